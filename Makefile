@@ -1,0 +1,77 @@
+# Everything a newcomer runs.  Needs Python 3.11 or later with pip and venv, make and git; the rest it fetches.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+STAMP := .venv/.made-from-lock
+PIP := $(PY) -m pip -qq --disable-pip-version-check --no-input
+ARGS ?=
+
+# Spark's driver and workers talk over the loopback device only.
+export SPARK_LOCAL_IP := 127.0.0.1
+
+# Run what follows with the Java that scripts/java finds or installs.
+WITH_JAVA = JAVA_HOME="$$(scripts/java --install)" && export JAVA_HOME &&
+
+# Say plainly what is missing, before a virtual environment is made.
+define REQUIRE_PYTHON
+fail() { echo "$$1" >&2; exit 1; }; \
+command -v $(PYTHON) > /dev/null || fail "there is no $(PYTHON); gmdb needs Python 3.11 or later"; \
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+  || fail "gmdb needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) --version 2>&1); name another: make setup PYTHON=python3.12"; \
+$(PYTHON) -c 'import venv, ensurepip' 2> /dev/null \
+  || fail "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv"
+endef
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint bench docs lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## Make .venv from requirements.lock, and find or install Java for Spark
+	@if home=$$(scripts/java --install); then echo "ready; Spark runs on $$home"; else echo "ready, all but Spark"; fi
+
+demo: $(STAMP) ## Make a table, draw a page of it, read it with Arrow and with Spark
+	@$(WITH_JAVA) .venv/bin/gmdb demo $(ARGS)
+
+test: $(STAMP) ## Run the test suite; ARGS="-k heap" runs a part of it
+	@$(WITH_JAVA) $(PY) -m pytest $(ARGS)
+
+check: lint test ## Run ruff, mypy, the import layers, and then the test suite
+
+lint: $(STAMP) ## Run ruff, mypy and the import layers alone
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@.venv/bin/lint-imports --no-cache --no-logo
+
+bench: $(STAMP) ## Measure gmdb beside SQLite and DuckDB
+	@$(PY) -m bench $(ARGS)
+
+docs: $(STAMP) ## Write docs/file_format.md again from the layouts in src/gmdb/format
+	@$(PY) -m gmdb.inspect.document > docs/file_format.md.new
+	@mv docs/file_format.md.new docs/file_format.md
+
+lock: ## Resolve pyproject.toml into requirements.lock again; pins that still fit stay
+	@$(REQUIRE_PYTHON)
+	@set -e; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
+	  $(PYTHON) -m venv "$$made"; \
+	  "$$made/bin/python" -m pip --quiet --disable-pip-version-check install uv; \
+	  "$$made/bin/uv" pip compile pyproject.toml --quiet --all-extras --generate-hashes --universal \
+	    --python-version 3.11 --no-annotate -o requirements.lock; \
+	  if grep -n '://' requirements.lock; then echo "requirements.lock must name no host" >&2; exit 1; fi
+
+clean: ## Remove .venv and everything that a command left behind
+	@rm -rf .venv build dist src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	@rm -rf spark-warehouse metastore_db derby.log docs/file_format.md.new
+	@find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(REQUIRE_PYTHON)
+	@echo "making .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv .venv
+	@echo "installing the packages of requirements.lock, about 1 GB on disk; takes a minute or two"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@echo "installing gmdb itself"
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@

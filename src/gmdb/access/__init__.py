@@ -1,0 +1,1 @@
+"""Rows and where to find them."""

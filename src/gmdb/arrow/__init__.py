@@ -1,0 +1,1 @@
+"""Tables into Arrow record batches, and Arrow record batches into tables."""

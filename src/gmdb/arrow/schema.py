@@ -1,0 +1,133 @@
+"""Column types and Arrow types, and bringing a batch into a table's schema without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gmdb.errors import Error, InterfaceError, NullNotAllowed, SchemaMismatch, TypeMismatch, ValueOutOfRange
+from gmdb.format.columns import Column, ColumnType
+
+_ARROW_TYPES = {
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us"),
+    "CHAR": pa.string(),
+    "VARCHAR": pa.string(),
+    "BINARY": pa.binary(),
+    "VARBINARY": pa.binary(),
+}
+_KINSHIPS = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_decimal,
+    lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
+    lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t),
+)
+
+
+def arrow_type(type_: ColumnType) -> pa.DataType:
+    if type_.name == "DECIMAL":
+        return pa.decimal128(type_.length, type_.scale)
+    return _ARROW_TYPES[type_.name]
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    return pa.schema([pa.field(c.name, arrow_type(c.type), c.nullable) for c in columns])
+
+
+def batches_of(data: Any) -> Iterable[pa.RecordBatch]:
+    """The record batches of anything that holds some: a Table, a reader, a batch, an Arrow stream, an iterable."""
+    if isinstance(data, pa.RecordBatch):
+        return [data]
+    if isinstance(data, pa.Table):
+        return data.to_batches()
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
+        return _checked(data)
+    raise InterfaceError(f"{type(data).__name__} holds no Arrow data: give a Table, a RecordBatch, a reader or batches")
+
+
+def _checked(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    for item in items:
+        if isinstance(item, pa.Table):
+            yield from item.to_batches()
+        elif isinstance(item, pa.RecordBatch):
+            yield item
+        else:
+            raise InterfaceError(f"a {type(item).__name__} among the batches: give pyarrow RecordBatches or Tables")
+
+
+def fit_batch(table: str, columns: Sequence[Column], batch: pa.RecordBatch, first_row: int) -> list[pa.Array]:
+    """The batch's columns in the table's order and types; an error names the column, and the row where it can."""
+    names = batch.schema.names
+    wanted = [column.name for column in columns]
+    if len(set(names)) != len(names) or set(names) != set(wanted):
+        unknown = ", ".join(name for name in names if name not in wanted)
+        missing = ", ".join(name for name in wanted if name not in names)
+        parts = [f"it has no {missing}"] * bool(missing) + [f"the table has no {unknown}"] * bool(unknown)
+        what = "; ".join(parts) or "it has a column twice"
+        raise SchemaMismatch(f"table {table}: the batch's columns do not match: {what}")
+    fitted = []
+    for column in columns:
+        try:
+            fitted.append(_fit_column(column, batch.column(names.index(column.name)), first_row))
+        except Error as error:
+            raise type(error)(f"table {table}, column {column.name}: {error}") from None
+    return fitted
+
+
+def _fit_column(column: Column, values: pa.Array, first_row: int) -> pa.Array:
+    target = arrow_type(column.type)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not column.nullable and values.null_count:
+        row = first_row + pc.index(pc.is_null(values), True).as_py()
+        raise NullNotAllowed(f"row {row} has no value, but the column is NOT NULL")
+    if values.type == target:
+        return values
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), target)
+    if not _akin(values.type, target):
+        raise TypeMismatch(f"Arrow type {values.type} does not fit {column.type}, which is {target}")
+    if pa.types.is_timestamp(values.type) and values.type.tz is not None:
+        values = values.cast(pa.timestamp(values.type.unit, "UTC")).cast(pa.timestamp(values.type.unit))
+    try:
+        return values.cast(target, safe=True)
+    except pa.ArrowInvalid as error:
+        raise _misfit(column, values, target, first_row, error) from None
+    except pa.ArrowNotImplementedError:
+        raise TypeMismatch(f"Arrow type {values.type} does not fit {column.type}, which is {target}") from None
+
+
+def _akin(given: pa.DataType, target: pa.DataType) -> bool:
+    if (pa.types.is_integer(given) or pa.types.is_decimal(given)) and pa.types.is_decimal(target):
+        return True
+    if pa.types.is_integer(given) and pa.types.is_floating(target):
+        return True
+    return any(kin(given) and kin(target) for kin in _KINSHIPS)
+
+
+def _misfit(column: Column, values: pa.Array, target: pa.DataType, first_row: int, error: Exception) -> ValueOutOfRange:
+    """Find the first row that would not fit: halve the rows until one is left."""
+    first, last = 0, len(values)
+    while last - first > 1:
+        middle = (first + last) // 2
+        try:
+            values[first:middle].cast(target, safe=True)
+            first = middle
+        except pa.ArrowInvalid:
+            last = middle
+    return ValueOutOfRange(f"row {first_row + first}: {values[first].as_py()!r} does not fit {column.type} ({error})")

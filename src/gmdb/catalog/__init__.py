@@ -1,0 +1,1 @@
+"""What the tables are: definitions kept as rows of tables like any other."""

@@ -1,0 +1,138 @@
+"""The catalog of an open database: its tables, kept in the system tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gmdb.access.heap import Heap
+from gmdb.catalog.schema import (
+    FIRST_USER_ID,
+    SYS_COLUMNS_COLUMNS,
+    SYS_COLUMNS_ID,
+    SYS_TABLES_COLUMNS,
+    SYS_TABLES_ENTRY,
+    SYS_TABLES_ID,
+    TableDefinition,
+)
+from gmdb.errors import Corruption, NoSuchTable, SchemaError, TableExists
+from gmdb.format.address import SYSTEM_DEVICE, RowId, page_name
+from gmdb.format.columns import Column, ColumnType
+from gmdb.format.page import SegmentType
+from gmdb.storage.segment import Segment
+from gmdb.storage.store import PageStore
+from gmdb.storage.tablespace import Tablespace
+
+
+class Catalog:
+    """Table definitions, in memory as they are in the system tables."""
+
+    def __init__(self, store: PageStore) -> None:
+        self._store = store
+        system = store.spaces[SYSTEM_DEVICE]
+        self._tables = Heap("sys_tables", SYS_TABLES_ID, Segment(store, system, SYS_TABLES_ENTRY), SYS_TABLES_COLUMNS)
+        rows = {name: (obj_id, space, entry) for _, (obj_id, name, space, entry) in self._tables.rows()}
+        if "sys_columns" not in rows:
+            raise Corruption("sys_tables does not list sys_columns", SYS_TABLES_ENTRY)
+        columns_segment = Segment(store, system, rows["sys_columns"][2])
+        self._columns = Heap("sys_columns", SYS_COLUMNS_ID, columns_segment, SYS_COLUMNS_COLUMNS)
+        columns = self._read_columns()
+        self.tables: dict[str, TableDefinition] = {}
+        for name, (obj_id, space_id, entry) in rows.items():
+            self.tables[name] = TableDefinition(name, obj_id, space_id, entry, tuple(columns.get(obj_id, ())))
+
+    @staticmethod
+    def create(store: PageStore) -> None:
+        """Make the system tables of a new database; they list themselves."""
+        system = store.spaces[SYSTEM_DEVICE]
+        definitions = [
+            ("sys_tables", SYS_TABLES_ID, SYS_TABLES_COLUMNS),
+            ("sys_columns", SYS_COLUMNS_ID, SYS_COLUMNS_COLUMNS),
+        ]
+        heaps = []
+        for name, obj_id, columns in definitions:
+            segment = Segment.create(store, system, obj_id, name, SegmentType.SYSTEM, pct_free=10)
+            heaps.append(Heap(name, obj_id, segment, columns))
+        assert heaps[0].segment.entry_page == SYS_TABLES_ENTRY
+        for heap in heaps:
+            _enter(heaps[0], heaps[1], heap.name, heap.obj_id, heap.segment, heap.columns)
+
+    def _read_columns(self) -> dict[int, list[Column]]:
+        found: dict[int, list[tuple[int, Column]]] = {}
+        for _, (obj_id, position, name, type_, length, scale, nullable) in self._columns.rows():
+            column = Column(name, ColumnType(type_, length, scale), nullable)
+            found.setdefault(obj_id, []).append((position, column))
+        return {obj_id: [column for _, column in sorted(pairs, key=lambda p: p[0])] for obj_id, pairs in found.items()}
+
+    def table(self, name: str) -> TableDefinition:
+        for spelling in (name, name.lower()):
+            if spelling in self.tables:
+                return self.tables[spelling]
+        known = ", ".join(self.user_tables()) or "none yet"
+        raise NoSuchTable(f"there is no table {name}; the tables are: {known}")
+
+    def user_tables(self) -> list[str]:
+        return sorted(name for name, table in self.tables.items() if table.obj_id >= FIRST_USER_ID)
+
+    def heap(self, name: str) -> Heap:
+        table = self.table(name)
+        space = self._store.spaces.get(table.space_id)
+        if space is None:
+            raise Corruption(f"table {table.name} lies in tablespace {table.space_id}, which has no device")
+        return Heap(table.name, table.obj_id, Segment(self._store, space, table.entry_page), table.columns)
+
+    def create_table(
+        self, name: str, columns: Sequence[Column], space: Tablespace, pct_free: int
+    ) -> TableDefinition:
+        """Add a table.  If that fails, for want of space, what was made of it is taken back."""
+        self._require_new_name(name)
+        if not 0 <= pct_free <= 90:
+            raise SchemaError(f"table {name}: pct_free {pct_free} is not between 0 and 90")
+        obj_id = self._store.control["next_obj_id"]
+        segment = Segment.create(self._store, space, obj_id, name, SegmentType.HEAP, pct_free)
+        try:
+            _enter(self._tables, self._columns, name, obj_id, segment, columns)
+        except BaseException:
+            self._remove(obj_id)
+            segment.drop()
+            raise
+        self._store.control["next_obj_id"] = obj_id + 1
+        table = TableDefinition(name, obj_id, space.space_id, segment.entry_page, tuple(columns))
+        self.tables[name] = table
+        return table
+
+    def drop_table(self, name: str) -> None:
+        table = self.table(name)
+        if table.obj_id < FIRST_USER_ID:
+            raise SchemaError(f"{table.name} is a system table and cannot be dropped")
+        self.heap(table.name).segment.drop()
+        self._remove(table.obj_id)
+        del self.tables[table.name]
+
+    def _require_new_name(self, name: str) -> None:
+        if not 1 <= len(name.encode()) <= 63 or "\0" in name:
+            raise SchemaError(f"{name!r} is no table name: it must have 1 to 63 bytes")
+        for taken in self.tables:
+            if taken.lower() == name.lower():
+                raise TableExists(f"there is a table {taken} already; its entry page is {page_name(self.tables[taken].entry_page)}")
+
+    def _remove(self, obj_id: int) -> None:
+        """Take a table's rows out of the system tables."""
+        for heap in (self._columns, self._tables):
+            pages = set()
+            for row_id, values in list(heap.rows()):
+                if values[0] == obj_id:
+                    heap.delete(row_id)
+                    pages.add(row_id.page_id)
+            for page_id in pages:
+                heap.compact(page_id)
+
+
+def _enter(
+    tables: Heap, columns_heap: Heap, name: str, obj_id: int, segment: Segment, columns: Sequence[Column]
+) -> list[RowId]:
+    row_ids = [tables.insert((obj_id, name, segment.space.space_id, segment.entry_page))]
+    for position, column in enumerate(columns):
+        type_ = column.type
+        row = (obj_id, position, column.name, type_.name, type_.length, type_.scale, column.nullable)
+        row_ids.append(columns_heap.insert(row))
+    return row_ids

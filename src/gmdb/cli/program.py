@@ -1,0 +1,58 @@
+"""The two programs: what they are called, how they fail.
+
+Exit status: 0 all is well, 1 what was looked at is damaged, 2 the command could not do its work.
+A command imports no compiled code unless it needs it; so does this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from gmdb import __version__
+from gmdb.cli import stat
+from gmdb.errors import Error
+
+FAILED = 2
+INTERRUPTED = 130
+READER_GONE = 141  # what a shell reports of a program that SIGPIPE ended
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The ``gmdb`` command."""
+    parser = _parser("gmdb", "Work with gmdb databases from the command line.")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    stat.add(commands)
+    return _run(parser, arguments)
+
+
+def gmstat(arguments: Sequence[str] | None = None) -> int:
+    """The ``gmstat`` command: ``gmdb stat`` by its own name."""
+    parser = _parser("gmstat", stat.DESCRIPTION)
+    stat.add_verbs(parser)
+    return _run(parser, arguments)
+
+
+def _parser(name: str, description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=name, description=description)
+    parser.add_argument("--version", action="version", version=f"{name} {__version__}")
+    return parser
+
+
+def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
+    parsed = parser.parse_args(arguments)
+    try:
+        status: int = parsed.run(parsed)
+        sys.stdout.flush()
+        return status
+    except Error as error:
+        print(f"{parser.prog}: {' '.join(str(error).split())}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit; it must not find the closed pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_GONE
+    except KeyboardInterrupt:
+        return INTERRUPTED

@@ -1,0 +1,36 @@
+"""``gmdb stat``: looking at a database's bytes.  A verb is a file of its own; this lists them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gmdb.cli import stat_page, stat_segments, stat_spaces
+
+DESCRIPTION = (
+    "Look at the bytes of a database: it may be closed, damaged, or in use elsewhere. Nothing is changed and no lock "
+    "is taken. Exit status: 0 sound, 1 something is damaged, 2 the command failed."
+)
+VERBS = (stat_spaces, stat_segments, stat_page)
+
+
+def add(commands: Any) -> None:
+    add_verbs(
+        commands.add_parser("stat", help="look at a database's bytes (also called gmstat)", description=DESCRIPTION)
+    )
+
+
+def add_verbs(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for verb in VERBS:
+        made = verbs.add_parser(
+            verb.NAME,
+            help=verb.HELP,
+            description=verb.DESCRIPTION,
+            epilog=verb.EXAMPLE,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        made.add_argument("database", metavar="DB", help="the database's directory")
+        verb.add_arguments(made)
+        made.add_argument("--json", action="store_true", help="print one JSON document instead")
+        made.set_defaults(run=verb.run)

@@ -1,0 +1,150 @@
+"""Every error that gmdb raises, as one tree.
+
+The upper part is PEP 249's, so that a program written for any DB-API driver catches what it expects.
+Below it, one family per layer.  A message says what was wrong, where, and what to do.
+Whether a caller may try again is a question of type: ``isinstance(error, Transient)``.
+"""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """The root: catches everything that gmdb raises on purpose."""
+
+
+class Transient:
+    """Mixed into errors after which the same work, tried again, may succeed."""
+
+
+class InterfaceError(Error):
+    """The program used gmdb in a way that it cannot be used."""
+
+
+class DatabaseError(Error):
+    """Something about the database or what was asked of it."""
+
+
+class DataError(DatabaseError):
+    """A value does not fit where it should go."""
+
+
+class OperationalError(DatabaseError):
+    """The database's surroundings: files, space, other processes."""
+
+
+class IntegrityError(DatabaseError):
+    """A constraint of the schema would not hold."""
+
+
+class InternalError(DatabaseError):
+    """gmdb found itself in a state that it should not be in."""
+
+
+class ProgrammingError(DatabaseError):
+    """A name or a statement is wrong."""
+
+
+class NotSupportedError(DatabaseError):
+    """The request is sound, but gmdb has no such feature."""
+
+
+# ---- values: raised by format/ and arrow/ when data is checked, before any page is changed
+
+
+class ValueTooLong(DataError):
+    """A text or binary value has more bytes than its column allows."""
+
+
+class ValueOutOfRange(DataError):
+    """A number, date or decimal lies outside what its type can hold."""
+
+
+class TypeMismatch(DataError):
+    """A value or an Arrow column has a type that the column cannot take without loss."""
+
+
+class RowTooLarge(DataError):
+    """A row has more bytes than a page of its tablespace can hold."""
+
+
+class NullNotAllowed(IntegrityError):
+    """A NOT NULL column was given no value."""
+
+
+# ---- names and definitions: raised by catalog/ and engine
+
+
+class SchemaError(ProgrammingError):
+    """A definition is wrong: a type, an option, a list of columns."""
+
+
+class NoSuchTable(SchemaError):
+    """No table of that name exists."""
+
+
+class TableExists(SchemaError):
+    """A table of that name exists already."""
+
+
+class NoSuchColumn(SchemaError):
+    """The table has no column of that name."""
+
+
+class SchemaMismatch(SchemaError):
+    """An Arrow batch's columns are not the table's."""
+
+
+class NoSuchTablespace(SchemaError):
+    """No tablespace of that name exists."""
+
+
+class NoSuchRow(ProgrammingError):
+    """A row id leads to no row: never given out, or its row is deleted."""
+
+
+# ---- files: raised by storage/
+
+
+class StorageError(OperationalError):
+    """The family of all that goes wrong with files."""
+
+
+class NotADatabase(StorageError):
+    """The path holds something that is not a gmdb database."""
+
+
+class UnsupportedVersion(StorageError):
+    """The database was written in a format that this version of gmdb does not know."""
+
+
+class DatabaseInUse(StorageError, Transient):
+    """Another process has the database open."""
+
+
+class DatabaseClosed(InterfaceError):
+    """The database was closed before it was used."""
+
+
+class ReadOnly(StorageError):
+    """A change was asked of a database that is open for reading only."""
+
+
+class DiskFull(StorageError):
+    """The file system has no room for another page; the statement changed nothing."""
+
+
+class SpaceFull(StorageError):
+    """Every device of the tablespace has as many pages as a device can have."""
+
+
+class SnapshotExpired(StorageError, Transient):
+    """The database changed since the read was planned."""
+
+
+class Corruption(StorageError):
+    """Bytes on disk are not what gmdb wrote.  Carries the page, and the offset in it where known."""
+
+    def __init__(self, message: str, page_id: int | None = None, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.page_id = page_id
+        self.offset = offset

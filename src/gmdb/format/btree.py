@@ -1,0 +1,73 @@
+"""B-tree pages: a node head, entries in order of arrival, a slot directory in key order.
+
+An entry has the row header's shape, then 8 bytes (a row id in a leaf; a child page and 4 spare bytes in a
+branch), then its key columns by the row's 2-bit rule.  A branch's last entry, a null key, is an open upper bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gmdb.format import slotted
+from gmdb.format.layout import Finding, Region, layout
+from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
+from gmdb.format.row import ROW_HEAD, header_size
+
+BTREE_NODE = layout(
+    "B-tree node head",
+    28,
+    next=("<u4", "right sibling; none = 0xFFFFFFFF"),
+    prev=("<u4", "left sibling; none = 0xFFFFFFFF"),
+    level=("<u2", "0 in a leaf, one more in each level above"),
+    slot_count=("<u2", "entries"),
+    reserved=("16u1", "0"),
+)
+
+BTREE_CHILD = layout(
+    "B-tree child",
+    8,
+    page_id=("<u4", "the page below"),
+    spare=("<u4", "0"),
+)
+
+NODE_AT = HEAD_SIZE
+ENTRIES_AT = NODE_AT + BTREE_NODE.size
+POINTER_SIZE = BTREE_CHILD.size
+
+
+def entry_extents(page: Any) -> list[tuple[int, int, int]]:
+    """(offset, end, slot) of every entry that lies in the page."""
+    node = BTREE_NODE.at(page, NODE_AT)
+    end = len(memoryview(page)) - TAIL_SIZE
+    count = min(node.slot_count, slotted.slot_room(page, ENTRIES_AT))
+    found = []
+    for slot, offset in enumerate(slotted.slots(page, count)):
+        if ENTRIES_AT <= offset <= end - ROW_HEAD.size:
+            found.append((offset, offset + ROW_HEAD.at(page, offset).size, slot))
+    return found
+
+
+def regions(page: Any) -> Iterator[Region]:
+    yield from BTREE_NODE.regions(page, NODE_AT, "node.")
+    for offset, end, slot in entry_extents(page):
+        yield from ROW_HEAD.regions(page, offset, f"entries[{slot}].")
+        at = offset + header_size(ROW_HEAD.at(page, offset).col_count)
+        if at + POINTER_SIZE <= min(end, len(memoryview(page))):
+            raw = bytes(memoryview(page)[at : at + POINTER_SIZE])
+            yield Region(at, POINTER_SIZE, f"entries[{slot}].pointer", raw.hex(), "row id, or child page")
+            if end > at + POINTER_SIZE:
+                key = bytes(memoryview(page)[at + POINTER_SIZE : end])
+                yield Region(at + POINTER_SIZE, len(key), f"entries[{slot}].key", key.hex(), "key columns")
+    count = min(BTREE_NODE.at(page, NODE_AT).slot_count, slotted.slot_room(page, ENTRIES_AT))
+    yield from slotted.regions(page, count)
+
+
+def check(page: Any) -> Iterator[Finding]:
+    node = BTREE_NODE.at(page, NODE_AT)
+    yield from slotted.check(page, ENTRIES_AT, node.slot_count)
+    extents = entry_extents(page)
+    for offset, end, slot in extents:
+        if end > PAGE_HEAD.at(page).free_begin:
+            yield Finding(offset, f"slot {slot}: the entry reaches past the entries' end")
+    yield from slotted.check_overlap(extents)

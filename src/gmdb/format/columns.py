@@ -1,0 +1,281 @@
+"""Column types: what SQL calls them, and the bytes a value is stored as.
+
+Each type is stored by the row's 2-bit rule: four bytes, eight bytes, or a length and bytes.
+
+| type | stored as |
+|---|---|
+| INT, DATE, BOOLEAN, DECIMAL to 9 digits | 4 bytes |
+| BIGINT, DOUBLE, TIMESTAMP, DECIMAL to 18 digits | 8 bytes |
+| DECIMAL to 38 digits | length and 16 bytes |
+| CHAR, VARCHAR | length and UTF-8 bytes with a trailing NUL that counts; CHAR is filled up with blanks |
+| BINARY, VARBINARY | length and bytes; BINARY is filled up with zero bytes |
+
+A DATE is days and a TIMESTAMP microseconds since 1970, a DECIMAL its digits as an integer.
+Not here: Arrow types (arrow/schema.py).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal, InvalidOperation, localcontext
+from enum import IntEnum
+from typing import Any
+
+from gmdb.errors import DataError, NullNotAllowed, SchemaError, TypeMismatch, ValueOutOfRange, ValueTooLong
+
+VARCHAR_MAX = 4000
+BINARY_MAX = 32602
+DECIMAL_DIGITS_MAX = 38
+EPOCH_DATE = date(1970, 1, 1)
+EPOCH = datetime(1970, 1, 1)
+MICROSECOND = timedelta(microseconds=1)
+
+
+class Kind(IntEnum):
+    """How kernels move a value between a row and an Arrow column."""
+
+    WORD = 0  # 4 bytes as they are
+    LONG = 1  # 8 bytes as they are
+    BIT = 2  # 4 bytes, one bit in Arrow
+    DECIMAL_WORD = 3  # 4 bytes, 16 in Arrow
+    DECIMAL_LONG = 4  # 8 bytes, 16 in Arrow
+    DECIMAL_WIDE = 5  # length and 16 bytes, 16 in Arrow
+    TEXT = 6  # length, bytes, NUL
+    BYTES = 7  # length, bytes
+
+
+_KINDS = {
+    "INT": Kind.WORD,
+    "DATE": Kind.WORD,
+    "BOOLEAN": Kind.BIT,
+    "BIGINT": Kind.LONG,
+    "DOUBLE": Kind.LONG,
+    "TIMESTAMP": Kind.LONG,
+    "CHAR": Kind.TEXT,
+    "VARCHAR": Kind.TEXT,
+    "BINARY": Kind.BYTES,
+    "VARBINARY": Kind.BYTES,
+}
+_ALIASES = {
+    "INTEGER": "INT",
+    "INT4": "INT",
+    "INT8": "BIGINT",
+    "DOUBLE PRECISION": "DOUBLE",
+    "FLOAT8": "DOUBLE",
+    "BOOL": "BOOLEAN",
+    "NUMERIC": "DECIMAL",
+    "DEC": "DECIMAL",
+    "CHARACTER": "CHAR",
+    "CHARACTER VARYING": "VARCHAR",
+}
+_SIZE_CODES = {Kind.WORD: 1, Kind.BIT: 1, Kind.DECIMAL_WORD: 1, Kind.LONG: 2, Kind.DECIMAL_LONG: 2}
+_SPELLING = re.compile(r"\s*([a-z][a-z0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null|null)?\s*", re.I)
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A type with its length (bytes), or its precision and scale."""
+
+    name: str
+    length: int = 0
+    scale: int = 0
+
+    @property
+    def kind(self) -> Kind:
+        if self.name == "DECIMAL":
+            return Kind.DECIMAL_WORD if self.length <= 9 else Kind.DECIMAL_LONG if self.length <= 18 else Kind.DECIMAL_WIDE
+        return _KINDS[self.name]
+
+    @property
+    def size_code(self) -> int:
+        return _SIZE_CODES.get(self.kind, 3)
+
+    @property
+    def padding(self) -> bytes:
+        """What a shorter value is filled up with to the type's length, if it is."""
+        return {"CHAR": b" ", "BINARY": b"\0"}.get(self.name, b"")
+
+    def __str__(self) -> str:
+        if self.name == "DECIMAL":
+            return f"DECIMAL({self.length},{self.scale})"
+        return f"{self.name}({self.length})" if self.length else self.name
+
+    def encode(self, value: Any) -> bytes:
+        """The stored bytes of a value that is not None."""
+        return _ENCODERS[self.name](self, value)
+
+    def decode(self, raw: bytes) -> Any:
+        """The value of stored bytes.  Raises DataError if they cannot be this type's."""
+        try:
+            return _DECODERS[self.name](self, raw)
+        except (ValueError, OverflowError, struct.error) as error:
+            raise DataError(f"{raw[:40].hex()} is no {self}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+
+    def encode(self, value: Any) -> bytes | None:
+        if value is None:
+            if not self.nullable:
+                raise NullNotAllowed(f"column {self.name} is NOT NULL and was given no value")
+            return None
+        try:
+            return self.type.encode(value)
+        except DataError as error:
+            raise type(error)(f"column {self.name}: {error}") from None
+
+
+def parse_column(name: str, spelling: str) -> Column:
+    """A column from the way SQL writes its type: ``VARCHAR(10) NOT NULL``."""
+    if not name or len(name.encode()) > 63 or "\0" in name:
+        raise SchemaError(f"{name!r} is no column name: it must have 1 to 63 bytes")
+    match = _SPELLING.fullmatch(spelling)
+    if match is None:
+        raise SchemaError(f"column {name}: cannot read the type {spelling!r}")
+    word, length, scale, null = match.groups()
+    word = " ".join(word.upper().split())
+    nullable = null is None or null.upper() == "NULL"
+    given = [int(n) for n in (length, scale) if n is not None]
+    return Column(name, make_type(_ALIASES.get(word, word), given, f"column {name}: "), nullable)
+
+
+def make_type(name: str, numbers: list[int], where: str = "") -> ColumnType:
+    """A type with its numbers checked."""
+    if name == "DECIMAL":
+        precision, scale = (*numbers, 0)[:2] if numbers else (18, 0)
+        if not 1 <= precision <= DECIMAL_DIGITS_MAX or scale > precision:
+            raise SchemaError(f"{where}DECIMAL({precision},{scale}): 1 to 38 digits, of them at most all after the point")
+        return ColumnType(name, precision, scale)
+    if name not in _KINDS:
+        known = ", ".join([*_KINDS, "DECIMAL"])
+        raise SchemaError(f"{where}there is no type {name}; the types are {known}")
+    if _KINDS[name] not in (Kind.TEXT, Kind.BYTES):
+        if numbers:
+            raise SchemaError(f"{where}{name} takes no length")
+        return ColumnType(name)
+    limit = VARCHAR_MAX if _KINDS[name] is Kind.TEXT else BINARY_MAX
+    if not numbers and name in ("CHAR", "BINARY"):
+        numbers = [1]
+    if len(numbers) != 1 or not 1 <= numbers[0] <= limit:
+        raise SchemaError(f"{where}{name} needs a length of 1 to {limit} bytes, such as {name}(10)")
+    return ColumnType(name, numbers[0])
+
+
+def _integer(bits: int) -> Any:
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def encode(type_: ColumnType, value: Any) -> bytes:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeMismatch(f"{value!r} is no integer")
+        if not low <= value <= high:
+            raise ValueOutOfRange(f"{value} is no {type_}: it must lie between {low} and {high}")
+        return value.to_bytes(bits // 8, "little", signed=True)
+
+    return encode
+
+
+def _double(type_: ColumnType, value: Any) -> bytes:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeMismatch(f"{value!r} is no number")
+    try:
+        return struct.pack("<d", value)
+    except OverflowError:
+        raise ValueOutOfRange(f"{value} is no {type_}") from None
+
+
+def _boolean(_: ColumnType, value: Any) -> bytes:
+    if not isinstance(value, bool):
+        raise TypeMismatch(f"{value!r} is neither True nor False")
+    return struct.pack("<i", value)
+
+
+def _date(_: ColumnType, value: Any) -> bytes:
+    if isinstance(value, datetime) or not isinstance(value, date):
+        raise TypeMismatch(f"{value!r} is no date")
+    return struct.pack("<i", (value - EPOCH_DATE).days)
+
+
+def _timestamp(_: ColumnType, value: Any) -> bytes:
+    if not isinstance(value, datetime) or value.tzinfo is not None:
+        raise TypeMismatch(f"{value!r} is no datetime without a time zone")
+    return struct.pack("<q", (value - EPOCH) // MICROSECOND)
+
+
+def _decimal(type_: ColumnType, value: Any) -> bytes:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise TypeMismatch(f"{value!r} is no Decimal")
+    with localcontext() as context:
+        context.prec = 100
+        try:
+            scaled = Decimal(value).scaleb(type_.scale)
+            digits = int(scaled)
+        except (InvalidOperation, ValueError, OverflowError):
+            raise ValueOutOfRange(f"{value} is no {type_}") from None
+        if digits != scaled or abs(digits) >= 10**type_.length:
+            raise ValueOutOfRange(f"{value} does not fit {type_} without rounding")
+    width = {Kind.DECIMAL_WORD: 4, Kind.DECIMAL_LONG: 8, Kind.DECIMAL_WIDE: 16}[type_.kind]
+    return digits.to_bytes(width, "little", signed=True)
+
+
+def _fill(type_: ColumnType, raw: bytes) -> bytes:
+    if len(raw) > type_.length:
+        raise ValueTooLong(f"a value of {len(raw)} bytes is too long for {type_}")
+    return raw.ljust(type_.length, type_.padding) if type_.padding else raw
+
+
+def _text(type_: ColumnType, value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise TypeMismatch(f"{value!r} is no str")
+    try:
+        return _fill(type_, value.encode()) + b"\0"
+    except UnicodeEncodeError:
+        raise TypeMismatch(f"{value!r} is no text: it cannot be written as UTF-8") from None
+
+
+def _binary(type_: ColumnType, value: Any) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeMismatch(f"{value!r} is no bytes")
+    return _fill(type_, bytes(value))
+
+
+def _decode_decimal(type_: ColumnType, raw: bytes) -> Decimal:
+    with localcontext() as context:
+        context.prec = 100
+        return Decimal(int.from_bytes(raw, "little", signed=True)).scaleb(-type_.scale)
+
+
+_ENCODERS: dict[str, Any] = {
+    "INT": _integer(32),
+    "BIGINT": _integer(64),
+    "DOUBLE": _double,
+    "BOOLEAN": _boolean,
+    "DATE": _date,
+    "TIMESTAMP": _timestamp,
+    "DECIMAL": _decimal,
+    "CHAR": _text,
+    "VARCHAR": _text,
+    "BINARY": _binary,
+    "VARBINARY": _binary,
+}
+_DECODERS: dict[str, Any] = {
+    "INT": lambda _, raw: struct.unpack("<i", raw)[0],
+    "BIGINT": lambda _, raw: struct.unpack("<q", raw)[0],
+    "DOUBLE": lambda _, raw: struct.unpack("<d", raw)[0],
+    "BOOLEAN": lambda _, raw: bool(struct.unpack("<i", raw)[0]),
+    "DATE": lambda _, raw: EPOCH_DATE + timedelta(days=struct.unpack("<i", raw)[0]),
+    "TIMESTAMP": lambda _, raw: EPOCH + struct.unpack("<q", raw)[0] * MICROSECOND,
+    "DECIMAL": _decode_decimal,
+    "CHAR": lambda _, raw: raw[:-1].decode(),
+    "VARCHAR": lambda _, raw: raw[:-1].decode(),
+    "BINARY": lambda _, raw: raw,
+    "VARBINARY": lambda _, raw: raw,
+}

@@ -1,0 +1,89 @@
+"""Undo pages: records of how rows and index entries were before a transaction changed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
+
+from gmdb.format import slotted
+from gmdb.format.address import ROW_ID
+from gmdb.format.layout import Finding, Region, layout
+from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
+
+UNDO_HEAD = layout(
+    "undo head",
+    4,
+    slot_count=("<u2", "records on the page"),
+    reserved=("<u2", "0"),
+)
+
+UNDO_RECORD = layout(
+    "undo record head",
+    24,
+    row_id=(ROW_ID, "the row that was changed"),
+    lock_id=("<u4", "the writer's lock"),
+    obj_id=("<u4", "the table or index"),
+    seg_entry=("<u4", "its entry page"),
+    size=("<u2", "bytes of the record, this head included"),
+    op_type=("u1", "what was done: see UndoOperation"),
+    reserved=("u1", "255"),
+)
+
+
+class UndoOperation(IntEnum):
+    """What an undo record takes back."""
+
+    HEAP_INSERT = 0x00
+    HEAP_UPDATE = 0x01
+    HEAP_UPDATE_INC = 0x02
+    HEAP_DELETE = 0x03
+    BTREE_INSERT = 0x04
+    BTREE_DELETE = 0x05
+    HASH_INSERT = 0x06
+    HASH_DELETE = 0x07
+    BTREE_INSERT_SHADOW = 0x08
+    BTREE_DELETE_SHADOW = 0x09
+    HASH_INSERT_SHADOW = 0x0A
+    HASH_DELETE_SHADOW = 0x0B
+    CREATE_SEGMENT = 0x0C
+    SET_DROP = 0x0D
+    LOB_INSERT = 0x0E
+    LOB_DELETE = 0x0F
+    NONE = 0xFF
+
+
+NODE_AT = HEAD_SIZE
+RECORDS_AT = NODE_AT + UNDO_HEAD.size
+
+
+def record_extents(page: Any) -> list[tuple[int, int, int]]:
+    """(offset, end, slot) of every record whose head lies in the page."""
+    end = len(memoryview(page)) - TAIL_SIZE
+    count = min(UNDO_HEAD.at(page, NODE_AT).slot_count, slotted.slot_room(page, RECORDS_AT))
+    found = []
+    for slot, offset in enumerate(slotted.slots(page, count)):
+        if RECORDS_AT <= offset <= end - UNDO_RECORD.size:
+            found.append((offset, offset + UNDO_RECORD.at(page, offset).size, slot))
+    return found
+
+
+def regions(page: Any) -> Iterator[Region]:
+    yield from UNDO_HEAD.regions(page, NODE_AT, "node.")
+    for offset, end, slot in record_extents(page):
+        yield from UNDO_RECORD.regions(page, offset, f"records[{slot}].")
+        body = bytes(memoryview(page)[offset + UNDO_RECORD.size : end])
+        if body:
+            at = offset + UNDO_RECORD.size
+            yield Region(at, len(body), f"records[{slot}].image", body.hex(), "what was there before")
+    count = min(UNDO_HEAD.at(page, NODE_AT).slot_count, slotted.slot_room(page, RECORDS_AT))
+    yield from slotted.regions(page, count)
+
+
+def check(page: Any) -> Iterator[Finding]:
+    yield from slotted.check(page, RECORDS_AT, UNDO_HEAD.at(page, NODE_AT).slot_count)
+    extents = record_extents(page)
+    for offset, end, slot in extents:
+        if end > PAGE_HEAD.at(page).free_begin or end < offset + UNDO_RECORD.size:
+            yield Finding(offset, f"slot {slot}: a record of {end - offset} bytes does not fit")
+    yield from slotted.check_overlap(extents)

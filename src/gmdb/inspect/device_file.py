@@ -1,0 +1,94 @@
+"""A device's file, read page by page, whatever state it is in.
+
+A device head that makes no sense does not stop anybody from reading the pages behind it: the page size then
+falls back to what such a device usually has, and the page count to what the file holds.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gmdb.errors import Corruption, StorageError
+from gmdb.format.address import UNDO_DEVICE, page_id_of, page_name
+from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
+from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, PAGE_SIZES, PageType
+
+USUAL_PAGE_SIZE = PAGE_SIZES[0]
+USUAL_UNDO_PAGE_SIZE = PAGE_SIZES[-1]
+
+
+class DeviceFile:
+    """One device of a database: what its head says of it, and its pages."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.path, self.number = path, number
+        try:
+            self._file = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise StorageError(f"{path}: {error.strerror}") from error
+        start = os.pread(self._file, DEVICE_PAGE_END, 0).ljust(DEVICE_PAGE_END, b"\0")
+        device, space = DEVICE_HEAD.at(start, DEVICE_HEAD_AT), SPACE_HEAD.at(start, SPACE_HEAD_AT)
+        usual = USUAL_UNDO_PAGE_SIZE if number == UNDO_DEVICE else USUAL_PAGE_SIZE
+        self.page_size: int = space.page_size if space.page_size in PAGE_SIZES else usual
+        self.has_head: bool = (
+            PAGE_HEAD.at(start).page_type == PageType.DEVICE_HEAD
+            and space.page_size in PAGE_SIZES
+            and device.hwm <= device.page_count
+        )
+        self.page_count: int = device.page_count if self.has_head else self.file_pages
+        self.hwm: int = device.hwm if self.has_head else self.file_pages
+        self.free_page_count: int = device.free_page_count if self.has_head else 0
+        self.space_id: int = space.space_id if self.has_head else number
+        self.space_name: str = space.name.decode("utf-8", "replace") if self.has_head else ""
+        self.seg_num: int = space.seg_num if self.has_head else 0
+        self.space_free_pages: int = space.free_pages if self.has_head else 0
+
+    @property
+    def file_size(self) -> int:
+        return os.fstat(self._file).st_size
+
+    @property
+    def file_pages(self) -> int:
+        """Whole pages that the file has now."""
+        return self.file_size // self.page_size
+
+    def page(self, offset: int) -> bytes:
+        """Page number ``offset`` as it is in the file.  Raises if the file has not all of it."""
+        page = self._read(self.page_size, offset * self.page_size)
+        if len(page) == self.page_size:
+            return page
+        name = page_name(page_id_of(self.number, offset))
+        if page:
+            said = f"page {name} is cut short: {self.path} has {len(page)} of its {self.page_size} bytes"
+            raise Corruption(said, page_id_of(self.number, offset))
+        if offset < self.page_count:
+            said = f"page {name} is missing: {self.path} ends after {self.file_pages} of {self.page_count} pages"
+            raise Corruption(said, page_id_of(self.number, offset))
+        raise StorageError(f"there is no page {name}: {self.path} has {self.file_pages} pages, counted from 0")
+
+    def head(self, offset: int) -> bytes:
+        """Only the page head of page number ``offset``, to look through many pages."""
+        return self._read(HEAD_SIZE, offset * self.page_size)
+
+    def _read(self, size: int, at: int) -> bytes:
+        try:
+            return os.pread(self._file, size, at)
+        except OSError as error:
+            raise StorageError(f"{self.path}, at byte {at}: {error.strerror}") from error
+
+    def problems(self) -> list[str]:
+        """What is wrong with the device as a whole."""
+        found = []
+        if not self.has_head:
+            found.append(f"the device head is damaged; taken for pages of {self.page_size} bytes")
+        if self.file_pages < self.page_count:
+            found.append(f"the file ends after {self.file_pages} of {self.page_count} pages")
+        if self.file_size % self.page_size:
+            found.append(f"the file ends in {self.file_size % self.page_size} bytes that are no whole page")
+        return found
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

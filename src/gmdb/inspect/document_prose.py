@@ -1,0 +1,137 @@
+"""The prose of docs/file_format.md, a chapter for each module of format/.  Numbers in braces are filled in."""
+
+from __future__ import annotations
+
+INTRODUCTION = """\
+# The file format
+
+Every byte that gmdb writes. This document is made from the layouts in `src/gmdb/format/` by `make docs`; edit those,
+not this. All integers are little-endian, and structures are packed without padding.
+
+A database is a directory:
+
+| file | holds |
+|---|---|
+| `{control_name}` | which state of the database is valid: the control record, twice |
+| `{lock_name}` | nothing that lasts: the owner's process number; the file is there to be locked |
+| `device-0000`, `device-0001`, … | the pages of a device, side by side, page 0 first |
+
+To look at a database's bytes, use `gmstat`: `gmstat spaces DB`, `gmstat segments DB`, `gmstat page DB 4:7`.
+"""
+
+CHAPTERS: dict[str, tuple[str, str]] = {
+    "address": (
+        "Addresses",
+        """\
+A page id is a device and a place in it, `device << {offset_bits} | offset`: {devices} devices of {pages_per_device}
+pages, which at 8 KiB a page are {device_gib} GiB a device and {database_tib} TiB a database. People write it
+`device:offset`: page {example_id} is {example_name}. A page starts at byte `offset * page_size` of its device's file.
+
+No page is {no_page}, no slot {no_slot}. Devices 0 to 3 are the system's, undo, temporary data and large objects;
+users' tablespaces start at device 4. The page size is a property of the tablespace: {page_sizes} bytes.
+
+A row id is a page and a slot of its directory. It stays the same while its row is updated, moved within the page,
+or moved to another page.
+""",
+    ),
+    "page": (
+        "Page head and tail",
+        """\
+Every page begins with a head of {head_size} bytes and ends in a tail of {tail_size}. The tail holds the CRC32C
+(Castagnoli) of all bytes before it. A page is written with latch, mutex and dirty flag zero and with no next page of
+the dirty chain, so that all of its bytes count.
+
+`free_begin` and `free_end` bound the free bytes: entries grow up from below, the slot directory down from the tail.
+Slot *n* is the u16 at `page_size - {tail_size} - 2(n + 1)`; it holds the offset of its entry from the page's start.
+A slot with its high bit set was freed; its other bits are the number of the next freed slot.
+""",
+    ),
+    "device": (
+        "Devices and tablespaces",
+        """\
+Page 0 of a device holds the page head, the device head and the space head. A tablespace has the number of its first
+device, which also keeps the tablespace's counts. Pages from the high-water mark on have never been used; a page below
+it that was given back is on the device's list of free pages, linked through the free pages themselves.
+""",
+    ),
+    "segment": (
+        "Segments and their maps",
+        """\
+A table, an index or an undo log is a segment. It is known by its entry page, which has the segment head and, at
+{entry_map_at}, the first part of the map; further map pages are chained both ways. A map entry names a data page, and
+the data page's head names its map entry. `sys_tables`, which lists all tables, has its entry page at {sys_tables}.
+
+A data page with room is on one of {free_lists} free lists: the pages of list *n* let an insert put at least
+(*n* + 1)/{room_steps} of the bytes for rows into them. A page without any row is on the empty list. Map entries that
+name no page are on a list of their own. Each list is linked through the map entries, across map pages.
+""",
+    ),
+    "row": (
+        "Rows",
+        """\
+A row is a header, size bits and values. The header's first word holds the number of the row's lock in its low three
+bytes ({no_lock} is none) and the row's flags in its high byte. `size` counts everything, from the header on.
+
+The size bits are two for each column, in whole 32-bit words of {columns_per_word} columns, the first column lowest:
+they say how many bytes the value has. So the header with its size bits takes {header_16} bytes for up to 16 columns,
+{header_17} for up to 32, {header_1024} for {columns_max}, the most that a table can have. Values follow one another
+without padding. A null has no bytes. Columns that were added to a table after a row was written are null in it.
+
+A deleted row has the DELETE flag until it is cleaned away. A row that moved to another page leaves an ENTRY row behind:
+one 8-byte column, the row id of the LINK row that holds the values.
+""",
+    ),
+    "heap": (
+        "Heap pages",
+        """\
+The rows of a table, appended from {rows_at} on in order of arrival. Every row takes at least {min_occupied} bytes of
+the page, so that an ENTRY row fits where any row was.
+
+The fill rule: an insert leaves `pct_free` per cent of the bytes for rows and slots free, so that updates find room.
+In a page of 8 KiB these are {usable} bytes, of which {reserve} stay free at the default of {pct_free} per cent: rows of
+24 bytes stop at {rows_of_24} a page. An empty page takes any row that fits, up to {row_max} bytes.
+""",
+    ),
+    "btree": (
+        "B-tree pages",
+        """\
+Entries lie in order of arrival, the slot directory is in key order. An entry has a row's header, then 8 bytes (a row id
+in a leaf, a child in a branch), then the key's columns by the row's two-bit rule. The last entry of a branch has a null
+key and no upper bound. A branch of INT keys holds {branch_entries} entries in 8 KiB.
+""",
+    ),
+    "hash": (
+        "Hash index pages",
+        """\
+`hash_page_type` in the page head tells a directory page, which lists the buckets' pages, from a bucket page.
+""",
+    ),
+    "undo": (
+        "Undo pages",
+        """\
+Records of how rows and index entries were before a transaction changed them. HEAP_UPDATE_INC keeps only what changed:
+a row image of those columns, then their numbers, a u16 each, filled up to 4 bytes. In an image the lock word
+0xFFFFFFFF means that the row had no lock.
+""",
+    ),
+    "redo": (
+        "Redo records",
+        """\
+A change to one page. Records between two ends of a group are applied together or not at all.
+""",
+    ),
+    "control": (
+        "The control file",
+        """\
+Two copies of the control record, {copy_distance} bytes apart and written in turn. Of the copies whose CRC is right,
+the one with the higher sequence counts, so that a write that is cut short leaves the one before it.
+""",
+    ),
+    "columns": (
+        "Column types",
+        """\
+CHAR and VARCHAR have at most {varchar_max} bytes, BINARY and VARBINARY {binary_max}, as far as a page of the tablespace
+holds them. An empty string has a length of 1, its NUL; a null has no length.
+""",
+    ),
+}

@@ -1,0 +1,72 @@
+"""What kernels know of an Arrow column: where its buffers are, and how its values go into and out of rows.
+
+Rows are moved column by column in blocks: the choice of what to do with a column is made once a block, and the
+block's rows, a few kilobytes, stay in the CPU's nearest cache while their columns are done one after the other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmdb.kernel.compiler import routine
+from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, move_bytes, records, store_8, store_16, store_32
+from gmdb.kernel.memory import store_64
+
+BLOCK_ROWS = 512
+
+ARROW_COLUMN = np.dtype(
+    [
+        ("kind", "<i8"),  # format.columns.Kind
+        ("wanted", "<i8"),  # 0: the column is only passed over
+        ("values", "<i8"),  # address of fixed-width values, or of the bytes of variable ones
+        ("validity", "<i8"),  # address of the validity bits; 0 = no value is null
+        ("offsets", "<i8"),  # address of the 32-bit offsets of variable values
+        ("first", "<i8"),  # number of the first value: what an Arrow slice starts at
+        ("used", "<i8"),  # bytes of variable values written so far
+        ("nulls", "<i8"),  # nulls so far
+        ("length_max", "<i8"),  # bytes that a variable value may have
+        ("padding", "<i8"),  # byte that fills shorter values up to length_max; -1 = none
+    ]
+)
+arrow_column = records(ARROW_COLUMN)
+COLUMN_SIZE = ARROW_COLUMN.itemsize
+
+
+@routine
+def get_bit(bits, number):
+    return load_u8(bits + (number >> 3)) >> (number & 7) & 1
+
+
+@routine
+def clear_bit(bits, number):
+    at = bits + (number >> 3)
+    store_8(at, load_u8(at) & ~(1 << (number & 7)))
+
+
+@routine
+def set_bit(bits, number):
+    at = bits + (number >> 3)
+    store_8(at, load_u8(at) | 1 << (number & 7))
+
+
+@routine
+def copy_short(target, source, length):
+    """Copy some bytes, most often few: eight at a time, then the rest exactly."""
+    if length > 64:
+        move_bytes(target, source, length)
+        return
+    while length >= 8:
+        store_64(target, load_i64(source))
+        target += 8
+        source += 8
+        length -= 8
+    if length & 4:
+        store_32(target, load_u32(source))
+        target += 4
+        source += 4
+    if length & 2:
+        store_16(target, load_u16(source))
+        target += 2
+        source += 2
+    if length & 1:
+        store_8(target, load_u8(source))

@@ -1,0 +1,113 @@
+"""CRC32C of pages: by the CPU's instruction in four streams where it has one, by a table elsewhere.
+
+The streams are independent, so that the CPU works on all of them at once; their values are then combined by
+shifting each past the bytes of the next.  Shifting a CRC past n zero bytes is linear, so it is four look-ups.
+"""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gmdb.format.checksum import CRC_TABLE
+from gmdb.format.page import PAGE_SIZES, TAIL_SIZE
+from gmdb.kernel.compiler import COMPILED, kernel, routine
+from gmdb.kernel.memory import load_i64, load_u8, load_u32, store_32
+
+STREAMS = 4
+_INSTRUCTION = COMPILED and llvm.get_host_cpu_features().get("sse4.2", False)
+_TABLE = np.array(CRC_TABLE, np.int64)
+
+
+def _stream_words(page_size: int) -> int:
+    return (page_size - TAIL_SIZE) // 8 // STREAMS
+
+
+def _shift_tables() -> np.ndarray:
+    """For each page size: what each of a CRC's four bytes becomes, shifted past one stream."""
+    tables = np.zeros((len(PAGE_SIZES), 4, 256), np.int64)
+    for number, page_size in enumerate(PAGE_SIZES):
+        single = []
+        for bit in range(32):
+            crc = 1 << bit
+            for _ in range(8 * _stream_words(page_size)):
+                crc = CRC_TABLE[crc & 0xFF] ^ crc >> 8
+            single.append(crc)
+        for byte in range(4):
+            for value in range(256):
+                for bit in range(8):
+                    if value >> bit & 1:
+                        tables[number, byte, value] ^= single[8 * byte + bit]
+    return tables
+
+
+_SHIFT = _shift_tables() if _INSTRUCTION else np.zeros((1, 1, 1), np.int64)
+
+
+@intrinsic
+def _crc_instruction(typing_context, crc, word):
+    def code(context, builder, signature, arguments):
+        i64 = ir.IntType(64)
+        function = builder.module.declare_intrinsic(
+            "llvm.x86.sse42.crc32.64.64", (), ir.FunctionType(i64, [i64, i64])
+        )
+        return builder.call(function, arguments)
+
+    return types.int64(types.int64, types.int64), code
+
+
+@routine
+def _shift(tables, crc):
+    return (
+        tables[0, crc & 0xFF] ^ tables[1, crc >> 8 & 0xFF] ^ tables[2, crc >> 16 & 0xFF] ^ tables[3, crc >> 24 & 0xFF]
+    )
+
+
+@routine
+def _crc_by_instruction(page, page_size):
+    words = (page_size - TAIL_SIZE) >> 3
+    stream = words >> 2
+    tables = _SHIFT[0 if page_size == 8192 else 1 if page_size == 16384 else 2]
+    a, b, c, d = 0xFFFF_FFFF, 0, 0, 0
+    for i in range(stream):
+        at = page + 8 * i
+        a = _crc_instruction(a, load_i64(at))
+        b = _crc_instruction(b, load_i64(at + 8 * stream))
+        c = _crc_instruction(c, load_i64(at + 16 * stream))
+        d = _crc_instruction(d, load_i64(at + 24 * stream))
+    crc = _shift(tables, _shift(tables, _shift(tables, a) ^ b) ^ c) ^ d
+    for i in range(4 * stream, words):
+        crc = _crc_instruction(crc, load_i64(page + 8 * i))
+    return crc ^ 0xFFFF_FFFF
+
+
+@routine
+def _crc_by_table(page, page_size):
+    crc = 0xFFFF_FFFF
+    for at in range(page, page + page_size - TAIL_SIZE):
+        crc = _TABLE[(crc ^ load_u8(at)) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFF_FFFF
+
+
+page_crc = _crc_by_instruction if _INSTRUCTION else _crc_by_table
+
+
+@routine
+def crc_is_right(page, page_size):
+    return load_u32(page + page_size - TAIL_SIZE) == page_crc(page, page_size)
+
+
+@routine
+def seal_page(page, page_size):
+    """Store the page's CRC in its tail."""
+    store_32(page + page_size - TAIL_SIZE, page_crc(page, page_size))
+    store_32(page + page_size - TAIL_SIZE + 4, 0)
+
+
+@kernel
+def seal_pages(pages, count, page_size):
+    for i in range(count):
+        seal_page(pages + i * page_size, page_size)

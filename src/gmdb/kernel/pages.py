@@ -1,0 +1,121 @@
+"""Taking pages from a tablespace and giving them back.
+
+A tablespace is a chain of devices, named by its first.  Each device head keeps the high-water mark and the list
+of free pages; the first device's space head counts for all of them.
+"""
+
+from __future__ import annotations
+
+from gmdb.format.address import DEVICES, NO_PAGE, OFFSET_BITS
+from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD, SPACE_HEAD_AT
+from gmdb.format.page import HEAD_SIZE, PageType
+from gmdb.kernel.area import address_of, change, device_of_page, mark_dirty, page_head, touch_type
+from gmdb.kernel.compiler import kernel, routine
+from gmdb.kernel.memory import fill_bytes, load_u32, records, store_32
+from gmdb.kernel.status import DONE, NEED_SPACE
+
+device_head = records(DEVICE_HEAD)
+space_head = records(SPACE_HEAD)
+_FREE = int(PageType.FREE)
+
+
+@routine
+def format_page(area, page_id, obj_id, seg_type, page_type, data_begin):
+    """Make the page a new one: everything zero but its head.  Returns its address."""
+    page = address_of(area, page_id)
+    size = device_of_page(area, page_id).page_size
+    create_no = page_head(page).page_create_no + 1
+    fill_bytes(page, 0, size)
+    head = page_head(page)
+    head.page_id = page_id
+    head.obj_id = obj_id
+    head.page_create_no = create_no & 0xFFFF_FFFF
+    head.seg_type = seg_type
+    head.page_type = page_type
+    head.map_page_id = NO_PAGE
+    head.data_begin = data_begin
+    head.free_begin = data_begin
+    head.free_end = size - 8
+    head.mirror_page = NO_PAGE
+    head.next_ckpt_page = NO_PAGE
+    head.chg_num = 1
+    mark_dirty(area, page_id)
+    return page
+
+
+@routine
+def page_in_use(area, page_id):
+    """Whether the page lies below its device's high-water mark."""
+    if page_id < 0 or page_id >> OFFSET_BITS >= DEVICES:
+        return False
+    home = page_id >> OFFSET_BITS << OFFSET_BITS
+    if device_of_page(area, page_id).page_count == 0:
+        return False
+    return page_id - home < device_head(address_of(area, home) + DEVICE_HEAD_AT).hwm
+
+
+@routine
+def pages_available(area, space_id):
+    """Pages that can be taken before a device must grow."""
+    total = 0
+    device = space_id
+    while True:
+        head = device_head(address_of(area, device << OFFSET_BITS) + DEVICE_HEAD_AT)
+        total += head.page_count - head.hwm + head.free_page_count
+        device = device_of_page(area, device << OFFSET_BITS).next_device
+        if device == 0:
+            return total
+
+
+@routine
+def take_page(area, space_id):
+    """A page for the taker to format: a freed one, or the next above the high-water mark."""
+    device = space_id
+    while True:
+        home = device << OFFSET_BITS
+        page = address_of(area, home)
+        head = device_head(page + DEVICE_HEAD_AT)
+        if head.first_free_page != NO_PAGE:
+            page_id = head.first_free_page
+            freed = touch_type(area, page_id, _FREE, 0)
+            if freed < 0:
+                return freed
+            head.first_free_page = load_u32(freed + FREE_NODE_AT)
+            head.free_page_count -= 1
+            space_head(address_of(area, space_id << OFFSET_BITS) + SPACE_HEAD_AT).free_pages -= 1
+            mark_dirty(area, space_id << OFFSET_BITS)
+            change(area, home, page)
+            return page_id
+        if head.hwm < head.page_count:
+            page_id = home | head.hwm
+            head.hwm += 1
+            change(area, home, page)
+            return page_id
+        device = device_of_page(area, home).next_device
+        if device == 0:
+            return NEED_SPACE
+
+
+@routine
+def give_page_back(area, space_id, page_id):
+    """Put a page that nobody uses on its device's free-page list."""
+    home = page_id >> OFFSET_BITS << OFFSET_BITS
+    device_page = address_of(area, home)
+    head = device_head(device_page + DEVICE_HEAD_AT)
+    page = format_page(area, page_id, 0, 0, _FREE, HEAD_SIZE)
+    store_32(page + FREE_NODE_AT, head.first_free_page)
+    head.first_free_page = page_id
+    head.free_page_count += 1
+    space_page = address_of(area, space_id << OFFSET_BITS)
+    space_head(space_page + SPACE_HEAD_AT).free_pages += 1
+    mark_dirty(area, space_id << OFFSET_BITS)
+    change(area, home, device_page)
+
+
+@kernel
+def count_segments(area, space_id, difference):
+    """Change the tablespace's count of segments."""
+    page = address_of(area, space_id << OFFSET_BITS)
+    space_head(page + SPACE_HEAD_AT).seg_num += difference
+    change(area, space_id << OFFSET_BITS, page)
+    return DONE

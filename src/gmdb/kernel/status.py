@@ -1,0 +1,10 @@
+"""What a kernel answers when it has no result: negative numbers, which Python turns into exceptions or acts on."""
+
+DONE = 0
+NEED_SPACE = -1  # no page is free below the end of any device: grow one and call again
+DAMAGED = -2  # a page failed its first check; its id is in the global area
+NOT_FOUND = -3  # no such page, slot or row
+DELETED = -4  # the row is deleted
+NO_ROOM = -5  # the page has too few free bytes
+TOO_LONG = -6  # a value has more bytes than its column allows
+ROW_TOO_LARGE = -7  # a row has more bytes than an empty page takes

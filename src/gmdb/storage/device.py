@@ -1,0 +1,254 @@
+"""A device: one file of pages, mapped privately into memory in chunks.
+
+Reads come from the file as they are needed.  Changes stay in private copies of the pages until ``write_back``
+seals them with their CRC and writes them, so that the file changes at no other time, but for pages above the
+high-water mark that ``write_new`` fills.
+
+Invariants
+ 1. The file is at least as long as ``page_count`` pages, and its blocks are allocated: writing back cannot fail
+    for want of space.
+ 2. A chunk, once mapped, stays where it is until the device is closed.
+ 3. A page that ``write_new`` writes has no private copy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gmdb.errors import Corruption, DiskFull, SpaceFull, StorageError
+from gmdb.format.address import NO_PAGE, PAGES_PER_DEVICE, page_id_of
+from gmdb.format.anatomy import check
+from gmdb.format.checksum import page_crc
+from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
+from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PAGE_TAIL, TAIL_SIZE, PageType
+from gmdb.kernel.area import AREA, DIRTY, VERIFIED
+from gmdb.kernel.checkpoint import seal_run
+from gmdb.storage.directory import device_path
+
+CHUNK_SIZE = 16 << 20
+GROWTH_MIN, GROWTH_MAX = 512 << 10, 64 << 20
+_PROT_READ, _PROT_WRITE, _MAP_PRIVATE, _MADV_DONTNEED = 1, 2, 2, 4
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def new_area() -> np.ndarray:
+    """An empty global area.  It must live as long as anything that was opened in it."""
+    return np.zeros(1, AREA)
+
+
+def device_page(device: int, space_id: int, name: str, page_size: int, page_count: int, pages_max: int) -> bytes:
+    """Page 0 of a new device."""
+    head = PAGE_HEAD.pack(
+        page_id=page_id_of(device, 0),
+        page_type=PageType.DEVICE_HEAD,
+        page_create_no=1,
+        chg_num=1,
+        map_page_id=NO_PAGE,
+        mirror_page=NO_PAGE,
+        next_ckpt_page=NO_PAGE,
+        data_begin=PAGE_HEAD.size,
+        free_begin=DEVICE_PAGE_END,
+        free_end=page_size - TAIL_SIZE,
+    )
+    head += DEVICE_HEAD.pack(page_count=page_count, hwm=1, first_free_page=NO_PAGE, pages_max=pages_max)
+    head += SPACE_HEAD.pack(space_id=space_id, page_size=page_size, name=name.encode())
+    page = head.ljust(page_size, b"\0")
+    return page[:-TAIL_SIZE] + PAGE_TAIL.pack(crc=page_crc(page))
+
+
+def create_device(directory: Path, device: int, space_id: int, name: str, page_size: int, pages_max: int = 0) -> None:
+    """Make a device's file.  It belongs to the database once it is opened and the control file is written."""
+    page_count = min(GROWTH_MIN // page_size, pages_max or PAGES_PER_DEVICE)
+    path = device_path(directory, device)
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            os.posix_fallocate(file, 0, page_count * page_size)
+            os.pwrite(file, device_page(device, space_id, name, page_size, page_count, pages_max), 0)
+            os.fsync(file)
+        except OSError:
+            path.unlink()
+            raise
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise _storage_error(path, error) from error
+
+
+def _storage_error(path: Path, error: OSError) -> StorageError:
+    if error.errno in _FULL:
+        return DiskFull(f"{path}: {error.strerror}; nothing was changed, free some space and try again")
+    return StorageError(f"{path}: {error.strerror}")
+
+
+class Device:
+    """One open device file, entered into the global area."""
+
+    def __init__(self, area: np.ndarray, directory: Path, number: int, read_only: bool = False) -> None:
+        self.number = number
+        self.path = device_path(directory, number)
+        self._chunks: list[int] = []
+        try:
+            self._file = os.open(self.path, os.O_RDONLY if read_only else os.O_RDWR)
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+        try:
+            page = self._read_head_page()
+            space = SPACE_HEAD.at(page, SPACE_HEAD_AT)
+            self.space_id, self.space_name = space.space_id, space.name.decode()
+            self.page_size = space.page_size
+            self.pages_per_chunk = CHUNK_SIZE // self.page_size
+            self._states = np.zeros(PAGES_PER_DEVICE, np.uint8)
+            self._chunk_table = np.zeros(PAGES_PER_DEVICE // self.pages_per_chunk, np.int64)
+            self._enter(area, DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count)
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_head_page(self) -> bytes:
+        """Page 0, checked in full before anything is mapped."""
+        length = os.fstat(self._file).st_size
+        start = os.pread(self._file, DEVICE_PAGE_END, 0)
+        page_size = SPACE_HEAD.at(start, SPACE_HEAD_AT).page_size if len(start) == DEVICE_PAGE_END else 0
+        page_id = page_id_of(self.number, 0)
+        if page_size not in PAGE_SIZES:
+            raise Corruption(f"{self.path} does not begin with a device head", page_id, 0)
+        page = os.pread(self._file, page_size, 0)
+        findings = check(page, page_id)
+        if findings or PAGE_HEAD.at(page).page_type != PageType.DEVICE_HEAD:
+            where, what = findings[0] if findings else (0, "it is no device head")
+            raise Corruption(f"{self.path}: page 0, offset {where}: {what}", page_id, where)
+        page_count = DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count
+        if length < page_count * page_size:
+            lost = page_count - length // page_size
+            raise Corruption(
+                f"{self.path} was cut short: {length} bytes, but {page_count} pages need {page_count * page_size}; "
+                f"{lost} pages are lost, restore the file from a backup",
+                page_id_of(self.number, length // page_size),
+            )
+        return page
+
+    def _enter(self, area: np.ndarray, page_count: int) -> None:
+        state = area["devices"][0, self.number : self.number + 1]
+        self._state = state
+        state["chunks"] = self._chunk_table.ctypes.data
+        state["pages"] = self._states.ctypes.data
+        state["page_size"] = self.page_size
+        state["page_shift"] = self.page_size.bit_length() - 1
+        state["chunk_shift"] = self.pages_per_chunk.bit_length() - 1
+        self._map(page_count)
+        state["page_count"] = page_count
+        self._states[0] = VERIFIED
+
+    def _map(self, page_count: int) -> None:
+        """Map chunks until ``page_count`` pages are covered.  Memory past the file's end is never touched."""
+        while len(self._chunks) * self.pages_per_chunk < page_count:
+            offset = len(self._chunks) * CHUNK_SIZE
+            address = _libc.mmap(None, CHUNK_SIZE, _PROT_READ | _PROT_WRITE, _MAP_PRIVATE, self._file, offset)
+            if address in (None, ctypes.c_void_p(-1).value):
+                raise StorageError(f"{self.path}: cannot map it into memory: {os.strerror(ctypes.get_errno())}")
+            self._chunk_table[len(self._chunks)] = address
+            self._chunks.append(address)
+
+    @property
+    def head(self) -> Any:
+        """The device head, in page 0 as it is in memory."""
+        return DEVICE_HEAD.at(self.memory(0), DEVICE_HEAD_AT)
+
+    @property
+    def page_count(self) -> int:
+        return int(self._state["page_count"][0])
+
+    def link(self, following: Device | None) -> None:
+        """Name the next device of the same tablespace."""
+        self._state["next_device"] = following.number if following else 0
+
+    def memory(self, offset: int, count: int = 1) -> memoryview:
+        """Pages as they are in memory; ``count`` of them must not cross a chunk."""
+        chunk, place = divmod(offset, self.pages_per_chunk)
+        address = self._chunks[chunk] + place * self.page_size
+        return memoryview((ctypes.c_char * (count * self.page_size)).from_address(address)).cast("B")
+
+    def grow(self, pages: int) -> None:
+        """Make room for at least ``pages`` more, and for some more than that."""
+        head, count = self.head, self.page_count
+        limit = head.pages_max or PAGES_PER_DEVICE - 1
+        if count + pages > limit:
+            raise SpaceFull(f"{self.path} cannot have more than {limit} pages: add a device to {self.space_name}")
+        step = min(max(count * self.page_size // 4, GROWTH_MIN), GROWTH_MAX) // self.page_size
+        target = min(count + max(pages, step), limit)
+        try:
+            os.posix_fallocate(self._file, 0, target * self.page_size)
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+        self._map(target)
+        head.page_count = target
+        self._states[0] |= DIRTY
+        self._state["page_count"] = target
+
+    def write_new(self, offset: int, data: Any) -> None:
+        """Write sealed pages above the high-water mark straight to the file."""
+        count = len(data) // self.page_size
+        try:
+            written = os.pwrite(self._file, data, offset * self.page_size)
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+        if written != len(data):
+            raise StorageError(f"{self.path}: only {written} of {len(data)} bytes were written")
+        self._states[offset : offset + count] = 0
+
+    def dirty_runs(self) -> list[tuple[int, int]]:
+        """(first page, count) of neighbouring changed pages; a run stays within a chunk."""
+        dirty = np.flatnonzero(self._states[: self.page_count] & DIRTY)
+        if len(dirty) == 0:
+            return []
+        breaks = np.flatnonzero((np.diff(dirty) != 1) | (dirty[1:] % self.pages_per_chunk == 0)) + 1
+        return [(int(run[0]), len(run)) for run in np.split(dirty, breaks)]
+
+    def write_back(self, ckpt_id: int) -> None:
+        """Seal every changed page and write it to its place in the file.  Call ``sync`` to make it last."""
+        for first, count in self.dirty_runs():
+            pages = self.memory(first, count)
+            seal_run(ctypes.addressof(pages.obj), count, self.page_size, ckpt_id)
+            try:
+                written = os.pwrite(self._file, pages, first * self.page_size)
+            except OSError as error:
+                raise _storage_error(self.path, error) from error
+            if written != len(pages):
+                raise StorageError(f"{self.path}: only {written} of {len(pages)} bytes were written")
+
+    def sync(self) -> None:
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+
+    def forget_written(self) -> None:
+        """Once written and synced, private copies are given up: the file has the same bytes."""
+        for first, count in self.dirty_runs():
+            pages = self.memory(first, count)
+            _libc.madvise(ctypes.addressof(pages.obj), len(pages), _MADV_DONTNEED)
+            self._states[first : first + count] &= ~np.uint8(DIRTY)
+
+    def close(self) -> None:
+        """Unmap the file; private copies that were not written are gone."""
+        if hasattr(self, "_state"):
+            self._state["page_count"] = 0
+        for address in self._chunks:
+            _libc.munmap(address, CHUNK_SIZE)
+        self._chunks = []
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

@@ -1,0 +1,113 @@
+"""A database is a directory: which files it has, and who may have it open.
+
+Invariants
+ 1. A directory is a database if, and only if, it has a control file.
+ 2. One process at a time holds the lock file exclusively and may change the database; readers share it.
+Not here: what is in the files (format/), mapping them (device.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+from gmdb.errors import Corruption, DatabaseInUse, NotADatabase, StorageError
+from gmdb.format.control import CONTROL_SIZE, COPY_DISTANCE, newest_control, pack_control
+
+CONTROL_NAME = "gmdb.control"
+LOCK_NAME = "gmdb.lock"
+DEVICE_PREFIX = "device-"
+
+
+def device_path(directory: Path, device: int) -> Path:
+    return directory / f"{DEVICE_PREFIX}{device:04d}"
+
+
+def device_numbers(directory: Path) -> list[int]:
+    """The devices that the directory has files for."""
+    suffixes = (path.name.removeprefix(DEVICE_PREFIX) for path in directory.glob(f"{DEVICE_PREFIX}*"))
+    return sorted(int(suffix) for suffix in suffixes if suffix.isdecimal())
+
+
+def is_database(directory: Path) -> bool:
+    return (directory / CONTROL_NAME).is_file()
+
+
+def require_database(directory: Path) -> None:
+    """Raise NotADatabase, saying what the path is instead."""
+    if is_database(directory):
+        return
+    if directory.is_file():
+        raise NotADatabase(f"{directory} is a file; a gmdb database is a directory")
+    if directory.is_dir():
+        raise NotADatabase(f"{directory} is a directory without {CONTROL_NAME}, so it is no gmdb database")
+    raise NotADatabase(f"{directory} does not exist")
+
+
+def read_control(directory: Path) -> dict[str, Any]:
+    require_database(directory)
+    try:
+        return newest_control((directory / CONTROL_NAME).read_bytes())
+    except NotADatabase as error:
+        raise NotADatabase(f"{directory / CONTROL_NAME}: {error}") from None
+    except OSError as error:
+        raise StorageError(f"{directory / CONTROL_NAME}: {error.strerror}") from error
+
+
+def write_control(directory: Path, fields: dict[str, Any]) -> dict[str, Any]:
+    """Write the copy that is not the newest, and make it last; returns the fields with their new sequence."""
+    fields = {**fields, "sequence": fields.get("sequence", 0) + 1}
+    path = directory / CONTROL_NAME
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if os.fstat(file).st_size < CONTROL_SIZE:
+            os.ftruncate(file, CONTROL_SIZE)
+        os.pwrite(file, pack_control(**fields), COPY_DISTANCE * (fields["sequence"] % 2))
+        os.fsync(file)
+    finally:
+        os.close(file)
+    return fields
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the directory's list of files last."""
+    file = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def check_devices_present(directory: Path, required: tuple[int, ...]) -> None:
+    present = device_numbers(directory)
+    for device in required:
+        if device not in present:
+            raise Corruption(f"{device_path(directory, device)} is missing; restore it from a backup")
+
+
+class DirectoryLock:
+    """A hold on a database's directory, until ``release``; exclusive for owners, shared for readers."""
+
+    def __init__(self, directory: Path, exclusive: bool) -> None:
+        flags = os.O_RDWR | os.O_CREAT if exclusive else os.O_RDONLY
+        try:
+            self._file = os.open(directory / LOCK_NAME, flags, 0o644)
+        except OSError as error:
+            raise StorageError(f"{directory / LOCK_NAME}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(self._file, 20, 0).decode("ascii", "replace").strip("\0\n ")
+            os.close(self._file)
+            who = f"process {owner}" if exclusive is False or owner else "another process"
+            raise DatabaseInUse(f"{directory} is open in {who}; close it there first") from None
+        if exclusive:
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

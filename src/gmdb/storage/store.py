@@ -1,0 +1,197 @@
+"""The page store: a database directory, open, with its devices in one global area.
+
+Invariants
+ 1. While a store is open for writing, no other process has the directory open.
+ 2. The files change only in ``flush``, and above the high-water marks; a store that is closed without it, or
+    whose process dies, leaves the files as the last flush wrote them.
+ 3. A kernel's NEED_SPACE and DAMAGED never reach a caller: devices are grown, damage is raised as Corruption.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gmdb.errors import (
+    Corruption,
+    DatabaseClosed,
+    InterfaceError,
+    NoSuchTablespace,
+    NotADatabase,
+    ReadOnly,
+    SchemaError,
+    StorageError,
+)
+from gmdb.format.address import (
+    DEVICES,
+    FIRST_USER_DEVICE,
+    SYSTEM_DEVICE,
+    UNDO_DEVICE,
+    device_of,
+    offset_of,
+    page_name,
+)
+from gmdb.format.anatomy import check
+from gmdb.format.page import PAGE_SIZES
+from gmdb.kernel.status import DAMAGED, NEED_SPACE
+from gmdb.storage import directory as files
+from gmdb.storage.device import Device, create_device, new_area
+from gmdb.storage.tablespace import Tablespace, group_devices
+
+SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE, MAIN_PAGE_SIZE = 8192, 32768, 8192
+MAIN_SPACE = "main"
+
+
+def create_store(directory: Path, next_obj_id: int) -> None:
+    """Make the files of an empty database.  The control file comes last: without it nothing is a database."""
+    if directory.exists() and not directory.is_dir():
+        files.require_database(directory)
+    if directory.is_dir() and any(directory.iterdir()):
+        raise NotADatabase(f"{directory} has files in it that are no gmdb database; choose another path")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{directory}: {error.strerror}") from error
+    create_device(directory, SYSTEM_DEVICE, SYSTEM_DEVICE, "system", SYSTEM_PAGE_SIZE)
+    create_device(directory, UNDO_DEVICE, UNDO_DEVICE, "undo", UNDO_PAGE_SIZE)
+    create_device(directory, FIRST_USER_DEVICE, FIRST_USER_DEVICE, MAIN_SPACE, MAIN_PAGE_SIZE)
+    files.write_control(directory, {"database_id": list(os.urandom(16)), "next_obj_id": next_obj_id})
+    files.sync_directory(directory)
+
+
+_open_stores: weakref.WeakSet[PageStore] = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """In a forked child: the database is the parent's.  The child lets go without writing."""
+    for store in list(_open_stores):
+        store.close()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+class PageStore:
+    """Pages by their id, for whoever holds the store.
+
+    ``guard`` is held by whoever changes pages, and by whoever must not see them change.
+    """
+
+    def __init__(self, directory: Path, read_only: bool = False) -> None:
+        self.directory = directory
+        self.read_only = read_only
+        self.control = files.read_control(directory)
+        self._lock = files.DirectoryLock(directory, exclusive=not read_only)
+        self._area = new_area()
+        self.area = self._area.ctypes.data
+        self.devices: dict[int, Device] = {}
+        self.guard = threading.RLock()
+        self.loading = False  # a bulk append counts on nobody else taking pages
+        _open_stores.add(self)
+        try:
+            self.control = files.read_control(directory)
+            files.check_devices_present(directory, (SYSTEM_DEVICE, UNDO_DEVICE, FIRST_USER_DEVICE))
+            for number in files.device_numbers(directory):
+                self.devices[number] = Device(self._area, directory, number, read_only)
+        except BaseException:
+            self.close()
+            raise
+        self.spaces = group_devices(list(self.devices.values()))
+
+    # ---- tablespaces
+
+    def space(self, name: str) -> Tablespace:
+        for space in self.spaces.values():
+            if space.name == name:
+                return space
+        known = ", ".join(space.name for space in self.spaces.values())
+        raise NoSuchTablespace(f"there is no tablespace {name}; there are {known}")
+
+    def create_tablespace(self, name: str, page_size: int, devices: int, device_pages_max: int) -> Tablespace:
+        self.require_writable()
+        if page_size not in PAGE_SIZES:
+            raise SchemaError(f"tablespace {name}: page size {page_size} is none of {', '.join(map(str, PAGE_SIZES))}")
+        if not 1 <= len(name.encode()) <= 31:
+            raise SchemaError(f"{name!r} is no tablespace name: it must have 1 to 31 bytes")
+        if any(space.name == name for space in self.spaces.values()):
+            raise SchemaError(f"there is a tablespace {name} already")
+        first = max(self.devices) + 1
+        if devices < 1 or first + devices > DEVICES:
+            raise SchemaError(f"tablespace {name}: {devices} devices; a database has at most {DEVICES}")
+        for number in range(first, first + devices):
+            create_device(self.directory, number, first, name, page_size, device_pages_max)
+        files.sync_directory(self.directory)
+        for number in range(first, first + devices):
+            self.devices[number] = Device(self._area, self.directory, number)
+        self.spaces = group_devices(list(self.devices.values()))
+        return self.spaces[first]
+
+    # ---- calling kernels
+
+    def call(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
+        """Run a kernel that may need pages of a tablespace."""
+        while (result := kernel(self.area, *arguments)) == NEED_SPACE:
+            self.spaces[space_id].grow(2)
+        if result == DAMAGED:
+            self.raise_damage()
+        return result
+
+    def raise_damage(self) -> None:
+        """Raise what is wrong with the page that a kernel stumbled over."""
+        page_id = int(self._area["damaged_page"][0])
+        name = page_name(page_id)
+        device = self.devices.get(device_of(page_id))
+        if device is None or offset_of(page_id) >= device.page_count:
+            raise Corruption(f"page {name} does not exist, though another page refers to it", page_id)
+        findings = check(bytes(device.memory(offset_of(page_id))), page_id)
+        if not findings:
+            raise Corruption(f"page {name} is whole, but what it holds is not what the catalog says of it", page_id)
+        offset, message = findings[0]
+        more = f" (and {len(findings) - 1} more findings)" if len(findings) > 1 else ""
+        raise Corruption(f"page {name}, offset {offset}: {message}{more}; see gmstat page", page_id, offset)
+
+    def require_writable(self) -> None:
+        self.require_open()
+        if self.read_only:
+            raise ReadOnly(f"{self.directory} is open for reading only")
+        if self.loading:
+            raise InterfaceError("the source of rows that are being appended must not change the database itself")
+
+    def require_open(self) -> None:
+        if not self.devices:
+            raise DatabaseClosed(f"{self.directory} is closed")
+
+    # ---- writing
+
+    def flush(self) -> None:
+        """Write every changed page, make it last, then say so in the control file."""
+        self.require_writable()
+        changed = [device for device in self.devices.values() if device.dirty_runs()]
+        if not changed:
+            return
+        ckpt_id = self.control["ckpt_id"] + 1
+        for device in changed:
+            device.write_back(ckpt_id)
+        for device in self.devices.values():
+            device.sync()
+        self.write_control(ckpt_id=ckpt_id)
+        for device in changed:
+            device.forget_written()
+
+    def write_control(self, **changes: Any) -> None:
+        fields = {name: self.control[name] for name in ("ckpt_id", "sequence", "next_obj_id")}
+        fields["database_id"] = list(bytes.fromhex(self.control["database_id"]))
+        fields.update(changes)
+        written = files.write_control(self.directory, fields)
+        self.control.update({name: written[name] for name in ("ckpt_id", "sequence", "next_obj_id")})
+
+    def close(self) -> None:
+        """Let go of files and memory, without writing anything."""
+        for device in self.devices.values():
+            device.close()
+        self.devices = {}
+        self._lock.release()

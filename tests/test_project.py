@@ -1,0 +1,135 @@
+"""The project's own rules: sizes, layers, what its text may say, and what the README must explain."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+
+TEXT_FOLDERS = ("src", "tests", "bench", "docs", "scripts", ".ci")
+TEXT_SUFFIXES = {"", ".py", ".md", ".toml", ".lock", ".txt", ".sh", ".yml", ".yaml", ".cfg", ".html", ".css", ".js"}
+WRITTEN_ELSEWHERE = {"LICENSE"}
+
+MACHINE_PATH = re.compile(r"(?<![\w.:/~-])/(?:home|root|Users|work|opt|mnt|srv|tmp)/\w")
+UPWARD_PATH = re.compile(r"(?<![\w./])(?:\.\./)+[\w./-]+")
+TICKET = re.compile(r"\b(?:issue|ticket)s?\s*#?\d+", re.IGNORECASE)
+REGISTRY = re.compile(r"\bpypi\.\w+|\bpythonhosted\b|\bfiles\.python", re.IGNORECASE)
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def project_texts() -> Iterator[Path]:
+    """Every text file that is the project's own."""
+    for path in ROOT.iterdir():
+        if path.is_file() and path.suffix in TEXT_SUFFIXES and path.name not in WRITTEN_ELSEWHERE:
+            yield path
+    for folder in TEXT_FOLDERS:
+        for path in (ROOT / folder).rglob("*"):
+            generated = any(part == "__pycache__" or part.endswith(".egg-info") for part in path.parts)
+            if path.is_file() and path.suffix in TEXT_SUFFIXES and not generated:
+                yield path
+
+
+def matches(pattern: re.Pattern[str]) -> list[str]:
+    """``file:line: text`` wherever the pattern matches in the project's text."""
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+        for path in project_texts()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for match in pattern.finditer(line)
+    ]
+
+
+def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def dependencies() -> list[str]:
+    """The names of all packages that pyproject.toml asks for, extras included."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = chain(project["dependencies"], *project["optional-dependencies"].values())
+    return [re.match(r"[\w.-]+", requirement).group().lower() for requirement in requirements]
+
+
+def test_no_source_file_is_longer_than_a_reader_can_hold():
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert lengths
+    assert [f"{p.relative_to(ROOT)}: {n} lines" for p, n in lengths.items() if n > FILE_LINES_MAX] == []
+
+
+def test_no_function_is_longer_than_a_reader_can_hold():
+    too_long = [
+        f"{path.relative_to(ROOT)}:{function.lineno}: {function.name}"
+        for path in SOURCES
+        for function in functions_of(path)
+        if (function.end_lineno or 0) - function.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+    assert too_long == []
+
+
+def test_a_folder_imports_only_the_folders_below_it(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(no_cache=True, no_logo=True) == 0
+
+
+def test_every_folder_of_the_package_is_a_layer():
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = next(contract["layers"] for contract in config["contracts"] if contract["type"] == "layers")
+    package = ROOT / "src/gmdb"
+    modules = [*package.glob("*.py"), *(path.parent for path in package.glob("*/__init__.py"))]
+    found = {f"gmdb.{path.stem}" for path in modules if path.stem not in ("__init__", "__main__")}
+    assert found - set(layers) == set()
+
+
+def test_the_lock_names_no_host_and_pins_every_package_by_hash():
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert "http" not in lock
+    assert "://" not in lock
+    pinned = re.split(r"\n(?=\w)", re.sub(r"(?m)^#.*\n", "", lock))
+    assert [block.splitlines()[0] for block in pinned if "--hash=sha256:" not in block] == []
+    names = {re.match(r"[\w.-]+", block).group() for block in pinned}
+    assert set(dependencies()) - names == set()
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATH, TICKET, REGISTRY], ids=["machine path", "ticket", "registry"])
+def test_the_project_speaks_of_itself_alone(pattern):
+    assert matches(pattern) == []
+
+
+def test_no_text_points_outside_the_project():
+    for path in project_texts():
+        for upward in UPWARD_PATH.findall(path.read_text(encoding="utf-8")):
+            target = (path.parent / upward).resolve()
+            inside = target.is_relative_to(ROOT) and target.exists()
+            assert inside, f"{path.relative_to(ROOT)}: {upward}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def test_every_link_of_the_documentation_leads_somewhere(path):
+    links = [link for link in LINK.findall(path.read_text(encoding="utf-8")) if "://" not in link]
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", dependencies())
+def test_the_readme_says_why_a_dependency_is_there(name):
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## What it stands on")[2]
+    assert re.search(rf"^\| `?{re.escape(name)}`? \|[^|]+\|[^|]*\w{{3}}[^|]*\|$", section, re.MULTILINE)
+
+
+def test_every_target_that_the_readme_names_is_in_the_makefile():
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {"demo", "test"} <= named <= targets
