@@ -101,7 +101,7 @@ def test_a_changed_byte_is_found_by_the_crc(tmp_path, offset):
         (107, b"\x06", "both ENTRY and LINK"),
         (108, b"\x03\x00", "size 3"),
         (112, b"\x0f\x00\x00\x00", "reach past the row's end"),
-        (8182, b"\x69\x00", "overlap"),
+        (8182, b"\x7c\x00", "overlap"),
         (8182, b"\x00\x1f", "lies outside the entries"),
     ],
 )

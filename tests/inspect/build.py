@@ -17,7 +17,7 @@ from gmdb.catalog.schema import (
     SYS_TABLES_ID,
     make_columns,
 )
-from gmdb.format.address import NO_PAGE, NO_SLOT, ROW_ID, page_id_of
+from gmdb.format.address import NO_PAGE, NO_SLOT, page_id_of
 from gmdb.format.btree import BTREE_CHILD, BTREE_NODE
 from gmdb.format.checksum import page_crc
 from gmdb.format.columns import Column
@@ -209,7 +209,6 @@ def undo_page() -> tuple[bytes, list[int]]:
         op_type=UndoOperation.HEAP_UPDATE_INC,
         reserved=0xFF,
     )
-    assert ROW_ID.size == 8
     return UNDO_HEAD.pack(slot_count=1) + record + image + b"\1\0\0\0", [84]
 
 

@@ -29,9 +29,18 @@ class Scan:
     """Some columns of a table's pages, as a stream of record batches."""
 
     def __init__(
-        self, store: PageStore, columns: Sequence[Column], wanted: Sequence[int], page_ids: np.ndarray, page_size: int
+        self,
+        store: PageStore,
+        columns: Sequence[Column],
+        wanted: Sequence[int],
+        page_ids: np.ndarray,
+        page_size: int,
+        *,
+        threads: int = 0,
     ) -> None:
+        """``threads`` decode at a time: one a core unless given."""
         self._store = store
+        self._threads = threads or len(os.sched_getaffinity(0))
         self._columns = columns[: max(wanted) + 1] if wanted else []
         self._wanted = list(wanted)
         self._ids = np.ascontiguousarray(page_ids, np.uint32)
@@ -43,10 +52,11 @@ class Scan:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         ranges = [self._ids[i : i + self._range] for i in range(0, len(self._ids), self._range)]
-        if len(ranges) <= 1:
-            yield from self._round(ranges, map)
+        threads = min(self._threads, len(ranges))
+        if threads <= 1:
+            for i in range(max(len(ranges), 1)):
+                yield from self._round(ranges[i : i + 1], map)
             return
-        threads = min(len(os.sched_getaffinity(0)), len(ranges))
         with ThreadPoolExecutor(threads, "gmdb-scan") as pool:
             for i in range(0, len(ranges), 2 * threads):
                 yield from self._round(ranges[i : i + 2 * threads], pool.map)

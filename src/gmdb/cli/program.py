@@ -7,6 +7,7 @@ A command imports no compiled code unless it needs it; so does this file.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from gmdb import __version__
 from gmdb.cli import stat
 from gmdb.errors import Error
 
+COMMANDS = (stat,)
 FAILED = 2
 INTERRUPTED = 130
 READER_GONE = 141  # what a shell reports of a program that SIGPIPE ended
@@ -24,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The ``gmdb`` command."""
     parser = _parser("gmdb", "Work with gmdb databases from the command line.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    stat.add(commands)
+    for command in COMMANDS:
+        command.add(commands)
     return _run(parser, arguments)
 
 
@@ -43,6 +46,8 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
 
 def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
     parsed = parser.parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 still gets its drawing
     try:
         status: int = parsed.run(parsed)
         sys.stdout.flush()

@@ -6,11 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from gmdb.inspect.canvas import printable
+
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Columns as wide as they need to be; numbers to the right."""
     numeric = [bool(rows) and all(isinstance(row[n], int) for row in rows) for n in range(len(headings))]
-    cells = [[str(cell) for cell in row] for row in [headings, *rows]]
+    cells = [[printable(str(cell)) for cell in row] for row in [headings, *rows]]
     widths = [max(len(row[n]) for row in cells) for n in range(len(headings))]
     for row in [cells[0], ["-" * width for width in widths], *cells[1:]]:
         padded = (c.rjust(w) if right else c.ljust(w) for c, w, right in zip(row, widths, numeric, strict=True))
@@ -23,4 +25,4 @@ def print_problems(problems: Sequence[tuple[str, str]]) -> None:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    print(json.dumps(document, indent=2))

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-BOX_WIDTH = 32
-SECTION_WIDTH = 12
+BOX_WIDTH = 33
+SECTION_WIDTH = 13
 BYTES_PER_LINE = 8
 BYTES_SHOWN = 96
 
@@ -43,6 +43,11 @@ class Paint(NamedTuple):
 PLAIN = Paint()
 COLOURED = Paint(dim="\033[2m", bold="\033[1m", red="\033[31m", off="\033[0m")
 RULE = Line(None, "+" + "-" * BOX_WIDTH + "+")
+
+
+def printable(text: str) -> str:
+    """Names come from bytes that may be damaged: what would steer a terminal is shown as a dot."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "·" for c in text)
 
 
 def labelled(section: str, field: str) -> str:
@@ -79,6 +84,7 @@ def render(lines: Iterable[Line], paint: Paint = PLAIN, marked: Iterable[int] = 
         is_wrong = line.offset is not None and line.offset in wrong
         at = "" if line.offset is None else str(line.offset)
         before = f"{paint.red if is_wrong else paint.dim}{'!' if is_wrong else ' '}{at:>5}  {paint.off}"
-        behind = f"{line.value:<12} {line.words:<15} " if line.meaning else f"{line.value:<12} {line.words}"
+        value = printable(line.value)
+        behind = f"{value:<12} {line.words:<15} " if line.meaning else f"{value:<12} {line.words}"
         text = f"{before}|{line.label:<{BOX_WIDTH}}| {behind.rstrip() if not line.meaning else behind}"
         yield f"{text}{paint.dim}{line.meaning}{paint.off}" if line.meaning else text.rstrip()

@@ -8,7 +8,7 @@ from gmdb.format import anatomy, btree, device, heap, segment, undo
 from gmdb.format.layout import Layout, Region
 from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, TAIL_SIZE, PageType, stored_crc
 from gmdb.format.slotted import SLOT_FREED, slot_room, slots
-from gmdb.inspect.canvas import PLAIN, RULE, Block, Line, Paint, byte_lines, render, section_line
+from gmdb.inspect.canvas import PLAIN, RULE, Block, Line, Paint, byte_lines, printable, render, section_line
 from gmdb.inspect.draw_fields import field_lines
 from gmdb.inspect.draw_index import btree_blocks
 from gmdb.inspect.draw_map import map_lines, segment_head_lines
@@ -28,7 +28,7 @@ Blocks = Callable[[PageView, bool], list[Block]]
 
 def draw_page(view: PageView, paint: Paint = PLAIN, full: bool = False) -> Iterator[str]:
     """The page from head to tail, then what is wrong with it."""
-    yield f"{paint.bold}{title(view)}{paint.off}"
+    yield f"{paint.bold}{printable(title(view))}{paint.off}"
     count = len(view.findings)
     said = f"{count} problem{'s' if count != 1 else ''}"
     if count:

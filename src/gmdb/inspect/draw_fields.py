@@ -63,13 +63,16 @@ def field_lines(
             continue
         if groups and outer in groups:
             yield section_line(None, "", groups[outer])
-        words = in_words(outer, region.value)
-        value = value_text(region.value)
-        meaning = region.meaning if region.meaning != value else ""
-        yield section_line(region.offset, section, outer, value, words, meaning)
+        yield field_line(region, section)
         section = ""
     if waiting:
         yield _braces(waiting, section)
+
+
+def field_line(region: Region, section: str) -> Line:
+    value = value_text(region.value)
+    meaning = region.meaning if region.meaning != value else ""
+    return section_line(region.offset, section, region.name, value, in_words(region.name, region.value), meaning)
 
 
 def _braces(regions: list[Region], section: str) -> Line:

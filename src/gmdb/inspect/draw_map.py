@@ -22,7 +22,7 @@ from gmdb.format.segment import (
     map_head_at,
 )
 from gmdb.inspect.canvas import RULE, Line, section_line
-from gmdb.inspect.draw_fields import in_words, value_text
+from gmdb.inspect.draw_fields import field_line, field_lines
 
 _LIST_NAMES = {EMPTY_LIST: "empty", FREE_MAP_LIST: "unused", NO_LIST: "none"}
 
@@ -32,8 +32,7 @@ def segment_head_lines(page: bytes) -> Iterator[Line]:
     for region in SEGMENT_HEAD.regions(page, SEGMENT_HEAD_AT):
         outer = region.name.partition(".")[0]
         if outer == region.name:
-            words = in_words(outer, region.value)
-            yield section_line(region.offset, section, outer, value_text(region.value), words, region.meaning)
+            yield field_line(region, section)
         elif outer not in drawn:
             drawn.add(outer)
             yield section_line(region.offset, section, outer, _ends(page, region.offset))
@@ -60,10 +59,7 @@ def list_name(list_id: int) -> str:
 
 def map_lines(page: bytes) -> Iterator[Line]:
     at = map_head_at(page)
-    for number, region in enumerate(MAP_HEAD.regions(page, at)):
-        words = in_words(region.name, region.value)
-        section = "map head" if number == 0 else ""
-        yield section_line(region.offset, section, region.name, str(region.value), words, region.meaning)
+    yield from field_lines(MAP_HEAD, page, at, "map head")
     yield RULE
     room = map_capacity(len(page), at == ENTRY_MAP_AT)
     for number in range(min(MAP_HEAD.at(page, at).map_count, room)):

@@ -4,8 +4,8 @@ Nothing here is compiled and nothing is locked, so it is quick to import, serves
 opens what the engine would refuse.  It sees what is in the files: a running owner may hold newer pages in memory.
 
 Invariants
- 1. ``page`` answers with any bytes that the file has; every other method reads pages whose CRC and place it
-    has checked, and raises Corruption naming the page otherwise.
+ 1. ``page`` answers with any bytes that the file has; what follows a map or decodes rows reads only pages whose CRC
+    and place are right, and raises Corruption naming the page otherwise.
  2. Following the map of a damaged segment ends.
 """
 

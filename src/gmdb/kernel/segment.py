@@ -196,6 +196,7 @@ def relist_page(area, entry_id, page, list_id):
     if status == DONE and list_id != NO_LIST:
         status = link_entry(area, entry_id, map_id, number, list_id)
     head.fl_flag = 0 if list_id == NO_LIST else list_id + 1
+    mark_dirty(area, head.page_id)
     return status
 
 

@@ -1,0 +1,87 @@
+"""Column types and Spark types: the same values, by other names.
+
+A read gives Spark the columns that its schema names.  Each must be the table's column of that name, of the same
+type: nothing is converted, so that a schema that is out of date fails and does not turn values into others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
+
+from gmdb.catalog.schema import TableDefinition
+from gmdb.errors import SchemaMismatch
+from gmdb.format.columns import Column, ColumnType
+
+_SPARK_TYPES: dict[str, DataType] = {
+    "INT": IntegerType(),
+    "BIGINT": LongType(),
+    "DOUBLE": DoubleType(),
+    "BOOLEAN": BooleanType(),
+    "DATE": DateType(),
+    "TIMESTAMP": TimestampNTZType(),
+    "CHAR": StringType(),
+    "VARCHAR": StringType(),
+    "BINARY": BinaryType(),
+    "VARBINARY": BinaryType(),
+}
+
+
+def spark_type(type_: ColumnType) -> DataType:
+    if type_.name == "DECIMAL":
+        return DecimalType(type_.length, type_.scale)
+    return _SPARK_TYPES[type_.name]
+
+
+def spark_schema(columns: Sequence[Column]) -> StructType:
+    return StructType([StructField(c.name, spark_type(c.type), c.nullable) for c in columns])
+
+
+def positions(table: TableDefinition, schema: StructType) -> list[int]:
+    """Which of the table's columns a schema asks for, in its order."""
+    if not schema.fields:
+        raise SchemaMismatch(f"table {table.name}: a schema without columns; name at least one of the table's")
+    wanted = unique_positions(table, schema.fieldNames())
+    for field, position in zip(schema.fields, wanted, strict=True):
+        _require_same_type(table, table.columns[position], field)
+    return wanted
+
+
+def unique_positions(table: TableDefinition, names: Sequence[str]) -> list[int]:
+    wanted = [table.position(name) for name in names]
+    for n, position in enumerate(wanted):
+        if position in wanted[:n]:
+            raise SchemaMismatch(f"table {table.name}: column {table.columns[position].name} is asked for twice")
+    return wanted
+
+
+def _require_same_type(table: TableDefinition, column: Column, field: StructField) -> None:
+    if field.dataType != spark_type(column.type):
+        is_, wants = spark_type(column.type).simpleString(), field.dataType.simpleString()
+        said = f"table {table.name}, column {column.name}: it is {column.type}, in Spark {is_}"
+        raise SchemaMismatch(f"{said}, but the DataFrame's schema says {wants}; read it as it is and cast it in Spark")
+    if column.nullable and not field.nullable:
+        said = f"table {table.name}, column {column.name} may be NULL, but the DataFrame's schema says NOT NULL"
+        raise SchemaMismatch(f"{said}; leave NOT NULL out of the schema")
+
+
+def as_spark_expects(scanned: pa.Schema, schema: StructType) -> pa.Schema:
+    """A scan's Arrow schema under Spark's names, which may be spelled with other letters, and nullability."""
+    return pa.schema(
+        [pa.field(to.name, of.type, to.nullable) for of, to in zip(scanned, schema.fields, strict=True)]
+    )

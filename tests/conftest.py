@@ -1,0 +1,25 @@
+"""Databases for tests: whatever a test does with one, it is sound when the test is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gmdb
+from gmdb.engine import Database
+from tests.integrity import assert_sound
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "test.gmdb"
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[Database]:
+    database = gmdb.connect(path)
+    yield database
+    database.close()
+    assert_sound(path)
