@@ -121,7 +121,13 @@ def _list_problems(pages: dict[int, bytes], entry: int, on_list: dict[tuple[int,
     fields = SEGMENT_HEAD.values(raw)
     assert segment.itemsize == len(raw)
     for list_id in range(FREE_MAP_LIST + 1):
-        name = f"free_lists[{list_id}]" if list_id < EMPTY_LIST else "empty_list" if list_id == EMPTY_LIST else "free_map_list"
+        name = (
+            f"free_lists[{list_id}]"
+            if list_id < EMPTY_LIST
+            else "empty_list"
+            if list_id == EMPTY_LIST
+            else "free_map_list"
+        )
         place = (fields[f"{name}.first.map_page"], fields[f"{name}.first.offset"])
         walked: list[Any] = []
         before = (NO_PAGE, 0)
@@ -168,6 +174,8 @@ def _migration_problems(pages: dict[int, bytes]) -> list[str]:
                 links.add((page_id, slot))
             if RowFlag.ENTRY in flags:
                 at = offset + BITS_AT + 4
-                entries.append((int.from_bytes(page[at : at + 4], "little"), int.from_bytes(page[at + 4 : at + 6], "little")))
+                entries.append(
+                    (int.from_bytes(page[at : at + 4], "little"), int.from_bytes(page[at + 4 : at + 6], "little"))
+                )
                 assert ROW_HEAD.at(page, offset).size == 20
     return [] if sorted(entries) == sorted(links) else [f"ENTRY rows lead to {entries}, LINK rows are {links}"]

@@ -44,7 +44,7 @@ class Heap:
         self.segment = segment
         self.columns = tuple(columns)
         self._buffer = np.zeros(_BUFFER_SIZE, np.uint8)
-        self._bytes = memoryview(self._buffer)
+        self._bytes = self._buffer.data
         self._address = self._buffer.ctypes.data
 
     def insert(self, values: Sequence[Any]) -> RowId:

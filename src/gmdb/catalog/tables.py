@@ -80,9 +80,7 @@ class Catalog:
             raise Corruption(f"table {table.name} lies in tablespace {table.space_id}, which has no device")
         return Heap(table.name, table.obj_id, Segment(self._store, space, table.entry_page), table.columns)
 
-    def create_table(
-        self, name: str, columns: Sequence[Column], space: Tablespace, pct_free: int
-    ) -> TableDefinition:
+    def create_table(self, name: str, columns: Sequence[Column], space: Tablespace, pct_free: int) -> TableDefinition:
         """Add a table.  If that fails, for want of space, what was made of it is taken back."""
         self._require_new_name(name)
         if not 0 <= pct_free <= 90:
@@ -113,7 +111,9 @@ class Catalog:
             raise SchemaError(f"{name!r} is no table name: it must have 1 to 63 bytes")
         for taken in self.tables:
             if taken.lower() == name.lower():
-                raise TableExists(f"there is a table {taken} already; its entry page is {page_name(self.tables[taken].entry_page)}")
+                raise TableExists(
+                    f"there is a table {taken} already; its entry page is {page_name(self.tables[taken].entry_page)}"
+                )
 
     def _remove(self, obj_id: int) -> None:
         """Take a table's rows out of the system tables."""

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 
 from gmdb import __version__
-from gmdb.cli import stat
+from gmdb.cli import demo, stat
 from gmdb.errors import Error
 
-COMMANDS = (stat,)
+COMMANDS = (stat, demo)
 FAILED = 2
 INTERRUPTED = 130
 READER_GONE = 141  # what a shell reports of a program that SIGPIPE ended

@@ -86,7 +86,9 @@ class ColumnType:
     @property
     def kind(self) -> Kind:
         if self.name == "DECIMAL":
-            return Kind.DECIMAL_WORD if self.length <= 9 else Kind.DECIMAL_LONG if self.length <= 18 else Kind.DECIMAL_WIDE
+            return (
+                Kind.DECIMAL_WORD if self.length <= 9 else Kind.DECIMAL_LONG if self.length <= 18 else Kind.DECIMAL_WIDE
+            )
         return _KINDS[self.name]
 
     @property
@@ -153,7 +155,9 @@ def make_type(name: str, numbers: list[int], where: str = "") -> ColumnType:
     if name == "DECIMAL":
         precision, scale = (*numbers, 0)[:2] if numbers else (18, 0)
         if not 1 <= precision <= DECIMAL_DIGITS_MAX or scale > precision:
-            raise SchemaError(f"{where}DECIMAL({precision},{scale}): 1 to 38 digits, of them at most all after the point")
+            raise SchemaError(
+                f"{where}DECIMAL({precision},{scale}): 1 to 38 digits, of them at most all after the point"
+            )
         return ColumnType(name, precision, scale)
     if name not in _KINDS:
         known = ", ".join([*_KINDS, "DECIMAL"])

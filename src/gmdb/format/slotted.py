@@ -9,6 +9,7 @@ A slot that GC has freed has its high bit set; the other bits lead to the next f
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from gmdb.format.layout import Finding, Region
@@ -52,12 +53,14 @@ def check(page: Any, entries_at: int, slot_count: int) -> Iterator[Finding]:
     for number, value in enumerate(slots(page, slot_count)):
         if not value & SLOT_FREED and not entries_at <= value < min(head.free_begin, directory_at):
             at = slot_offset(size, number)
-            yield Finding(at, f"slot {number}: offset {value} lies outside the entries, {entries_at} … {head.free_begin}")
+            yield Finding(
+                at, f"slot {number}: offset {value} lies outside the entries, {entries_at} … {head.free_begin}"
+            )
 
 
 def check_overlap(extents: list[tuple[int, int, int]]) -> Iterator[Finding]:
     """``extents`` are (offset, end, slot) of the entries: no byte may belong to two."""
     extents.sort()
-    for (_, end, slot), (start, _, other) in zip(extents, extents[1:], strict=False):
+    for (_, end, slot), (start, _, other) in pairwise(extents):
         if start < end:
             yield Finding(start, f"slots {slot} and {other} overlap at offset {start}")

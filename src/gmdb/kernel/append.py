@@ -16,7 +16,17 @@ from gmdb.kernel.area import page_head
 from gmdb.kernel.columns import BLOCK_ROWS, COLUMN_SIZE, arrow_column, copy_short, get_bit
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import heap_node, occupied
-from gmdb.kernel.memory import fill_bytes, load_i64, load_u32, move_bytes, records, store_8, store_16, store_32, store_64
+from gmdb.kernel.memory import (
+    fill_bytes,
+    load_i64,
+    load_u32,
+    move_bytes,
+    records,
+    store_8,
+    store_16,
+    store_32,
+    store_64,
+)
 from gmdb.kernel.status import DONE, ROW_TOO_LARGE, TOO_LONG
 
 _WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES = (int(kind) for kind in Kind)

@@ -9,8 +9,18 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.kernel.compiler import routine
-from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, move_bytes, records, store_8, store_16, store_32
-from gmdb.kernel.memory import store_64
+from gmdb.kernel.memory import (
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    move_bytes,
+    records,
+    store_8,
+    store_16,
+    store_32,
+    store_64,
+)
 
 BLOCK_ROWS = 512
 

@@ -14,12 +14,11 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 from numba.core import config
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 COMPILED = not config.DISABLE_JIT
 
 
@@ -58,7 +57,7 @@ def _announce_first_compilation() -> None:
             print("gmdb: compiling its kernels for this machine, once; this takes some seconds", file=sys.stderr)
 
 
-def kernel(function: Function) -> Function:
+def kernel(function: Callable[..., Any]) -> Callable[..., int]:
     """A function that Python calls: compiled at its first call, kept on disk, run without the GIL."""
     _announce_first_compilation()
     before, config.CACHE_DIR = config.CACHE_DIR, str(CACHE_DIRECTORY)  # read when the function is decorated
@@ -68,6 +67,6 @@ def kernel(function: Function) -> Function:
         config.CACHE_DIR = before
 
 
-def routine(function: Function) -> Function:
+def routine(function: Callable[..., Any]) -> Any:
     """A function that only kernels call: compiled, and cached, as part of them."""
     return numba.njit(nogil=True, boundscheck=False)(function)

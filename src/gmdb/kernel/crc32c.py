@@ -51,9 +51,7 @@ _SHIFT = _shift_tables() if _INSTRUCTION else np.zeros((1, 1, 1), np.int64)
 def _crc_instruction(typing_context, crc, word):
     def code(context, builder, signature, arguments):
         i64 = ir.IntType(64)
-        function = builder.module.declare_intrinsic(
-            "llvm.x86.sse42.crc32.64.64", (), ir.FunctionType(i64, [i64, i64])
-        )
+        function = builder.module.declare_intrinsic("llvm.x86.sse42.crc32.64.64", (), ir.FunctionType(i64, [i64, i64]))
         return builder.call(function, arguments)
 
     return types.int64(types.int64, types.int64), code

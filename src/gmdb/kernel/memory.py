@@ -165,7 +165,8 @@ def _plain_records(layout: Layout | np.dtype) -> Any:
     dtype = layout.dtype if isinstance(layout, Layout) else layout
 
     def record(address: int) -> Record:
-        return Record(np.frombuffer((ctypes.c_char * dtype.itemsize).from_address(int(address)), dtype, 1)[0])
+        memory: Any = (ctypes.c_char * dtype.itemsize).from_address(int(address))
+        return Record(np.frombuffer(memory, dtype, 1)[0])
 
     return record
 

@@ -145,7 +145,15 @@ def unlink_entry(area, entry_id, map_id, number):
         return DONE
     prior, following = map_link(at + _PRIOR_AT), map_link(at + _NEXT_AT)
     status = _write_neighbour(
-        area, entry_id, entry_page, list_id, at + _PRIOR_AT, False, following.map_page, following.offset, following.page_id
+        area,
+        entry_id,
+        entry_page,
+        list_id,
+        at + _PRIOR_AT,
+        False,
+        following.map_page,
+        following.offset,
+        following.page_id,
     )
     if status == DONE:
         status = _write_neighbour(

@@ -175,11 +175,14 @@ class Device:
         """Name the next device of the same tablespace."""
         self._state["next_device"] = following.number if following else 0
 
+    def address(self, offset: int) -> int:
+        """Where a page lies in memory."""
+        chunk, place = divmod(offset, self.pages_per_chunk)
+        return self._chunks[chunk] + place * self.page_size
+
     def memory(self, offset: int, count: int = 1) -> memoryview:
         """Pages as they are in memory; ``count`` of them must not cross a chunk."""
-        chunk, place = divmod(offset, self.pages_per_chunk)
-        address = self._chunks[chunk] + place * self.page_size
-        return memoryview((ctypes.c_char * (count * self.page_size)).from_address(address)).cast("B")
+        return memoryview((ctypes.c_char * (count * self.page_size)).from_address(self.address(offset))).cast("B")
 
     def grow(self, pages: int) -> None:
         """Make room for at least ``pages`` more, and for some more than that."""
@@ -221,7 +224,7 @@ class Device:
         """Seal every changed page and write it to its place in the file.  Call ``sync`` to make it last."""
         for first, count in self.dirty_runs():
             pages = self.memory(first, count)
-            seal_run(ctypes.addressof(pages.obj), count, self.page_size, ckpt_id)
+            seal_run(self.address(first), count, self.page_size, ckpt_id)
             try:
                 written = os.pwrite(self._file, pages, first * self.page_size)
             except OSError as error:
@@ -238,8 +241,7 @@ class Device:
     def forget_written(self) -> None:
         """Once written and synced, private copies are given up: the file has the same bytes."""
         for first, count in self.dirty_runs():
-            pages = self.memory(first, count)
-            _libc.madvise(ctypes.addressof(pages.obj), len(pages), _MADV_DONTNEED)
+            _libc.madvise(self.address(first), count * self.page_size, _MADV_DONTNEED)
             self._states[first : first + count] &= ~np.uint8(DIRTY)
 
     def close(self) -> None:
