@@ -118,6 +118,8 @@ class Database:
             heap = self.heap(name)
             table = self._catalog.table(name)
             wanted = range(len(table.columns)) if columns is None else [table.position(c) for c in columns]
+            if len(set(wanted)) < len(wanted):
+                raise SchemaError(f"table {table.name}: a column is asked for twice in {', '.join(columns or ())}")
             page_ids = heap.segment.page_ids()
         return Scan(self._store, table.columns, list(wanted), page_ids, heap.segment.space.page_size).reader()
 

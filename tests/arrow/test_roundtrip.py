@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gmdb
+from gmdb.arrow.scan import Scan
 from gmdb.arrow.schema import arrow_schema
 from gmdb.engine import Database
+from gmdb.errors import SchemaError
 from gmdb.format.columns import Column
 from gmdb.format.row import decode_row, encode_row
 from tests.arrow.values import stored, tables
@@ -133,3 +135,20 @@ def test_a_table_can_be_appended_to_itself(db: Database) -> None:
     db.append("t", pa.table({"i": pa.array(range(5000), pa.int32())}))
     db.append("t", db.arrow("t"))
     assert db.arrow("t").read_all()["i"].to_pylist() == [*range(5000), *range(5000)]
+
+
+def test_a_scan_has_room_for_rows_that_moved_to_pages_outside_of_its_range(db: Database) -> None:
+    db.create_table("t", {"i": "INT", "s": "VARCHAR(4000)"}, pct_free=0)
+    heap = db.heap("t")
+    rows = [heap.insert((n, "short")) for n in range(300)]
+    for n, row_id in enumerate(rows):
+        heap.update(row_id, (n, str(n % 10) * 3000))
+    columns = db.table("t").columns
+    home = Scan(heap.segment.store, columns, [0, 1], heap.segment.page_ids()[:1], 8192)
+    assert home.reader().read_all()["s"].to_pylist() == [str(n % 10) * 3000 for n in range(300)]
+
+
+def test_a_column_asked_for_twice_is_refused(db: Database) -> None:
+    db.create_table("t", {"i": "INT"})
+    with pytest.raises(SchemaError, match="asked for twice in i, i"):
+        db.arrow("t", columns=["i", "i"])

@@ -18,11 +18,11 @@ from gmdb.arrow.schema import arrow_schema, arrow_type
 from gmdb.format.columns import Column, Kind
 from gmdb.kernel.columns import ARROW_COLUMN
 from gmdb.kernel.scan import measure_pages, scan_pages
+from gmdb.kernel.status import NO_ROOM
 from gmdb.storage.store import PageStore
 
 RANGE_SIZE = 4 << 20  # bytes of pages that make a batch
 _WIDTHS = {Kind.WORD: 4, Kind.LONG: 8, Kind.DECIMAL_WORD: 16, Kind.DECIMAL_LONG: 16, Kind.DECIMAL_WIDE: 16}
-_COPY_SLACK = 8
 
 
 class Scan:
@@ -71,12 +71,15 @@ class Scan:
         sizes = np.zeros(2, np.int64)
         self._store.call(measure_pages, 0, ids.ctypes.data, len(ids), sizes.ctypes.data)
         slots, row_bytes = int(sizes[0]), int(sizes[1])
-        plan = np.zeros(len(self._columns), ARROW_COLUMN)
-        for entry, column in zip(plan, self._columns, strict=True):
-            entry["kind"] = column.type.kind
-        outputs = [_Output(plan[i], self._columns[i], slots, row_bytes) for i in self._wanted]
-        rows = self._store.call(scan_pages, 0, ids.ctypes.data, len(ids), plan.ctypes.data, len(plan))
-        return pa.record_batch([output.array(rows) for output in outputs], schema=self.schema)
+        while True:
+            plan = np.zeros(len(self._columns), ARROW_COLUMN)
+            for entry, column in zip(plan, self._columns, strict=True):
+                entry["kind"] = column.type.kind
+            outputs = [_Output(plan[i], self._columns[i], slots, row_bytes) for i in self._wanted]
+            rows = self._store.call(scan_pages, 0, ids.ctypes.data, len(ids), plan.ctypes.data, len(plan))
+            if rows != NO_ROOM:
+                return pa.record_batch([output.array(rows) for output in outputs], schema=self.schema)
+            row_bytes *= 4  # rows that moved to pages outside of this range have more bytes than its pages
 
 
 class _Output:
@@ -91,8 +94,9 @@ class _Output:
             longest = min(slots * column.type.length, row_bytes)
             self._offsets = pa.allocate_buffer(4 * (slots + 1), resizable=True)
             np.frombuffer(self._offsets, np.int32, 1)[0] = 0
-            self._values = pa.allocate_buffer(longest + _COPY_SLACK, resizable=True)
+            self._values = pa.allocate_buffer(max(longest, 1), resizable=True)
             entry["offsets"] = self._offsets.address
+            entry["capacity"] = longest
         elif column.type.kind is Kind.BIT:
             self._values = _filled((slots + 7) // 8, 0)
         else:

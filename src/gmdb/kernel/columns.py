@@ -33,6 +33,7 @@ ARROW_COLUMN = np.dtype(
         ("offsets", "<i8"),  # address of the 32-bit offsets of variable values
         ("first", "<i8"),  # number of the first value: what an Arrow slice starts at
         ("used", "<i8"),  # bytes of variable values written so far
+        ("capacity", "<i8"),  # bytes of variable values that there is room for
         ("nulls", "<i8"),  # nulls so far
         ("length_max", "<i8"),  # bytes that a variable value may have
         ("padding", "<i8"),  # byte that fills shorter values up to length_max; -1 = none

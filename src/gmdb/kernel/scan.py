@@ -23,6 +23,7 @@ from gmdb.kernel.columns import (
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import flags_of, heap_node, linked_row, row_in_slot, touch_heap
 from gmdb.kernel.memory import load_i32, load_i64, load_u16, load_u32, store_32, store_64
+from gmdb.kernel.status import NO_ROOM
 
 _DELETE, _ENTRY, _LINK = int(RowFlag.DELETE), int(RowFlag.ENTRY), int(RowFlag.LINK)
 _WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES = (int(kind) for kind in Kind)
@@ -108,7 +109,7 @@ def _skip(rows, cursors, count, number, short):
     return count
 
 
-# Each decoder answers how many rows it did; fewer than it should if a row's size code is not its column's.
+# Each decoder answers how many rows it did: fewer than it should if a row's size code is not its column's.
 
 
 @routine
@@ -199,6 +200,8 @@ def _decode_variable(column, rows, cursors, count, number, short, done):
             length = stored - ending
             if length < 0:
                 return k
+            if used + length > column.capacity:
+                return NO_ROOM
             copy_short(values + used, at + 2, length)
             used += length
             cursors[k] = at + 2 + stored
@@ -243,8 +246,9 @@ def _blame(area, ids, first, last, row):
 def scan_pages(area, ids, count, columns, column_count):
     """Decode the rows of ``count`` pages into the columns' buffers; answers how many rows there were.
 
-    ``columns`` describes the table's columns up to the last that is wanted.  The buffers are large enough for
-    what ``measure_pages`` answered; validity bits are all set, bit columns all clear.
+    ``columns`` describes the table's columns up to the last that is wanted.  The buffers have room for a value
+    in each slot that ``measure_pages`` counted; validity bits are all set, bit columns all clear.  NO_ROOM if
+    the bytes of a variable column need more than its capacity, as migrated rows, which lie elsewhere, can do.
     """
     rows, cursors = np.empty(BLOCK_ROWS, np.int64), np.empty(BLOCK_ROWS, np.int64)
     done, next_page, next_slot = 0, 0, 0
@@ -262,6 +266,8 @@ def scan_pages(area, ids, count, columns, column_count):
         for number in range(column_count):
             column = arrow_column(columns + number * COLUMN_SIZE)
             decoded = _decode_column(column, rows, cursors, gathered, number, short, done)
+            if decoded == NO_ROOM:
+                return NO_ROOM
             if decoded < gathered:
                 return _blame(area, ids, first_page, min(next_page + 1, count), rows[decoded])
         done += gathered

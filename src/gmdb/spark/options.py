@@ -28,6 +28,8 @@ class ReadOptions:
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Options as Spark hands them over: texts, whose names are in any case."""
     given = {name.lower(): value for name, value in options.items()}
+    if "paths" in given:
+        raise InterfaceError("load() takes one database; load each by itself and make a union of the DataFrames")
     unknown = sorted(set(given) - {name.lower() for name in KNOWN})
     if unknown:
         raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(KNOWN)}")

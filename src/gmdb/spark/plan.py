@@ -6,6 +6,8 @@ Invariants
 Not here: decoding pages (reader.py).
 """
 
+# mypy: disallow-subclassing-any=False
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

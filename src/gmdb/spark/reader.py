@@ -5,6 +5,8 @@ partition holds the rest.  Its API has a ``pushFilters``, which stays as it is: 
 with the filters of one action for every later action on the same DataFrame.
 """
 
+# mypy: disallow-subclassing-any=False
+
 from __future__ import annotations
 
 from collections.abc import Iterator

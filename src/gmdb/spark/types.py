@@ -82,6 +82,4 @@ def _require_same_type(table: TableDefinition, column: Column, field: StructFiel
 
 def as_spark_expects(scanned: pa.Schema, schema: StructType) -> pa.Schema:
     """A scan's Arrow schema under Spark's names, which may be spelled with other letters, and nullability."""
-    return pa.schema(
-        [pa.field(to.name, of.type, to.nullable) for of, to in zip(scanned, schema.fields, strict=True)]
-    )
+    return pa.schema([pa.field(to.name, of.type, to.nullable) for of, to in zip(scanned, schema.fields, strict=True)])
