@@ -1,4 +1,4 @@
-"""Loading and scanning take memory by the batch, not by the table."""
+"""Loading and scanning take memory by the batch; the table adds only the map of its pages, 0.2 MiB a million rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_twenty_million_rows_are_loaded_and_scanned_in_little_memory(uses):
     assert many.scan_growth < GROWTH_MAX
 
 
-def test_ten_times_the_rows_take_no_more_memory(uses):
+def test_ten_times_the_rows_take_hardly_more_memory(uses):
     few, many = uses
     assert many.load_growth - few.load_growth < SPREAD_MAX
     assert many.scan_growth - few.scan_growth < SPREAD_MAX
