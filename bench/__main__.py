@@ -1,4 +1,4 @@
-"""``python -m bench``: run benchmarks and print how gmdb compares; ``python -m bench memory``: what it needs."""
+"""``python -m bench``: run benchmarks and print how gmdb compares; ``memory`` and ``undo``: what it needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import bulk, memory, points
+from bench import bulk, memory, points, transactions, undo
 from bench.harness import Benchmark, Result, run_benchmark
 from bench.report import heading, results_json, results_table
 
@@ -18,13 +18,15 @@ DEFAULT_ROUNDS = 7
 
 def benchmarks(rows: int) -> list[Benchmark]:
     """Every benchmark; another one is added here."""
-    return [*bulk.benchmarks(rows), *points.benchmarks(rows)]
+    return [*bulk.benchmarks(rows), *points.benchmarks(rows), *transactions.benchmarks(rows)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parse(arguments)
     if given.what == "memory":
         return _run_memory(given.rows or memory.DEFAULT_ROWS)
+    if given.what == "undo":
+        return _run_undo(given.rows or DEFAULT_ROWS)
     chosen = benchmarks(given.rows or DEFAULT_ROWS)
     if given.only:
         chosen = [benchmark for benchmark in chosen if any(name in benchmark.name for name in given.only)]
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description="Measure gmdb beside SQLite and DuckDB.")
-    parser.add_argument("what", nargs="?", choices=("speed", "memory"), default="speed")
+    parser.add_argument("what", nargs="?", choices=("speed", "memory", "undo"), default="speed")
     parser.add_argument("--rows", type=_positive, help=f"rows of the narrow table (default: {DEFAULT_ROWS:,})")
     parser.add_argument(
         "--rounds", type=_positive, default=DEFAULT_ROUNDS, help="rounds that count (default: %(default)s)"
@@ -71,6 +73,12 @@ def _run(chosen: Sequence[Benchmark], rounds: int) -> list[Result]:
 def _run_memory(rows: int) -> int:
     """A tenth of the rows beside all of them: what does not grow is bounded."""
     print(memory.memory_table([memory.measure(max(rows // 10, 1)), memory.measure(rows)]))
+    return 0
+
+
+def _run_undo(rows: int) -> int:
+    with tempfile.TemporaryDirectory(prefix="gmdb-bench-") as directory:
+        print(undo.undo_line(undo.measure(Path(directory), max(rows // undo.UPDATES_SHARE, 1))))
     return 0
 
 

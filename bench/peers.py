@@ -43,11 +43,19 @@ class Peer(ABC):
         """What ``scan`` answered, summarized."""
 
     @abstractmethod
+    def python_rows(self, scanned: Any) -> list[tuple]:
+        """What ``scan`` answered, as tuples."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
 
 def summarize_arrow(table: pa.Table) -> Summary:
     return Summary(table.num_rows, pc.sum(table["i"]).as_py())
+
+
+def rows_of_arrow(table: pa.Table) -> list[tuple]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 class Gmdb(Peer):
@@ -63,6 +71,11 @@ class Gmdb(Peer):
 
     def append(self) -> None:
         self.db.append(self.table.name, self.table.data)
+        self.save()
+
+    def save(self) -> None:
+        """Commit, and have it on disk: a commit alone is in memory."""
+        self.db.commit()
         self.db.flush()
 
     def scan(self) -> pa.Table:
@@ -70,6 +83,9 @@ class Gmdb(Peer):
 
     def summarize(self, scanned: pa.Table) -> Summary:
         return summarize_arrow(scanned)
+
+    def python_rows(self, scanned: pa.Table) -> list[tuple]:
+        return rows_of_arrow(scanned)
 
     def close(self) -> None:
         self.db.close()
@@ -97,6 +113,9 @@ class Sqlite(Peer):
     def summarize(self, scanned: list[tuple]) -> Summary:
         return Summary(len(scanned), sum(row[0] for row in scanned))
 
+    def python_rows(self, scanned: list[tuple]) -> list[tuple]:
+        return scanned
+
     def close(self) -> None:
         self.connection.close()
 
@@ -123,6 +142,9 @@ class Duckdb(Peer):
 
     def summarize(self, scanned: pa.Table) -> Summary:
         return summarize_arrow(scanned)
+
+    def python_rows(self, scanned: pa.Table) -> list[tuple]:
+        return rows_of_arrow(scanned)
 
     def close(self) -> None:
         self.connection.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.engine import Database
+from gmdb.connection import Connection
 from tests.integrity import assert_sound
 
 
@@ -18,8 +18,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def db(path: Path) -> Iterator[Database]:
+def db(path: Path) -> Iterator[Connection]:
     database = gmdb.connect(path)
     yield database
+    database.commit()
     database.close()
     assert_sound(path)

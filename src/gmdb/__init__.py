@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING, Any
 from gmdb.errors import Error
 
 if TYPE_CHECKING:
-    from gmdb.engine import Database
+    from gmdb.connection import Connection
 
 __all__ = ["Error", "connect"]
 __version__ = "0.1.0"
 
 
-def connect(path: Any, *, read_only: bool = False) -> Database:
-    """Open the database at ``path``, a directory; make it if nothing is there.
+def connect(
+    path: Any,
+    *,
+    isolation: str = "read committed",
+    autocommit: bool = False,
+    lock_timeout: float = 5.0,
+    read_only: bool = False,
+) -> Connection:
+    """A connection to the database at ``path``, a directory; it is made if nothing is there.
 
-    Use it as a context manager, or call ``close()``: a clean close writes every page.
+    ``isolation`` is "read committed" or "repeatable read"; ``lock_timeout`` is how many seconds a writer waits for
+    another's row.  Use the connection as a context manager, or call ``commit()`` and ``close()``.
     """
-    from gmdb.engine import Database  # the engine brings compiled kernels; commands that need none skip them
+    from gmdb.connection import Connection  # the engine brings compiled kernels; commands that need none skip them
 
-    return Database(path, read_only=read_only)
+    return Connection(path, isolation=isolation, autocommit=autocommit, lock_timeout=lock_timeout, read_only=read_only)

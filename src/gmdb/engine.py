@@ -1,143 +1,185 @@
-"""The engine: wires store, catalog and heaps into a database that a program opens.
+"""The engine: wires store, transactions and catalog into a database, which connections share.
+
+A process has a database open once, however many connections it makes to it.
 
 Invariants
- 1. Every method that changes something leaves either all of its change or none.
- 2. ``close``, which leaving a ``with`` block and the end of the program call too, writes every page.
+ 1. When the last connection closes, every page is written; no page on disk holds a lock.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Sequence
+import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
 from gmdb.access.heap import Heap
-from gmdb.arrow.append import append
-from gmdb.arrow.scan import Scan
 from gmdb.catalog.schema import FIRST_USER_ID, TableDefinition, make_columns
 from gmdb.catalog.tables import Catalog
-from gmdb.errors import SchemaError
-from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.errors import DatabaseClosed, DatabaseInUse, SchemaError
+from gmdb.kernel.locks import LockAction
 from gmdb.storage.directory import is_database, require_database
-from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE, PageStore, create_store
+from gmdb.storage.store import MAIN_SPACE, PageStore, create_store
+from gmdb.transaction.hub import Transactions, create_undo_segment
+from gmdb.transaction.session import Session
 
-
-def _close_store(store: PageStore) -> None:
-    with store.guard:
-        if store.devices:
-            try:
-                if not store.read_only:
-                    store.flush()
-            finally:
-                store.close()
+_open_databases: dict[Path, Database] = {}
+_opening = threading.Lock()
 
 
 class Database:
-    """An open database.  Threads may share it; processes may not."""
+    """One open database directory."""
 
-    def __init__(self, path: Any, *, read_only: bool = False) -> None:
-        directory = Path(path)
+    def __init__(self, directory: Path, read_only: bool) -> None:
         new = not is_database(directory)
         if new and read_only:
             require_database(directory)
         if new:
             create_store(directory, FIRST_USER_ID)
-        self._store = PageStore(directory, read_only)
+        self.read_only = read_only
+        self.connections = 0
+        self.store = PageStore(directory, read_only)
         try:
-            if self._store.control["ckpt_id"] == 0 and not read_only:
-                Catalog.create(self._store)
-                self._store.flush()
-            self._catalog = Catalog(self._store)
+            fresh = self.store.control["ckpt_id"] == 0 and not read_only
+            if fresh:
+                create_undo_segment(self.store)
+            self.transactions = Transactions(self.store)
+            system = self.new_session("read committed", False, 5.0)
+            if fresh:
+                Catalog.create(self.store, system)
+            self.catalog = Catalog(self.store, system)
+            system.commit()
+            if fresh:
+                self.flush()
         except BaseException:
-            self._store.close()
+            self._stop()
+            self.store.close()
             raise
-        self._finalizer = weakref.finalize(self, _close_store, self._store)
 
-    @property
-    def path(self) -> Path:
-        return self._store.directory
+    def new_session(self, isolation: str, autocommit: bool, lock_timeout: float) -> Session:
+        return Session(self.transactions, isolation, autocommit, lock_timeout)
 
-    # ---- definitions
-
-    def create_tablespace(
-        self, name: str, *, page_size: int = MAIN_PAGE_SIZE, devices: int = 1, device_pages_max: int = 0
-    ) -> None:
-        """Add a tablespace of one or more devices, with pages of 8, 16 or 32 KiB."""
-        with self._store.guard:
-            self._store.create_tablespace(name, page_size, devices, device_pages_max)
+    # ---- definitions: each change is a transaction of its own
 
     def create_table(
-        self,
-        name: str,
-        columns: dict[str, str] | list[tuple[str, str]],
-        *,
-        tablespace: str = MAIN_SPACE,
-        pct_free: int = DEFAULT_PCT_FREE,
+        self, name: str, columns: dict[str, str] | list[tuple[str, str]], tablespace: str, pct_free: int
     ) -> None:
-        """Add a table: ``create_table("tbl", {"i": "INT NOT NULL", "s": "VARCHAR(10)"})``."""
-        with self._store.guard:
-            self._store.require_writable()
-            space = self._store.space(tablespace)
+        with self.store.guard:
+            self.store.require_writable()
+            space = self.store.space(tablespace)
             if space.name in ("system", "undo"):
                 raise SchemaError(f"table {name}: tablespace {space.name} is gmdb's own; use {MAIN_SPACE} or your own")
-            self._catalog.create_table(name, make_columns(name, columns), space, pct_free)
+            self.catalog.create_table(name, make_columns(name, columns), space, pct_free)
 
-    def drop_table(self, name: str) -> None:
-        """Remove a table; its pages are used again by others."""
-        with self._store.guard:
-            self._store.require_writable()
-            self._catalog.drop_table(name)
+    def drop_table(self, name: str, session: Session) -> None:
+        self.store.require_writable()
+        table = self.catalog.table(name)
+        session.commit()  # what it changed in the table could not be taken back any more
+        session.take_table_alone(table.obj_id)
+        with self.store.guard:
+            self.catalog.drop_table(self.catalog.table(name))
 
-    def tables(self) -> list[str]:
-        """The names of the tables that were created here."""
-        return self._catalog.user_tables()
+    def heap(self, name: str, session: Session) -> Heap:
+        with self.store.guard:
+            session.require_open()
+            return self.catalog.heap(name, session)
 
     def table(self, name: str) -> TableDefinition:
-        """A table's definition."""
-        return self._catalog.table(name)
+        return self.catalog.table(name)
 
-    # ---- rows
+    # ---- what is going on
 
-    def heap(self, name: str) -> Heap:
-        """A table's rows one by one: insert, fetch, update, delete by row id."""
-        with self._store.guard:
-            self._store.require_open()
-            return self._catalog.heap(name)
+    def locks(self) -> pa.Table:
+        """Every lock in use: its transaction, action and row, and the lock beneath it."""
+        with self.store.guard:
+            memory = self.transactions.memory
+            used = memory.locks[: memory.get("lock_high")]
+            ids = (used["action"] != 0).nonzero()[0]
+            rows = used[ids]
+            transactions = memory.transactions[rows["transaction"]]
+            return pa.table(
+                {
+                    "lock_id": pa.array(ids, pa.uint32()),
+                    "transaction": pa.array(transactions["number"], pa.int64()),
+                    "action": [LockAction(int(action)).name for action in rows["action"]],
+                    "page_id": pa.array(rows["row_page"], pa.uint32()),
+                    "slot_id": pa.array(rows["row_slot"].astype("uint32"), pa.uint32()),
+                    "previous": pa.array(rows["previous"], pa.uint32()),
+                    "undo_page": pa.array(rows["undo_page"], pa.uint32()),
+                    "undo_slot": pa.array(rows["undo_slot"], pa.uint32()),
+                }
+            )
 
-    def append(self, name: str, data: Any) -> int:
-        """Append Arrow data (a Table, batches, a reader, …), all of it or nothing; answers the number of rows."""
-        return append(self.heap(name), data)
-
-    def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """A table's rows, or some of its columns, as a stream of record batches."""
-        with self._store.guard:
-            heap = self.heap(name)
-            table = self._catalog.table(name)
-            wanted = range(len(table.columns)) if columns is None else [table.position(c) for c in columns]
-            if len(set(wanted)) < len(wanted):
-                raise SchemaError(f"table {table.name}: a column is asked for twice in {', '.join(columns or ())}")
-            page_ids = heap.segment.page_ids()
-        return Scan(self._store, table.columns, list(wanted), page_ids, heap.segment.space.page_size).reader()
+    def transaction_table(self) -> pa.Table:
+        """Every transaction that is open, or has ended and is not yet purged."""
+        with self.store.guard:
+            memory = self.transactions.memory
+            ended = {e.slot: "rolled back" if e.scn == 0 else "committed" for e in self.transactions.collector.history}
+            states = {**dict.fromkeys(self.transactions.active, "active"), **ended}
+            slots = sorted(states)
+            rows = memory.transactions[slots]
+            return pa.table(
+                {
+                    "transaction": pa.array(rows["number"], pa.int64()),
+                    "state": [states[slot] for slot in slots],
+                    "scn": pa.array([int(s) if s > 0 else None for s in rows["scn"]], pa.int64()),
+                    "locks": pa.array(rows["locks"], pa.int64()),
+                }
+            )
 
     # ---- the end
 
     def flush(self) -> None:
-        """Write every changed page to disk."""
-        with self._store.guard:
-            self._store.flush()
+        """Write every changed page, at a moment when no transaction is open."""
+        self.store.require_writable()
+        self.transactions.collector.collect()  # without the guard, which it takes in small bites
+        with self.store.guard:
+            self.transactions.require_settled()
+            self.store.control["next_transaction"] = self.transactions.memory.next_number
+            self.store.flush()
+
+    def _stop(self) -> None:
+        if hasattr(self, "transactions"):
+            self.transactions.stop()
 
     def close(self) -> None:
-        """Write every page and let go of the files.  Closing twice does nothing."""
-        self._finalizer()
+        """Write every page and let go of the files."""
+        self._stop()
+        try:
+            if self.store.devices and not self.read_only:
+                for session in list(self.transactions.active.values()):
+                    session.close()
+                for snapshot in self.transactions.snapshots.held():
+                    snapshot.cancel(DatabaseClosed(f"{self.store.directory} is closed"))
+                self.flush()
+        finally:
+            self.store.close()
 
-    def __enter__(self) -> Database:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+def open_database(path: Any, read_only: bool) -> Database:
+    """The process's database at ``path``: the one that is open already, or one opened now."""
+    directory = Path(path).absolute()
+    with _opening:
+        database = _open_databases.get(directory)
+        if database is not None and not database.store.devices:
+            del _open_databases[directory]  # a forked child's copy of its parent's
+            database = None
+        if database is None:
+            database = _open_databases[directory] = Database(directory, read_only)
+        elif database.read_only != read_only:
+            how = "reading only" if database.read_only else "writing"
+            raise DatabaseInUse(f"{directory} is open for {how} in this process already; close that first")
+        database.connections += 1
+        return database
+
+
+def release_database(database: Database) -> None:
+    """A connection is done with its database; the last one closes it."""
+    with _opening:
+        database.connections -= 1
+        if database.connections == 0:
+            directory = database.store.directory
+            if _open_databases.get(directory) is database:
+                del _open_databases[directory]
+            database.close()

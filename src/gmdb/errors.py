@@ -102,6 +102,53 @@ class NoSuchRow(ProgrammingError):
     """A row id leads to no row: never given out, or its row is deleted."""
 
 
+# ---- transactions: raised by transaction/ and access/
+
+
+class TransactionError(OperationalError):
+    """The family of all that goes wrong between transactions."""
+
+
+class Deadlock(TransactionError, Transient):
+    """Transactions wait for each other in a circle; this one was chosen to give way.  Roll back and try again."""
+
+
+class LockTimeout(TransactionError, Transient):
+    """Another transaction held a row or table for longer than ``lock_timeout``."""
+
+
+class RowLocked(TransactionError, Transient):
+    """A row is held by another transaction, and the caller chose not to wait."""
+
+
+class WriteConflict(TransactionError, Transient):
+    """Under repeatable read: another transaction has changed the row since the snapshot was taken."""
+
+
+class SnapshotTooOld(TransactionError, Transient):
+    """A snapshot was given up, because keeping what it needs would have stopped writers."""
+
+
+class LocksExhausted(TransactionError, Transient):
+    """No lock id is free; transactions must end first."""
+
+
+class UndoExhausted(TransactionError, Transient):
+    """The undo space is used up by transactions that are still running."""
+
+
+class TransactionsOpen(TransactionError, Transient):
+    """The operation needs a moment without open transactions."""
+
+
+class CursorInvalid(InterfaceError):
+    """A read is still open, but changes that it had seen were rolled back."""
+
+
+class NoSuchSavepoint(ProgrammingError):
+    """No savepoint of that name is set."""
+
+
 # ---- files: raised by storage/
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.engine import Database
+from gmdb.connection import Connection
 from gmdb.format.heap import HEAP_NODE, NODE_AT, live_slots
 from gmdb.format.page import PAGE_HEAD, PageType
 from gmdb.format.row import ROW_HEAD
@@ -19,18 +19,18 @@ HELLO = "06 00 68 65 6c 6c 6f 00"
 Rows = list[tuple[int, str]]
 
 
-def insert_one_by_one(db: Database, rows: Rows) -> None:
+def insert_one_by_one(db: Connection, rows: Rows) -> None:
     heap = db.heap("tbl")
     for row in rows:
         heap.insert(row)
 
 
-def append_at_once(db: Database, rows: Rows) -> None:
+def append_at_once(db: Connection, rows: Rows) -> None:
     integers, strings = zip(*rows, strict=True)
     db.append("tbl", pa.table({"i": pa.array(integers, pa.int32()), "s": strings}))
 
 
-def append_in_odd_batches(db: Database, rows: Rows) -> None:
+def append_in_odd_batches(db: Connection, rows: Rows) -> None:
     start, length = 0, 1
     while start < len(rows):
         append_at_once(db, rows[start : start + length])

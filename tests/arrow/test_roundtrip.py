@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gmdb
-from gmdb.arrow.scan import Scan
+from gmdb.arrow.scan import Reading, Scan
 from gmdb.arrow.schema import arrow_schema
-from gmdb.engine import Database
+from gmdb.connection import Connection
 from gmdb.errors import SchemaError
 from gmdb.format.columns import Column
 from gmdb.format.row import decode_row, encode_row
@@ -30,10 +30,12 @@ def as_arrow(columns: list[Column], rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def new_table(db: Database, columns: list[Column]) -> None:
+def new_table(db: Connection, columns: list[Column]) -> None:
     """Table t of these columns, in place of the one before."""
+    db.commit()
     if db.tables():
         db.drop_table("t")
+        db.commit()
     db.create_table("t", {column.name: str(column.type) for column in columns}, tablespace="wide")
 
 
@@ -58,7 +60,7 @@ def shared() -> Any:
 
 @given(table=tables(), split=st.integers(0, 12))
 @settings(max_examples=120, deadline=None)
-def test_rows_survive_pages_whichever_way_they_went_in(shared: Database, table: Table, split: int) -> None:
+def test_rows_survive_pages_whichever_way_they_went_in(shared: Connection, table: Table, split: int) -> None:
     columns, rows = table
     db = shared
     new_table(db, columns)
@@ -77,7 +79,7 @@ def test_rows_survive_pages_whichever_way_they_went_in(shared: Database, table: 
 
 @given(table=tables(), data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_some_columns_are_those_columns_of_all(shared: Database, table: Table, data: st.DataObject) -> None:
+def test_some_columns_are_those_columns_of_all(shared: Connection, table: Table, data: st.DataObject) -> None:
     columns, rows = table
     new_table(shared, columns)
     shared.append("t", as_arrow(columns, rows))
@@ -86,7 +88,7 @@ def test_some_columns_are_those_columns_of_all(shared: Database, table: Table, d
     assert shared.arrow("t", columns=names).read_all().equals(whole.select(names))
 
 
-def test_slices_and_chunks_of_arrow_data_are_read_from_their_offset(db: Database) -> None:
+def test_slices_and_chunks_of_arrow_data_are_read_from_their_offset(db: Connection) -> None:
     db.create_table("t", {"i": "INT", "b": "BOOLEAN", "s": "VARCHAR(20)"})
     numbers = [None if n % 7 == 0 else n for n in range(1000)]
     table = pa.table(
@@ -101,7 +103,7 @@ def test_slices_and_chunks_of_arrow_data_are_read_from_their_offset(db: Database
     assert db.arrow("t").read_all().equals(table.slice(3).combine_chunks())
 
 
-def test_a_table_of_1024_columns_scans(db: Database) -> None:
+def test_a_table_of_1024_columns_scans(db: Connection) -> None:
     db.create_tablespace("wide", page_size=32768)
     db.create_table("t", {f"c{n}": "BIGINT" for n in range(1024)}, tablespace="wide")
     table = pa.table({f"c{n}": [n, None, -n] for n in range(1024)})
@@ -110,7 +112,7 @@ def test_a_table_of_1024_columns_scans(db: Database) -> None:
     assert db.arrow("t", columns=["c1023"]).read_all()["c1023"].to_pylist() == [1023, None, -1023]
 
 
-def test_related_arrow_types_are_converted_without_loss(db: Database) -> None:
+def test_related_arrow_types_are_converted_without_loss(db: Connection) -> None:
     db.create_table("t", {"i": "INT", "d": "DECIMAL(10,2)", "s": "VARCHAR(9)", "t": "TIMESTAMP", "x": "DOUBLE"})
     count = db.append(
         "t",
@@ -130,25 +132,27 @@ def test_related_arrow_types_are_converted_without_loss(db: Database) -> None:
     assert str(row["t"]) == "2023-11-14 22:13:20"
 
 
-def test_a_table_can_be_appended_to_itself(db: Database) -> None:
+def test_a_table_can_be_appended_to_itself(db: Connection) -> None:
     db.create_table("t", {"i": "INT"})
     db.append("t", pa.table({"i": pa.array(range(5000), pa.int32())}))
     db.append("t", db.arrow("t"))
     assert db.arrow("t").read_all()["i"].to_pylist() == [*range(5000), *range(5000)]
 
 
-def test_a_scan_has_room_for_rows_that_moved_to_pages_outside_of_its_range(db: Database) -> None:
+def test_a_scan_has_room_for_rows_that_moved_to_pages_outside_of_its_range(db: Connection) -> None:
     db.create_table("t", {"i": "INT", "s": "VARCHAR(4000)"}, pct_free=0)
     heap = db.heap("t")
     rows = [heap.insert((n, "short")) for n in range(300)]
     for n, row_id in enumerate(rows):
         heap.update(row_id, (n, str(n % 10) * 3000))
     columns = db.table("t").columns
-    home = Scan(heap.segment.store, columns, [0, 1], heap.segment.page_ids()[:1], 8192)
-    assert home.reader().read_all()["s"].to_pylist() == [str(n % 10) * 3000 for n in range(300)]
+    db.commit()
+    home = Scan(heap.segment.store, heap.obj_id, columns, [0, 1], heap.segment.page_ids()[:1], 8192)
+    batches = list(home.batches(Reading.of_closed()))
+    assert batches[0]["s"].to_pylist() == [str(n % 10) * 3000 for n in range(300)]
 
 
-def test_a_column_asked_for_twice_is_refused(db: Database) -> None:
+def test_a_column_asked_for_twice_is_refused(db: Connection) -> None:
     db.create_table("t", {"i": "INT"})
     with pytest.raises(SchemaError, match="asked for twice in i, i"):
         db.arrow("t", columns=["i", "i"])

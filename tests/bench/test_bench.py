@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from bench.__main__ import benchmarks, main
 from bench.harness import Attempt, Benchmark, Contender, Measurement, Result, Summary, WrongResultError, run_benchmark
+from bench.points import summarize_turned
 from bench.report import results_table
 from bench.tables import narrow_table, wide_table
+from bench.transactions import scanning
 
 from gmdb.format.columns import Kind, parse_column
 
@@ -51,6 +53,21 @@ def test_a_contender_that_does_something_else_is_found_out(tmp_path: Path):
     lazy = Contender("lazy", Summary(10, 45), lambda _: Nothing())
     with pytest.raises(WrongResultError, match="lazy"):
         run_benchmark(Benchmark("work", "work", [lazy]), tmp_path, rounds=1)
+
+
+def test_an_update_that_leaves_a_row_out_is_found_out():
+    table = narrow_table(ROWS)
+    turned = [(i, s[::-1]) for i, s in table.python_rows]
+    assert summarize_turned(table, turned) == table.summary
+    assert summarize_turned(table, [table.python_rows[7], *turned[:7], *turned[8:]]) != table.summary
+
+
+def test_a_scan_fails_if_the_writer_beside_it_does(tmp_path: Path):
+    def fail(*_: object) -> None:
+        raise OSError("no writer")
+
+    with pytest.raises(OSError, match="no writer"), scanning(fail, narrow_table(ROWS), tmp_path):
+        pass
 
 
 def test_a_table_of_results_says_which_targets_are_met():

@@ -8,9 +8,11 @@ import pty
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import gmdb
 from gmdb.cli import gmstat, main
 from gmdb.format.address import page_id_of
 from tests.inspect.build import TBL_ENTRY, TBL_FIRST, change_page
@@ -211,3 +213,28 @@ def test_a_damaged_name_cannot_steer_the_terminal(database, capsys):
 
 def test_nothing_is_coloured_in_a_pipe(database):
     assert "\033" not in run_process("page", database, "4:7").stdout
+
+
+def test_undo_shows_the_references_record_of_a_row_that_is_being_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with gmdb.connect(tmp_path / "live.gmdb") as db:
+        db.create_table("tbl", {"i": "INT", "s": "VARCHAR(10)"})
+        row_id = db.heap("tbl").insert((0, "hello"))
+        db.commit()
+        db.gc()
+        db.heap("tbl").update(row_id, {"s": "hello1"})
+        db.dump(tmp_path / "live.dump")
+        db.rollback()
+    assert gmstat(["undo", str(tmp_path / "live.dump"), "--json"]) == 0
+    (page,) = json.loads(capsys.readouterr().out)["pages"]
+    (record,) = page["records"]
+    assert (record["offset"], record["size"], record["op_type"]) == (84, 48, 2)
+    assert record["row_id"] == {"page_id": row_id.page_id, "slot_id": row_id.slot_id, "sid_reserve": 65535}
+    image = record["image"]
+    assert (image["offset"], image["size"], image["col_count"], image["bit_array"]) == (108, 20, 1, 3)
+    assert image["bytes"] == "060068656c6c6f00"
+    assert record["bytes"].startswith("ffffffff")
+    assert record["changed_columns"] == [1]
+    assert gmstat(["undo", str(tmp_path / "live.dump")]) == 0
+    assert "HEAP_UPDATE_INC" in capsys.readouterr().out

@@ -31,7 +31,8 @@ class HeapMachine(RuleBasedStateMachine):
         self.heap = self.db.heap("t")
         self.rows: dict[RowId, tuple[int | None, str | None]] = {}
         self.given_out: set[RowId] = set()
-        self.compacted = False
+        self.committed: dict[RowId, tuple[int | None, str | None]] = {}
+        self.collected = False
 
     def pick(self, number: int) -> RowId:
         return sorted(self.rows)[number % len(self.rows)]
@@ -41,7 +42,7 @@ class HeapMachine(RuleBasedStateMachine):
         values = (n, None if size is None else "x" * size)
         row_id = self.heap.insert(values)
         assert row_id not in self.rows
-        if not self.compacted:
+        if not self.collected:
             assert row_id not in self.given_out
         self.given_out.add(row_id)
         self.rows[row_id] = values
@@ -62,16 +63,26 @@ class HeapMachine(RuleBasedStateMachine):
         with pytest.raises(NoSuchRow):
             self.heap.fetch(row_id)
 
-    @precondition(lambda self: len(self.heap.segment.page_ids()))
-    @rule(number=st.integers(0, 10**6))
-    def compact(self, number: int) -> None:
-        ids = self.heap.segment.page_ids().tolist()
-        self.heap.compact(ids[number % len(ids)])
-        self.compacted = True
+    @rule()
+    def commit(self) -> None:
+        self.db.commit()
+        self.committed = dict(self.rows)
+
+    @rule()
+    def rollback(self) -> None:
+        self.db.rollback()
+        self.rows = dict(self.committed)
+
+    @rule()
+    def collect(self) -> None:
+        self.db.gc()
+        self.collected = True
 
     @rule()
     def reopen(self) -> None:
         self.db.close()
+        self.rows = dict(self.committed)
+        self.collected = True
         assert_sound(self.path)
         self.db = gmdb.connect(self.path)
         self.heap = self.db.heap("t")

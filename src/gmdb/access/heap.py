@@ -1,33 +1,33 @@
-"""A heap: the rows of one table, by row id.
+"""A heap: the rows of one table, by row id, for one session.
 
 The row id that ``insert`` gives out leads to the row for as long as it lives, however often it grows and moves.
-Not here: many rows at once (arrow/).
+Not here: many rows at once (arrow/), rows by what is in them (statements.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from gmdb.errors import NoSuchRow, RowTooLarge
+from gmdb.errors import Corruption, DataError, NoSuchColumn, NoSuchRow, RowTooLarge
 from gmdb.format.address import RowId
+from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.heap import row_size_max
 from gmdb.format.page import PAGE_SIZES
-from gmdb.format.row import decode_row, encode_row
-from gmdb.kernel.heap import compact_page, delete_row, fetch_row, insert_row, list_rows, update_row
-from gmdb.kernel.status import ROW_TOO_LARGE
+from gmdb.kernel.dml import delete_row, fetch_row, insert_row, list_rows, lock_row, update_row
+from gmdb.kernel.status import DAMAGED, ROW_TOO_LARGE
 from gmdb.storage.segment import Segment
+from gmdb.transaction.session import Session
 
-_BUFFER_SIZE = 1 << 16  # a row's size is a u16
+_BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' numbers behind it
 
 
 def row_too_large(table: str, size: int, page_size: int, where: str = "") -> RowTooLarge:
     """The error for a row that no page of its tablespace takes, naming what would."""
-    larger = [str(n) for n in PAGE_SIZES if n > page_size and size <= row_size_max(n)]
+    larger = [str(n) for n in PAGE_SIZES if n > page_size and 0 < size <= row_size_max(n)]
     advice = f"put the table into a tablespace of {' or '.join(larger)}-byte pages, or " if larger else ""
     return RowTooLarge(
         f"table {table}{where}: the row has {size} bytes, a page of {page_size} takes {row_size_max(page_size)}; "
@@ -36,83 +36,160 @@ def row_too_large(table: str, size: int, page_size: int, where: str = "") -> Row
 
 
 class Heap:
-    """Each call holds the store's guard, so threads may share a heap; a row is changed whole or not at all."""
-
-    def __init__(self, name: str, obj_id: int, segment: Segment, columns: Sequence[Column]) -> None:
+    def __init__(self, name: str, obj_id: int, segment: Segment, columns: Sequence[Column], session: Session) -> None:
         self.name = name
         self.obj_id = obj_id
         self.segment = segment
         self.columns = tuple(columns)
+        self.session = session
+        self._codec = RowCodec(columns)
+        self._patch_codecs: dict[tuple[str, ...], tuple[Callable[[Any], bytes], list[str]]] = {}
         self._buffer = np.zeros(_BUFFER_SIZE, np.uint8)
         self._bytes = self._buffer.data
-        self._address = self._buffer.ctypes.data
+        target = [session.call_address, obj_id, segment.entry_page, self._buffer.ctypes.data]
+        self._target_fields = np.array(target, np.int64)
+        self._target = self._target_fields.ctypes.data
+        self._space_id = segment.space.space_id
+        self._area = segment.store.area
+        self._guard = segment.store.guard
+        self._queues = session.hub.waits.queues
 
     def insert(self, values: Sequence[Any]) -> RowId:
         """Add a row, values in column order; answers the row id that it keeps for life."""
-        with self._changing():
-            size = self._encode(values)
-            place = self._call(insert_row, self.segment.entry_page, self._address, size)
+        row = self._codec.encode(values)
+        size = len(row)
+        self._bytes[:size] = row
+        if self.obj_id not in self.session.tables_held:
+            self.share()
+        place = self.session.change(insert_row, self._space_id, None, (self._target, size))
         if place < 0:
             self._refuse(place, size=size)
         return RowId(place >> 16, place & 0xFFFF)
 
     def fetch(self, row_id: RowId) -> tuple[Any, ...]:
         """The row's values; NoSuchRow if it is deleted or never was."""
-        with self.segment.store.guard:
+        session = self.session
+        if self.obj_id not in session.tables_held:
+            self.share()
+        with self._guard:
             self.segment.store.require_open()
-            size = self._call(fetch_row, self.obj_id, row_id.page_id, row_id.slot_id, self._address)
-            row = bytes(self._bytes[: max(size, 0)])
+            session.prepare()
+            size = fetch_row(self._area, self._target, 0, row_id[0] << 16 | row_id[1])
+            row = bytes(self._bytes[:size]) if size > 0 else b""
+        if session.autocommit:
+            session.finish_read()
         if size < 0:
             self._refuse(size, row_id)
-        return decode_row(self.columns, row)
+        return self._codec.decode(row)
 
-    def update(self, row_id: RowId, values: Sequence[Any]) -> None:
-        """Give the row new values; it moves within its page or to another if it must."""
-        with self._changing():
-            size = self._encode(values)
-            status = self._call(
-                update_row, self.obj_id, self.segment.entry_page, row_id.page_id, row_id.slot_id, self._address, size
-            )
+    def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
+        """Give the row new values, all of them in column order or some by column name."""
+        session = self.session
+        if session.plain and self.obj_id in session.tables_held:  # nothing to prepare: the short way
+            patch = self._encode_patch(values)
+            with self._guard:
+                if session.plain and not self._queues:
+                    self._bytes[: len(patch)] = patch
+                    undo = update_row(self._area, self._target, row_id[0] << 16 | row_id[1])
+                    if undo >= 0:
+                        session.undo.append(undo)
+                        return
+        status = self.try_update(row_id, values)
         if status < 0:
-            self._refuse(status, row_id, size)
+            self.refuse_if_failed(status, row_id)
+
+    def try_update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
+        """``update`` that answers a status if there is no such row, or it has changed."""
+        patch = self._encode_patch(values)
+        self._bytes[: len(patch)] = patch
+        if self.obj_id not in self.session.tables_held:
+            self.share()
+        return self.session.change(update_row, self._space_id, row_id, (self._target, row_id[0] << 16 | row_id[1]))
 
     def delete(self, row_id: RowId) -> None:
-        """Flag the row as deleted."""
-        with self._changing():
-            status = self._call(delete_row, self.obj_id, row_id.page_id, row_id.slot_id)
-        if status < 0:
-            self._refuse(status, row_id)
+        """Delete the row."""
+        self.refuse_if_failed(self.try_delete(row_id), row_id)
 
-    def compact(self, page_id: int) -> None:
-        """Remove the page's deleted rows for good and slide the others together."""
-        with self._changing():
-            self._call(compact_page, self.segment.entry_page, page_id)
+    def try_delete(self, row_id: RowId) -> int:
+        self.share()
+        return self.session.change(delete_row, self._space_id, row_id, (self._target, row_id[0] << 16 | row_id[1]))
+
+    def lock(self, row_id: RowId, nowait: bool = False) -> None:
+        """Hold the row against other writers until the transaction ends."""
+        self.refuse_if_failed(self.try_lock(row_id, nowait), row_id)
+
+    def try_lock(self, row_id: RowId, nowait: bool = False) -> int:
+        self.share()
+        place = row_id[0] << 16 | row_id[1]
+        return self.session.change(lock_row, self._space_id, row_id, (self._target, place), nowait)
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-        """Every row with its row id, in page order."""
+        """Every row with its row id, in page order, on one snapshot."""
+        self.share()
+        with self.session.cursor() as (snapshot, form):
+            for page_id in self.segment.page_ids().tolist():
+                rows = self.rows_of_page(page_id, form)
+                snapshot.check()
+                yield from rows
+        self.session.finish_read()
+
+    def rows_of_page(self, page_id: int, form: np.ndarray) -> list[tuple[RowId, tuple[Any, ...]]]:
+        """The rows of a page that a snapshot sees."""
+        store = self.segment.store
         slots = np.empty(PAGE_SIZES[-1] // 2, np.uint16)
-        for page_id in self.segment.page_ids().tolist():
-            with self.segment.store.guard:
-                count = self._call(list_rows, page_id, slots.ctypes.data)
-                found = [RowId(page_id, slot) for slot in slots[:count].tolist()]
-                values = [self.fetch(row_id) for row_id in found]
-            yield from zip(found, values, strict=True)
+        found = []
+        with store.guard:
+            store.require_open()
+            count = store.call(list_rows, 0, form.ctypes.data, self.obj_id, page_id, slots.ctypes.data)
+            for slot in slots[: max(count, 0)].tolist():
+                size = store.call(fetch_row, 0, self._target, form.ctypes.data, page_id << 16 | slot)
+                found.append((RowId(page_id, slot), bytes(self._bytes[:size])))
+        return [(row_id, self._codec.decode(row)) for row_id, row in found]
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        with self.segment.store.guard:
-            self.segment.store.require_writable()
-            yield
+    def share(self) -> None:
+        """Hold the table against changes of its definition until the transaction ends."""
+        session = self.session
+        if self.obj_id not in session.tables_held:
+            session.share_table(self.obj_id, self.segment.entry_page, self._space_id)
 
-    def _encode(self, values: Sequence[Any]) -> int:
-        row = encode_row(self.columns, values)
-        self._bytes[: len(row)] = row
-        return len(row)
+    def _encode_patch(self, values: Sequence[Any] | Mapping[str, Any]) -> bytes:
+        by_name = values if isinstance(values, dict) else self._by_name(values)
+        given = tuple(by_name)
+        encode, names = self._patch_codecs.get(given) or self._patch_codec(given)
+        if len(names) == 1:
+            return encode(by_name[names[0]])
+        return encode([by_name[name] for name in names])
 
-    def _call(self, kernel: Any, *arguments: int) -> int:
-        return self.segment.store.call(kernel, self.segment.space.space_id, *arguments)
+    def _by_name(self, values: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(values, Mapping):
+            return dict(values)
+        if len(values) != len(self.columns):
+            raise DataError(f"{len(values)} values for {len(self.columns)} columns")
+        return {column.name: value for column, value in zip(self.columns, values, strict=True)}
+
+    def _patch_codec(self, given: tuple[str, ...]) -> tuple[Callable[[Any], bytes], list[str]]:
+        """What encodes patches of these columns, and their order in the table."""
+        positions = {column.name: n for n, column in enumerate(self.columns)}
+        unknown = [name for name in given if name not in positions]
+        if unknown:
+            known = ", ".join(positions)
+            raise NoSuchColumn(f"table {self.name} has no column {unknown[0]}; its columns are {known}")
+        names = sorted(given, key=positions.__getitem__)
+        numbers = [positions[name] for name in names]
+        codec = RowCodec([self.columns[n] for n in numbers], numbers)
+        made = codec.encode_only() if len(names) == 1 else codec.encode, names
+        self._patch_codecs[given] = made
+        return made
+
+    def refuse_if_failed(self, status: int, row_id: RowId) -> None:
+        """Turn a status into the exception that it means."""
+        if status < 0:
+            self._refuse(status, row_id, self.session.refused_size)
 
     def _refuse(self, status: int, row_id: RowId | None = None, size: int = 0) -> NoReturn:
         if status == ROW_TOO_LARGE:
             raise row_too_large(self.name, size, self.segment.space.page_size)
+        if status == DAMAGED:
+            self.segment.store.raise_damage()
+            raise Corruption(f"table {self.name}: a page is damaged")
         raise NoSuchRow(f"table {self.name} has no row {row_id}: it was deleted, or the row id is wrong")

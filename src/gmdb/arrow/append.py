@@ -1,9 +1,12 @@
-"""Append record batches to a heap.
+"""Append record batches to a heap, as one statement.
+
+The first rows fill up the table's last page, under an insert lock; all others go to new pages, which carry the
+transaction's number instead of locks.
 
 Invariants
- 1. Until ``finish`` nothing in the database refers to what was appended: rows for the last page go to a copy of
-    it, new pages to the file above the high-water mark.  Whatever fails before leaves no trace.
+ 1. A page is in the file before a scan can be led to it.
  2. Memory is bounded by the batch and a buffer of some pages, not by the table.
+ 3. The guard is not held while rows are formatted or written, nor while the source is asked for more.
 """
 
 from __future__ import annotations
@@ -18,55 +21,49 @@ import pyarrow as pa
 from gmdb.access.heap import Heap, row_too_large
 from gmdb.arrow.schema import batches_of, fit_batch
 from gmdb.errors import SpaceFull, ValueTooLong
-from gmdb.format.address import NO_PAGE, OFFSET_BITS, device_of, offset_of, page_id_of
+from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, offset_of
 from gmdb.format.columns import Kind
 from gmdb.format.heap import HEAP_NODE, ROWS_AT, reserve_size
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
-from gmdb.format.segment import MAP_HEAD, map_capacity, map_head_at
-from gmdb.kernel.append import FORMATTING, PLACE, format_rows, start_pages
-from gmdb.kernel.bulk import PLAN, adopt_pages, plan_pages, replace_page
+from gmdb.format.row import UNLOCKED
+from gmdb.kernel.append import FORMATTING, format_rows, start_pages
+from gmdb.kernel.bulk import PLACE, publish_pages, reserve_pages, stamp_pages, top_up_page
 from gmdb.kernel.checkpoint import seal_run
 from gmdb.kernel.columns import ARROW_COLUMN
-from gmdb.kernel.scan import measure_pages
-from gmdb.kernel.status import TOO_LONG
-from gmdb.storage.device import Device
+from gmdb.kernel.status import LOCKS_FULL, NEED_SPACE, TOO_LONG, UNDO_FULL
 
 BUFFER_SIZE = 1 << 20
 
 
 def append(heap: Heap, data: Any) -> int:
     """Append all rows of ``data``, or none; answers how many."""
-    store = heap.segment.store
-    with store.guard:
-        store.require_writable()
-        store.loading = True
-        try:
-            load = _Load(heap)
-            load.add_all(batches_of(data))
-            return load.finish()
-        finally:
-            store.loading = False
+    heap.segment.store.require_writable()
+    batches = batches_of(data)
+    heap.share()
+    with heap.session.statement():
+        load = _Load(heap)
+        load.add_all(batches)
+        return load.finish()
 
 
 class _Load:
     def __init__(self, heap: Heap) -> None:
-        self._heap = heap
+        self._heap, self._session = heap, heap.session
         self._segment, self._store = heap.segment, heap.segment.store
+        self._hub = heap.session.hub
         self._page_size = heap.segment.space.page_size
         self._page_count = BUFFER_SIZE // self._page_size
         self._buffer = np.zeros(BUFFER_SIZE, np.uint8)
-        self._places = np.zeros(self._page_count, PLACE)
         self._columns = np.zeros(len(heap.columns), ARROW_COLUMN)
         self._state = np.zeros(1, FORMATTING)
-        self._plan = np.zeros(1, PLAN)
         self._rows = 0
-        self._adopted: list[np.ndarray] = []
-        self._topped_up: bytes | None = None
-        self._last_page: int = heap.segment.head.last_page
+        self._started = False  # whether the buffer has a page
+        self._last_page = NO_PAGE
+        with self._hub.guard:
+            slot = self._session.begin_if_needed()
+            self._number = self._hub.memory.enter_load(slot, self._session.statement_number)
         self._template = np.frombuffer(self._new_page_head(), np.uint8)
         self._describe()
-        self._start_plan()
-        self._start_buffer()
 
     # ---- getting ready
 
@@ -82,6 +79,7 @@ class _Load:
             data_begin=HEAD_SIZE,
             free_begin=ROWS_AT,
             free_end=self._page_size - TAIL_SIZE,
+            reserve=list(self._number.to_bytes(8, "little") + bytes(7)),
         )
         return bytearray(head + HEAP_NODE.pack(next=NO_PAGE, free_slot=0xFFFF))
 
@@ -91,40 +89,20 @@ class _Load:
             entry["length_max"] = column.type.length
             entry["padding"] = column.type.padding[0] if column.type.padding else -1
         state = self._state[0]
-        state["pages"] = self._buffer.ctypes.data
-        state["page_count"] = self._page_count
-        state["places"] = self._places.ctypes.data
         state["template"] = self._template.ctypes.data
         state["page_size"] = self._page_size
         state["reserve"] = reserve_size(self._page_size, self._segment.head.pct_free)
         state["column_count"] = len(self._columns)
         state["columns"] = self._columns.ctypes.data
 
-    def _start_plan(self) -> None:
-        """Go on where the segment's map ends."""
-        map_page = self._segment.head.last_map_page
-        page = self._store.devices[device_of(map_page)].memory(offset_of(map_page))
-        head = MAP_HEAD.at(page, map_head_at(page))
-        self._device = self._segment.space.devices[0]
-        plan = self._plan[0]
-        plan["next_page"] = page_id_of(self._device.number, self._device.head.hwm)
-        plan["map_page"] = map_page
-        plan["map_count"], plan["map_capacity"] = head.map_count, head.map_capacity
-        plan["further_capacity"] = map_capacity(self._page_size, is_entry_page=False)
-
     def _start_buffer(self) -> None:
-        """The first page of the buffer: a copy of the segment's last page, or a new one."""
-        if self._last_page == NO_PAGE:
-            self._plan_round()
-            return
-        ids, sizes = np.array([self._last_page], np.uint32), np.zeros(2, np.int64)
-        self._store.call(measure_pages, 0, ids.ctypes.data, 1, sizes.ctypes.data)  # checks the page
-        memory = self._store.devices[device_of(self._last_page)].memory(offset_of(self._last_page))
-        self._buffer[: self._page_size] = np.frombuffer(memory, np.uint8)
-        self._topping_up = True
-        self._plan_pages(1)
-
-    _topping_up = False
+        state = self._state[0]
+        state["pages"] = self._buffer.ctypes.data
+        state["page"] = 0
+        state["page_count"] = self._page_count
+        state["lock_word"] = UNLOCKED
+        start_pages(self._state.ctypes.data)
+        self._started = True
 
     # ---- rows
 
@@ -145,6 +123,10 @@ class _Load:
 
     def _add(self, count: int) -> None:
         done = 0
+        if not self._started:
+            done = self._top_up(count)
+            if done < count:
+                self._start_buffer()
         while done < count:
             placed = format_rows(self._state.ctypes.data, done, count - done)
             if placed < 0:
@@ -152,8 +134,23 @@ class _Load:
             done += placed
             if done < count:
                 self._write_round()
-                self._plan_round()
+                self._start_buffer()
         self._rows += count
+
+    def _top_up(self, count: int) -> int:
+        """Put rows on the page where the table, or this transaction's own append before, ended."""
+        own = self._session.last_page_loaded(self._segment.entry_page)
+        page_id = own if own is not None else self._segment.head.last_page
+        if page_id == NO_PAGE or count == 0:
+            return 0
+        call = self._session.call_address
+        arguments = (call, self._state.ctypes.data, self._heap.obj_id, self._segment.entry_page, page_id, count)
+        space_id = self._segment.space.space_id
+        placed = self._session.change(top_up_page, space_id, None, arguments)
+        if placed < 0:
+            self._session.keep_result()
+            self._refuse(placed)
+        return placed
 
     def _refuse(self, status: int) -> NoReturn:
         state = self._state[0]
@@ -169,70 +166,65 @@ class _Load:
 
     # ---- pages
 
-    def _plan_round(self) -> None:
-        self._plan_pages(0)
-        start_pages(self._state.ctypes.data)
-
-    def _plan_pages(self, kept: int) -> None:
-        """Choose places for the buffer's pages, but for the first ``kept``; for fewer where a device runs full."""
-        count = self._room_for(self._page_count - kept)
-        plan_pages(self._plan.ctypes.data, self._places[kept:].ctypes.data, count)
-        self._state["page"] = 0
-        self._state["page_count"] = kept + count
-
-    def _room_for(self, wanted: int) -> int:
-        """How many of the wanted pages the device can take; grow it, or go on to the tablespace's next."""
-        devices = self._segment.space.devices
-        count = wanted
-        while True:
-            need = count + count // int(self._plan["further_capacity"][0]) + 1  # map pages come from the same device
-            missing = offset_of(int(self._plan["next_page"][0])) + need - self._device.page_count
-            if missing <= 0:
-                return count
-            try:
-                self._device.grow(missing)
-            except SpaceFull:
-                if count > 1:
-                    count //= 2
-                    continue
-                following = devices.index(self._device) + 1
-                if following == len(devices):
-                    raise
-                self._device = devices[following]
-                self._plan["next_page"] = page_id_of(self._device.number, self._device.head.hwm)
-                count = wanted
-
     def _write_round(self) -> None:
-        """Write the pages of the buffer that have rows; the copy of the last page is kept for ``finish``."""
+        """Give the buffer's pages places, write them to the file, and let scans know of them."""
         count = int(self._state["page"][0]) + 1
-        first = 0
-        if self._topping_up:
-            self._topped_up = self._buffer[: self._page_size].tobytes()
-            self._topping_up = False
-            first = 1
-        if first == count:
-            return
-        places = self._places[first:count].copy()
-        self._adopted.append(places)
-        pages = self._buffer[first * self._page_size : count * self._page_size]
-        seal_run(pages.ctypes.data, len(places), self._page_size, self._store.control["ckpt_id"] + 1)
+        places = np.zeros(count, PLACE)
+        self._reserve(places)
+        stamp_pages(self._buffer.ctypes.data, self._page_size, places.ctypes.data, count)
+        seal_run(self._buffer.ctypes.data, count, self._page_size, self._store.control["ckpt_id"] + 1)
         breaks = np.flatnonzero(np.diff(places["page_id"].astype(np.int64)) != 1) + 1
-        for run in np.split(np.arange(len(places)), breaks):
+        for run in np.split(np.arange(count), breaks):
             start, end = int(run[0]), int(run[-1]) + 1
             page_id = int(places["page_id"][start])
-            device: Device = self._store.devices[page_id >> OFFSET_BITS]
-            device.write_new(offset_of(page_id), pages[start * self._page_size : end * self._page_size])
+            data = self._buffer[start * self._page_size : end * self._page_size]
+            self._store.devices[page_id >> OFFSET_BITS].write_new(offset_of(page_id), data)
+        with self._hub.guard:
+            space_id = self._segment.space.space_id
+            self._store.call(publish_pages, space_id, self._segment.entry_page, places.ctypes.data, count)
+        self._last_page = int(places["page_id"][-1])
+        self._started = False
+
+    def _reserve(self, places: np.ndarray) -> None:
+        """Places for the buffer's pages: on the first device that has room for them all, or a part on each."""
+        done = 0
+        while done < len(places):
+            done += self._reserve_some(places[done:])
+
+    def _reserve_some(self, places: np.ndarray) -> int:
+        devices = self._segment.space.devices
+        count = len(places)
+        while True:
+            for device in devices:
+                if self._try_reserve(device.number, places[:count]):
+                    return count
+            if count == 1:
+                raise SpaceFull(f"tablespace {self._segment.space.name} is full: add a device to it")
+            count //= 2
+
+    def _try_reserve(self, device: int, places: np.ndarray) -> bool:
+        arguments = (self._heap.obj_id, self._segment.entry_page, device, places.ctypes.data, len(places))
+        while True:
+            with self._hub.guard:
+                result = reserve_pages(self._store.area, self._session.call_address, *arguments)
+                if result >= 0:
+                    self._session.log_newest(result)
+                    return True
+                if result == NEED_SPACE:
+                    try:
+                        self._store.devices[device].grow(len(places) + len(places) // 100 + 2)
+                        self._store.spaces[UNDO_DEVICE].grow(2)
+                    except SpaceFull:
+                        return False
+            if result in (LOCKS_FULL, UNDO_FULL):
+                self._hub.make_room(result)
+            elif result != NEED_SPACE:
+                self._store.raise_damage()
 
     def finish(self) -> int:
-        """Enter everything into the segment."""
-        if self._rows == 0:
-            return 0
-        self._write_round()
-        entry, space_id = self._segment.entry_page, self._segment.space.space_id
-        if self._topped_up is not None:
-            image = np.frombuffer(self._topped_up, np.uint8)
-            self._store.call(replace_page, space_id, entry, self._last_page, image.ctypes.data)
-        if self._adopted:
-            places = np.concatenate(self._adopted)
-            self._store.call(adopt_pages, space_id, entry, places.ctypes.data, len(places))
+        """Write the last pages; answers the number of rows."""
+        if self._started:
+            self._write_round()
+        if self._last_page != NO_PAGE:
+            self._session.note_load(self._segment.entry_page, self._last_page, self._segment.space.space_id)
         return self._rows

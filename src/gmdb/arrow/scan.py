@@ -1,7 +1,6 @@
-"""Scan a heap into record batches, several ranges of pages at a time.
+"""Scan a heap into record batches, on one snapshot, several ranges of pages at a time.
 
-Pages are decoded in rounds, one range of pages a thread.  The store's guard is held during a round, so a batch
-never shows a page half changed; between rounds others may write.
+Writers go on meanwhile: kernel/scan.py tells how a scan keeps out of their way.
 """
 
 from __future__ import annotations
@@ -17,57 +16,76 @@ import pyarrow as pa
 from gmdb.arrow.schema import arrow_schema, arrow_type
 from gmdb.format.columns import Column, Kind
 from gmdb.kernel.columns import ARROW_COLUMN
-from gmdb.kernel.scan import measure_pages, scan_pages
-from gmdb.kernel.status import NO_ROOM
+from gmdb.kernel.scan import SCAN, measure_pages, scan_pages
+from gmdb.kernel.status import BUSY, NO_ROOM
 from gmdb.storage.store import PageStore
+from gmdb.transaction.snapshots import Snapshot
 
 RANGE_SIZE = 4 << 20  # bytes of pages that make a batch
 _WIDTHS = {Kind.WORD: 4, Kind.LONG: 8, Kind.DECIMAL_WORD: 16, Kind.DECIMAL_LONG: 16, Kind.DECIMAL_WIDE: 16}
 
 
+class Reading:
+    """What a scan goes by: a snapshot, as kernels read it, for as long as it is held."""
+
+    def __init__(self, form: np.ndarray, snapshot: Snapshot | None = None) -> None:
+        self.form = form
+        self._snapshot = snapshot
+
+    @classmethod
+    def of_closed(cls) -> Reading:
+        """Everything: for a database that nobody changes."""
+        return cls(np.array([np.iinfo(np.int64).max, -1, 0], np.int64))
+
+    def check(self) -> None:
+        if self._snapshot is not None:
+            self._snapshot.check()
+
+
 class Scan:
-    """Some columns of a table's pages, as a stream of record batches."""
+    """Some columns of a table's pages, as record batches."""
 
     def __init__(
         self,
         store: PageStore,
+        obj_id: int,
         columns: Sequence[Column],
         wanted: Sequence[int],
         page_ids: np.ndarray,
         page_size: int,
-        *,
-        threads: int = 0,
+        threads: int | None = None,
     ) -> None:
-        """``threads`` decode at a time: one a core unless given."""
         self._store = store
-        self._threads = threads or len(os.sched_getaffinity(0))
+        self._obj_id = obj_id
         self._columns = columns[: max(wanted) + 1] if wanted else []
         self._wanted = list(wanted)
         self._ids = np.ascontiguousarray(page_ids, np.uint32)
         self._range = max(RANGE_SIZE // page_size, 1)
+        self._threads = threads or len(os.sched_getaffinity(0))
         self.schema = arrow_schema([columns[i] for i in wanted])
 
-    def reader(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, reading: Reading) -> Iterator[pa.RecordBatch]:
+        """The rows that the snapshot sees, in page order."""
         ranges = [self._ids[i : i + self._range] for i in range(0, len(self._ids), self._range)]
         threads = min(self._threads, len(ranges))
         if threads <= 1:
-            for i in range(max(len(ranges), 1)):
-                yield from self._round(ranges[i : i + 1], map)
+            for ids in ranges:
+                yield from self._checked([self._decode(ids, reading)], reading)
             return
         with ThreadPoolExecutor(threads, "gmdb-scan") as pool:
             for i in range(0, len(ranges), 2 * threads):
-                yield from self._round(ranges[i : i + 2 * threads], pool.map)
+                decoded = pool.map(lambda ids: self._decode(ids, reading), ranges[i : i + 2 * threads])
+                yield from self._checked(list(decoded), reading)
 
-    def _round(self, ranges: list[np.ndarray], run: Any) -> list[pa.RecordBatch]:
-        with self._store.guard:
-            self._store.require_open()
-            return [batch for batch in run(self._decode, ranges) if batch.num_rows]
+    @staticmethod
+    def _checked(batches: list[pa.RecordBatch], reading: Reading) -> list[pa.RecordBatch]:
+        """Nothing that was read by a snapshot which has been given up leaves the scan."""
+        reading.check()
+        return [batch for batch in batches if batch.num_rows]
 
-    def _decode(self, ids: np.ndarray) -> pa.RecordBatch:
+    def _decode(self, ids: np.ndarray, reading: Reading) -> pa.RecordBatch:
         """One range of pages as a batch."""
+        self._store.require_open()
         sizes = np.zeros(2, np.int64)
         self._store.call(measure_pages, 0, ids.ctypes.data, len(ids), sizes.ctypes.data)
         slots, row_bytes = int(sizes[0]), int(sizes[1])
@@ -76,10 +94,28 @@ class Scan:
             for entry, column in zip(plan, self._columns, strict=True):
                 entry["kind"] = column.type.kind
             outputs = [_Output(plan[i], self._columns[i], slots, row_bytes) for i in self._wanted]
-            rows = self._store.call(scan_pages, 0, ids.ctypes.data, len(ids), plan.ctypes.data, len(plan))
-            if rows != NO_ROOM:
+            scan = np.zeros(1, SCAN)
+            scan["scn"], scan["transaction"], scan["statement"] = reading.form
+            scan["obj_id"], scan["ids"], scan["page_count"] = self._obj_id, ids.ctypes.data, len(ids)
+            scan["columns"], scan["column_count"] = plan.ctypes.data, len(plan)
+            scan["row_capacity"] = slots
+            if self._run(scan):
+                rows = int(scan["done"][0])
                 return pa.record_batch([output.array(rows) for output in outputs], schema=self.schema)
             row_bytes *= 4  # rows that moved to pages outside of this range have more bytes than its pages
+
+    def _run(self, scan: np.ndarray) -> bool:
+        """Scan to the end; with the guard where pages change too fast.  False: the buffers are too small."""
+        while scan["next_page"][0] < scan["page_count"][0]:
+            status = self._store.call(scan_pages, 0, scan.ctypes.data)
+            if status == BUSY:
+                with self._store.guard:
+                    scan["trusted"] = 1
+                    status = self._store.call(scan_pages, 0, scan.ctypes.data)
+                    scan["trusted"] = 0
+            if status == NO_ROOM:
+                return False
+        return True
 
 
 class _Output:

@@ -21,27 +21,30 @@ from gmdb.format.page import SegmentType
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import PageStore
 from gmdb.storage.tablespace import Tablespace
+from gmdb.transaction.session import Session
 
 
 class Catalog:
     """Table definitions, in memory as they are in the system tables."""
 
-    def __init__(self, store: PageStore) -> None:
+    def __init__(self, store: PageStore, session: Session) -> None:
         self._store = store
+        self._session = session
         system = store.spaces[SYSTEM_DEVICE]
-        self._tables = Heap("sys_tables", SYS_TABLES_ID, Segment(store, system, SYS_TABLES_ENTRY), SYS_TABLES_COLUMNS)
+        tables_segment = Segment(store, system, SYS_TABLES_ENTRY)
+        self._tables = Heap("sys_tables", SYS_TABLES_ID, tables_segment, SYS_TABLES_COLUMNS, session)
         rows = {name: (obj_id, space, entry) for _, (obj_id, name, space, entry) in self._tables.rows()}
         if "sys_columns" not in rows:
             raise Corruption("sys_tables does not list sys_columns", SYS_TABLES_ENTRY)
         columns_segment = Segment(store, system, rows["sys_columns"][2])
-        self._columns = Heap("sys_columns", SYS_COLUMNS_ID, columns_segment, SYS_COLUMNS_COLUMNS)
+        self._columns = Heap("sys_columns", SYS_COLUMNS_ID, columns_segment, SYS_COLUMNS_COLUMNS, session)
         columns = self._read_columns()
         self.tables: dict[str, TableDefinition] = {}
         for name, (obj_id, space_id, entry) in rows.items():
             self.tables[name] = TableDefinition(name, obj_id, space_id, entry, tuple(columns.get(obj_id, ())))
 
     @staticmethod
-    def create(store: PageStore) -> None:
+    def create(store: PageStore, session: Session) -> None:
         """Make the system tables of a new database; they list themselves."""
         system = store.spaces[SYSTEM_DEVICE]
         definitions = [
@@ -51,10 +54,11 @@ class Catalog:
         heaps = []
         for name, obj_id, columns in definitions:
             segment = Segment.create(store, system, obj_id, name, SegmentType.SYSTEM, pct_free=10)
-            heaps.append(Heap(name, obj_id, segment, columns))
+            heaps.append(Heap(name, obj_id, segment, columns, session))
         assert heaps[0].segment.entry_page == SYS_TABLES_ENTRY
         for heap in heaps:
             _enter(heaps[0], heaps[1], heap.name, heap.obj_id, heap.segment, heap.columns)
+        session.commit()
 
     def _read_columns(self) -> dict[int, list[Column]]:
         found: dict[int, list[tuple[int, Column]]] = {}
@@ -73,12 +77,13 @@ class Catalog:
     def user_tables(self) -> list[str]:
         return sorted(name for name, table in self.tables.items() if table.obj_id >= FIRST_USER_ID)
 
-    def heap(self, name: str) -> Heap:
+    def heap(self, name: str, session: Session) -> Heap:
+        """A table's rows, for a session."""
         table = self.table(name)
         space = self._store.spaces.get(table.space_id)
         if space is None:
             raise Corruption(f"table {table.name} lies in tablespace {table.space_id}, which has no device")
-        return Heap(table.name, table.obj_id, Segment(self._store, space, table.entry_page), table.columns)
+        return Heap(table.name, table.obj_id, Segment(self._store, space, table.entry_page), table.columns, session)
 
     def create_table(self, name: str, columns: Sequence[Column], space: Tablespace, pct_free: int) -> TableDefinition:
         """Add a table.  If that fails, for want of space, what was made of it is taken back."""
@@ -90,20 +95,25 @@ class Catalog:
         try:
             _enter(self._tables, self._columns, name, obj_id, segment, columns)
         except BaseException:
-            self._remove(obj_id)
+            self._session.rollback()
             segment.drop()
             raise
+        self._session.commit()
         self._store.control["next_obj_id"] = obj_id + 1
         table = TableDefinition(name, obj_id, space.space_id, segment.entry_page, tuple(columns))
         self.tables[name] = table
         return table
 
-    def drop_table(self, name: str) -> None:
-        table = self.table(name)
+    def drop_table(self, table: TableDefinition) -> None:
+        """Remove a table.  The caller holds it alone."""
         if table.obj_id < FIRST_USER_ID:
             raise SchemaError(f"{table.name} is a system table and cannot be dropped")
-        self.heap(table.name).segment.drop()
-        self._remove(table.obj_id)
+        for heap in (self._columns, self._tables):
+            for row_id, values in list(heap.rows()):
+                if values[0] == table.obj_id:
+                    heap.delete(row_id)
+        self._session.commit()
+        self.heap(table.name, self._session).segment.drop()
         del self.tables[table.name]
 
     def _require_new_name(self, name: str) -> None:
@@ -114,17 +124,6 @@ class Catalog:
                 raise TableExists(
                     f"there is a table {taken} already; its entry page is {page_name(self.tables[taken].entry_page)}"
                 )
-
-    def _remove(self, obj_id: int) -> None:
-        """Take a table's rows out of the system tables."""
-        for heap in (self._columns, self._tables):
-            pages = set()
-            for row_id, values in list(heap.rows()):
-                if values[0] == obj_id:
-                    heap.delete(row_id)
-                    pages.add(row_id.page_id)
-            for page_id in pages:
-                heap.compact(page_id)
 
 
 def _enter(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gmdb.cli.table import print_table
 from gmdb.cli.terminal import paint
 from gmdb.errors import InterfaceError
-from gmdb.format.address import page_name
+from gmdb.format.address import RowId, page_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,6 +76,7 @@ def _demonstrate(folder: Path) -> int:
     first_page = _make_table(database)
     _draw(database, first_page)
     expected = Totals(2 + HELLOS, 1 + 2 + sum(range(HELLOS)), len("2") + len("3") + HELLOS * len("hello"))
+    _show_two_sessions(database, first_page)
     totals = {"Python": expected, "Arrow": _read_with_arrow(database)}
     totals["Spark"], totals["Spark again"] = _read_with_spark(database, folder / LOG_NAME)
     return compare(totals)
@@ -94,8 +95,12 @@ def _prepare_kernels(folder: Path) -> None:
         with tempfile.TemporaryDirectory(dir=folder) as scratch, gmdb.connect(Path(scratch) / DATABASE_NAME) as db:
             db.create_table(TABLE, COLUMNS)
             db.append(TABLE, _rows(2))
+            db.append(TABLE, _rows(2))
             db.arrow(TABLE).read_all()
-            db.flush()
+            row_id, _ = next(db.heap(TABLE).rows())
+            db.heap(TABLE).update(row_id, {"s": "x"})
+            db.heap(TABLE).fetch(row_id)
+            db.rollback()
         made = _compiled(CACHE_DIRECTORY) - before
         where = str(CACHE_DIRECTORY.parent).replace(str(Path.home()), "~", 1)
         notes.append(f"compiled {made} of them, once; kept in {where}" if made else f"compiled before, kept in {where}")
@@ -136,6 +141,19 @@ def _draw(database: Path, page_id: int) -> None:
     for line in takewhile(lambda line: f"| row {ROWS_DRAWN} " not in line, draw_page(view, paint())):
         print(line)
     print(f"        … {len(view.rows) - ROWS_DRAWN} more rows, free bytes, {len(view.rows)} slots, page tail\n")
+
+
+def _show_two_sessions(database: Path, page_id: int) -> None:
+    """One session changes a row and does not commit; another reads what was there before, out of undo."""
+    import gmdb
+
+    row_id = RowId(page_id, 2)
+    with gmdb.connect(database) as writer, gmdb.connect(database) as reader:
+        with _step("update in one session, read in another") as notes:
+            writer.heap(TABLE).update(row_id, {"s": "hello1"})
+            seen = writer.heap(TABLE).fetch(row_id)[1], reader.heap(TABLE).fetch(row_id)[1]
+            notes.append(f"the writer sees {seen[0]!r}, the reader {seen[1]!r}, out of undo")
+        writer.rollback()
 
 
 def _read_with_arrow(database: Path) -> Totals:

@@ -26,7 +26,9 @@ CONTROL = layout(
     sequence=("<u8", "counts the writes of the control file"),
     database_id=("16u1", "made at random when the database was"),
     next_obj_id=("<u4", "the next table or index gets this number"),
-    reserved=("16u1", "0"),
+    next_transaction=("<u8", "the next transaction gets this number, or a higher one"),
+    purpose=("<u4", "0 a database, 1 a dump of one for gmstat, which cannot be opened"),
+    reserved=("4u1", "0"),
     crc=("<u4", "CRC32C of all bytes before it"),
 )
 

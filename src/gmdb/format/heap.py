@@ -27,6 +27,8 @@ HEAP_NODE = layout(
     reserved=("16u1", "0"),
 )
 
+UNDO_IMAGE_MAX = 32642  # 32 KiB less heads, tail, slot, and the link to an earlier record
+
 NODE_AT = HEAD_SIZE
 ROWS_AT = NODE_AT + HEAP_NODE.size
 
@@ -37,8 +39,8 @@ def usable_size(page_size: int) -> int:
 
 
 def row_size_max(page_size: int) -> int:
-    """The largest row that an empty page takes."""
-    return usable_size(page_size) - 2
+    """The largest row that an empty page takes, and that an undo page can keep an image of."""
+    return min(usable_size(page_size) - 2, UNDO_IMAGE_MAX)
 
 
 def reserve_size(page_size: int, pct_free: int) -> int:

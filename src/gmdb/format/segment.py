@@ -17,6 +17,7 @@ from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
 
 FREE_LISTS = 14
 NO_LIST = 0xFF
+LOADING = 0xFE
 EMPTY_LIST = FREE_LISTS
 FREE_MAP_LIST = FREE_LISTS + 1
 ROOM_STEPS = 16  # list n holds pages that an insert may put (n + 1) / 16 of the usable bytes into
@@ -75,7 +76,10 @@ MAP_ENTRY = layout(
     "map entry",
     32,
     page_id=("<u4", "the data page; none = 0xFFFFFFFF"),
-    list_id=("u1", "free list it is on: 0–13, 14 empty, 15 unused entry, 255 none"),
+    list_id=(
+        "u1",
+        "free list it is on: 0–13, 14 empty, 15 unused entry, 254 a page that a bulk load is still writing, 255 none",
+    ),
     reserved=("3u1", "0"),
     prior=(MAP_LINK, "entry before it in that list"),
     next=(MAP_LINK, "entry after it in that list"),
@@ -135,7 +139,7 @@ def check(page: Any) -> Iterator[Finding]:
         entry_at = map_entry_at(page, i)
         entry = MAP_ENTRY.at(page, entry_at)
         page_id = entry.page_id
-        if entry.list_id > FREE_MAP_LIST and entry.list_id != NO_LIST:
+        if entry.list_id > FREE_MAP_LIST and entry.list_id not in (LOADING, NO_LIST):
             yield Finding(entry_at + MAP_ENTRY.offset("list_id"), f"entry {i}: no list has the id {entry.list_id}")
         if (page_id == NO_PAGE) != (entry.list_id == FREE_MAP_LIST):
             yield Finding(entry_at, f"entry {i}: page {page_name(page_id)} on list {entry.list_id}")

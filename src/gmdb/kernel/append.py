@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.format.columns import Kind
-from gmdb.format.heap import HEAP_NODE, NODE_AT, ROWS_AT
+from gmdb.format.heap import HEAP_NODE, NODE_AT, ROWS_AT, UNDO_IMAGE_MAX
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE
-from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, UNLOCKED
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT
 from gmdb.kernel.area import page_head
 from gmdb.kernel.columns import BLOCK_ROWS, COLUMN_SIZE, arrow_column, copy_short, get_bit
-from gmdb.kernel.compiler import kernel, routine
-from gmdb.kernel.heap import heap_node, occupied
+from gmdb.kernel.compiler import kernel, long_kernel, routine
+from gmdb.kernel.heap_page import heap_node, occupied
 from gmdb.kernel.memory import (
     fill_bytes,
     load_i64,
@@ -32,16 +32,12 @@ from gmdb.kernel.status import DONE, ROW_TOO_LARGE, TOO_LONG
 _WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES = (int(kind) for kind in Kind)
 _TEMPLATE_SIZE = PAGE_HEAD.size + HEAP_NODE.size
 
-PLACE = np.dtype([("page_id", "<u4"), ("map_page", "<u4"), ("map_offset", "<u4")])
-place_at = records(PLACE)
-PLACE_SIZE = PLACE.itemsize
-
 FORMATTING = np.dtype(
     [
         ("pages", "<i8"),  # address of the buffer's pages; those before ``page`` are full
         ("page", "<i8"),  # the page that rows go to now
         ("page_count", "<i8"),
-        ("places", "<i8"),  # address of a PLACE for each page
+        ("lock_word", "<i8"),  # of every row
         ("template", "<i8"),  # address of the head and node head of a new page
         ("page_size", "<i8"),
         ("reserve", "<i8"),  # bytes that inserts leave free on a page
@@ -56,13 +52,9 @@ formatting_at = records(FORMATTING)
 
 
 @routine
-def _start_page(page, template, place, page_size):
+def _start_page(page, template, page_size):
     fill_bytes(page, 0, page_size)
     move_bytes(page, template, _TEMPLATE_SIZE)
-    head, target = page_head(page), place_at(place)
-    head.page_id = target.page_id
-    head.map_page_id = target.map_page
-    head.map_offset = target.map_offset
 
 
 @routine
@@ -113,7 +105,7 @@ def _measure(state, first, count, sizes):
             state.error_row = first + refused - 1
             state.error_column = number
             return TOO_LONG
-    row_max = state.page_size - ROWS_AT - TAIL_SIZE - 2
+    row_max = min(state.page_size - ROWS_AT - TAIL_SIZE - 2, UNDO_IMAGE_MAX)
     for k in range(count):
         if sizes[k] > row_max:
             state.error_row = first + k
@@ -138,12 +130,12 @@ def _place(state, count, sizes, rows):
                 return placed
             state.page += 1
             page = state.pages + state.page * state.page_size
-            _start_page(page, state.template, state.places + state.page * PLACE_SIZE, state.page_size)
+            _start_page(page, state.template, state.page_size)
             head, node = page_head(page), heap_node(page + NODE_AT)
             free_begin, free_end, slot_count = head.free_begin, head.free_end, 0
         row = page + free_begin
         rows[placed] = row
-        store_32(row, UNLOCKED)
+        store_32(row, state.lock_word)
         store_16(row + SIZE_AT, sizes[placed])
         store_16(row + COL_COUNT_AT, state.column_count)
         for word in range(head_words):
@@ -211,13 +203,12 @@ def _write_column(column, number, first, rows, cursors, count):
             cursors[k] = to + _write_variable(column, at, to)
 
 
-@kernel
-def format_rows(formatting, first, count):
-    """Append rows ``first`` … ``first + count`` of the columns to the buffer's pages.
+@routine
+def fill_pages(state, first, count):
+    """Append rows ``first`` … ``first + count`` of the columns to the pages.
 
     Answers how many rows found room, or a status with the row and column that it is about.
     """
-    state = formatting_at(formatting)
     sizes, rows, cursors = (
         np.empty(BLOCK_ROWS, np.int64),
         np.empty(BLOCK_ROWS, np.int64),
@@ -242,9 +233,15 @@ def format_rows(formatting, first, count):
     return done
 
 
+@long_kernel
+def format_rows(formatting, first, count):
+    """``fill_pages`` for a buffer that only the caller knows."""
+    return fill_pages(formatting_at(formatting), first, count)
+
+
 @kernel
 def start_pages(formatting):
     """Make the buffer's first page a new one."""
     state = formatting_at(formatting)
-    _start_page(state.pages, state.template, state.places, state.page_size)
+    _start_page(state.pages, state.template, state.page_size)
     return DONE

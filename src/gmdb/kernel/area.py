@@ -1,13 +1,15 @@
 """The global area: all that a kernel needs to get from a page id to the page's bytes.
 
 One address leads to it.  Devices are mapped in chunks; a device's state names the table of its chunks'
-addresses and a byte per page, in which bits say what is known about the page.
+addresses and, per page, whether it is dirty, whether it was verified, and its version.
 
 Invariants
  1. A page below ``page_count`` lies in mapped memory that the file backs.
- 2. A page with the VERIFIED bit had the right CRC and a sound structure when it was first touched, and kernels
+ 2. A page that is marked verified had the right CRC and a sound structure when it was first touched, and kernels
     have kept it sound since; so they follow its offsets without checking them again.
- 3. Whoever changes a page sets its DIRTY bit, in the same kernel call.
+ 3. Whoever changes a page marks it dirty, in the same kernel call.
+ 4. Whoever changes a page holds the store's guard.  Scans do not: they read a data page's version before and
+    after, and start over if it was odd or has changed.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from gmdb.format.address import DEVICES, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.crc32c import crc_is_right
-from gmdb.kernel.memory import load_i64, load_u8, records, store_8
+from gmdb.kernel.memory import fence, load_i64, load_u8, load_u32, records, store_8, store_32
 from gmdb.kernel.soundness import heap_is_sound, map_is_sound
 from gmdb.kernel.status import DAMAGED, NOT_FOUND
-
-DIRTY, VERIFIED = 1, 2
 
 DEVICE_STATE = np.dtype(
     [
         ("chunks", "<i8"),  # address of the chunks' addresses
-        ("pages", "<i8"),  # address of a byte per page: DIRTY, VERIFIED
+        ("dirty", "<i8"),  # address of a byte per page: 1 = changed since it was last written
+        ("verified", "<i8"),  # address of a byte per page: 1 = checked since it was mapped
+        ("versions", "<i8"),  # address of a u32 per page: odd while a kernel changes the page
         ("page_count", "<i8"),  # pages that the file has; 0 = no such device
         ("page_size", "<i8"),
         ("page_shift", "<i8"),  # log2 of page_size
@@ -37,15 +39,30 @@ DEVICE_STATE = np.dtype(
     ]
 )
 
-AREA = np.dtype(
+STATE = np.dtype(
     [
         ("damaged_page", "<i8"),  # the page that a kernel answered DAMAGED for
-        ("reserved", "<i8", 7),
-        ("devices", DEVICE_STATE, DEVICES),
+        ("scn", "<i8"),  # the newest commit; a snapshot taken now sees all up to it
+        ("oldest", "<i8"),  # no snapshot is older: what was committed by then, everyone sees
+        ("locks", "<i8"),  # address of the lock area
+        ("lock_high", "<i8"),  # entries of it that were ever used
+        ("lock_free", "<i8"),  # first entry of the list of free ones; NO_LOCK = none
+        ("lock_limit", "<i8"),  # entries that may be used
+        ("locks_used", "<i8"),
+        ("transactions", "<i8"),  # address of the transaction table
+        ("loads", "<i8"),  # address of the bulk loads that some snapshot may not see
+        ("load_count", "<i8"),
+        ("undo_entry", "<i8"),  # entry page of the undo segment
+        ("undo_page", "<i8"),  # the undo page that records go to; NO_PAGE = none yet
+        ("undo_limit", "<i8"),  # undo pages that may be used
+        ("scratch", "<i8"),  # address of memory for two rows, for whoever holds the guard
+        ("reserved", "<i8"),
     ]
 )
 
-area_at = records(np.dtype({"names": ["damaged_page"], "formats": ["<i8"], "itemsize": 64}))
+AREA = np.dtype([("state", STATE), ("devices", DEVICE_STATE, DEVICES)])
+
+state_of = records(STATE)
 device_state = records(DEVICE_STATE)
 page_head = records(PAGE_HEAD)
 
@@ -74,7 +91,7 @@ def address_of(area, page_id):
 @routine
 def damaged(area, page_id):
     """Answer DAMAGED, and leave word of which page it is."""
-    area_at(area).damaged_page = page_id
+    state_of(area).damaged_page = page_id
     return DAMAGED
 
 
@@ -99,10 +116,11 @@ def touch(area, page_id):
     if page_id < 0 or page_id >> OFFSET_BITS >= DEVICES or offset >= device.page_count:
         return NOT_FOUND
     page = address_of(area, page_id)
-    if not load_u8(device.pages + offset) & VERIFIED:
-        if not _is_sound(page, page_id, device.page_size):
+    if not load_u8(device.verified + offset):
+        # Somebody may change the page while it is checked here; they checked it first, and marked it.
+        if not _is_sound(page, page_id, device.page_size) and not load_u8(device.verified + offset):
             return damaged(area, page_id)
-        store_8(device.pages + offset, load_u8(device.pages + offset) | VERIFIED)
+        store_8(device.verified + offset, 1)
     return page
 
 
@@ -123,13 +141,38 @@ def touch_type(area, page_id, page_type, seg_type):
 def mark_dirty(area, page_id):
     """The page was, or is about to be, changed by this kernel."""
     device = device_of_page(area, page_id)
-    at = device.pages + (page_id & _OFFSET_MASK)
-    store_8(at, load_u8(at) | DIRTY | VERIFIED)
+    offset = page_id & _OFFSET_MASK
+    store_8(device.verified + offset, 1)
+    store_8(device.dirty + offset, 1)
+
+
+@routine
+def version_address(area, page_id):
+    return device_of_page(area, page_id).versions + 4 * (page_id & _OFFSET_MASK)
+
+
+@routine
+def begin_change(area, page_id):
+    """From here to ``end_change`` readers without the guard do not trust the page."""
+    mark_dirty(area, page_id)
+    at = version_address(area, page_id)
+    store_32(at, load_u32(at) | 1)
+    fence()
+
+
+@routine
+def end_change(area, page_id, page):
+    """The page is whole again; the change is counted."""
+    head = page_head(page)
+    head.chg_num = (head.chg_num + 1) & 0xFFFF_FFFF
+    fence()
+    at = version_address(area, page_id)
+    store_32(at, (load_u32(at) | 1) + 1)
 
 
 @routine
 def change(area, page_id, page):
-    """Mark a page as changed and count the change."""
+    """Mark a page that only holders of the guard read as changed, and count the change."""
     mark_dirty(area, page_id)
     head = page_head(page)
     head.chg_num = (head.chg_num + 1) & 0xFFFF_FFFF

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE
 from gmdb.kernel.area import page_head
-from gmdb.kernel.compiler import kernel
+from gmdb.kernel.compiler import long_kernel
 from gmdb.kernel.crc32c import seal_page
 from gmdb.kernel.memory import store_64
 
 
-@kernel
+@long_kernel
 def seal_run(pages, count, page_size, ckpt_id):
     """Stamp neighbouring pages with the checkpoint and their CRC; what only memory needs becomes zero or none."""
     for i in range(count):

@@ -9,18 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.kernel.compiler import routine
-from gmdb.kernel.memory import (
-    load_i64,
-    load_u8,
-    load_u16,
-    load_u32,
-    move_bytes,
-    records,
-    store_8,
-    store_16,
-    store_32,
-    store_64,
-)
+from gmdb.kernel.memory import load_i64, load_u8, load_u32, move_bytes, records, store_8, store_32, store_64
 
 BLOCK_ROWS = 512
 
@@ -62,22 +51,21 @@ def set_bit(bits, number):
 
 @routine
 def copy_short(target, source, length):
-    """Copy some bytes, most often few: eight at a time, then the rest exactly."""
+    """Copy some bytes, most often few: eight at a time, the last eight over the ones before."""
     if length > 64:
         move_bytes(target, source, length)
-        return
-    while length >= 8:
-        store_64(target, load_i64(source))
-        target += 8
-        source += 8
-        length -= 8
-    if length & 4:
+    elif length >= 8:
+        at = 0
+        while at < length - 8:
+            store_64(target + at, load_i64(source + at))
+            at += 8
+        store_64(target + length - 8, load_i64(source + length - 8))
+    elif length >= 4:
+        last = load_u32(source + length - 4)
         store_32(target, load_u32(source))
-        target += 4
-        source += 4
-    if length & 2:
-        store_16(target, load_u16(source))
-        target += 2
-        source += 2
-    if length & 1:
+        store_32(target + length - 4, last)
+    elif length > 0:
+        middle, last = load_u8(source + (length >> 1)), load_u8(source + length - 1)
         store_8(target, load_u8(source))
+        store_8(target + (length >> 1), middle)
+        store_8(target + length - 1, last)

@@ -58,11 +58,23 @@ def _announce_first_compilation() -> None:
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., int]:
-    """A function that Python calls: compiled at its first call, kept on disk, run without the GIL."""
+    """A function that Python calls: compiled at its first call, and kept on disk.
+
+    It keeps the GIL: it takes microseconds, and giving the GIL away for that long costs more than it brings.
+    """
+    return _compile(function, nogil=False)
+
+
+def long_kernel(function: Callable[..., Any]) -> Callable[..., int]:
+    """A kernel that works on many pages, while other threads run Python."""
+    return _compile(function, nogil=True)
+
+
+def _compile(function: Callable[..., Any], nogil: bool) -> Any:
     _announce_first_compilation()
     before, config.CACHE_DIR = config.CACHE_DIR, str(CACHE_DIRECTORY)  # read when the function is decorated
     try:
-        return numba.njit(nogil=True, cache=True, boundscheck=False)(function)
+        return numba.njit(nogil=nogil, cache=True, boundscheck=False)(function)
     finally:
         config.CACHE_DIR = before
 

@@ -147,6 +147,24 @@ def _compiled_block_operation(name: str) -> Any:
     return operation
 
 
+@intrinsic
+def _compiled_fence(typing_context):
+    def code(context, builder, signature, arguments):
+        builder.fence("acq_rel")
+        return context.get_dummy_value()
+
+    return types.void(), code
+
+
+@intrinsic
+def _compiled_address(typing_context, array):
+    def code(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.ptrtoint(data, _I64)
+
+    return types.int64(array), code
+
+
 def _plain_load(bits: int, signed: bool) -> Any:
     ctype = getattr(ctypes, f"c_{'int' if signed or bits == 64 else 'uint'}{bits}")
     return lambda address: ctype.from_address(int(address)).value
@@ -188,3 +206,5 @@ move_bytes = (
 fill_bytes = (
     _compiled_block_operation("llvm.memset") if COMPILED else lambda t, b, n: ctypes.memset(int(t), int(b), int(n))
 )
+fence = _compiled_fence if COMPILED else lambda: None
+address_of_array = _compiled_address if COMPILED else lambda array: array.ctypes.data

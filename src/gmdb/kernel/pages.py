@@ -9,7 +9,16 @@ from __future__ import annotations
 from gmdb.format.address import DEVICES, NO_PAGE, OFFSET_BITS
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import HEAD_SIZE, PageType
-from gmdb.kernel.area import address_of, change, device_of_page, mark_dirty, page_head, touch_type
+from gmdb.kernel.area import (
+    address_of,
+    begin_change,
+    change,
+    device_of_page,
+    end_change,
+    mark_dirty,
+    page_head,
+    touch_type,
+)
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.memory import fill_bytes, load_u32, records, store_32
 from gmdb.kernel.status import DONE, NEED_SPACE
@@ -24,6 +33,7 @@ def format_page(area, page_id, obj_id, seg_type, page_type, data_begin):
     """Make the page a new one: everything zero but its head.  Returns its address."""
     page = address_of(area, page_id)
     size = device_of_page(area, page_id).page_size
+    begin_change(area, page_id)
     create_no = page_head(page).page_create_no + 1
     fill_bytes(page, 0, size)
     head = page_head(page)
@@ -38,8 +48,7 @@ def format_page(area, page_id, obj_id, seg_type, page_type, data_begin):
     head.free_end = size - 8
     head.mirror_page = NO_PAGE
     head.next_ckpt_page = NO_PAGE
-    head.chg_num = 1
-    mark_dirty(area, page_id)
+    end_change(area, page_id, page)  # which counts chg_num to 1
     return page
 
 

@@ -1,81 +1,51 @@
-"""Segments: creating, growing, the free lists, dropping.
+"""Segments: creating, growing, giving pages back, dropping.
 
 Invariants
  1. Every data page is in exactly one map entry, and names it (map_page_id, map_offset).
- 2. A page on free list n has room for (n + 1) / 16 of its usable bytes beside what pct_free keeps.
- 3. ``fl_flag`` in the page head and ``list_id`` in its map entry name the same list.
+Not here: which page has room (free_lists.py).
 """
 
 from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE
-from gmdb.format.heap import ROWS_AT
 from gmdb.format.page import HEAD_SIZE, TAIL_SIZE, PageType
 from gmdb.format.segment import (
-    EMPTY_LIST,
     ENTRY_MAP_AT,
     FREE_LISTS,
     FREE_MAP_LIST,
     FURTHER_MAP_AT,
-    LIST_HEAD,
+    LOADING,
     MAP_ENTRY,
     MAP_HEAD,
-    MAP_LINK,
     NO_LIST,
-    ROOM_STEPS,
     SEGMENT_HEAD,
     SEGMENT_HEAD_AT,
 )
-from gmdb.kernel.area import change, mark_dirty, page_head, page_size_of, touch_type
+from gmdb.kernel.area import change, page_head, page_size_of, touch, touch_type
 from gmdb.kernel.compiler import kernel, routine
-from gmdb.kernel.memory import load_u32, records, store_32
+from gmdb.kernel.free_lists import (
+    LAST_AT,
+    LIST_SIZE,
+    LISTS_AT,
+    clear_links,
+    entry_address,
+    link_entry,
+    map_at,
+    map_entry,
+    map_link,
+    set_link,
+    touch_entry,
+    touch_map,
+    unlink_entry,
+)
+from gmdb.kernel.memory import records, store_32
 from gmdb.kernel.pages import format_page, give_page_back, pages_available, take_page
 from gmdb.kernel.status import DAMAGED, DONE, NEED_SPACE
 
 segment_head = records(SEGMENT_HEAD)
 map_head = records(MAP_HEAD)
-map_entry = records(MAP_ENTRY)
-map_link = records(MAP_LINK)
 _ENTRY_PAGE, _MAP_PAGE, _DATA_PAGE = int(PageType.SEGMENT_ENTRY), int(PageType.MAP), int(PageType.DATA)
-_ENTRY_SIZE, _MAP_HEAD_SIZE, _LINK_SIZE, _LIST_SIZE = MAP_ENTRY.size, MAP_HEAD.size, MAP_LINK.size, LIST_HEAD.size
-_LISTS_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("free_lists[0].first.map_page")
-_PRIOR_AT, _NEXT_AT = MAP_ENTRY.offset("prior.map_page"), MAP_ENTRY.offset("next.map_page")
-_LAST_AT = LIST_HEAD.offset("last.map_page")
-
-
-@routine
-def touch_entry(area, entry_id):
-    return touch_type(area, entry_id, _ENTRY_PAGE, 0)
-
-
-@routine
-def touch_map(area, segment_entry, map_id):
-    return touch_type(area, map_id, _ENTRY_PAGE if map_id == segment_entry else _MAP_PAGE, 0)
-
-
-@routine
-def map_at(page):
-    return ENTRY_MAP_AT if page_head(page).page_type == _ENTRY_PAGE else FURTHER_MAP_AT
-
-
-@routine
-def entry_address(map_page, number):
-    return map_page + map_at(map_page) + _MAP_HEAD_SIZE + number * _ENTRY_SIZE
-
-
-@routine
-def _set_link(at, map_id, number, page_id):
-    link = map_link(at)
-    link.map_page = map_id
-    link.offset = number
-    link.page_id = page_id
-
-
-@routine
-def clear_links(entry_at):
-    """A map entry that is on no list leads nowhere."""
-    _set_link(entry_at + _PRIOR_AT, NO_PAGE, 0, NO_PAGE)
-    _set_link(entry_at + _NEXT_AT, NO_PAGE, 0, NO_PAGE)
+_ENTRY_SIZE, _MAP_HEAD_SIZE = MAP_ENTRY.size, MAP_HEAD.size
 
 
 @routine
@@ -106,109 +76,10 @@ def create_segment(area, space_id, obj_id, seg_type, pct_free):
     head.pct_free = pct_free
     head.child_seg = NO_PAGE
     for i in range(FREE_LISTS + 2):
-        _set_link(page + _LISTS_AT + i * _LIST_SIZE, NO_PAGE, 0, NO_PAGE)
-        _set_link(page + _LISTS_AT + i * _LIST_SIZE + _LAST_AT, NO_PAGE, 0, NO_PAGE)
+        set_link(page + LISTS_AT + i * LIST_SIZE, NO_PAGE, 0, NO_PAGE)
+        set_link(page + LISTS_AT + i * LIST_SIZE + LAST_AT, NO_PAGE, 0, NO_PAGE)
     _format_map(page, page_size_of(area, entry_id))
     return entry_id
-
-
-# ---- free lists
-
-
-@routine
-def _write_neighbour(area, entry_id, entry_page, list_id, link_at, backwards, map_id, number, page_id):
-    """Make the entry that ``link_at`` leads to, or the list head's end, lead to (map_id, number, page_id)."""
-    neighbour = load_u32(link_at)
-    if neighbour == NO_PAGE:
-        at = entry_page + _LISTS_AT + list_id * _LIST_SIZE
-        _set_link(at + _LAST_AT if backwards else at, map_id, number, page_id)
-        return DONE
-    page = touch_map(area, entry_id, neighbour)
-    if page < 0:
-        return page
-    at = entry_address(page, map_link(link_at).offset)
-    _set_link(at + _PRIOR_AT if backwards else at + _NEXT_AT, map_id, number, page_id)
-    mark_dirty(area, neighbour)
-    return DONE
-
-
-@routine
-def unlink_entry(area, entry_id, map_id, number):
-    """Take a map entry off the list it is on, if any."""
-    entry_page, map_page = touch_entry(area, entry_id), touch_map(area, entry_id, map_id)
-    if entry_page < 0 or map_page < 0:
-        return DAMAGED
-    at = entry_address(map_page, number)
-    entry = map_entry(at)
-    list_id = entry.list_id
-    if list_id == NO_LIST:
-        return DONE
-    prior, following = map_link(at + _PRIOR_AT), map_link(at + _NEXT_AT)
-    status = _write_neighbour(
-        area,
-        entry_id,
-        entry_page,
-        list_id,
-        at + _PRIOR_AT,
-        False,
-        following.map_page,
-        following.offset,
-        following.page_id,
-    )
-    if status == DONE:
-        status = _write_neighbour(
-            area, entry_id, entry_page, list_id, at + _NEXT_AT, True, prior.map_page, prior.offset, prior.page_id
-        )
-    entry.list_id = NO_LIST
-    clear_links(at)
-    change(area, map_id, map_page)
-    mark_dirty(area, entry_id)
-    return status
-
-
-@routine
-def link_entry(area, entry_id, map_id, number, list_id):
-    """Put a map entry that is on no list at the head of one."""
-    entry_page, map_page = touch_entry(area, entry_id), touch_map(area, entry_id, map_id)
-    if entry_page < 0 or map_page < 0:
-        return DAMAGED
-    at = entry_address(map_page, number)
-    page_id = map_entry(at).page_id
-    list_at = entry_page + _LISTS_AT + list_id * _LIST_SIZE
-    first = map_link(list_at)
-    _set_link(at + _NEXT_AT, first.map_page, first.offset, first.page_id)
-    _set_link(at + _PRIOR_AT, NO_PAGE, 0, NO_PAGE)
-    status = _write_neighbour(area, entry_id, entry_page, list_id, list_at, True, map_id, number, page_id)
-    _set_link(list_at, map_id, number, page_id)
-    map_entry(at).list_id = list_id
-    change(area, map_id, map_page)
-    mark_dirty(area, entry_id)
-    return status
-
-
-@routine
-def list_for_room(room, page_size):
-    """The free list that a page belongs on that inserts may put ``room`` bytes into; NO_LIST if too little."""
-    step = room * ROOM_STEPS // (page_size - ROWS_AT - TAIL_SIZE)
-    return NO_LIST if step < 1 else min(step, FREE_LISTS) - 1
-
-
-@routine
-def relist_page(area, entry_id, page, list_id):
-    """Move a data page to another free list."""
-    head = page_head(page)
-    if list_id + 1 == head.fl_flag or (list_id == NO_LIST and head.fl_flag == 0):
-        return DONE
-    map_id, number = head.map_page_id, head.map_offset
-    status = unlink_entry(area, entry_id, map_id, number)
-    if status == DONE and list_id != NO_LIST:
-        status = link_entry(area, entry_id, map_id, number, list_id)
-    head.fl_flag = 0 if list_id == NO_LIST else list_id + 1
-    mark_dirty(area, head.page_id)
-    return status
-
-
-# ---- growing and shrinking
 
 
 @routine
@@ -243,7 +114,7 @@ def _add_map_page(area, entry_id, entry_page):
 @routine
 def _free_entry(area, entry_id, entry_page):
     """A map entry to use, as map page << 16 | number: one that was freed, or the next new one."""
-    freed = map_link(entry_page + _LISTS_AT + FREE_MAP_LIST * _LIST_SIZE)
+    freed = map_link(entry_page + LISTS_AT + FREE_MAP_LIST * LIST_SIZE)
     if freed.map_page != NO_PAGE:
         map_id, number = freed.map_page, freed.offset
         status = unlink_entry(area, entry_id, map_id, number)
@@ -267,6 +138,22 @@ def _free_entry(area, entry_id, entry_page):
         segment.last_map_page_full = 1
     map_entry(entry_address(map_page, number)).list_id = NO_LIST
     return map_id << 16 | number
+
+
+@routine
+def _first_page(area, entry_id):
+    """The first data page in map order; NO_PAGE if the segment has none."""
+    map_id = entry_id
+    while map_id != NO_PAGE:
+        page = touch_map(area, entry_id, map_id)
+        if page < 0:
+            return NO_PAGE
+        head = map_head(page + map_at(page))
+        for number in range(head.map_count):
+            if map_entry(entry_address(page, number)).page_id != NO_PAGE:
+                return map_entry(entry_address(page, number)).page_id
+        map_id = head.next
+    return NO_PAGE
 
 
 @routine
@@ -295,8 +182,7 @@ def add_page(area, entry_id):
     entry.list_id = NO_LIST
     clear_links(entry_address(map_page, number))
     change(area, map_id, map_page)
-    if segment.first_data_page == NO_PAGE:
-        segment.first_data_page = page_id
+    segment.first_data_page = _first_page(area, entry_id)  # a freed entry may lie before the first in use
     segment.last_page = page_id
     segment.page_count += 1
     change(area, entry_id, entry_page)
@@ -317,10 +203,10 @@ def read_map(area, entry_id, ids, capacity):
             return page
         head = map_head(page + map_at(page))
         for number in range(head.map_count):
-            page_id = map_entry(entry_address(page, number)).page_id
-            if page_id != NO_PAGE:
+            entry = map_entry(entry_address(page, number))
+            if entry.page_id != NO_PAGE and entry.list_id != LOADING:
                 if count < capacity:
-                    store_32(ids + 4 * count, page_id)
+                    store_32(ids + 4 * count, entry.page_id)
                 count += 1
         map_id = head.next
     return count
@@ -351,34 +237,17 @@ def drop_segment(area, entry_id):
 
 
 @routine
-def _first_page(area, entry_id):
-    """The first data page in map order; NO_PAGE if the segment has none."""
-    map_id = entry_id
-    while map_id != NO_PAGE:
-        page = touch_map(area, entry_id, map_id)
-        if page < 0:
-            return NO_PAGE
-        head = map_head(page + map_at(page))
-        for number in range(head.map_count):
-            if map_entry(entry_address(page, number)).page_id != NO_PAGE:
-                return map_entry(entry_address(page, number)).page_id
-        map_id = head.next
-    return NO_PAGE
-
-
-@kernel
-def release_page(area, entry_id, page_id):
-    """Take an empty data page out of the segment and give it back to the tablespace."""
-    page = touch_type(area, page_id, _DATA_PAGE, 0)
-    entry_page = touch_entry(area, entry_id)
-    if page < 0 or entry_page < 0:
+def _release_entry(area, entry_id, map_id, number):
+    """Free a map entry, and give its page back to the tablespace."""
+    entry_page, map_page = touch_entry(area, entry_id), touch_map(area, entry_id, map_id)
+    if entry_page < 0 or map_page < 0:
         return DAMAGED
-    map_id, number = page_head(page).map_page_id, page_head(page).map_offset
     status = unlink_entry(area, entry_id, map_id, number)
     if status < 0:
         return status
-    map_page = touch_map(area, entry_id, map_id)
-    map_entry(entry_address(map_page, number)).page_id = NO_PAGE
+    entry = map_entry(entry_address(map_page, number))
+    page_id = entry.page_id
+    entry.page_id = NO_PAGE
     status = link_entry(area, entry_id, map_id, number, FREE_MAP_LIST)
     segment = segment_head(entry_page + SEGMENT_HEAD_AT)
     segment.page_count -= 1
@@ -392,18 +261,28 @@ def release_page(area, entry_id, page_id):
 
 
 @routine
-def first_on_list(entry_page, list_id):
-    """The first page of a list; NO_PAGE if it is empty."""
-    return map_link(entry_page + _LISTS_AT + list_id * _LIST_SIZE).page_id
+def release_page(area, entry_id, page_id):
+    """Take a data page out of the segment and give it back to the tablespace."""
+    page = touch_type(area, page_id, _DATA_PAGE, 0)
+    if page < 0:
+        return page
+    return _release_entry(area, entry_id, page_head(page).map_page_id, page_head(page).map_offset)
 
 
 @routine
-def page_with_room(entry_page, need, page_size):
-    """A listed page that surely takes ``need`` bytes; NO_PAGE if there is none."""
-    usable = page_size - ROWS_AT - TAIL_SIZE
-    steps = (need * ROOM_STEPS + usable - 1) // usable
-    for list_id in range(max(steps, 1) - 1, FREE_LISTS):
-        page_id = first_on_list(entry_page, list_id)
-        if page_id != NO_PAGE:
-            return page_id
-    return first_on_list(entry_page, EMPTY_LIST)
+def release_unwritten(area, entry_id, page_id):
+    """Release a page that may never have been written, so that only the map knows its entry."""
+    page = touch(area, page_id)
+    if page > 0:
+        return _release_entry(area, entry_id, page_head(page).map_page_id, page_head(page).map_offset)
+    map_id = segment_head(touch_entry(area, entry_id) + SEGMENT_HEAD_AT).last_map_page
+    while map_id != NO_PAGE:
+        map_page = touch_map(area, entry_id, map_id)
+        if map_page < 0:
+            return map_page
+        head = map_head(map_page + map_at(map_page))
+        for number in range(head.map_count):
+            if map_entry(entry_address(map_page, number)).page_id == page_id:
+                return _release_entry(area, entry_id, map_id, number)
+        map_id = head.prior
+    return DAMAGED

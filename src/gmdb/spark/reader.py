@@ -38,7 +38,7 @@ class TableReader(DataSourceReader):
             if options.columns and unique_positions(table, options.columns) != self._wanted:
                 said = f"option columns asks for {', '.join(options.columns)}, the schema for"
                 raise SchemaMismatch(f"table {table.name}: {said} {', '.join(schema.fieldNames())}; give one of them")
-            self._entry_page = table.entry_page
+            self._entry_page, self._obj_id = table.entry_page, table.obj_id
             self._columns = table.columns[: max(self._wanted) + 1]
             self._page_size = files.device(table.entry_page).page_size
         self._pages_per_range = max(options.max_partition_bytes // self._page_size, 1)
@@ -61,9 +61,9 @@ class TableReader(DataSourceReader):
             store.close()
 
     def _batches(self, store: PageStore, pages: PageRange) -> Iterator[pa.RecordBatch]:
-        from gmdb.arrow.scan import Scan
+        from gmdb.arrow.scan import Reading, Scan
 
-        scan = Scan(store, self._columns, self._wanted, pages.page_ids(), self._page_size, threads=1)
+        scan = Scan(store, self._obj_id, self._columns, self._wanted, pages.page_ids(), self._page_size, threads=1)
         expected = as_spark_expects(scan.schema, self._schema)
-        for batch in scan.batches():
+        for batch in scan.batches(Reading.of_closed()):
             yield pa.record_batch(batch.columns, schema=expected)

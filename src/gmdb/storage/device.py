@@ -27,13 +27,15 @@ from gmdb.format.anatomy import check
 from gmdb.format.checksum import page_crc
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PAGE_TAIL, TAIL_SIZE, PageType
-from gmdb.kernel.area import AREA, DIRTY, VERIFIED
+from gmdb.kernel.area import AREA
 from gmdb.kernel.checkpoint import seal_run
 from gmdb.storage.directory import device_path
 
 CHUNK_SIZE = 16 << 20
 GROWTH_MIN, GROWTH_MAX = 512 << 10, 64 << 20
-_PROT_READ, _PROT_WRITE, _MAP_PRIVATE, _MADV_DONTNEED = 1, 2, 2, 4
+OVERRUN = 256 << 10  # readable zeros behind each chunk: how far a scan may stray on a page that changes under it
+_PROT_READ, _PROT_WRITE, _MADV_DONTNEED = 1, 2, 4
+_MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x02, 0x10, 0x20, 0x4000
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -41,6 +43,12 @@ _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def _mmap(address: int, length: int, protection: int, flags: int, file: int, offset: int) -> int:
+    """Map some memory; 0 if that fails."""
+    mapped = _libc.mmap(address or None, length, protection, flags, file, offset)
+    return 0 if mapped in (None, ctypes.c_void_p(-1).value) else int(mapped)
 
 
 def new_area() -> np.ndarray:
@@ -110,7 +118,9 @@ class Device:
             self.space_id, self.space_name = space.space_id, space.name.decode()
             self.page_size = space.page_size
             self.pages_per_chunk = CHUNK_SIZE // self.page_size
-            self._states = np.zeros(PAGES_PER_DEVICE, np.uint8)
+            self._dirty = np.zeros(PAGES_PER_DEVICE, np.uint8)
+            self._verified = np.zeros(PAGES_PER_DEVICE, np.uint8)
+            self._versions = np.zeros(PAGES_PER_DEVICE, np.uint32)
             self._chunk_table = np.zeros(PAGES_PER_DEVICE // self.pages_per_chunk, np.int64)
             self._enter(area, DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count)
         except BaseException:
@@ -144,20 +154,25 @@ class Device:
         state = area["devices"][0, self.number : self.number + 1]
         self._state = state
         state["chunks"] = self._chunk_table.ctypes.data
-        state["pages"] = self._states.ctypes.data
+        state["dirty"] = self._dirty.ctypes.data
+        state["verified"] = self._verified.ctypes.data
+        state["versions"] = self._versions.ctypes.data
         state["page_size"] = self.page_size
         state["page_shift"] = self.page_size.bit_length() - 1
         state["chunk_shift"] = self.pages_per_chunk.bit_length() - 1
         self._map(page_count)
         state["page_count"] = page_count
-        self._states[0] = VERIFIED
+        self._verified[0] = 1
 
     def _map(self, page_count: int) -> None:
         """Map chunks until ``page_count`` pages are covered.  Memory past the file's end is never touched."""
         while len(self._chunks) * self.pages_per_chunk < page_count:
             offset = len(self._chunks) * CHUNK_SIZE
-            address = _libc.mmap(None, CHUNK_SIZE, _PROT_READ | _PROT_WRITE, _MAP_PRIVATE, self._file, offset)
-            if address in (None, ctypes.c_void_p(-1).value):
+            zone = _mmap(0, CHUNK_SIZE + OVERRUN, _PROT_READ, _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE, -1, 0)
+            address = zone and _mmap(
+                zone, CHUNK_SIZE, _PROT_READ | _PROT_WRITE, _MAP_PRIVATE | _MAP_FIXED, self._file, offset
+            )
+            if not address:
                 raise StorageError(f"{self.path}: cannot map it into memory: {os.strerror(ctypes.get_errno())}")
             self._chunk_table[len(self._chunks)] = address
             self._chunks.append(address)
@@ -198,7 +213,7 @@ class Device:
             raise _storage_error(self.path, error) from error
         self._map(target)
         head.page_count = target
-        self._states[0] |= DIRTY
+        self._dirty[0] = 1
         self._state["page_count"] = target
 
     def write_new(self, offset: int, data: Any) -> None:
@@ -210,11 +225,12 @@ class Device:
             raise _storage_error(self.path, error) from error
         if written != len(data):
             raise StorageError(f"{self.path}: only {written} of {len(data)} bytes were written")
-        self._states[offset : offset + count] = 0
+        self._verified[offset : offset + count] = 0
+        self._dirty[offset : offset + count] = 0
 
     def dirty_runs(self) -> list[tuple[int, int]]:
         """(first page, count) of neighbouring changed pages; a run stays within a chunk."""
-        dirty = np.flatnonzero(self._states[: self.page_count] & DIRTY)
+        dirty = np.flatnonzero(self._dirty[: self.page_count])
         if len(dirty) == 0:
             return []
         breaks = np.flatnonzero((np.diff(dirty) != 1) | (dirty[1:] % self.pages_per_chunk == 0)) + 1
@@ -232,6 +248,16 @@ class Device:
             if written != len(pages):
                 raise StorageError(f"{self.path}: only {written} of {len(pages)} bytes were written")
 
+    def dump(self, directory: Path, ckpt_id: int) -> None:
+        """Write a copy of the file as it would be if it were written back now."""
+        with open(device_path(directory, self.number), "wb") as file:
+            for offset in range(self.head.hwm):
+                page = np.frombuffer(bytearray(self.memory(offset)), np.uint8)
+                if self._dirty[offset]:
+                    seal_run(page.ctypes.data, 1, self.page_size, ckpt_id)
+                file.write(page.data)
+            file.truncate(self.page_count * self.page_size)
+
     def sync(self) -> None:
         try:
             os.fsync(self._file)
@@ -242,14 +268,14 @@ class Device:
         """Once written and synced, private copies are given up: the file has the same bytes."""
         for first, count in self.dirty_runs():
             _libc.madvise(self.address(first), count * self.page_size, _MADV_DONTNEED)
-            self._states[first : first + count] &= ~np.uint8(DIRTY)
+            self._dirty[first : first + count] = 0
 
     def close(self) -> None:
         """Unmap the file; private copies that were not written are gone."""
         if hasattr(self, "_state"):
             self._state["page_count"] = 0
         for address in self._chunks:
-            _libc.munmap(address, CHUNK_SIZE)
+            _libc.munmap(address, CHUNK_SIZE + OVERRUN)
         self._chunks = []
         if self._file >= 0:
             os.close(self._file)

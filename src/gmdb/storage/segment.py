@@ -45,8 +45,9 @@ class Segment:
 
     def page_ids(self) -> np.ndarray:
         """The data pages, in map order."""
-        ids = np.empty(max(self._read_map(0, 0), 1), np.uint32)
-        return ids[: self._read_map(ids.ctypes.data, len(ids))]
+        with self.store.guard:
+            ids = np.empty(max(self._read_map(0, 0), 1), np.uint32)
+            return ids[: self._read_map(ids.ctypes.data, len(ids))]
 
     def _read_map(self, address: int, capacity: int) -> int:
         return self.store.call(read_map, self.space.space_id, self.entry_page, address, capacity)

@@ -16,10 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gmdb.errors import (
     Corruption,
     DatabaseClosed,
-    InterfaceError,
     NoSuchTablespace,
     NotADatabase,
     ReadOnly,
@@ -37,6 +38,7 @@ from gmdb.format.address import (
 )
 from gmdb.format.anatomy import check
 from gmdb.format.page import PAGE_SIZES
+from gmdb.kernel.area import STATE
 from gmdb.kernel.status import DAMAGED, NEED_SPACE
 from gmdb.storage import directory as files
 from gmdb.storage.device import Device, create_device, new_area
@@ -44,6 +46,7 @@ from gmdb.storage.tablespace import Tablespace, group_devices
 
 SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE, MAIN_PAGE_SIZE = 8192, 32768, 8192
 MAIN_SPACE = "main"
+CARRIED = ("ckpt_id", "sequence", "next_obj_id", "next_transaction")
 
 
 def create_store(directory: Path, next_obj_id: int) -> None:
@@ -59,7 +62,9 @@ def create_store(directory: Path, next_obj_id: int) -> None:
     create_device(directory, SYSTEM_DEVICE, SYSTEM_DEVICE, "system", SYSTEM_PAGE_SIZE)
     create_device(directory, UNDO_DEVICE, UNDO_DEVICE, "undo", UNDO_PAGE_SIZE)
     create_device(directory, FIRST_USER_DEVICE, FIRST_USER_DEVICE, MAIN_SPACE, MAIN_PAGE_SIZE)
-    files.write_control(directory, {"database_id": list(os.urandom(16)), "next_obj_id": next_obj_id})
+    files.write_control(
+        directory, {"database_id": list(os.urandom(16)), "next_obj_id": next_obj_id, "next_transaction": 1}
+    )
     files.sync_directory(directory)
 
 
@@ -85,12 +90,14 @@ class PageStore:
         self.directory = directory
         self.read_only = read_only
         self.control = files.read_control(directory)
+        if self.control["purpose"]:
+            raise NotADatabase(f"{directory} is a dump of a database's pages; look at it with gmstat")
         self._lock = files.DirectoryLock(directory, exclusive=not read_only)
         self._area = new_area()
         self.area = self._area.ctypes.data
+        self.state = self._area.view(np.int64)[: STATE.itemsize // 8].data
         self.devices: dict[int, Device] = {}
         self.guard = threading.RLock()
-        self.loading = False  # a bulk append counts on nobody else taking pages
         _open_stores.add(self)
         try:
             self.control = files.read_control(directory)
@@ -142,7 +149,7 @@ class PageStore:
 
     def raise_damage(self) -> None:
         """Raise what is wrong with the page that a kernel stumbled over."""
-        page_id = int(self._area["damaged_page"][0])
+        page_id = int(self._area["state"]["damaged_page"][0])
         name = page_name(page_id)
         device = self.devices.get(device_of(page_id))
         if device is None or offset_of(page_id) >= device.page_count:
@@ -158,8 +165,6 @@ class PageStore:
         self.require_open()
         if self.read_only:
             raise ReadOnly(f"{self.directory} is open for reading only")
-        if self.loading:
-            raise InterfaceError("the source of rows that are being appended must not change the database itself")
 
     def require_open(self) -> None:
         if not self.devices:
@@ -182,12 +187,24 @@ class PageStore:
         for device in changed:
             device.forget_written()
 
+    def dump(self, directory: Path) -> None:
+        """Write all pages as they are in memory to another directory, to be looked at.  The guard is held."""
+        self.require_open()
+        try:
+            directory.mkdir(parents=True)
+        except OSError as error:
+            raise StorageError(f"{directory}: {error.strerror}") from error
+        for device in self.devices.values():
+            device.dump(directory, self.control["ckpt_id"])
+        database_id = list(bytes.fromhex(self.control["database_id"]))
+        files.write_control(directory, {"database_id": database_id, "ckpt_id": self.control["ckpt_id"], "purpose": 1})
+
     def write_control(self, **changes: Any) -> None:
-        fields = {name: self.control[name] for name in ("ckpt_id", "sequence", "next_obj_id")}
+        fields = {name: self.control[name] for name in CARRIED}
         fields["database_id"] = list(bytes.fromhex(self.control["database_id"]))
         fields.update(changes)
         written = files.write_control(self.directory, fields)
-        self.control.update({name: written[name] for name in ("ckpt_id", "sequence", "next_obj_id")})
+        self.control.update({name: written[name] for name in CARRIED})
 
     def close(self) -> None:
         """Let go of files and memory, without writing anything."""

@@ -1,0 +1,219 @@
+"""A connection: a program's way into a database, with one session.
+
+Changes belong to a transaction until ``commit``; ``close`` without it rolls back.  As a context manager a
+connection commits at the end of its block, rolls back if that fails, and closes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from gmdb.access.heap import Heap
+from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
+from gmdb.arrow.append import append
+from gmdb.arrow.scan import Reading, Scan
+from gmdb.catalog.schema import TableDefinition
+from gmdb.engine import Database, open_database, release_database
+from gmdb.errors import SchemaError
+from gmdb.format.address import RowId
+from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
+from gmdb.transaction.session import Session
+
+
+def _close(database: Database, session: Session) -> None:
+    try:
+        if database.store.devices:
+            session.close()
+    finally:
+        release_database(database)
+
+
+class Connection:
+    """One session of a database.  Threads take a connection each."""
+
+    def __init__(self, path: Any, *, isolation: str, autocommit: bool, lock_timeout: float, read_only: bool) -> None:
+        self._database = open_database(path, read_only)
+        try:
+            self._session = self._database.new_session(isolation, autocommit, lock_timeout)
+        except BaseException:
+            release_database(self._database)
+            raise
+        self._finalizer = weakref.finalize(self, _close, self._database, self._session)
+
+    @property
+    def path(self) -> Path:
+        return self._database.store.directory
+
+    # ---- transactions
+
+    @property
+    def autocommit(self) -> bool:
+        return self._session.autocommit
+
+    @autocommit.setter
+    def autocommit(self, on: bool) -> None:
+        self._session.set_autocommit(on)
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._session.in_transaction
+
+    def begin(self) -> None:
+        self._session.begin()
+
+    def commit(self) -> None:
+        self._session.commit()
+
+    def rollback(self) -> None:
+        self._session.rollback()
+
+    def savepoint(self, name: str) -> None:
+        """Mark a place in the transaction to which ``rollback_to`` can return."""
+        self._session.savepoint(name)
+
+    def rollback_to(self, name: str) -> None:
+        self._session.rollback_to(name)
+
+    def release_savepoint(self, name: str) -> None:
+        self._session.release_savepoint(name)
+
+    # ---- definitions
+
+    def create_tablespace(
+        self, name: str, *, page_size: int = MAIN_PAGE_SIZE, devices: int = 1, device_pages_max: int = 0
+    ) -> None:
+        """Add a tablespace of one or more devices, with pages of 8, 16 or 32 KiB."""
+        self._session.require_open()
+        with self._database.store.guard:
+            self._database.store.create_tablespace(name, page_size, devices, device_pages_max)
+
+    def create_table(
+        self,
+        name: str,
+        columns: dict[str, str] | list[tuple[str, str]],
+        *,
+        tablespace: str = MAIN_SPACE,
+        pct_free: int = DEFAULT_PCT_FREE,
+    ) -> None:
+        """Add a table: ``create_table("tbl", {"i": "INT NOT NULL", "s": "VARCHAR(10)"})``."""
+        self._session.require_open()
+        self._database.create_table(name, columns, tablespace, pct_free)
+
+    def drop_table(self, name: str) -> None:
+        """Remove a table, once no other transaction uses it.  Commits what is open, and cannot be taken back."""
+        self._session.require_open()
+        self._database.drop_table(name, self._session)
+        self._session.commit()
+
+    def tables(self) -> list[str]:
+        """The names of the tables that were created here."""
+        return self._database.catalog.user_tables()
+
+    def table(self, name: str) -> TableDefinition:
+        """A table's definition."""
+        return self._database.table(name)
+
+    # ---- rows
+
+    def heap(self, name: str) -> Heap:
+        """A table's rows one by one: insert, fetch, update, delete by row id."""
+        return self._database.heap(name, self._session)
+
+    def insert(self, name: str, values: Sequence[Any]) -> RowId:
+        return self.heap(name).insert(values)
+
+    def update(
+        self, name: str, changes: Mapping[str, Any] | Callable[[Row], Mapping[str, Any]], where: Condition = None
+    ) -> int:
+        """Change the rows that meet ``where``; ``changes`` may be computed from a row.  Answers their number."""
+        return update_where(self.heap(name), changes, where)
+
+    def delete(self, name: str, where: Condition = None) -> int:
+        """Delete the rows that meet ``where``; answers their number."""
+        return delete_where(self.heap(name), where)
+
+    def select_for_update(
+        self, name: str, where: Condition = None, *, nowait: bool = False, skip_locked: bool = False
+    ) -> list[tuple[RowId, Row]]:
+        """Lock the rows that meet ``where`` until the transaction ends; answers them."""
+        return select_for_update(self.heap(name), where, nowait, skip_locked)
+
+    def append(self, name: str, data: Any) -> int:
+        """Append Arrow data (a Table, batches, a reader, …), all of it or nothing; answers the number of rows."""
+        return append(self.heap(name), data)
+
+    def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """A table's rows, or some of its columns, as a stream of record batches, all of one instant."""
+        heap = self.heap(name)
+        table = self._database.table(name)
+        wanted = range(len(table.columns)) if columns is None else [table.position(c) for c in columns]
+        if len(set(wanted)) < len(wanted):
+            raise SchemaError(f"table {table.name}: a column is asked for twice in {', '.join(columns or ())}")
+        heap.share()
+        batches = self._batches(heap, table, list(wanted))
+        schema = next(batches)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def _batches(self, heap: Heap, table: TableDefinition, wanted: list[int]) -> Iterator[Any]:
+        """First the schema, so that the snapshot is taken when the scan is asked for; then the batches."""
+        store = self._database.store
+        with self._session.cursor() as (snapshot, form):
+            pages = heap.segment.page_ids()
+            scan = Scan(store, table.obj_id, table.columns, wanted, pages, heap.segment.space.page_size)
+            yield scan.schema
+            yield from scan.batches(Reading(form, snapshot))
+        self._session.finish_read()
+
+    # ---- what is going on
+
+    def locks(self) -> pa.Table:
+        """Every lock in use: its transaction, action and row, and the lock beneath it."""
+        return self._database.locks()
+
+    def transactions(self) -> pa.Table:
+        """Every transaction that is open, or has ended and is not yet purged."""
+        return self._database.transaction_table()
+
+    def gc(self) -> int:
+        """Take away versions that no snapshot needs; answers how many transactions were cleaned up after."""
+        self._session.require_open()
+        return self._database.transactions.collector.collect()
+
+    def dump(self, path: Any) -> None:
+        """Write all pages as they are in memory, uncommitted changes and undo included, for gmstat to look at.
+
+        The copy is not a backup: it cannot be opened.
+        """
+        self._session.require_open()
+        with self._database.store.guard:
+            self._database.store.dump(Path(path))
+
+    # ---- the end
+
+    def flush(self) -> None:
+        """Write every changed page to disk, at a moment when no transaction is open."""
+        self._session.require_open()
+        self._database.flush()
+
+    def close(self) -> None:
+        """Roll back what is not committed; the last connection writes every page.  Closing twice does nothing."""
+        self._finalizer()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and not self._session.closed:
+                self._session.commit()
+        finally:
+            self.close()

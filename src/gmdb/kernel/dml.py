@@ -1,0 +1,386 @@
+"""Insert, update, delete and lock rows, on behalf of a transaction.
+
+Invariants
+ 1. A row, its lock and its undo record change in one kernel call, while the row's home page is marked as
+    changing: nobody sees one without the others.
+ 2. A kernel that answers a status has changed nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmdb.format.address import NO_PAGE, NO_SLOT
+from gmdb.format.heap import NODE_AT
+from gmdb.format.page import PageType
+from gmdb.format.row import NO_LOCK, SIZE_AT
+from gmdb.kernel.area import address_of, begin_change, end_change, page_head, page_size_of, state_of, touch
+from gmdb.kernel.compiler import kernel, routine
+from gmdb.kernel.heap import LOAD_NUMBER_AT, data_of, home_of, place_row, replace_row, row_fits
+from gmdb.kernel.heap_page import (
+    FLAG_DELETE,
+    FLAG_LINK,
+    FLAGS_AT,
+    flags_of,
+    heap_node,
+    lock_of,
+    row_in_slot,
+    set_deleted,
+    set_lock,
+)
+from gmdb.kernel.locks import (
+    DELETE,
+    INSERT,
+    U_LOCK,
+    UPDATE,
+    free_lock,
+    load_is_open,
+    lock_at,
+    lock_beneath,
+    locks_available,
+    new_lock,
+    transaction_at,
+)
+from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, records, store_8, store_16, store_32
+from gmdb.kernel.patch import extract_image, merge_patch
+from gmdb.kernel.status import CHANGED, DELETED, DONE, LOCKED, LOCKS_FULL, NOT_FOUND, ROW_TOO_LARGE
+from gmdb.kernel.undo import (
+    LINK_SIZE,
+    OP_DELETE,
+    OP_INSERT,
+    OP_UPDATE,
+    OP_UPDATE_INC,
+    RECORD_SIZE,
+    SHADOW,
+    copy_body,
+    find_record,
+    newest_place,
+    record_lock,
+    record_operation,
+    record_row_page,
+    record_row_slot,
+    reserve_undo,
+    write_link,
+    write_record,
+)
+from gmdb.kernel.visibility import ROW_BUFFER, load_is_seen, resolve, snapshot_at
+
+CALL = np.dtype(
+    [
+        ("scn", "<i8"),  # the statement's snapshot: the fields of visibility.SNAPSHOT come first
+        ("transaction", "<i8"),
+        ("statement", "<i8"),
+        ("insert_lock", "<i8"),  # lock of the rows that this statement inserted; -1 = none yet
+        ("undo", "<i8"),  # out: where the undo record is, page id << 16 | slot; -1 = none was written
+        ("blocker", "<i8"),  # out: the transaction that holds the row
+        ("lock", "<i8"),  # out: the lock that was made; -1 = none
+        ("size", "<i8"),  # out: bytes of a row that is too large
+        ("alone", "<i8"),  # 1: each change is a statement of its own
+        ("latest", "<i8"),  # 1: a statement's snapshot is the newest commit
+    ]
+)
+TARGET = np.dtype(
+    [
+        ("call", "<i8"),  # address of the session's CALL
+        ("obj_id", "<i8"),
+        ("entry_id", "<i8"),
+        ("buffer", "<i8"),  # address of a row or patch that goes in, or of a row that comes out
+    ]
+)
+call_at = records(CALL)
+target_at = records(TARGET)
+_DATA = int(PageType.DATA)
+_INSERT_BODY = 4
+_DELETE_BODY = 4
+
+
+@routine
+def _begin(area, target):
+    """The call, with its statement begun if it is one of its own."""
+    call = call_at(target.call)
+    call.undo = -1
+    if call.alone:
+        call.statement += 1
+        call.insert_lock = -1
+        if call.latest:
+            call.scn = state_of(area).scn
+    return call
+
+
+@routine
+def _claim(area, call, page, word):
+    """Whether the call's transaction may change a row with this lock word: DONE, or why not."""
+    lock_id = word & NO_LOCK
+    while lock_id != NO_LOCK:
+        lock = lock_at(area, lock_id)
+        if lock.transaction == call.transaction:
+            break
+        scn = transaction_at(area, lock.transaction).scn
+        if scn == 0:
+            if lock.action == INSERT or load_is_open(area, load_i64(page + LOAD_NUMBER_AT)):
+                return NOT_FOUND  # the holder brought the row itself
+            call.blocker = lock.transaction
+            return LOCKED
+        if lock.action != U_LOCK:
+            if scn > call.scn:
+                return CHANGED
+            break
+        lock_id = lock.previous
+    if lock_id == NO_LOCK and not load_is_seen(area, call, page):
+        return NOT_FOUND
+    return DELETED if word >> 24 & FLAG_DELETE else DONE
+
+
+@routine
+def _holds(area, call, row):
+    """Whether the row's lock is the call's transaction's own."""
+    lock_id = lock_of(row)
+    return lock_id != NO_LOCK and lock_at(area, lock_id).transaction == call.transaction
+
+
+@routine
+def _lock_row(area, call, page_id, slot, row, action):
+    """The lock under which the transaction changes the row: its own, or a new one on top of what is there.
+
+    A lock that the row shares with others is replaced by one of its own; a U-lock becomes the action's.
+    """
+    lock_id = lock_of(row)
+    if not _holds(area, call, row):
+        return new_lock(area, call.transaction, action, call.statement, page_id, slot, lock_beneath(area, lock_id))
+    lock = lock_at(area, lock_id)
+    if lock.row_slot == NO_SLOT:
+        own = new_lock(area, call.transaction, INSERT, lock.statement, page_id, slot, lock_id)
+        lock.above = NO_LOCK  # others share it: what lies above is found through the rows
+        return own
+    if lock.action == U_LOCK:
+        lock.action = action
+        lock.statement = call.statement
+    return lock_id
+
+
+@routine
+def _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, operation, body, body_size):
+    """Write the undo record of a change under ``lock_id``, and make it the lock's newest."""
+    lock = lock_at(area, lock_id)
+    further = lock.undo_page != NO_PAGE or lock.action == INSERT
+    size = body_size + (LINK_SIZE if further else 0)
+    record = write_record(area, page_id, slot, lock_id, obj_id, entry_id, operation, size)
+    copy_body(record, body, body_size)
+    word = lock_id if further else SHADOW if before == NO_LOCK else before
+    store_32(record + RECORD_SIZE, word)
+    if further:
+        write_link(record, lock.undo_page << 16 | lock.undo_slot, call.statement)
+    place = newest_place(area)
+    lock.undo_page = place >> 16
+    lock.undo_slot = place & 0xFFFF
+    lock.last_statement = call.statement
+    call.undo = place
+
+
+@kernel
+def insert_row(area, target_address, size):
+    """Add the row in the buffer to a heap; answers its row id as page id << 16 | slot, or a status."""
+    target = target_at(target_address)
+    obj_id, entry_id, row = target.obj_id, target.entry_id, target.buffer
+    call = _begin(area, target)
+    if not row_fits(size, page_size_of(area, entry_id)):
+        return ROW_TOO_LARGE
+    status = reserve_undo(area, RECORD_SIZE + _INSERT_BODY)
+    if status < 0:
+        return status
+    if call.insert_lock < 0 and locks_available(area) < 1:
+        return LOCKS_FULL
+    lock_id = call.insert_lock
+    if lock_id < 0:
+        lock_id = new_lock(area, call.transaction, INSERT, call.statement, NO_PAGE, NO_SLOT, NO_LOCK)
+        lock_at(area, lock_id).rows = 0
+        call.insert_lock = lock_id
+    store_32(row, lock_id)
+    place = place_row(area, entry_id, row, size)
+    if place < 0:
+        if lock_at(area, lock_id).rows == 0:
+            free_lock(area, lock_id)
+            call.insert_lock = -1
+        return place
+    lock_at(area, lock_id).rows += 1
+    _log_insert(area, call, place >> 16, place & 0xFFFF, obj_id, entry_id, lock_id)
+    return place
+
+
+@routine
+def _log_insert(area, call, page_id, slot, obj_id, entry_id, lock_id):
+    """Count the row into the record before, if that is about the slots before it; else write one."""
+    newest = newest_place(area)
+    record = find_record(area, newest >> 16, newest & 0xFFFF) if newest & 0xFFFF != 0xFFFF else NOT_FOUND
+    if record > 0 and record_operation(record) == OP_INSERT and record_lock(record) == lock_id:
+        count = load_u16(record + RECORD_SIZE)
+        if record_row_page(record) == page_id and record_row_slot(record) + count == slot:
+            store_16(record + RECORD_SIZE, count + 1)
+            return
+    record = write_record(area, page_id, slot, lock_id, obj_id, entry_id, OP_INSERT, _INSERT_BODY)
+    store_32(record + RECORD_SIZE, 1)
+    call.undo = newest_place(area)
+
+
+@kernel
+def update_row(area, target_address, place):
+    """Put the columns of the patch in the buffer into a row; answers where the undo record is.  Its row id stays."""
+    target = target_at(target_address)
+    obj_id, entry_id, patch = target.obj_id, target.entry_id, target.buffer
+    page_id, slot = place >> 16, place & 0xFFFF
+    call = _begin(area, target)
+    home = home_of(area, obj_id, page_id, slot)
+    if home < 0:
+        return home
+    page = address_of(area, page_id)
+    status = _claim(area, call, page, load_u32(home))
+    if status < 0:
+        return status
+    old = data_of(area, home)
+    if old < 0:
+        return old
+    row, image = state_of(area).scratch, state_of(area).scratch + ROW_BUFFER
+    size = merge_patch(row, old, patch)
+    call.size = size
+    if size < 0 or not row_fits(size, page_size_of(area, page_id)):
+        return ROW_TOO_LARGE
+    operation = OP_UPDATE_INC
+    image_size = extract_image(image, old, patch)
+    if image_size > load_u16(old + SIZE_AT):
+        operation = OP_UPDATE
+        image_size = load_u16(old + SIZE_AT)
+        move_bytes(image, old, image_size)
+    status = reserve_undo(area, RECORD_SIZE + image_size + LINK_SIZE)
+    if status < 0:
+        return status
+    if locks_available(area) < 1:
+        return LOCKS_FULL
+    begin_change(area, page_id)
+    status = replace_row(area, entry_id, page_id, page, slot, row, size)
+    if status == DONE:
+        home = row_in_slot(page, page_size_of(area, page_id), slot)
+        before = lock_beneath(area, lock_of(home))
+        lock_id = _lock_row(area, call, page_id, slot, home, UPDATE)
+        set_lock(home, lock_id)
+        _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, operation, image, image_size)
+    end_change(area, page_id, page)
+    return call.undo if status == DONE else status
+
+
+@kernel
+def delete_row(area, target_address, place):
+    """Set the row's DELETE flag; GC takes the row away."""
+    target = target_at(target_address)
+    obj_id, entry_id = target.obj_id, target.entry_id
+    page_id, slot = place >> 16, place & 0xFFFF
+    call = _begin(area, target)
+    home = home_of(area, obj_id, page_id, slot)
+    if home < 0:
+        return home
+    page = address_of(area, page_id)
+    status = _claim(area, call, page, load_u32(home))
+    if status < 0:
+        return status
+    status = reserve_undo(area, RECORD_SIZE + _DELETE_BODY + LINK_SIZE)
+    if status < 0:
+        return status
+    if locks_available(area) < 1:
+        return LOCKS_FULL
+    begin_change(area, page_id)
+    before = lock_beneath(area, lock_of(home))
+    lock_id = _lock_row(area, call, page_id, slot, home, DELETE)
+    set_lock(home, lock_id)
+    set_deleted(page, home, True)
+    _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, OP_DELETE, home, _DELETE_BODY)
+    end_change(area, page_id, page)
+    return DONE
+
+
+@kernel
+def lock_row(area, target_address, place):
+    """Hold the row against other writers until the transaction ends: a U-lock."""
+    target = target_at(target_address)
+    obj_id, page_id, slot = target.obj_id, place >> 16, place & 0xFFFF
+    call = _begin(area, target)
+    call.lock = -1
+    home = home_of(area, obj_id, page_id, slot)
+    if home < 0:
+        return home
+    page = address_of(area, page_id)
+    status = _claim(area, call, page, load_u32(home))
+    if status < 0:
+        return status
+    if _holds(area, call, home):
+        return DONE
+    lock_id = new_lock(area, call.transaction, U_LOCK, call.statement, page_id, slot, lock_beneath(area, lock_of(home)))
+    if lock_id < 0:
+        return lock_id
+    begin_change(area, page_id)
+    set_lock(home, lock_id)
+    end_change(area, page_id, page)
+    call.lock = lock_id
+    return DONE
+
+
+@kernel
+def holds_row(area, target_address, place):
+    """Whether the call's transaction has locked or changed the row: 1 or 0."""
+    target = target_at(target_address)
+    home = home_of(area, target.obj_id, place >> 16, place & 0xFFFF)
+    return 1 if home > 0 and _holds(area, call_at(target.call), home) else 0
+
+
+@kernel
+def fetch_row(area, target_address, snapshot_address, place):
+    """Copy the version of a row that the snapshot sees to the buffer; answers its bytes, or a status.
+
+    Without a snapshot, the session's own: the newest commit if it reads by that.
+    """
+    target = target_at(target_address)
+    page_id, slot = place >> 16, place & 0xFFFF
+    if snapshot_address == 0:
+        call = call_at(target.call)
+        if call.latest:
+            call.scn = state_of(area).scn
+        snapshot_address = target.call
+    snapshot = snapshot_at(snapshot_address)
+    home = home_of(area, target.obj_id, page_id, slot)
+    if home < 0:
+        return home
+    version = data_of(area, home)
+    if version < 0:
+        return version
+    seen = load_is_seen(area, snapshot, address_of(area, page_id))
+    version = resolve(area, snapshot, load_u32(home), version, seen, state_of(area).scratch, page_id, slot)
+    if version < 0:
+        return version
+    size = load_u16(version + SIZE_AT)
+    move_bytes(target.buffer, version, size)
+    store_8(target.buffer + FLAGS_AT, 0)
+    return size
+
+
+@kernel
+def list_rows(area, snapshot_address, obj_id, page_id, slots):
+    """Write the slots (u16) of the page's rows that the snapshot sees; answers their number."""
+    snapshot = snapshot_at(snapshot_address)
+    page = touch(area, page_id)
+    if page < 0:
+        return page
+    if page_head(page).obj_id != obj_id or page_head(page).page_type != _DATA:
+        return 0
+    page_size = page_size_of(area, page_id)
+    seen = load_is_seen(area, snapshot, page)
+    count = 0
+    for slot in range(heap_node(page + NODE_AT).slot_count):
+        home = row_in_slot(page, page_size, slot)
+        if home < 0 or flags_of(home) & FLAG_LINK:
+            continue
+        version = data_of(area, home)
+        if version < 0:
+            return version
+        version = resolve(area, snapshot, load_u32(home), version, seen, state_of(area).scratch, page_id, slot)
+        if version >= 0:
+            store_16(slots + 2 * count, slot)
+            count += 1
+    return count

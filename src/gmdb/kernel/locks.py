@@ -1,0 +1,174 @@
+"""The lock area and the transaction table, in memory only.
+
+A row's lock id leads to a lock: which transaction holds the row, its first action on it, its newest undo record
+of it, and the lock that the row had before.
+
+Invariants
+ 1. A lock id is free only when no row and no undo image holds it.
+ 2. A lock keeps its transaction's first action on the row.  Rows that one statement inserts share a lock until
+    one of them is changed again.
+ 3. ``previous`` names the lock beneath, or none if whoever held that is older than every snapshot; ``above`` of
+    a lock that is not shared names the lock whose ``previous`` it is.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from gmdb.format.address import NO_PAGE, NO_SLOT
+from gmdb.format.row import NO_LOCK
+from gmdb.kernel.area import state_of
+from gmdb.kernel.compiler import routine
+from gmdb.kernel.memory import fill_bytes, records
+from gmdb.kernel.status import LOCKS_FULL
+
+LOCKS_MAX = 1 << 24
+TRANSACTIONS_MAX = 1 << 22
+ACTIVE, ROLLED_BACK = 0, -1  # what ``scn`` says of a transaction that has not committed
+
+
+class LockAction(IntEnum):
+    """What a transaction did first to a row."""
+
+    NONE = 0
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+    U_LOCK = 4
+
+
+LOCK = np.dtype(
+    [
+        ("transaction", "<u4"),  # slot in the transaction table
+        ("action", "<u4"),
+        ("previous", "<u4"),  # the lock beneath; NO_LOCK = none
+        ("above", "<u4"),  # the lock on top of this one; NO_LOCK = none
+        ("row_page", "<u4"),  # the row; of a shared lock, none
+        ("row_slot", "<u4"),
+        ("undo_page", "<u4"),  # the newest undo record of the row; NO_PAGE = none
+        ("undo_slot", "<u4"),
+        ("statement", "<u4"),  # of the first action
+        ("last_statement", "<u4"),  # of the newest change
+        ("rows", "<u4"),  # rows that share the lock
+        ("u_locked", "<u4"),  # 1: it was a U-lock first
+        ("next_free", "<u4"),
+    ]
+)
+
+TRANSACTION = np.dtype(
+    [
+        ("number", "<i8"),  # never used again
+        ("scn", "<i8"),  # when it committed; ACTIVE or ROLLED_BACK
+        ("locks", "<i8"),  # locks it holds or held that are not yet freed
+        ("reserved", "<i8"),
+    ]
+)
+
+LOAD = np.dtype([("number", "<i8"), ("transaction", "<i8"), ("statement", "<i8")])
+
+lock_record = records(LOCK)
+transaction_record = records(TRANSACTION)
+load_record = records(LOAD)
+LOCK_SIZE, TRANSACTION_SIZE, LOAD_SIZE = LOCK.itemsize, TRANSACTION.itemsize, LOAD.itemsize
+
+
+@routine
+def lock_at(area, lock_id):
+    return lock_record(state_of(area).locks + lock_id * LOCK_SIZE)
+
+
+@routine
+def transaction_at(area, slot):
+    return transaction_record(state_of(area).transactions + slot * TRANSACTION_SIZE)
+
+
+@routine
+def locks_available(area):
+    state = state_of(area)
+    return state.lock_limit - state.locks_used
+
+
+@routine
+def new_lock(area, transaction, action, statement, page_id, slot, previous):
+    """A lock for a row (or, with slot NO_SLOT, for the rows of a statement); LOCKS_FULL if there is none."""
+    state = state_of(area)
+    if state.locks_used >= state.lock_limit:
+        return LOCKS_FULL
+    lock_id = state.lock_free
+    if lock_id != NO_LOCK:
+        state.lock_free = lock_at(area, lock_id).next_free
+    else:
+        lock_id = state.lock_high
+        state.lock_high += 1
+    state.locks_used += 1
+    lock = lock_at(area, lock_id)
+    lock.transaction = transaction
+    lock.action = action
+    lock.previous = previous
+    lock.above = NO_LOCK
+    lock.row_page = page_id
+    lock.row_slot = slot
+    lock.undo_page = NO_PAGE
+    lock.undo_slot = NO_SLOT
+    lock.statement = statement
+    lock.last_statement = statement
+    lock.rows = 1
+    lock.u_locked = 1 if action == U_LOCK else 0
+    transaction_at(area, transaction).locks += 1
+    if previous != NO_LOCK:
+        lock_at(area, previous).above = lock_id
+    return lock_id
+
+
+@routine
+def free_lock(area, lock_id):
+    """Nothing holds the lock id any more."""
+    state = state_of(area)
+    lock = lock_at(area, lock_id)
+    transaction_at(area, lock.transaction).locks -= 1
+    fill_bytes(state.locks + lock_id * LOCK_SIZE, 0, LOCK_SIZE)
+    lock.next_free = state.lock_free
+    state.lock_free = lock_id
+    state.locks_used -= 1
+
+
+@routine
+def load_is_open(area, number):
+    """Whether the bulk load of that number is still running: its pages are nobody else's to put rows on."""
+    state = state_of(area)
+    for i in range(state.load_count):
+        load = load_record(state.loads + i * LOAD_SIZE)
+        if number and load.number == number:
+            return transaction_at(area, load.transaction).scn == ACTIVE
+    return False
+
+
+@routine
+def seen_by_all(area, transaction):
+    """Whether the transaction committed before every snapshot that is still in use."""
+    scn = transaction_at(area, transaction).scn
+    return 0 < scn <= state_of(area).oldest
+
+
+@routine
+def lock_beneath(area, lock_id):
+    """The lock that counts for a new holder: past U-locks that have ended, none if everyone sees its work."""
+    while lock_id != NO_LOCK:
+        lock = lock_at(area, lock_id)
+        if lock.action == U_LOCK:
+            lock_id = lock.previous
+        elif seen_by_all(area, lock.transaction):
+            return NO_LOCK
+        else:
+            return lock_id
+    return NO_LOCK
+
+
+INSERT, UPDATE, DELETE, U_LOCK = (
+    int(LockAction.INSERT),
+    int(LockAction.UPDATE),
+    int(LockAction.DELETE),
+    int(LockAction.U_LOCK),
+)

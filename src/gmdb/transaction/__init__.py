@@ -1,0 +1,1 @@
+"""Transactions: locks, undo, snapshots, waiting, garbage collection, sessions."""

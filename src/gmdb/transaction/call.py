@@ -1,0 +1,20 @@
+"""The fields of the record through which a session and its kernels talk (``kernel.dml.CALL``), by position."""
+
+from __future__ import annotations
+
+from gmdb.kernel.dml import CALL
+
+SCN, TRANSACTION, STATEMENT, INSERT_LOCK, UNDO, BLOCKER, LOCK, SIZE, ALONE, LATEST = range(10)
+assert CALL.names is not None
+assert [name.upper() for name in CALL.names] == [
+    "SCN",
+    "TRANSACTION",
+    "STATEMENT",
+    "INSERT_LOCK",
+    "UNDO",
+    "BLOCKER",
+    "LOCK",
+    "SIZE",
+    "ALONE",
+    "LATEST",
+]

@@ -1,0 +1,400 @@
+"""A session: one transaction at a time, statement by statement.
+
+Invariants
+ 1. A statement that fails leaves no trace: what it had done is taken back.
+ 2. Under read committed each statement has its own snapshot, under repeatable read each transaction.
+ 3. A session is used by one thread at a time.
+ 4. A cursor keeps its instant, also when the transaction commits; if changes that it has seen are rolled back, it
+    is told so at its next step.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, SchemaError, WriteConflict
+from gmdb.format.address import UNDO_DEVICE, RowId
+from gmdb.kernel.bulk import open_last_page
+from gmdb.kernel.dml import CALL
+from gmdb.kernel.gc import changed_page
+from gmdb.kernel.rollback import release_u_lock, take_back
+from gmdb.kernel.status import LOCKED
+from gmdb.transaction.call import ALONE, BLOCKER, INSERT_LOCK, LATEST, LOCK, SCN, SIZE, STATEMENT, TRANSACTION, UNDO
+from gmdb.transaction.changes import change_with_patience, is_in_line
+from gmdb.transaction.gc import Ended
+from gmdb.transaction.hub import Transactions
+from gmdb.transaction.snapshots import Snapshot
+
+ISOLATION_LEVELS = ("read committed", "repeatable read")
+
+
+class Session:
+    def __init__(self, hub: Transactions, isolation: str, autocommit: bool, lock_timeout: float) -> None:
+        if isolation not in ISOLATION_LEVELS:
+            raise SchemaError(f"isolation {isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
+        self.hub = hub
+        self.isolation = isolation
+        self.autocommit = autocommit
+        self.lock_timeout = lock_timeout
+        self.closed = False
+        self._buffer = np.zeros(len(CALL.names or ()), np.int64)
+        self.call = self._buffer.data
+        self.call_address = self._buffer.ctypes.data
+        self._cursors: weakref.WeakSet[Snapshot] = weakref.WeakSet()
+        self.depth = 0  # statements of several steps that are running, one within the other
+        self.call[ALONE] = 1
+        self.call[LOCK] = -1
+        self.call[LATEST] = int(self._reads_latest())
+        self._reset()
+
+    def _reads_latest(self) -> bool:
+        """Whether each statement has a snapshot of its own."""
+        return self.isolation == "read committed" or self.autocommit
+
+    def _reset(self) -> None:
+        self.slot = -1
+        self.plain = False
+        self.call[TRANSACTION] = -1
+        self.call[STATEMENT] = 0
+        self.undo: array[int] = array("q")
+        self._u_locks: list[int] = []
+        self._savepoints: list[tuple[str, int, int]] = []  # name, undo records and U-locks at the time
+        self.tables_held: dict[int, tuple[int, int]] = {}
+        self._locked_alone: set[int] = set()
+        self._pages_to_tidy: set[tuple[int, int]] = set()
+        self._snapshot: Snapshot | None = None
+        self._loads: list[tuple[int, int, int, int]] = []  # undo mark, entry page, last page, tablespace
+
+    def set_autocommit(self, on: bool) -> None:
+        """Make each statement a transaction of its own, or not; what is open is committed first."""
+        self.commit()
+        self.autocommit = on
+        self.call[LATEST] = int(self._reads_latest())
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.slot >= 0 or self._snapshot is not None or bool(self.tables_held) or bool(self._locked_alone)
+
+    @property
+    def statement_number(self) -> int:
+        return self.call[STATEMENT]
+
+    def require_open(self) -> None:
+        if self.closed:
+            raise InterfaceError("the connection is closed")
+        self.hub.store.require_open()
+
+    # ---- statements
+
+    def _begin(self) -> None:
+        """Give the transaction a slot, before its first change."""
+        self.hub.store.require_writable()
+        self.slot = self.call[TRANSACTION] = self.hub.memory.begin()
+        self.hub.active[self.slot] = self
+        self._note_plain()
+
+    def _note_plain(self) -> None:
+        """``plain``: a change needs nothing but its kernel, for the transaction is open and has all it needs."""
+        latest = bool(self.call[LATEST])
+        self.plain = self.slot >= 0 and not self.autocommit and latest and not self.depth and not self.closed
+
+    def new_statement(self) -> None:
+        """The next statement, on its snapshot.  The guard is held."""
+        call = self.call
+        call[STATEMENT] += 1
+        call[INSERT_LOCK] = -1
+        call[SCN] = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
+
+    def prepare(self) -> None:
+        """Make sure that a single read or change goes by the right snapshot.  The guard is held."""
+        if self.closed:
+            self.require_open()
+        if not self.call[LATEST]:
+            self.call[SCN] = self._transaction_snapshot().scn
+
+    def _transaction_snapshot(self) -> Snapshot:
+        """The snapshot that a transaction under repeatable read has for its whole life."""
+        if self._snapshot is None:
+            self._snapshot = self.hub.snapshots.take()
+        self._snapshot.check()
+        return self._snapshot
+
+    def finish_read(self) -> None:
+        """Under autocommit a read is over when it is done."""
+        if self.autocommit and not self.depth and not self.closed:
+            self.commit()
+
+    @contextmanager
+    def cursor(self) -> Iterator[tuple[Snapshot, np.ndarray]]:
+        """A snapshot that is held for as long as somebody reads by it, and its form for kernels."""
+        self.require_open()
+        with self.hub.guard:
+            scn = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
+            snapshot = self.hub.snapshots.take(scn, len(self.undo))
+            own = self.slot if self.undo else -1
+            form = np.array([scn, own, self.call[STATEMENT]], np.int64)
+            self._cursors.add(snapshot)
+        try:
+            yield snapshot, form
+        finally:
+            with self.hub.guard:
+                snapshot.release()
+
+    @contextmanager
+    def statement(self) -> Iterator[Snapshot]:
+        """A statement of several steps, on one snapshot that is kept for it; all of it happens or nothing."""
+        self.require_open()
+        with self.hub.guard:
+            self.new_statement()
+            snapshot = self._snapshot or self.hub.snapshots.take()
+            mark, locks_mark = len(self.undo), len(self._u_locks)
+        self.depth += 1
+        self.call[ALONE] = 0
+        self._note_plain()
+        try:
+            yield snapshot
+        except BaseException:
+            self._end_statement(snapshot)
+            self.take_back_to(mark)
+            self._release_u_locks(locks_mark)
+            if self.autocommit and not self.depth:
+                self.rollback()
+            raise
+        self._end_statement(snapshot)
+        if self.autocommit and not self.depth:
+            self.commit()
+
+    def _end_statement(self, snapshot: Snapshot) -> None:
+        self.depth -= 1
+        self.call[ALONE] = int(self.depth == 0)
+        self._note_plain()
+        if snapshot is not self._snapshot:
+            with self.hub.guard:
+                snapshot.release()
+
+    def share_table(self, obj_id: int, entry_page: int, space_id: int) -> None:
+        """Hold a table against changes of its definition until the transaction ends."""
+        self.require_open()
+        self._lock_table(obj_id, lambda: self.hub.tables.share(obj_id, self))
+        self.tables_held[obj_id] = (entry_page, space_id)
+
+    def take_table_alone(self, obj_id: int) -> None:
+        self._lock_table(obj_id, lambda: self.hub.tables.take_alone(obj_id, self))
+        self._locked_alone.add(obj_id)
+
+    def _lock_table(self, obj_id: int, attempt: Callable[[], list[Any]]) -> None:
+        deadline = time.monotonic() + self.lock_timeout
+        key = ("table", obj_id)
+        waits = self.hub.waits
+        waited = False
+        while True:
+            seen = waits.releases
+            with self.hub.guard:
+                holders = [] if waits.has_queue(key, self) else attempt()
+                blocked = waits.has_queue(key, self) or bool(holders)
+            if not blocked:
+                if waited:
+                    waits.leave(key, self)
+                return
+            waited = True
+            waits.wait(self, key, f"table {obj_id}", holders, seen, deadline)
+            self.require_open()
+
+    # ---- changes of rows
+
+    def change(
+        self, kernel: Any, space_id: int, key: RowId | None, arguments: tuple[int, ...], nowait: bool = False
+    ) -> int:
+        """Run a kernel that changes a row; wait, make room and start over as it asks.  Answers its result.
+
+        Within ``statement`` a CHANGED row is the caller's to handle; alone, it is tried on a new snapshot.
+        """
+        hub = self.hub
+        alone = self.depth == 0
+        with hub.guard:
+            self.require_open()
+            if self.slot < 0:
+                self._begin()
+            self.prepare()
+            if not hub.waits.queues or not is_in_line(self, key, arguments):
+                result = kernel(hub.store.area, *arguments)
+                if result >= 0:
+                    self.keep_result()
+                    if alone and self.autocommit:
+                        self.commit()
+                    return result
+            else:
+                result = LOCKED
+                self.call[BLOCKER] = -1
+        try:
+            result = change_with_patience(self, kernel, space_id, key, arguments, nowait, result)
+        except BaseException:
+            if alone and self.autocommit:
+                self.rollback()
+            raise
+        if alone and self.autocommit:
+            self.commit() if result >= 0 else self.rollback()
+        return result
+
+    def start_over(self, snapshot: Snapshot) -> None:
+        """Let a statement see what was committed meanwhile; not under repeatable read."""
+        with self.hub.guard:
+            if snapshot is self._snapshot:
+                raise WriteConflict("a row was changed by another transaction since this one's snapshot")
+            snapshot.scn = self.call[SCN] = self.hub.memory.scn
+
+    def form_of(self, snapshot: Snapshot) -> np.ndarray:
+        """The statement's snapshot as kernels read it, without the changes of the statement itself."""
+        return np.array([snapshot.scn, self.slot, self.call[STATEMENT] - 1], np.int64)
+
+    def mark(self) -> int:
+        """How far the transaction has come, for ``take_back_to``."""
+        return len(self.undo)
+
+    @property
+    def refused_size(self) -> int:
+        """Bytes of the row that was refused as too large."""
+        return self.call[SIZE]
+
+    def keep_result(self) -> None:
+        """Keep what the last call made, for the transaction's end: an undo record, a U-lock."""
+        if self.call[UNDO] >= 0:
+            self.undo.append(self.call[UNDO])
+        if self.call[LOCK] >= 0:
+            self._u_locks.append(self.call[LOCK])
+            self.call[LOCK] = -1
+
+    def log_newest(self, count: int) -> None:
+        """Keep the ``count`` records that the last call wrote; they are neighbours on the undo page."""
+        newest = self.call[UNDO]
+        self.undo.extend(range(newest - count + 1, newest + 1))
+
+    def note_load(self, entry_page: int, last_page: int, space_id: int) -> None:
+        """Inserts into the table go on at ``last_page`` once the transaction has committed."""
+        self._loads.append((len(self.undo), entry_page, last_page, space_id))
+
+    def last_page_loaded(self, entry_page: int) -> int | None:
+        """The page at which this transaction's own bulk append of a table ended."""
+        return next((last for _, entry, last, _ in reversed(self._loads) if entry == entry_page), None)
+
+    def begin_if_needed(self) -> int:
+        """The transaction's slot; it starts now if it had not.  The guard is held."""
+        if self.slot < 0:
+            self._begin()
+        return self.slot
+
+    # ---- the end of transactions
+
+    def begin(self) -> None:
+        """Start a transaction.  (One starts by itself with the first statement.)"""
+        self.require_open()
+        if self.in_transaction:
+            raise InterfaceError("a transaction is open already; commit or roll back first")
+
+    def commit(self) -> None:
+        self.require_open()
+        with self.hub.guard:
+            scn = 0
+            if self.slot >= 0:
+                for _, entry_page, last_page, space_id in self._loads:
+                    self.hub.store.call(open_last_page, space_id, entry_page, last_page)
+                scn = self.hub.memory.commit(self.slot)
+            self._cursors.clear()  # what they have seen cannot be rolled back any more
+            self._end(scn)
+
+    def rollback(self) -> None:
+        self.require_open()
+        self.take_back_to(0)
+        with self.hub.guard:
+            if self.slot >= 0:
+                self.hub.memory.mark_rolled_back(self.slot)
+            self._end(0)
+
+    def _end(self, scn: int) -> None:
+        hub = self.hub
+        if self.slot >= 0:
+            del hub.active[self.slot]
+            hub.collector.add(
+                Ended(self.slot, scn, self.undo, self._u_locks, dict(self.tables_held), self._pages_to_tidy)
+            )
+            hub.notify_ended()
+        if self._snapshot is not None:
+            self._snapshot.release()
+        held = self._locked_alone.union(self.tables_held)
+        if held:
+            hub.tables.release(self, held)
+        released = self.slot >= 0 or bool(held)
+        self._reset()
+        if released:
+            hub.waits.wake()
+
+    def take_back_to(self, mark: int) -> None:
+        """Undo all changes after the first ``mark``, newest first."""
+        store = self.hub.store
+        if len(self.undo) == mark:
+            return
+        for cursor in list(self._cursors):
+            if cursor.undo_mark > mark:
+                cursor.cancel(CursorInvalid("changes that this read had seen were rolled back; read again"))
+        while len(self.undo) > mark:
+            with self.hub.guard:
+                place = self.undo[-1]
+                page_id = self._tidy_later(place)
+                store.call(take_back, self._space_of(page_id), place >> 16, place & 0xFFFF)
+                self.undo.pop()
+        self._loads = [load for load in self._loads if load[0] <= mark]
+        self.hub.waits.wake()
+
+    def _release_u_locks(self, mark: int) -> None:
+        """Let go of rows that were locked after the first ``mark`` were."""
+        if len(self._u_locks) == mark:
+            return
+        with self.hub.guard:
+            for lock_id in self._u_locks[mark:]:
+                self.hub.store.call(release_u_lock, UNDO_DEVICE, lock_id, self.slot)
+            del self._u_locks[mark:]
+        self.hub.waits.wake()
+
+    def _tidy_later(self, place: int) -> int:
+        page_id = self.hub.store.call(changed_page, UNDO_DEVICE, place)
+        self._pages_to_tidy.add((self.hub.object_of(page_id), page_id))
+        return page_id
+
+    def _space_of(self, page_id: int) -> int:
+        return self.hub.store.devices[page_id >> 22].space_id
+
+    # ---- savepoints
+
+    def savepoint(self, name: str) -> None:
+        self.require_open()
+        self._savepoints.append((name, len(self.undo), len(self._u_locks)))
+
+    def rollback_to(self, name: str) -> None:
+        """Take back all that was done since the savepoint; it stays set."""
+        at = self._find_savepoint(name)
+        self.take_back_to(self._savepoints[at][1])
+        self._release_u_locks(self._savepoints[at][2])
+        del self._savepoints[at + 1 :]
+
+    def release_savepoint(self, name: str) -> None:
+        del self._savepoints[self._find_savepoint(name) :]
+
+    def _find_savepoint(self, name: str) -> int:
+        self.require_open()
+        for at in reversed(range(len(self._savepoints))):
+            if self._savepoints[at][0] == name:
+                return at
+        raise NoSuchSavepoint(f"no savepoint {name} is set in this transaction")
+
+    def close(self) -> None:
+        """Roll back what is open and end the session."""
+        if not self.closed and self.hub.store.devices:
+            self.rollback()
+        self.closed = True

@@ -1,0 +1,136 @@
+"""Waiting for rows and tables that others hold.
+
+Invariants
+ 1. Whoever waits for the same thing gets it in order of arrival.
+ 2. A wait that would close a circle of transactions waiting for each other is refused at once.
+ 3. Nobody waits while holding the store's guard.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from gmdb.errors import Deadlock, LockTimeout
+
+if TYPE_CHECKING:
+    from gmdb.transaction.session import Session
+
+
+class _Waiter:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.turn = threading.Event()
+
+
+class LockWaits:
+    """Queues of waiting sessions, by what they wait for.  Its own lock guards them; it is held only briefly."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.queues: dict[Hashable, deque[_Waiter]] = {}
+        self.releases = 0
+        self._waits_for: dict[Session, tuple[Hashable, list[Session]]] = {}
+
+    def has_queue(self, key: Hashable, session: Session) -> bool:
+        """Whether others came first to wait for the same."""
+        queue = self.queues.get(key)
+        return bool(queue) and queue is not None and queue[0].session is not session
+
+    def wait(
+        self, session: Session, key: Hashable, what: str, holders: list[Session], seen: int, deadline: float
+    ) -> None:
+        """Wait until the session is first in line for ``key`` and somebody has let go of something.
+
+        ``holders`` have it now; ``seen`` is what ``releases`` was before the caller tried.  The caller then tries
+        again, and calls ``leave`` once it has what it wanted, or has given up.
+        """
+        with self._lock:
+            waiter = self._enter(session, key)
+            if self.queues[key][0] is waiter and self.releases != seen:
+                return  # between the try and now; a wake-up for it will not come again
+            self._waits_for[session] = (key, holders)
+            if self._in_a_circle(session):
+                self._remove(key, session)
+                raise Deadlock(f"{what} is held by a transaction that waits for this one; roll back and try again")
+        waiter.turn.wait(max(deadline - time.monotonic(), 0))
+        with self._lock:
+            timed_out = not waiter.turn.is_set()
+            waiter.turn.clear()
+            self._waits_for.pop(session, None)
+            if timed_out:
+                self._remove(key, session)
+                limit = session.lock_timeout
+                raise LockTimeout(
+                    f"{what} was held by another transaction for over {limit:g} s (lock_timeout); try again"
+                )
+
+    def _enter(self, session: Session, key: Hashable) -> _Waiter:
+        queue = self.queues.setdefault(key, deque())
+        for waiter in queue:
+            if waiter.session is session:
+                return waiter
+        queue.append(_Waiter(session))
+        return queue[-1]
+
+    def _remove(self, key: Hashable, session: Session) -> None:
+        queue = self.queues.get(key)
+        self._waits_for.pop(session, None)
+        if queue is None:
+            return
+        for waiter in list(queue):
+            if waiter.session is session:
+                queue.remove(waiter)
+        if not queue:
+            del self.queues[key]
+        else:
+            self._call(queue[0])
+
+    def _call(self, waiter: _Waiter) -> None:
+        """Let a session look again; until it waits again, it waits for nobody."""
+        waiter.turn.set()
+        self._waits_for.pop(waiter.session, None)
+
+    def leave(self, key: Hashable, session: Session) -> None:
+        """The session has what it waited for, or gave up."""
+        with self._lock:
+            self._remove(key, session)
+
+    def wake(self) -> None:
+        """Some transaction let go of something: whoever is first in line anywhere looks again."""
+        with self._lock:
+            self.releases += 1
+            for queue in self.queues.values():
+                self._call(queue[0])
+
+    def _blockers(self, session: Session) -> list[Session]:
+        """Whom the session waits for: the holders, and whoever came first."""
+        waiting = self._waits_for.get(session)
+        if waiting is None:
+            return []
+        key, holders = waiting
+        ahead = []
+        for waiter in self.queues.get(key, ()):
+            if waiter.session is session:
+                break
+            ahead.append(waiter.session)
+        return [other for other in (*holders, *ahead) if other is not session]
+
+    def _in_a_circle(self, start: Session) -> bool:
+        reached: set[Session] = set()
+        border = self._blockers(start)
+        while border:
+            session = border.pop()
+            if session is start:
+                return True
+            if session not in reached:
+                reached.add(session)
+                border.extend(self._blockers(session))
+        return False
+
+    def waiting(self) -> list[tuple[Session, Hashable]]:
+        with self._lock:
+            return [(session, key) for session, (key, _) in self._waits_for.items()]
