@@ -51,6 +51,7 @@ class Heap:
         self._target = self._target_fields.ctypes.data
         self._space_id = segment.space.space_id
         self._area = segment.store.area
+        self._store = segment.store
         self._guard = segment.store.guard
         self._queues = session.hub.waits.queues
 
@@ -71,11 +72,14 @@ class Heap:
         session = self.session
         if self.obj_id not in session.tables_held:
             self.share()
-        with self._guard:
-            self.segment.store.require_open()
+        self._store.enter()
+        try:
+            self._store.require_open()
             session.prepare()
             size = fetch_row(self._area, self._target, 0, row_id[0] << 16 | row_id[1])
             row = bytes(self._bytes[:size]) if size > 0 else b""
+        finally:
+            self._guard.release()
         if session.autocommit:
             session.finish_read()
         if size < 0:
@@ -86,14 +90,21 @@ class Heap:
         """Give the row new values, all of them in column order or some by column name."""
         session = self.session
         if session.plain and self.obj_id in session.tables_held:  # nothing to prepare: the short way
-            patch = self._encode_patch(values)
-            with self._guard:
+            patch, undo = self._encode_patch(values), -1
+            if not self._guard.acquire(False):
+                self._store.enter()
+            try:
                 if session.plain and not self._queues:
                     self._bytes[: len(patch)] = patch
                     undo = update_row(self._area, self._target, row_id[0] << 16 | row_id[1])
                     if undo >= 0:
                         session.undo.append(undo)
-                        return
+            finally:
+                self._guard.release()
+            if self._store.scans:
+                self._store.give_way()
+            if undo >= 0:
+                return
         status = self.try_update(row_id, values)
         if status < 0:
             self.refuse_if_failed(status, row_id)

@@ -21,7 +21,7 @@ from gmdb.kernel.status import BUSY, NO_ROOM
 from gmdb.storage.store import PageStore
 from gmdb.transaction.snapshots import Snapshot
 
-RANGE_SIZE = 4 << 20  # bytes of pages that make a batch
+RANGE_SIZE = 8 << 20  # bytes of pages that make a batch
 _WIDTHS = {Kind.WORD: 4, Kind.LONG: 8, Kind.DECIMAL_WORD: 16, Kind.DECIMAL_LONG: 16, Kind.DECIMAL_WIDE: 16}
 
 
@@ -70,12 +70,20 @@ class Scan:
         threads = min(self._threads, len(ranges))
         if threads <= 1:
             for ids in ranges:
-                yield from self._checked([self._decode(ids, reading)], reading)
+                yield from self._round(map, [ids], reading)
             return
         with ThreadPoolExecutor(threads, "gmdb-scan") as pool:
             for i in range(0, len(ranges), 2 * threads):
-                decoded = pool.map(lambda ids: self._decode(ids, reading), ranges[i : i + 2 * threads])
-                yield from self._checked(list(decoded), reading)
+                yield from self._round(pool.map, ranges[i : i + 2 * threads], reading)
+
+    def _round(self, run: Any, ranges: list[np.ndarray], reading: Reading) -> list[pa.RecordBatch]:
+        """Some ranges as batches; meanwhile writers give way."""
+        self._store.scans += 1
+        try:
+            decoded = list(run(lambda ids: self._decode(ids, reading), ranges))
+        finally:
+            self._store.scans -= 1
+        return self._checked(decoded, reading)
 
     @staticmethod
     def _checked(batches: list[pa.RecordBatch], reading: Reading) -> list[pa.RecordBatch]:
@@ -86,6 +94,7 @@ class Scan:
     def _decode(self, ids: np.ndarray, reading: Reading) -> pa.RecordBatch:
         """One range of pages as a batch."""
         self._store.require_open()
+        self._store.read_ahead(ids)
         sizes = np.zeros(2, np.int64)
         self._store.call(measure_pages, 0, ids.ctypes.data, len(ids), sizes.ctypes.data)
         slots, row_bytes = int(sizes[0]), int(sizes[1])

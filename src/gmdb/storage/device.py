@@ -34,7 +34,7 @@ from gmdb.storage.directory import device_path
 CHUNK_SIZE = 16 << 20
 GROWTH_MIN, GROWTH_MAX = 512 << 10, 64 << 20
 OVERRUN = 256 << 10  # readable zeros behind each chunk: how far a scan may stray on a page that changes under it
-_PROT_READ, _PROT_WRITE, _MADV_DONTNEED = 1, 2, 4
+_PROT_READ, _PROT_WRITE, _MADV_RANDOM, _MADV_DONTNEED = 1, 2, 1, 4
 _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x02, 0x10, 0x20, 0x4000
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -174,6 +174,8 @@ class Device:
             )
             if not address:
                 raise StorageError(f"{self.path}: cannot map it into memory: {os.strerror(ctypes.get_errno())}")
+            # Reading ahead is for scans to ask for: a page that is about to be filled needs no neighbours.
+            _libc.madvise(address, CHUNK_SIZE, _MADV_RANDOM)
             self._chunk_table[len(self._chunks)] = address
             self._chunks.append(address)
 
@@ -227,6 +229,11 @@ class Device:
             raise StorageError(f"{self.path}: only {written} of {len(data)} bytes were written")
         self._verified[offset : offset + count] = 0
         self._dirty[offset : offset + count] = 0
+
+    def read_ahead(self, first: int, count: int) -> None:
+        """Have the file's pages brought into the system's cache, unless they were touched before."""
+        if not self._verified[first]:
+            os.posix_fadvise(self._file, first * self.page_size, count * self.page_size, os.POSIX_FADV_WILLNEED)
 
     def dirty_runs(self) -> list[tuple[int, int]]:
         """(first page, count) of neighbouring changed pages; a run stays within a chunk."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,8 @@ from gmdb.storage.tablespace import Tablespace, group_devices
 
 SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE, MAIN_PAGE_SIZE = 8192, 32768, 8192
 MAIN_SPACE = "main"
+ATTEMPTS = 1000
+TURNS = 32
 CARRIED = ("ckpt_id", "sequence", "next_obj_id", "next_transaction")
 
 
@@ -98,6 +101,8 @@ class PageStore:
         self.state = self._area.view(np.int64)[: STATE.itemsize // 8].data
         self.devices: dict[int, Device] = {}
         self.guard = threading.RLock()
+        self.scans = 0  # scans that are being decoded
+        self._turns = 0
         _open_stores.add(self)
         try:
             self.control = files.read_control(directory)
@@ -137,6 +142,14 @@ class PageStore:
         self.spaces = group_devices(list(self.devices.values()))
         return self.spaces[first]
 
+    def read_ahead(self, page_ids: np.ndarray) -> None:
+        """Pages that a scan is about to read: runs of neighbours are fetched at once."""
+        breaks = np.flatnonzero(np.diff(page_ids.astype(np.int64)) != 1) + 1
+        for run in np.split(page_ids, breaks):
+            if len(run):
+                first = int(run[0])
+                self.devices[device_of(first)].read_ahead(offset_of(first), len(run))
+
     # ---- calling kernels
 
     def call(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
@@ -160,6 +173,24 @@ class PageStore:
         offset, message = findings[0]
         more = f" (and {len(findings) - 1} more findings)" if len(findings) > 1 else ""
         raise Corruption(f"page {name}, offset {offset}: {message}{more}; see gmstat page", page_id, offset)
+
+    def enter(self) -> None:
+        """Take the guard for a short call.  A thread that stood in line for it would make every release a system call.
+
+        The caller releases it (``guard.release``).
+        """
+        acquire = self.guard.acquire
+        for _ in range(ATTEMPTS):
+            if acquire(False):
+                return
+            time.sleep(0)  # whoever has it was put aside, and goes on now
+        acquire()
+
+    def give_way(self) -> None:
+        """Called after short calls while scans run: let them have the GIL, for which they would wait milliseconds."""
+        self._turns += 1
+        if self._turns % TURNS == 0:
+            time.sleep(1e-6)
 
     def require_writable(self) -> None:
         self.require_open()

@@ -218,7 +218,10 @@ class Session:
         """
         hub = self.hub
         alone = self.depth == 0
-        with hub.guard:
+        if hub.store.scans:
+            hub.store.give_way()
+        hub.store.enter()
+        try:
             self.require_open()
             if self.slot < 0:
                 self._begin()
@@ -233,6 +236,8 @@ class Session:
             else:
                 result = LOCKED
                 self.call[BLOCKER] = -1
+        finally:
+            hub.guard.release()
         try:
             result = change_with_patience(self, kernel, space_id, key, arguments, nowait, result)
         except BaseException:
