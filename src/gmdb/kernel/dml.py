@@ -132,6 +132,16 @@ def _claim(area, call, page, word):
 
 
 @routine
+def _claimed_home(area, call, obj_id, page_id, slot):
+    """The row in a home slot if the call's transaction may change it, or why not."""
+    home = home_of(area, obj_id, page_id, slot)
+    if home < 0:
+        return home
+    status = _claim(area, call, address_of(area, page_id), load_u32(home))
+    return status if status < 0 else home
+
+
+@routine
 def _holds(area, call, row):
     """Whether the row's lock is the call's transaction's own."""
     lock_id = lock_of(row)
@@ -229,13 +239,10 @@ def update_row(area, target_address, place):
     obj_id, entry_id, patch = target.obj_id, target.entry_id, target.buffer
     page_id, slot = place >> 16, place & 0xFFFF
     call = _begin(area, target)
-    home = home_of(area, obj_id, page_id, slot)
+    home = _claimed_home(area, call, obj_id, page_id, slot)
     if home < 0:
         return home
     page = address_of(area, page_id)
-    status = _claim(area, call, page, load_u32(home))
-    if status < 0:
-        return status
     old = data_of(area, home)
     if old < 0:
         return old
@@ -274,13 +281,10 @@ def delete_row(area, target_address, place):
     obj_id, entry_id = target.obj_id, target.entry_id
     page_id, slot = place >> 16, place & 0xFFFF
     call = _begin(area, target)
-    home = home_of(area, obj_id, page_id, slot)
+    home = _claimed_home(area, call, obj_id, page_id, slot)
     if home < 0:
         return home
     page = address_of(area, page_id)
-    status = _claim(area, call, page, load_u32(home))
-    if status < 0:
-        return status
     status = reserve_undo(area, RECORD_SIZE + _DELETE_BODY + LINK_SIZE)
     if status < 0:
         return status
@@ -303,13 +307,10 @@ def lock_row(area, target_address, place):
     obj_id, page_id, slot = target.obj_id, place >> 16, place & 0xFFFF
     call = _begin(area, target)
     call.lock = -1
-    home = home_of(area, obj_id, page_id, slot)
+    home = _claimed_home(area, call, obj_id, page_id, slot)
     if home < 0:
         return home
     page = address_of(area, page_id)
-    status = _claim(area, call, page, load_u32(home))
-    if status < 0:
-        return status
     if _holds(area, call, home):
         return DONE
     lock_id = new_lock(area, call.transaction, U_LOCK, call.statement, page_id, slot, lock_beneath(area, lock_of(home)))
