@@ -1,5 +1,17 @@
-"""Further sessions of the test's database."""
+"""A table of numbers, and further sessions of the test's database."""
 
+from __future__ import annotations
+
+import pytest
+
+from gmdb.access.heap import Heap
+from gmdb.connection import Connection
 from tests.sessions import connect
 
 __all__ = ["connect"]
+
+
+@pytest.fixture
+def heap(db: Connection) -> Heap:
+    db.create_table("t", {"id": "INT", "value": "INT"})
+    return db.heap("t")

@@ -27,12 +27,6 @@ from tests.sessions import PATIENCE, Connect, answer, start_waiting
 
 
 @pytest.fixture
-def heap(db: Connection) -> Heap:
-    db.create_table("t", {"id": "INT", "value": "INT"})
-    return db.heap("t")
-
-
-@pytest.fixture
 def rows(db: Connection, heap: Heap) -> list[RowId]:
     made = [heap.insert((n, 10 * n)) for n in range(6)]
     db.commit()

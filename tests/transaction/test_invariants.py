@@ -33,12 +33,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def heap(db: Connection) -> Heap:
-    db.create_table("t", {"id": "INT", "value": "INT"})
-    return db.heap("t")
-
-
-@pytest.fixture
 def rows(db: Connection, heap: Heap) -> list[RowId]:
     made = [heap.insert((n, 10)) for n in range(300)]
     db.commit()
@@ -414,3 +408,20 @@ def test_every_rule_names_a_test() -> None:
     rules = re.findall(r"(?ms)^(\d+)\. (.*?)(?=^\d+\. |^#|\Z)", text)
     assert [int(number) for number, _ in rules] == list(range(1, len(rules) + 1))
     assert [number for number, rule in rules if "`test_" not in rule] == []
+
+
+def test_a_lock_that_leads_to_the_undo_record_of_another_row_is_not_followed(
+    db: Connection, heap: Heap, rows: list[RowId], connect: Connect
+) -> None:
+    heap.update(rows[0], {"value": 1})
+    heap.update(rows[1], {"value": 2})
+    by_slot = {lock["slot_id"]: lock["lock_id"] for lock in db.locks().to_pylist()}
+    first, second = by_slot[rows[0].slot_id], by_slot[rows[1].slot_id]
+    locks = db._database.transactions.memory.locks
+    right = int(locks[first]["undo_slot"])
+    locks[first]["undo_slot"] = locks[second]["undo_slot"]
+    with pytest.raises(NoSuchRow):
+        connect().heap("t").fetch(rows[0])
+    locks[first]["undo_slot"] = right
+    assert connect().heap("t").fetch(rows[0])[1] == 10
+    db.rollback()

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from gmdb.format.checksum import CRC_TABLE
 from gmdb.format.page import PAGE_SIZES, TAIL_SIZE
-from gmdb.kernel.compiler import COMPILED, long_kernel, routine
+from gmdb.kernel.compiler import COMPILED, routine
 from gmdb.kernel.memory import load_i64, load_u8, load_u32, store_32
 
 STREAMS = 4
@@ -103,9 +103,3 @@ def seal_page(page, page_size):
     """Store the page's CRC in its tail."""
     store_32(page + page_size - TAIL_SIZE, page_crc(page, page_size))
     store_32(page + page_size - TAIL_SIZE + 4, 0)
-
-
-@long_kernel
-def seal_pages(pages, count, page_size):
-    for i in range(count):
-        seal_page(pages + i * page_size, page_size)
