@@ -14,14 +14,14 @@ Invariants
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gmdb.errors import Corruption, DiskFull, SpaceFull, StorageError
+from gmdb.errors import Corruption, SpaceFull, StorageError
 from gmdb.format.address import NO_PAGE, PAGES_PER_DEVICE, page_id_of
 from gmdb.format.anatomy import check
 from gmdb.format.checksum import page_crc
@@ -29,6 +29,7 @@ from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPA
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PAGE_TAIL, TAIL_SIZE, PageType
 from gmdb.kernel.area import AREA
 from gmdb.kernel.checkpoint import seal_run
+from gmdb.storage import disk
 from gmdb.storage.directory import device_path
 
 CHUNK_SIZE = 16 << 20
@@ -36,7 +37,6 @@ GROWTH_MIN, GROWTH_MAX = 512 << 10, 64 << 20
 OVERRUN = 256 << 10  # readable zeros behind each chunk: how far a scan may stray on a page that changes under it
 _PROT_READ, _PROT_WRITE, _MADV_RANDOM, _MADV_DONTNEED = 1, 2, 1, 4
 _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x02, 0x10, 0x20, 0x4000
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -80,25 +80,15 @@ def create_device(directory: Path, device: int, space_id: int, name: str, page_s
     """Make a device's file.  It belongs to the database once it is opened and the control file is written."""
     page_count = min(GROWTH_MIN // page_size, pages_max or PAGES_PER_DEVICE)
     path = device_path(directory, device)
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    with disk.current.open(path, create=True, exclusive=True) as file:
         try:
-            os.posix_fallocate(file, 0, page_count * page_size)
-            os.pwrite(file, device_page(device, space_id, name, page_size, page_count, pages_max), 0)
-            os.fsync(file)
-        except OSError:
-            path.unlink()
+            file.allocate(page_count * page_size)
+            file.write(device_page(device, space_id, name, page_size, page_count, pages_max), 0)
+            file.sync()
+        except StorageError:
+            with suppress(StorageError):  # what went wrong first is what the user must hear of
+                disk.current.remove(path)
             raise
-        finally:
-            os.close(file)
-    except OSError as error:
-        raise _storage_error(path, error) from error
-
-
-def _storage_error(path: Path, error: OSError) -> StorageError:
-    if error.errno in _FULL:
-        return DiskFull(f"{path}: {error.strerror}; nothing was changed, free some space and try again")
-    return StorageError(f"{path}: {error.strerror}")
 
 
 class Device:
@@ -108,10 +98,7 @@ class Device:
         self.number = number
         self.path = device_path(directory, number)
         self._chunks: list[int] = []
-        try:
-            self._file = os.open(self.path, os.O_RDONLY if read_only else os.O_RDWR)
-        except OSError as error:
-            raise _storage_error(self.path, error) from error
+        self._file = disk.current.open(self.path, writable=not read_only)
         try:
             page = self._read_head_page()
             space = SPACE_HEAD.at(page, SPACE_HEAD_AT)
@@ -129,13 +116,13 @@ class Device:
 
     def _read_head_page(self) -> bytes:
         """Page 0, checked in full before anything is mapped."""
-        length = os.fstat(self._file).st_size
-        start = os.pread(self._file, DEVICE_PAGE_END, 0)
+        length = self._file.size()
+        start = self._file.read(DEVICE_PAGE_END, 0)
         page_size = SPACE_HEAD.at(start, SPACE_HEAD_AT).page_size if len(start) == DEVICE_PAGE_END else 0
         page_id = page_id_of(self.number, 0)
         if page_size not in PAGE_SIZES:
             raise Corruption(f"{self.path} does not begin with a device head", page_id, 0)
-        page = os.pread(self._file, page_size, 0)
+        page = self._file.read(page_size, 0)
         findings = check(page, page_id)
         if findings or PAGE_HEAD.at(page).page_type != PageType.DEVICE_HEAD:
             where, what = findings[0] if findings else (0, "it is no device head")
@@ -170,7 +157,7 @@ class Device:
             offset = len(self._chunks) * CHUNK_SIZE
             zone = _mmap(0, CHUNK_SIZE + OVERRUN, _PROT_READ, _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE, -1, 0)
             address = zone and _mmap(
-                zone, CHUNK_SIZE, _PROT_READ | _PROT_WRITE, _MAP_PRIVATE | _MAP_FIXED, self._file, offset
+                zone, CHUNK_SIZE, _PROT_READ | _PROT_WRITE, _MAP_PRIVATE | _MAP_FIXED, self._file.number, offset
             )
             if not address:
                 raise StorageError(f"{self.path}: cannot map it into memory: {os.strerror(ctypes.get_errno())}")
@@ -209,10 +196,7 @@ class Device:
             raise SpaceFull(f"{self.path} cannot have more than {limit} pages: add a device to {self.space_name}")
         step = min(max(count * self.page_size // 4, GROWTH_MIN), GROWTH_MAX) // self.page_size
         target = min(count + max(pages, step), limit)
-        try:
-            os.posix_fallocate(self._file, 0, target * self.page_size)
-        except OSError as error:
-            raise _storage_error(self.path, error) from error
+        self._file.allocate(target * self.page_size)
         self._map(target)
         head.page_count = target
         self._dirty[0] = 1
@@ -221,19 +205,14 @@ class Device:
     def write_new(self, offset: int, data: Any) -> None:
         """Write sealed pages above the high-water mark straight to the file."""
         count = len(data) // self.page_size
-        try:
-            written = os.pwrite(self._file, data, offset * self.page_size)
-        except OSError as error:
-            raise _storage_error(self.path, error) from error
-        if written != len(data):
-            raise StorageError(f"{self.path}: only {written} of {len(data)} bytes were written")
+        self._file.write(data, offset * self.page_size)
         self._verified[offset : offset + count] = 0
         self._dirty[offset : offset + count] = 0
 
     def read_ahead(self, first: int, count: int) -> None:
         """Have the file's pages brought into the system's cache, unless they were touched before."""
         if not self._verified[first]:
-            os.posix_fadvise(self._file, first * self.page_size, count * self.page_size, os.POSIX_FADV_WILLNEED)
+            os.posix_fadvise(self._file.number, first * self.page_size, count * self.page_size, os.POSIX_FADV_WILLNEED)
 
     def dirty_runs(self) -> list[tuple[int, int]]:
         """(first page, count) of neighbouring changed pages; a run stays within a chunk."""
@@ -246,30 +225,21 @@ class Device:
     def write_back(self, ckpt_id: int) -> None:
         """Seal every changed page and write it to its place in the file.  Call ``sync`` to make it last."""
         for first, count in self.dirty_runs():
-            pages = self.memory(first, count)
             seal_run(self.address(first), count, self.page_size, ckpt_id)
-            try:
-                written = os.pwrite(self._file, pages, first * self.page_size)
-            except OSError as error:
-                raise _storage_error(self.path, error) from error
-            if written != len(pages):
-                raise StorageError(f"{self.path}: only {written} of {len(pages)} bytes were written")
+            self._file.write(self.memory(first, count), first * self.page_size)
 
     def dump(self, directory: Path, ckpt_id: int) -> None:
         """Write a copy of the file as it would be if it were written back now."""
-        with open(device_path(directory, self.number), "wb") as file:
+        with disk.current.open(device_path(directory, self.number), create=True, exclusive=True) as file:
             for offset in range(self.head.hwm):
                 page = np.frombuffer(bytearray(self.memory(offset)), np.uint8)
                 if self._dirty[offset]:
                     seal_run(page.ctypes.data, 1, self.page_size, ckpt_id)
-                file.write(page.data)
+                file.write(page.data, offset * self.page_size)
             file.truncate(self.page_count * self.page_size)
 
     def sync(self) -> None:
-        try:
-            os.fsync(self._file)
-        except OSError as error:
-            raise _storage_error(self.path, error) from error
+        self._file.sync()
 
     def forget_written(self) -> None:
         """Once written and synced, private copies are given up: the file has the same bytes."""
@@ -284,6 +254,4 @@ class Device:
         for address in self._chunks:
             _libc.munmap(address, CHUNK_SIZE + OVERRUN)
         self._chunks = []
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._file.close()

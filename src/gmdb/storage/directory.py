@@ -15,6 +15,7 @@ from typing import Any
 
 from gmdb.errors import Corruption, DatabaseInUse, NotADatabase, StorageError
 from gmdb.format.control import CONTROL_SIZE, COPY_DISTANCE, newest_control, pack_control
+from gmdb.storage import disk
 
 CONTROL_NAME = "gmdb.control"
 LOCK_NAME = "gmdb.lock"
@@ -49,35 +50,26 @@ def require_database(directory: Path) -> None:
 def read_control(directory: Path) -> dict[str, Any]:
     require_database(directory)
     try:
-        return newest_control((directory / CONTROL_NAME).read_bytes())
+        with disk.current.open(directory / CONTROL_NAME) as file:
+            return newest_control(file.read(CONTROL_SIZE, 0))
     except NotADatabase as error:
         raise NotADatabase(f"{directory / CONTROL_NAME}: {error}") from None
-    except OSError as error:
-        raise StorageError(f"{directory / CONTROL_NAME}: {error.strerror}") from error
 
 
 def write_control(directory: Path, fields: dict[str, Any]) -> dict[str, Any]:
     """Write the copy that is not the newest, and make it last; returns the fields with their new sequence."""
     fields = {**fields, "sequence": fields.get("sequence", 0) + 1}
-    path = directory / CONTROL_NAME
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        if os.fstat(file).st_size < CONTROL_SIZE:
-            os.ftruncate(file, CONTROL_SIZE)
-        os.pwrite(file, pack_control(**fields), COPY_DISTANCE * (fields["sequence"] % 2))
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with disk.current.open(directory / CONTROL_NAME, create=True) as file:
+        if file.size() < CONTROL_SIZE:
+            file.truncate(CONTROL_SIZE)
+        file.write(pack_control(**fields), COPY_DISTANCE * (fields["sequence"] % 2))
+        file.sync()
     return fields
 
 
 def sync_directory(directory: Path) -> None:
     """Make the directory's list of files last."""
-    file = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    disk.current.sync_directory(directory)
 
 
 def check_devices_present(directory: Path, required: tuple[int, ...]) -> None:
