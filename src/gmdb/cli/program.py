@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 
 from gmdb import __version__
-from gmdb.cli import demo, stat
+from gmdb.cli import demo, stat, verify
 from gmdb.errors import Error
 
-COMMANDS = (stat, demo)
+COMMANDS = (stat, verify, demo)
 FAILED = 2
 INTERRUPTED = 130
 READER_GONE = 141  # what a shell reports of a program that SIGPIPE ended

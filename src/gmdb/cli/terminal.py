@@ -1,13 +1,59 @@
-"""Whether to use colour: only on a terminal, and never if NO_COLOR is set."""
+"""The terminal: whether to use colour, and how to show that something goes on.
+
+Colour only on a terminal, and never if NO_COLOR is set; a progress bar only on a terminal, if it takes long.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from gmdb.inspect.canvas import COLOURED, PLAIN, Paint
+
+QUIET_SECONDS = 1.0  # work that is done by then shows no bar
+REDRAW_SECONDS = 0.1
+BAR_WIDTH = 30
+_CLEAR_LINE = "\r\x1b[K"
 
 
 def paint() -> Paint:
     wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return COLOURED if wanted else PLAIN
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, which goes away at the end: ``with progress("verify", pages) as step: … step(16)``."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield lambda _: None
+        return
+    bar = _Bar(label, total)
+    try:
+        yield bar.step
+    finally:
+        bar.clear()
+
+
+class _Bar:
+    def __init__(self, label: str, total: int) -> None:
+        self._label, self._total, self._done = label, max(total, 1), 0
+        self._due = time.monotonic() + QUIET_SECONDS
+        self._drawn = False
+
+    def step(self, count: int) -> None:
+        """So many more are done."""
+        self._done += count
+        if time.monotonic() < self._due:
+            return
+        share = min(self._done / self._total, 1.0)
+        filled = int(share * BAR_WIDTH)
+        bar = "#" * filled + "-" * (BAR_WIDTH - filled)
+        print(f"{_CLEAR_LINE}{self._label} [{bar}] {share:4.0%}", end="", file=sys.stderr, flush=True)
+        self._drawn, self._due = True, time.monotonic() + REDRAW_SECONDS
+
+    def clear(self) -> None:
+        if self._drawn:
+            print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)

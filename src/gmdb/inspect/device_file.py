@@ -27,7 +27,7 @@ class DeviceFile:
             self._file = os.open(path, os.O_RDONLY)
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror}") from error
-        start = os.pread(self._file, DEVICE_PAGE_END, 0).ljust(DEVICE_PAGE_END, b"\0")
+        start = self._read(DEVICE_PAGE_END, 0).ljust(DEVICE_PAGE_END, b"\0")
         device, space = DEVICE_HEAD.at(start, DEVICE_HEAD_AT), SPACE_HEAD.at(start, SPACE_HEAD_AT)
         usual = USUAL_UNDO_PAGE_SIZE if number == UNDO_DEVICE else USUAL_PAGE_SIZE
         self.page_size: int = space.page_size if space.page_size in PAGE_SIZES else usual

@@ -199,7 +199,7 @@ class DatabaseFiles:
                 row_id = RowId(page_id, slot)
                 try:
                     source, at = self._migrated(page, offset) if RowFlag.ENTRY in flags else (page, offset)
-                    yield row_id, decode_row(table.columns, source, at)
+                    yield row_id, _decode(table.columns, source, at)
                 except (Corruption, DataError) as error:
                     raise Corruption(f"table {table.name}, row {row_id}: {error}", page_id, offset) from error
 
@@ -211,6 +211,16 @@ class DatabaseFiles:
         if at is None or RowFlag.LINK not in heap.flags_of(moved_to, at):
             raise Corruption(f"it has moved to {target}, where no migrated row is", target.page_id)
         return moved_to, at
+
+
+def _decode(columns: tuple[Column, ...], page: bytes, offset: int) -> tuple[Any, ...]:
+    """A row's values, of which those that must be there are."""
+    values = decode_row(columns, page, offset)
+    if None in values:
+        for column, value in zip(columns, values, strict=True):
+            if value is None and not column.nullable:
+                raise Corruption(f"column {column.name} is NOT NULL, but is NULL", offset=offset)
+    return values
 
 
 def entry_target(page: bytes, offset: int) -> RowId:

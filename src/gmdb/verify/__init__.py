@@ -1,0 +1,16 @@
+"""Checks everything about a closed database's files: ``verify(directory) -> Report``.
+
+A compiled check looks at every page on all cores; what it finds fault with, the plain checks of format/ and rows.py
+put into words.  Then pages are held against each other: maps, free lists, the catalog, migrated rows, undo.
+
+Invariants
+ 1. Whatever the bytes are, the answer is a list of findings, not an exception.  Only a directory that cannot be read,
+    or is in use, raises.
+ 2. What a damaged page says is not held against others: one damage makes few findings.
+Not here: an open database, or repairing anything.
+"""
+
+from gmdb.verify.findings import Finding
+from gmdb.verify.verifier import Report, verify
+
+__all__ = ["Finding", "Report", "verify"]

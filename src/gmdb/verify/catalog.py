@@ -1,0 +1,132 @@
+"""Segments against the catalog: every table has its segment, every segment its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gmdb.catalog.schema import FIRST_USER_ID, SYS_COLUMNS_COLUMNS, SYS_COLUMNS_ID, SYS_TABLES_ENTRY, TableDefinition
+from gmdb.errors import Error
+from gmdb.format import heap
+from gmdb.format.address import SYSTEM_DEVICE, UNDO_DEVICE, RowId, device_of, page_name
+from gmdb.format.page import PageType, SegmentType
+from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.inspect.files import SYS_TABLES, DatabaseFiles
+from gmdb.inspect.page_view import known_tables
+from gmdb.verify.findings import Findings
+from gmdb.verify.segments import Segment
+from gmdb.verify.survey import MISSING, Survey
+
+Place = tuple[int, int]  # a page and an offset on it
+
+
+class Catalog:
+    """The tables, and where in the system tables each is described."""
+
+    def __init__(self, tables: Mapping[int, TableDefinition], listed: list[tuple[Place, TableDefinition]]) -> None:
+        self.tables = tables
+        self.listed = listed
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.listed)
+
+
+def read_catalog(files: DatabaseFiles, findings: Findings) -> Catalog:
+    """What the system tables say; if they cannot be read, the system's own tables, and a finding."""
+    try:
+        tables = {table.obj_id: table for table in files.tables()}
+        listed = list(_listed(files, tables))
+        _check_columns(files, tables, findings)
+    except Error as error:
+        page_id, offset = getattr(error, "page_id", None), getattr(error, "offset", None)
+        findings.on_page(
+            SYS_TABLES_ENTRY if page_id is None else page_id,
+            offset or 0,
+            f"the catalog cannot be read, so rows and segments were not held against it: {error}",
+        )
+        return Catalog(known_tables(files), [])
+    return Catalog(tables, listed)
+
+
+def _place(files: DatabaseFiles, row_id: RowId) -> Place:
+    return row_id.page_id, dict(heap.live_slots(files.page(row_id.page_id)))[row_id.slot_id]
+
+
+def _listed(files: DatabaseFiles, tables: Mapping[int, TableDefinition]) -> Iterator[tuple[Place, TableDefinition]]:
+    for row_id, (obj_id, name, space_id, entry) in files.rows(SYS_TABLES):
+        columns = tables[obj_id].columns
+        yield _place(files, row_id), TableDefinition(name, obj_id, space_id, entry, columns)
+
+
+def _check_columns(files: DatabaseFiles, tables: Mapping[int, TableDefinition], findings: Findings) -> None:
+    """Each table has columns number 0, 1, …, of different names; no column is without a table."""
+    source = TableDefinition(
+        "sys_columns", SYS_COLUMNS_ID, SYSTEM_DEVICE, tables[SYS_COLUMNS_ID].entry_page, SYS_COLUMNS_COLUMNS
+    )
+    positions: dict[int, set[int]] = {obj_id: set() for obj_id in tables}
+    names: set[tuple[int, str]] = set()
+    for row_id, (obj_id, position, name, *_) in files.rows(source):
+        wrong = ""
+        if obj_id not in tables:
+            wrong = f"column {name} is of object {obj_id}, which is no table"
+        elif position in positions[obj_id] or not 0 <= position < len(tables[obj_id].columns):
+            wrong = f"column {name} of table {tables[obj_id].name} has number {position}"
+        elif (obj_id, name.lower()) in names:
+            wrong = f"table {tables[obj_id].name} has two columns called {name}"
+        if wrong:
+            findings.on_page(*_place(files, row_id), wrong)
+        else:
+            positions[obj_id].add(position)
+            names.add((obj_id, name.lower()))
+
+
+def check_catalog(survey: Survey, catalog: Catalog, segments: list[Segment]) -> None:
+    if not catalog.is_known:
+        return
+    _check_numbers(survey, catalog)
+    for place, table in catalog.listed:
+        wrong = _wrong_entry(survey, table)
+        if wrong:
+            said = f"table {table.name} starts at page {page_name(table.entry_page)}, {wrong}"
+            survey.findings.on_page(*place, said)
+    entries = {table.entry_page for _, table in catalog.listed}
+    for segment in segments:
+        is_undo = segment.seg_type == SegmentType.UNDO and device_of(segment.entry_page) == UNDO_DEVICE
+        if segment.entry_page not in entries and not is_undo:
+            at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("obj_id")
+            said = f"a segment of object {segment.obj_id}, but no table starts here"
+            survey.findings.on_page(segment.entry_page, at, said)
+
+
+def _check_numbers(survey: Survey, catalog: Catalog) -> None:
+    """Numbers and names are given once; numbers below the next one that will be given."""
+    numbers: set[int] = set()
+    names: set[str] = set()
+    next_id = survey.files.control.get("next_obj_id", 0)
+    for place, table in catalog.listed:
+        if table.obj_id in numbers or table.name.lower() in names:
+            survey.findings.on_page(*place, f"table {table.name}, number {table.obj_id}, is there twice")
+        if next_id and table.obj_id >= next_id:
+            said = f"table {table.name} has number {table.obj_id}, which the next table would get ({next_id})"
+            survey.findings.on_page(*place, said)
+        numbers.add(table.obj_id)
+        names.add(table.name.lower())
+
+
+def _wrong_entry(survey: Survey, table: TableDefinition) -> str:
+    """Why a table's entry page cannot be one of its segment; nothing if it can, or is damaged in itself."""
+    fact: Any = survey.fact(table.entry_page)
+    if fact["verdict"] == MISSING:
+        return "which is not in use"
+    if not survey.can_follow(table.entry_page):
+        return ""
+    if fact["page_type"] != PageType.SEGMENT_ENTRY:
+        return f"which is no entry page: its page_type is {fact['page_type']}"
+    if fact["obj_id"] != table.obj_id:
+        return f"which is of object {fact['obj_id']} instead of {table.obj_id}"
+    wanted = SegmentType.SYSTEM if table.obj_id < FIRST_USER_ID else SegmentType.HEAP
+    if fact["seg_type"] != wanted:
+        return f"whose seg_type is {fact['seg_type']} instead of {int(wanted)}"
+    space = survey.files.devices[device_of(table.entry_page)].space_id
+    return "" if space == table.space_id else f"which lies in tablespace {space} instead of {table.space_id}"

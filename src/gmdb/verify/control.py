@@ -1,0 +1,62 @@
+"""The control file: both copies, not only the one that counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gmdb.format.checksum import crc32c
+from gmdb.format.control import CONTROL, CONTROL_SIZE, COPY_DISTANCE, FORMAT_VERSION, MAGIC
+from gmdb.storage.directory import CONTROL_NAME
+from gmdb.verify.findings import Findings
+from gmdb.verify.reader import VerifiedFiles
+
+FIRST_SEQUENCE = 1
+_CRC_AT = CONTROL.offset("crc")
+_NEVER_BACK = ("ckpt_id", "next_obj_id", "next_transaction")
+
+
+def check_control(files: VerifiedFiles, findings: Findings) -> None:
+    data = (files.path / CONTROL_NAME).read_bytes()
+    if len(data) != CONTROL_SIZE:
+        findings.in_file(CONTROL_NAME, f"the file has {len(data)} bytes instead of {CONTROL_SIZE}")
+    data = data.ljust(CONTROL_SIZE, b"\0")
+    copies = [_check_copy(data, at, findings) for at in (0, COPY_DISTANCE)]
+    if copies[0] is not None and copies[1] is not None:
+        _compare(copies[0], copies[1], findings)
+
+
+def _check_copy(data: bytes, at: int, findings: Findings) -> dict[str, Any] | None:
+    """One copy's fields; None if it is damaged, or was never written."""
+    raw, other = data[at : at + CONTROL.size], data[COPY_DISTANCE - at :][: CONTROL.size]
+    if not any(raw) and CONTROL.values(other)["sequence"] == FIRST_SEQUENCE:
+        return None
+    if not raw.startswith(MAGIC):
+        findings.in_file(CONTROL_NAME, f"a copy of the control record begins with {MAGIC.decode()}; this does not", at)
+        return None
+    stored, computed = int.from_bytes(raw[_CRC_AT:], "little"), crc32c(raw[:_CRC_AT])
+    if stored != computed:
+        said = f"CRC {stored:08x} is stored, but the copy's bytes give {computed:08x}"
+        findings.in_file(CONTROL_NAME, said, at + _CRC_AT)
+        return None
+    fields = CONTROL.values(raw)
+    if fields["format_version"] > FORMAT_VERSION:
+        said = f"format version {fields['format_version']} is newer than {FORMAT_VERSION}"
+        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("format_version"))
+    if COPY_DISTANCE * (fields["sequence"] % 2) != at:
+        said = f"sequence {fields['sequence']} belongs into the other copy"
+        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("sequence"))
+    return fields
+
+
+def _compare(first: dict[str, Any], second: dict[str, Any], findings: Findings) -> None:
+    older, newer = sorted((first, second), key=lambda fields: int(fields["sequence"]))
+    at = 0 if newer is first else COPY_DISTANCE
+    if newer["sequence"] != older["sequence"] + 1:
+        said = f"sequence {newer['sequence']} does not follow that of the other copy, {older['sequence']}"
+        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("sequence"))
+    if newer["database_id"] != older["database_id"]:
+        findings.in_file(CONTROL_NAME, "the copies are of two databases", at + CONTROL.offset("database_id"))
+    for name in _NEVER_BACK:
+        if newer[name] < older[name]:
+            said = f"{name} {newer[name]} is lower than in the copy before, {older[name]}"
+            findings.in_file(CONTROL_NAME, said, at + CONTROL.offset(name))

@@ -1,0 +1,264 @@
+"""Maps against pages: each data page is in one map entry and names it, and segment heads count right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gmdb.format.address import NO_PAGE, device_of, page_name
+from gmdb.format.page import PAGE_HEAD, PageType
+from gmdb.format.segment import (
+    ENTRY_MAP_AT,
+    FREE_MAP_LIST,
+    FURTHER_MAP_AT,
+    LIST_HEAD,
+    LOADING,
+    MAP_ENTRY,
+    MAP_HEAD,
+    SEGMENT_HEAD,
+    SEGMENT_HEAD_AT,
+    map_entry_at,
+    map_head_at,
+)
+from gmdb.kernel.verify_rows import BROKEN, SUSPECT
+from gmdb.verify.ownership import Owners
+from gmdb.verify.survey import MISSING, Survey
+
+_LISTS_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("free_lists[0].first.map_page")
+_HEAD_FIELDS = (
+    "obj_id", "type", "create_no", "space_id", "page_count", "first_data_page", "last_page", "last_map_page",
+    "last_map_page_full", "pct_free",
+)  # fmt: skip
+
+
+@dataclass
+class Segment:
+    """A segment, as its map was found to be."""
+
+    entry_page: int
+    obj_id: int
+    seg_type: int
+    head: dict[str, int]
+    lists: np.ndarray  # its list heads, by list id
+    page_size: int
+    whole: bool = True  # whether all of its map could be followed
+    map_pages: list[int] = field(default_factory=list)
+    map_counts: list[int] = field(default_factory=list)
+    entries: np.ndarray = field(default_factory=lambda: np.empty(0, MAP_ENTRY.dtype))
+
+    @property
+    def name(self) -> str:
+        return f"segment {page_name(self.entry_page)}"
+
+    def place(self, position: int) -> tuple[int, int]:
+        """Map page and number of the entry that comes at ``position`` among all."""
+        for map_page, count in zip(self.map_pages, self.map_counts, strict=True):
+            if position < count:
+                return map_page, position
+            position -= count
+        raise IndexError(position)
+
+    def entry_at(self, position: int) -> tuple[int, int]:
+        """Map page and offset of an entry."""
+        map_page, number = self.place(position)
+        start = ENTRY_MAP_AT if map_page == self.entry_page else FURTHER_MAP_AT
+        return map_page, start + MAP_HEAD.size + number * MAP_ENTRY.size
+
+    def loading_pages(self) -> list[int]:
+        """Pages that a bulk load is still writing."""
+        ids: list[int] = self.entries["page_id"][self.entries["list_id"] == LOADING].tolist()
+        return ids
+
+    def map_page_of_entries(self) -> np.ndarray:
+        """For each entry, the map page that it is on."""
+        return np.repeat(np.array(self.map_pages, np.int64), self.map_counts)
+
+    def numbers_of_entries(self) -> np.ndarray:
+        """For each entry, its number on that page."""
+        return np.concatenate([np.arange(count) for count in self.map_counts] or [np.empty(0, np.int64)])
+
+
+def check_segments(survey: Survey, owners: Owners) -> list[Segment]:
+    """Every segment; their pages are claimed, map pages before data pages."""
+    entries = survey.pages_where(
+        lambda facts: (facts["page_type"] == PageType.SEGMENT_ENTRY) & (facts["verdict"] <= SUSPECT)
+    )
+    for entry in entries:
+        owners.claim(entry, f"segment {page_name(entry)}")
+    segments = [_read_map(survey, entry, owners) for entry in entries]
+    for segment in segments:
+        _check_head(survey, segment)
+        _check_entries(survey, segment, owners)
+        if segment.whole:
+            _check_counts(survey, segment)
+    return segments
+
+
+# ---- the chain of map pages
+
+
+def _read_map(survey: Survey, entry: int, owners: Owners) -> Segment:
+    page = survey.files.page(entry)
+    fact = survey.fact(entry)
+    owner = int(fact["obj_id"]), int(fact["seg_type"])
+    record = np.frombuffer(page, SEGMENT_HEAD.dtype, 1, SEGMENT_HEAD_AT)[0]
+    head = {name: int(record[name]) for name in _HEAD_FIELDS}
+    segment = Segment(
+        entry, *owner, head, np.frombuffer(page, LIST_HEAD.dtype, FREE_MAP_LIST + 1, _LISTS_AT), len(page)
+    )
+    parts, at, prior = [], entry, NO_PAGE
+    while True:
+        head_at = map_head_at(page)
+        head = MAP_HEAD.at(page, head_at)
+        if head.prior != prior:
+            said = f"the map page before this one is {page_name(prior)}, but prior says {page_name(head.prior)}"
+            survey.findings.on_page(at, head_at + MAP_HEAD.offset("prior"), said)
+        segment.map_pages.append(at)
+        segment.map_counts.append(head.map_count)
+        parts.append(np.frombuffer(page, MAP_ENTRY.dtype, head.map_count, map_entry_at(page, 0)))
+        if head.next == NO_PAGE:
+            break
+        wrong = _wrong_map_page(survey, segment, head.next, owners)
+        if wrong:
+            segment.whole = False
+            said = f"the map goes on at page {page_name(head.next)}, {wrong}"
+            survey.findings.on_page(at, head_at + MAP_HEAD.offset("next"), said)
+            break
+        at, prior = head.next, at
+        page = survey.files.page(at)
+    segment.entries = np.concatenate(parts)
+    return segment
+
+
+def _wrong_map_page(survey: Survey, segment: Segment, page_id: int, owners: Owners) -> str:
+    """Why a page cannot be the segment's next map page; nothing if it can, and then it is claimed."""
+    fact = survey.fact(page_id)
+    if fact["verdict"] == MISSING:
+        return "which is not in use"
+    if fact["verdict"] > SUSPECT:
+        return "which is damaged"
+    if fact["page_type"] != PageType.MAP:
+        return "which is no map page"
+    if fact["obj_id"] != segment.obj_id:
+        return f"which is of object {fact['obj_id']} instead of {segment.obj_id}"
+    other = owners.claim(page_id, segment.name)
+    return f"which belongs to {other} already" if other else ""
+
+
+# ---- the head
+
+
+def _check_head(survey: Survey, segment: Segment) -> None:
+    entry, head, fact = segment.entry_page, segment.head, survey.fact(segment.entry_page)
+    space = survey.files.devices[device_of(entry)].space_id
+    wanted = {"obj_id": segment.obj_id, "type": segment.seg_type, "create_no": fact["create_no"], "space_id": space}
+    for name, value in wanted.items():
+        if head[name] != value:
+            said = f"the segment head's {name} is {head[name]}, but its page is of {value}"
+            survey.findings.on_page(entry, SEGMENT_HEAD_AT + SEGMENT_HEAD.offset(name), said)
+    for map_page in segment.map_pages[1:]:
+        found = int(survey.fact(map_page)["seg_type"])
+        if found != segment.seg_type:
+            said = f"seg_type {found} in a map page of {segment.name}, which has {segment.seg_type}"
+            survey.findings.on_page(map_page, PAGE_HEAD.offset("seg_type"), said)
+
+
+def _check_counts(survey: Survey, segment: Segment) -> None:
+    ids = segment.entries["page_id"]
+    listed = ids[ids != NO_PAGE]
+    capacity = MAP_HEAD.at(
+        survey.files.page(segment.map_pages[-1]), ENTRY_MAP_AT if len(segment.map_pages) == 1 else FURTHER_MAP_AT
+    ).map_capacity
+    right = {
+        "page_count": len(listed),
+        "first_data_page": int(listed[0]) if len(listed) else NO_PAGE,
+        "last_map_page": segment.map_pages[-1],
+        "last_map_page_full": int(segment.map_counts[-1] == capacity),
+    }
+    for name, value in right.items():
+        if segment.head[name] != value:
+            _head_finding(survey, segment, name, value)
+    last = segment.head["last_page"]
+    if last != NO_PAGE and last not in listed:
+        at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("last_page")
+        survey.findings.on_page(segment.entry_page, at, f"last_page {page_name(last)} is no page of the segment")
+
+
+def _head_finding(survey: Survey, segment: Segment, name: str, value: int) -> None:
+    found = segment.head[name]
+    said = f"{name} {found}, but the map says {value}"
+    if name in ("first_data_page", "last_map_page"):
+        said = f"{name} {page_name(found)}, but the map says {page_name(value)}"
+    survey.findings.on_page(segment.entry_page, SEGMENT_HEAD_AT + SEGMENT_HEAD.offset(name), said)
+
+
+# ---- the entries
+
+
+def _check_entries(survey: Survey, segment: Segment, owners: Owners) -> None:
+    """Each entry leads to a data page of the segment, which is nobody else's, and names the entry."""
+    ids = segment.entries["page_id"].astype(np.int64)
+    used = np.flatnonzero(ids != NO_PAGE)
+    facts = survey.gather(ids[used])
+    twice = owners.claim_all(ids[used], segment.name)
+    for position, page_id, other in ((used[i], int(ids[used[i]]), who) for i, who in twice):
+        _entry_finding(survey, segment, position, f"lists page {page_name(page_id)}, which belongs to {other} already")
+    for position, page_id, said in _wrong_targets(survey, segment, used, ids[used], facts):
+        _entry_finding(survey, segment, position, f"lists page {page_name(page_id)}, {said}")
+    known = np.isin(np.arange(len(used)), [i for i, _ in twice], invert=True)
+    known &= (facts["verdict"] <= SUSPECT) & (facts["page_type"] == PageType.DATA)
+    _check_naming_back(survey, segment, used[known], ids[used[known]], facts[known])
+    if survey.files.is_settled:
+        for position in np.flatnonzero(segment.entries["list_id"] == LOADING).tolist():
+            _entry_finding(survey, segment, position, "is marked as being loaded, but the database was closed")
+
+
+def _entry_finding(survey: Survey, segment: Segment, position: int, said: str) -> None:
+    map_page, offset = segment.entry_at(int(position))
+    survey.findings.on_page(map_page, offset, f"entry {segment.place(int(position))[1]} {said}")
+
+
+def _wrong_targets(
+    survey: Survey, segment: Segment, positions: np.ndarray, ids: np.ndarray, facts: np.ndarray
+) -> Iterator[tuple[int, int, str]]:
+    """Entries that lead to what cannot be a data page of the segment: position, page, why."""
+    spaces = {number: device.space_id for number, device in survey.files.devices.items()}
+    doubtful = {number for number in spaces if survey.is_doubtful(number)}
+    own = spaces.get(device_of(segment.entry_page))
+    for i in np.flatnonzero(facts["verdict"] == MISSING):
+        if device_of(int(ids[i])) not in doubtful:
+            yield positions[i], int(ids[i]), "which is not in use"
+    sound = facts["verdict"] <= SUSPECT
+    for i in np.flatnonzero(sound & (facts["page_type"] != PageType.DATA)):
+        yield positions[i], int(ids[i]), f"which is no data page: its page_type is {facts['page_type'][i]}"
+    elsewhere = [number for number, space in spaces.items() if space != own and number not in doubtful]
+    for i in np.flatnonzero(sound & np.isin(ids >> 22, elsewhere)):
+        yield positions[i], int(ids[i]), f"which lies in another tablespace than {own}"
+
+
+def _check_naming_back(
+    survey: Survey, segment: Segment, positions: np.ndarray, ids: np.ndarray, facts: np.ndarray
+) -> None:
+    maps, numbers = segment.map_page_of_entries()[positions], segment.numbers_of_entries()[positions]
+    for i in np.flatnonzero((facts["map_page_id"] != maps) | (facts["map_offset"] != numbers)):
+        named = f"entry {facts['map_offset'][i]} of map page {page_name(int(facts['map_page_id'][i]))}"
+        said = f"the page names {named}, but entry {numbers[i]} of map page {page_name(int(maps[i]))} lists it"
+        survey.findings.on_page(ids[i], PAGE_HEAD.offset("map_page_id"), said)
+    for name, value in (("obj_id", segment.obj_id), ("seg_type", segment.seg_type)):
+        for i in np.flatnonzero(facts[name] != value):
+            said = f"{name} {facts[name][i]} in a page of {segment.name}, which has {value}"
+            survey.findings.on_page(ids[i], PAGE_HEAD.offset(name), said)
+
+
+def doubtful_objects(survey: Survey, segments: list[Segment]) -> set[int]:
+    """Objects whose map could not be read in full: that a page of theirs is in no map says nothing."""
+    objects = {segment.obj_id for segment in segments if not segment.whole}
+    for facts in survey.facts.values():
+        maps = np.isin(facts["page_type"], (PageType.SEGMENT_ENTRY, PageType.MAP))
+        objects.update(facts["obj_id"][maps & (facts["verdict"] == BROKEN)].tolist())
+    for table in survey.tables.values():
+        if not survey.can_follow(table.entry_page):
+            objects.add(table.obj_id)
+    return objects

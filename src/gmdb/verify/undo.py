@@ -1,0 +1,185 @@
+"""Undo against locks: a live undo record names a row whose lock leads back to it, and a locked row has a record.
+
+A database that was closed has neither.  What a record's body holds, by operation, is said in ``kernel/undo.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gmdb.format import undo
+from gmdb.format.address import NO_PAGE, NO_SLOT, RowId, page_name
+from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
+from gmdb.format.row import NO_LOCK
+from gmdb.format.slotted import SLOT_FREED
+from gmdb.format.undo import UNDO_RECORD, UndoOperation
+from gmdb.kernel.verify import LOCKED
+from gmdb.kernel.verify_rows import SUSPECT, UNWRITTEN
+from gmdb.verify.survey import Survey
+
+NO_LOCK_BEFORE = 0xFFFF_FFFF
+HEAP_LOCK = 0x10  # a row lock without a change; its body begins with the lock word of before
+DEAD = int(UndoOperation.NONE)
+LINK_SIZE = 8  # where the change before is, at the end of a further record of the same lock
+_WITH_WORD = (UndoOperation.HEAP_UPDATE, UndoOperation.HEAP_UPDATE_INC, UndoOperation.HEAP_DELETE, HEAP_LOCK)
+_OF_ROWS = (UndoOperation.HEAP_INSERT, *_WITH_WORD)
+
+
+@dataclass(frozen=True)
+class LiveRecord:
+    page_id: int
+    offset: int
+    slot: int
+    row_id: RowId
+    lock_id: int
+    obj_id: int
+    seg_entry: int
+    operation: int
+    body: bytes
+
+    @property
+    def name(self) -> str:
+        known = {int(kind): kind.name for kind in UndoOperation} | {HEAP_LOCK: "HEAP_LOCK"}
+        return f"slot {self.slot}: {known.get(self.operation, f'operation {self.operation}')} of row {self.row_id}"
+
+    @property
+    def count(self) -> int:
+        """Of an insert: how many slots, or pages, it is about."""
+        return int.from_bytes(self.body[: 4 if self.row_id.slot_id == NO_SLOT else 2], "little")
+
+    @property
+    def word_before(self) -> int:
+        """The lock word that the row had before; none for inserts."""
+        return int.from_bytes(self.body[:4], "little") if self.operation in _WITH_WORD else NO_LOCK_BEFORE
+
+    @property
+    def follows_insert(self) -> bool:
+        """Whether it is the first change of a row by the transaction that inserted it."""
+        is_further = self.operation in _WITH_WORD and self.word_before == self.lock_id
+        return is_further and self.body[-LINK_SIZE:][:4] == NO_PAGE.to_bytes(4, "little")
+
+    def places(self) -> Iterator[int]:
+        """The rows that it is about, as page id << 16 | slot."""
+        rows = self.count if self.operation == UndoOperation.HEAP_INSERT else 1
+        first = self.row_id.page_id << 16 | self.row_id.slot_id
+        return iter(range(first, first + min(rows, NO_SLOT - self.row_id.slot_id)))
+
+
+def check_undo(survey: Survey) -> None:
+    records = list(_live_records(survey))
+    if survey.files.is_settled:
+        for record in records:
+            said = f"{record.name}: the record is live, but the database was closed"
+            survey.findings.on_page(record.page_id, record.offset, said)
+        for note in survey.noted(LOCKED):
+            _lock_finding(survey, note["place"], note["value"], "but the database was closed")
+    else:
+        _Locks(survey, records).check()
+
+
+def _undo_pages(survey: Survey, sound: bool) -> list[int]:
+    return survey.pages_where(
+        lambda facts: (
+            (facts["page_type"] == PageType.DATA)
+            & (facts["seg_type"] == SegmentType.UNDO)
+            & ((facts["verdict"] <= SUSPECT) == sound)
+        )
+    )
+
+
+def _live_records(survey: Survey) -> Iterator[LiveRecord]:
+    for page_id in _undo_pages(survey, sound=True):
+        if not survey.fact(page_id)["slot_count"]:
+            continue
+        page = survey.files.page(page_id)
+        for offset, end, slot in undo.record_extents(page):
+            head = UNDO_RECORD.at(page, offset)
+            if head.op_type != DEAD:
+                row_id = RowId(head.row_id.page_id, head.row_id.slot_id)
+                owner = head.lock_id, head.obj_id, head.seg_entry, head.op_type
+                yield LiveRecord(page_id, offset, slot, row_id, *owner, page[offset + UNDO_RECORD.size : end])
+
+
+def _lock_finding(survey: Survey, place: int, lock_id: int, said: str) -> None:
+    page_id, slot = int(place) >> 16, int(place) & 0xFFFF
+    said = f"slot {slot}: the row has lock {lock_id}, {said}"
+    survey.findings.on_page(page_id, survey.row_offset(page_id, slot), said)
+
+
+class _Locks:
+    """The locks of rows as rows and live undo records tell of them."""
+
+    def __init__(self, survey: Survey, records: list[LiveRecord]) -> None:
+        self._survey, self._records = survey, records
+        notes = survey.noted(LOCKED)
+        self._locks = dict(zip(notes["place"].tolist(), notes["value"].tolist(), strict=True))
+        self._beneath: dict[int, set[int]] = {}  # locks that images keep of a row
+        self._inserted_and_changed: set[int] = set()
+        for record in records:
+            for place in record.places() if record.operation in _WITH_WORD else ():
+                if record.word_before != NO_LOCK_BEFORE:
+                    self._beneath.setdefault(place, set()).add(record.word_before & NO_LOCK)
+                if record.follows_insert:
+                    self._inserted_and_changed.add(place)
+
+    def check(self) -> None:
+        named: set[tuple[int, int]] = set()
+        for record in self._records:
+            wrong = self._wrong_table(record)
+            if not wrong and record.operation in _OF_ROWS and not self._is_dropped(record):
+                wrong = self._wrong_pages(record) if record.row_id.slot_id == NO_SLOT else self._wrong_rows(record)
+                named.update((place, record.lock_id) for place in record.places())
+            if wrong:
+                self._survey.findings.on_page(record.page_id, record.offset, f"{record.name}: {wrong}")
+        if _undo_pages(self._survey, sound=False):
+            return  # a record that is missed may be there
+        for place, lock_id in self._locks.items():
+            if (place, lock_id) not in named:
+                _lock_finding(self._survey, place, lock_id, "which no live undo record of the row has")
+
+    def _is_dropped(self, record: LiveRecord) -> bool:
+        """Whether the record only waits for GC: its table is gone."""
+        return record.obj_id not in self._survey.tables
+
+    def _wrong_table(self, record: LiveRecord) -> str:
+        table = self._survey.tables.get(record.obj_id)
+        if table is not None and table.entry_page != record.seg_entry:
+            return f"seg_entry {page_name(record.seg_entry)} is not where table {table.name} starts"
+        fact = self._survey.fact(record.seg_entry)
+        if table is None and fact["page_type"] == PageType.SEGMENT_ENTRY and fact["obj_id"] == record.obj_id:
+            return f"object {record.obj_id} is no table"
+        return ""
+
+    def _wrong_pages(self, record: LiveRecord) -> str:
+        first = record.row_id.page_id
+        for page_id in range(first, first + record.count):
+            fact = self._survey.fact(page_id)
+            if fact["verdict"] == UNWRITTEN:
+                continue
+            if not self._survey.can_follow(page_id):
+                return f"page {page_name(page_id)} is damaged, or not in use"
+            if fact["obj_id"] != record.obj_id or fact["page_type"] != PageType.DATA:
+                return f"page {page_name(page_id)} is no data page of object {record.obj_id}"
+        return ""
+
+    def _wrong_rows(self, record: LiveRecord) -> str:
+        page_id, fact = record.row_id.page_id, self._survey.fact(record.row_id.page_id)
+        if not self._survey.can_follow(page_id):
+            return f"page {page_name(page_id)} is damaged, or not in use"
+        if fact["obj_id"] != record.obj_id or fact["page_type"] != PageType.DATA:
+            at = PAGE_HEAD.offset("obj_id")
+            return f"page {page_name(page_id)} is no data page of object {record.obj_id} (see its offset {at})"
+        for place in record.places():
+            slot = place & 0xFFFF
+            if slot >= fact["slot_count"] or self._survey.row_offset(page_id, slot) & SLOT_FREED:
+                return f"there is no row {RowId(page_id, slot)}"
+            if self._locks.get(place) != record.lock_id and not self._leads_back(record, place):
+                return f"row {RowId(page_id, slot)} has lock {self._locks.get(place, 'none')}, not {record.lock_id}"
+        return ""
+
+    def _leads_back(self, record: LiveRecord, place: int) -> bool:
+        """Whether the record's lock is beneath one that the row has now."""
+        if record.lock_id in self._beneath.get(place, ()):
+            return True
+        return record.operation == UndoOperation.HEAP_INSERT and place in self._inserted_and_changed

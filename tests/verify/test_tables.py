@@ -1,0 +1,289 @@
+"""Damage between tables: the catalog against segments, migrated rows, and undo against locks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import gmdb
+from gmdb.format.address import UNDO_DEVICE, RowId, page_id_of
+from gmdb.format.page import PAGE_HEAD, SegmentType
+from gmdb.format.row import ROW_HEAD, RowFlag, header_size
+from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.format.undo import UNDO_RECORD, UndoOperation, record_extents
+from gmdb.inspect.files import DatabaseFiles, entry_target
+from tests.verify.build import Damage
+from tests.verify.expect import found, only
+
+# ---- the catalog
+
+
+def catalog_row(damage: Damage, table: str, name: str) -> tuple[int, int]:
+    """Page and offset of the row of a system table that describes ``name``, the first if there are several."""
+    with DatabaseFiles(damage.path) as files:
+        row_id = next(row_id for row_id, values in files.rows(files.table(table)) if name in values)
+    return row_id.page_id, dict(damage.rows(table))[row_id]
+
+
+def test_a_table_that_starts_where_no_segment_does(damage: Damage) -> None:
+    page_id, offset = catalog_row(damage, "sys_tables", "empty")
+    at = offset + ROW_HEAD.size + 4 + 2 + 6 + 4
+    damage.write(page_id, at, damage.pages("bulk")[0].to_bytes(8, "little"))
+    findings = found(damage, page_id, offset, "table empty starts at page 4:2, which is no entry page")
+    assert len(findings) == 2  # and its segment is nobody's
+
+
+def test_a_table_that_starts_past_the_end(damage: Damage) -> None:
+    page_id, offset = catalog_row(damage, "sys_tables", "empty")
+    damage.write(page_id, offset + ROW_HEAD.size + 4 + 2 + 6 + 4, b"\xff" * 8)
+    found(damage, page_id, offset, "which is not in use")
+
+
+def test_a_table_in_another_tables_segment(damage: Damage) -> None:
+    page_id, offset = catalog_row(damage, "sys_tables", "empty")
+    other = damage.table("types32").entry_page
+    damage.write(page_id, offset + ROW_HEAD.size + 4 + 2 + 6 + 4, other.to_bytes(8, "little"))
+    found(damage, page_id, offset, "which is of object")
+
+
+def test_a_table_in_a_segment_of_another_kind(damage: Damage) -> None:
+    entry = damage.table("empty").entry_page
+    damage.set(entry, PAGE_HEAD, 0, "seg_type", SegmentType.BTREE)
+    damage.set(entry, SEGMENT_HEAD, SEGMENT_HEAD_AT, "type", SegmentType.BTREE)
+    only(damage, *catalog_row(damage, "sys_tables", "empty"), "whose seg_type is 4 instead of 3")
+
+
+def test_a_table_in_another_tablespace_than_its_segment(damage: Damage) -> None:
+    page_id, offset = catalog_row(damage, "sys_tables", "empty")
+    damage.write(page_id, offset + ROW_HEAD.size + 4 + 2 + 6, (4).to_bytes(4, "little"))
+    only(damage, page_id, offset, "which lies in tablespace 7 instead of 4")
+
+
+def test_a_segment_without_a_table(damage: Damage) -> None:
+    """Everything that the catalog says of table ``empty`` becomes deleted rows."""
+    table = damage.table("empty")
+    rows = [
+        (row_id.page_id, offset)
+        for name in ("sys_tables", "sys_columns")
+        for row_id, offset in damage.rows(name)
+        if damage.page(row_id.page_id)[offset + ROW_HEAD.size :][:4] == table.obj_id.to_bytes(4, "little")
+    ]
+    assert len(rows) == 2
+    for page_id, offset in rows:
+        damage.write(page_id, offset + 3, bytes([RowFlag.DELETE]))
+        damage.set(page_id, PAGE_HEAD, 0, "del_count", PAGE_HEAD.at(damage.page(page_id)).del_count + 1)
+    at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("obj_id")
+    only(damage, table.entry_page, at, f"a segment of object {table.obj_id}, but no table starts here")
+
+
+def test_a_table_that_is_there_twice(damage: Damage) -> None:
+    page_id, offset = catalog_row(damage, "sys_tables", "types32")
+    other, at = catalog_row(damage, "sys_tables", "types16")
+    name_at = ROW_HEAD.size + 4 + 2
+    damage.write(other, at + name_at, damage.page(page_id)[offset + name_at :][:7])
+    found(damage, page_id, offset, "table types32, number 19, is there twice")
+
+
+def test_a_table_whose_number_is_still_to_be_given(damage: Damage) -> None:
+    number = damage.table("empty").obj_id
+    damage.set_control("next_obj_id", number)
+    found(damage, *catalog_row(damage, "sys_tables", "empty"), f"which the next table would get ({number})")
+
+
+def test_two_columns_with_one_number(damage: Damage) -> None:
+    page_id, offset = catalog_row(damage, "sys_columns", "vb")
+    damage.write(page_id, offset + ROW_HEAD.size + 4, (3).to_bytes(4, "little"))
+    found(damage, page_id, offset, "column vb of table types8 has number 3")
+
+
+def test_a_column_of_no_table(damage: Damage) -> None:
+    page_id, offset = catalog_row(damage, "sys_columns", "vb")
+    damage.write(page_id, offset + ROW_HEAD.size, (4711).to_bytes(4, "little"))
+    found(damage, page_id, offset, "column vb is of object 4711, which is no table")
+
+
+def test_two_columns_with_one_name(damage: Damage) -> None:
+    page_id, offset = catalog_row(damage, "sys_columns", "d9")
+    at = damage.page(page_id).index(b"\0d9\0", offset) + 1
+    damage.write(page_id, at, b"vb")
+    later = [o for r, o in damage.rows("sys_columns") if o > offset and b"\0vb\0" in damage.page(page_id)[o : o + 40]]
+    found(damage, page_id, later[0], "table types8 has two columns called vb")
+
+
+def test_a_catalog_that_cannot_be_read_is_no_reason_to_stop(damage: Damage) -> None:
+    damaged = damage.pages("bulk")[4]
+    damage.write(damaged, 7000, b"\1", sealed=False)
+    page_id, offset = catalog_row(damage, "sys_columns", "vb")
+    damage.write(page_id, offset + ROW_HEAD.size + 8, b"\xff\xff")
+    findings = found(damage, page_id, offset, "the catalog cannot be read")
+    assert {f.page_id for f in findings} == {page_id, damaged}
+
+
+# ---- migrated rows
+
+
+def an_entry(damage: Damage, number: int = 0) -> tuple[RowId, int, RowId]:
+    """An ENTRY row: its id, its offset, and the row that it leads to."""
+    row_id, offset = damage.rows("moved", wanted=RowFlag.ENTRY)[number]
+    return row_id, offset, entry_target(damage.page(row_id.page_id), offset)
+
+
+def test_an_entry_that_leads_to_no_link(damage: Damage) -> None:
+    row_id, offset, _ = an_entry(damage)
+    damage.write(row_id.page_id, offset + header_size(1), RowId(page_id_of(4, 70_000), 2).word.to_bytes(8, "little"))
+    findings = found(damage, row_id.page_id, offset + 12, f"slot {row_id.slot_id}: an ENTRY row leads to row 4:70000:2")
+    assert len(findings) == 2  # and its LINK row has no ENTRY
+
+
+def test_two_entries_that_lead_to_one_link(damage: Damage) -> None:
+    first, second = an_entry(damage, 0), an_entry(damage, 1)
+    damage.write(second[0].page_id, second[1] + 12, first[2].word.to_bytes(8, "little"))
+    found(damage, second[0].page_id, second[1] + 12, "to which another ENTRY row leads already")
+
+
+def test_a_link_without_an_entry(damage: Damage) -> None:
+    _, _, target = an_entry(damage)
+    row_id, offset = next(pair for pair in damage.rows("moved", wanted=RowFlag.LINK) if pair[0] == target)
+    damage.write(row_id.page_id, offset + 3, b"\0")
+    home, at, _ = an_entry(damage)
+    only(damage, home.page_id, at + 12, "where no LINK row is")
+    damage.write(row_id.page_id, offset + 3, bytes([RowFlag.LINK]))
+    plain, at = damage.rows("moved", unwanted=RowFlag.LINK | RowFlag.ENTRY)[0]
+    damage.write(plain.page_id, at + 3, bytes([RowFlag.LINK]))
+    only(damage, plain.page_id, at, "a LINK row to which no ENTRY row leads")
+
+
+def test_an_entry_that_leads_to_another_tables_link(damage: Damage) -> None:
+    home, at, target = an_entry(damage)
+    other, other_at = damage.rows("bulk")[0]
+    damage.write(other.page_id, other_at + 3, bytes([RowFlag.LINK]))
+    damage.write(home.page_id, at + 12, other.word.to_bytes(8, "little"))
+    found(damage, home.page_id, at + 12, "a row of object 16")
+    assert target != other
+
+
+def test_an_entry_of_another_shape(damage: Damage) -> None:
+    row_id, offset = damage.rows("moved", unwanted=RowFlag.LINK | RowFlag.ENTRY)[0]
+    damage.write(row_id.page_id, offset + 3, bytes([RowFlag.ENTRY]))
+    found(damage, row_id.page_id, offset + ROW_HEAD.offset("size"), "an ENTRY row has one column of 8 bytes")
+
+
+def test_an_entry_whose_row_id_is_none(damage: Damage) -> None:
+    row_id, offset, _ = an_entry(damage)
+    damage.write(row_id.page_id, offset + 18, b"\0\0")
+    found(damage, row_id.page_id, offset + 18, "does not end in 65535")
+
+
+def test_a_link_with_a_lock(damage: Damage) -> None:
+    row_id, offset = damage.rows("moved", wanted=RowFlag.LINK)[0]
+    damage.write(row_id.page_id, offset, b"\7\0\0")
+    found(damage, row_id.page_id, offset, "locks are kept at the row's home")
+
+
+def test_a_damaged_page_is_not_asked_for_the_entries_on_it(damage: Damage) -> None:
+    row_id, _, _ = an_entry(damage)
+    damage.write(row_id.page_id, 100, b"\1", sealed=False)
+    assert {finding.page_id for finding in damage.findings()} == {row_id.page_id}
+
+
+# ---- undo and locks
+
+
+def test_a_closed_database_has_no_locked_row(damage: Damage) -> None:
+    row_id, offset = damage.rows("bulk")[4]
+    damage.write(row_id.page_id, offset, b"\7\0\0")
+    only(damage, row_id.page_id, offset, f"slot {row_id.slot_id}: the row has lock 7, but the database was closed")
+
+
+@pytest.fixture
+def dumped(tmp_path: Path) -> Damage:
+    """The pages of a database at work: inserted, changed and deleted rows of two transactions, one after the other."""
+    with gmdb.connect(tmp_path / "work.gmdb") as db, gmdb.connect(tmp_path / "work.gmdb") as reader:
+        db.create_table("t", {"i": "INT", "s": "VARCHAR(20)"})
+        row_ids = [db.insert("t", (n, "old")) for n in range(10)]
+        db.commit()
+        db.gc()
+        reader.begin()
+        list(reader.heap("t").rows())
+        db.update("t", {"s": "new"}, where=lambda row: row["i"] < 4)
+        db.insert("t", (100, "added"))
+        db.commit()
+        db.update("t", {"s": "newer"}, where=lambda row: row["i"] in (2, 3, 100))
+        db.update("t", {"s": "newest"}, where=lambda row: row["i"] == 3)
+        db.heap("t").delete(row_ids[5])
+        added = db.insert("t", (101, "added"))
+        db.heap("t").update(added, {"s": "and changed"})
+        db.dump(tmp_path / "work.dump")
+        db.rollback()
+        reader.rollback()
+    return Damage(tmp_path / "work.dump")
+
+
+def records(dumped: Damage) -> list[tuple[int, int]]:
+    """Page and offset of the live undo records."""
+    with DatabaseFiles(dumped.path) as files:
+        pages = files.segment_pages(page_id_of(UNDO_DEVICE, 1))
+    return [
+        (page_id, offset)
+        for page_id in pages
+        for offset, _, _ in record_extents(dumped.page(page_id))
+        if UNDO_RECORD.at(dumped.page(page_id), offset).op_type != UndoOperation.NONE
+    ]
+
+
+def test_locks_and_undo_of_a_database_at_work_agree(dumped: Damage) -> None:
+    assert len(records(dumped)) >= 8
+    assert dumped.findings() == []
+
+
+def test_a_closed_database_has_no_live_undo_record(dumped: Damage) -> None:
+    dumped.set_control("purpose", 0)
+    for page_id, offset in records(dumped):
+        found(dumped, page_id, offset, "the record is live, but the database was closed")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("row_id.page_id", page_id_of(4, 9_000), "damaged, or not in use"),
+        ("row_id.page_id", page_id_of(0, 3), "no data page of object 16"),
+        ("row_id.slot_id", 4_000, "there is no row"),
+        ("seg_entry", page_id_of(4, 2), "seg_entry 4:2 is not where table t starts"),
+        ("lock_id", 99, "not 99"),
+    ],
+)
+def test_a_record_that_is_wrong(dumped: Damage, field: str, value: int, message: str) -> None:
+    page_id, offset = records(dumped)[0]
+    dumped.set(page_id, UNDO_RECORD, offset, field, value)
+    found(dumped, page_id, offset, message)
+
+
+def test_a_lock_that_no_record_names(dumped: Damage) -> None:
+    row_id, offset = next(pair for pair in dumped.rows("t") if _lock(dumped, *pair) == 0xFFFFFF)
+    dumped.write(row_id.page_id, offset, (77).to_bytes(3, "little"))
+    only(dumped, row_id.page_id, offset, "the row has lock 77, which no live undo record of the row has")
+
+
+def test_a_record_whose_row_has_no_lock(dumped: Damage) -> None:
+    row_id, offset = next(pair for pair in dumped.rows("t") if _lock(dumped, *pair) != 0xFFFFFF)
+    dumped.write(row_id.page_id, offset, b"\xff\xff\xff")
+    assert any(f"row {row_id} has lock none" in finding.message for finding in dumped.findings())
+
+
+def _lock(damage: Damage, row_id: RowId, offset: int) -> int:
+    return int.from_bytes(damage.page(row_id.page_id)[offset : offset + 3], "little")
+
+
+def test_records_of_whole_pages_name_pages_of_their_table(tmp_path: Path) -> None:
+    with gmdb.connect(tmp_path / "load.gmdb") as db:
+        db.create_table("t", {"i": "INT"})
+        db.append("t", pa.table({"i": pa.array(range(2_000), pa.int32())}))
+        db.dump(tmp_path / "load.dump")
+        db.rollback()
+    loaded = Damage(tmp_path / "load.dump")
+    assert loaded.findings() == []
+    page_id, offset = records(loaded)[-1]
+    loaded.set(page_id, UNDO_RECORD, offset, "row_id.page_id", page_id_of(0, 3))
+    found(loaded, page_id, offset, "no data page of object 16")
