@@ -24,8 +24,9 @@ def connect(
     """A connection to the database at ``path``, a directory; it is made if nothing is there.
 
     ``isolation`` is "read committed" or "repeatable read"; ``lock_timeout`` is how many seconds a writer waits for
-    another's row.  Use the connection as a context manager, or call ``commit()`` and ``close()``.
+    another's row.  If another process has the database open, this one works through it.  Use the connection as a
+    context manager, or call ``commit()`` and ``close()``.
     """
-    from gmdb.connection import Connection  # the engine brings compiled kernels; commands that need none skip them
+    from gmdb.server.connect import connect as connect_to  # brings pyarrow; commands that need none skip it
 
-    return Connection(path, isolation=isolation, autocommit=autocommit, lock_timeout=lock_timeout, read_only=read_only)
+    return connect_to(path, isolation=isolation, autocommit=autocommit, lock_timeout=lock_timeout, read_only=read_only)

@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class Database:
             create_store(directory, FIRST_USER_ID)
         self.read_only = read_only
         self.connections = 0
+        self.before_close: list[Callable[[], None]] = []
         self.store = PageStore(directory, read_only)
         try:
             fresh = self.store.control["ckpt_id"] == 0 and not read_only
@@ -145,6 +147,8 @@ class Database:
 
     def close(self) -> None:
         """Write every page and let go of the files."""
+        for leave in self.before_close:
+            leave()
         self._stop()
         try:
             if self.store.devices and not self.read_only:
@@ -172,6 +176,12 @@ def open_database(path: Any, read_only: bool) -> Database:
             raise DatabaseInUse(f"{directory} is open for {how} in this process already; close that first")
         database.connections += 1
         return database
+
+
+def is_open_here(directory: Path) -> bool:
+    """Whether this process has the database open."""
+    database = _open_databases.get(directory)
+    return database is not None and bool(database.store.devices)
 
 
 def release_database(database: Database) -> None:

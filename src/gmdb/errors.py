@@ -149,6 +149,17 @@ class NoSuchSavepoint(ProgrammingError):
     """No savepoint of that name is set."""
 
 
+# ---- processes: raised by server/
+
+
+class OwnerGone(OperationalError, Transient):
+    """The process that had the database open has closed it or died; what was not committed is rolled back."""
+
+
+class ForkedProcess(InterfaceError):
+    """A forked child used what only its parent can use; start processes with spawn instead."""
+
+
 # ---- files: raised by storage/
 
 

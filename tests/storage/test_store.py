@@ -84,11 +84,16 @@ os._exit(1)
         assert total(db) == sum(range(5000))
 
 
-@pytest.mark.usefixtures("db")
-def test_a_second_process_is_told_who_has_the_database_open(path: Path) -> None:
-    code = f"import gmdb; gmdb.connect({str(path)!r})"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert f"DatabaseInUse: {path} is open in process {os.getpid()}; close it there first" in result.stderr
+def test_a_writer_is_told_that_other_processes_read_the_database(path: Path) -> None:
+    gmdb.connect(path).close()
+    code = f"import gmdb; db = gmdb.connect({str(path)!r}, read_only=True); print('open', flush=True); input()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "open\n"
+        with pytest.raises(DatabaseInUse, match=f"{path} is open in .*; close it there first"):
+            gmdb.connect(path)
+        reader.communicate("\n")
 
 
 def test_a_second_connection_in_the_same_process_shares_the_database(db: Connection, path: Path) -> None:

@@ -6,12 +6,15 @@ Not here: many rows at once (arrow/), rows by what is in them (statements.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
 
-from gmdb.errors import Corruption, DataError, NoSuchColumn, NoSuchRow, RowTooLarge
+from gmdb.access.patches import Patches
+from gmdb.access.steps import Steps
+from gmdb.errors import Corruption, NoSuchRow, RowTooLarge
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
@@ -43,7 +46,7 @@ class Heap:
         self.columns = tuple(columns)
         self.session = session
         self._codec = RowCodec(columns)
-        self._patch_codecs: dict[tuple[str, ...], tuple[Callable[[Any], bytes], list[str]]] = {}
+        self._encode_patch = Patches(name, columns).encode
         self._buffer = np.zeros(_BUFFER_SIZE, np.uint8)
         self._bytes = self._buffer.data
         target = [session.call_address, obj_id, segment.entry_page, self._buffer.ctypes.data]
@@ -136,15 +139,20 @@ class Heap:
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """Every row with its row id, in page order, on one snapshot."""
+        for row_id, row in self.encoded_rows():
+            yield row_id, self.decode(row)
+
+    def encoded_rows(self) -> Iterator[tuple[RowId, bytes]]:
+        """``rows``, as their bytes."""
         self.share()
         with self.session.cursor() as (snapshot, form):
             for page_id in self.segment.page_ids().tolist():
-                rows = self.rows_of_page(page_id, form)
+                rows = self.encoded_rows_of_page(page_id, form)
                 snapshot.check()
                 yield from rows
         self.session.finish_read()
 
-    def rows_of_page(self, page_id: int, form: np.ndarray) -> list[tuple[RowId, tuple[Any, ...]]]:
+    def encoded_rows_of_page(self, page_id: int, form: np.ndarray) -> list[tuple[RowId, bytes]]:
         """The rows of a page that a snapshot sees."""
         store = self.segment.store
         slots = np.empty(PAGE_SIZES[-1] // 2, np.uint16)
@@ -155,42 +163,26 @@ class Heap:
             for slot in slots[: max(count, 0)].tolist():
                 size = store.call(fetch_row, 0, self._target, form.ctypes.data, page_id << 16 | slot)
                 found.append((RowId(page_id, slot), bytes(self._bytes[:size])))
-        return [(row_id, self._codec.decode(row)) for row_id, row in found]
+        return found
+
+    def encode(self, values: Sequence[Any]) -> bytes:
+        return self._codec.encode(values)
+
+    def decode(self, row: bytes) -> tuple[Any, ...]:
+        return self._codec.decode(row)
+
+    @contextmanager
+    def statement(self) -> Iterator[Steps]:
+        """A statement over many rows; all of it happens or nothing."""
+        self.share()
+        with self.session.statement() as snapshot:
+            yield Steps(self, snapshot)
 
     def share(self) -> None:
         """Hold the table against changes of its definition until the transaction ends."""
         session = self.session
         if self.obj_id not in session.tables_held:
             session.share_table(self.obj_id, self.segment.entry_page, self._space_id)
-
-    def _encode_patch(self, values: Sequence[Any] | Mapping[str, Any]) -> bytes:
-        by_name = values if isinstance(values, dict) else self._by_name(values)
-        given = tuple(by_name)
-        encode, names = self._patch_codecs.get(given) or self._patch_codec(given)
-        if len(names) == 1:
-            return encode(by_name[names[0]])
-        return encode([by_name[name] for name in names])
-
-    def _by_name(self, values: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
-        if isinstance(values, Mapping):
-            return dict(values)
-        if len(values) != len(self.columns):
-            raise DataError(f"{len(values)} values for {len(self.columns)} columns")
-        return {column.name: value for column, value in zip(self.columns, values, strict=True)}
-
-    def _patch_codec(self, given: tuple[str, ...]) -> tuple[Callable[[Any], bytes], list[str]]:
-        """What encodes patches of these columns, and their order in the table."""
-        positions = {column.name: n for n, column in enumerate(self.columns)}
-        unknown = [name for name in given if name not in positions]
-        if unknown:
-            known = ", ".join(positions)
-            raise NoSuchColumn(f"table {self.name} has no column {unknown[0]}; its columns are {known}")
-        names = sorted(given, key=positions.__getitem__)
-        numbers = [positions[name] for name in names]
-        codec = RowCodec([self.columns[n] for n in numbers], numbers)
-        made = codec.encode_only() if len(names) == 1 else codec.encode, names
-        self._patch_codecs[given] = made
-        return made
 
     def refuse_if_failed(self, status: int, row_id: RowId) -> None:
         """Turn a status into the exception that it means."""

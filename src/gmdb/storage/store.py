@@ -56,12 +56,23 @@ def create_store(directory: Path, next_obj_id: int) -> None:
     """Make the files of an empty database.  The control file comes last: without it nothing is a database."""
     if directory.exists() and not directory.is_dir():
         files.require_database(directory)
-    if directory.is_dir() and any(directory.iterdir()):
+    if directory.is_dir() and any(directory.iterdir()) and not (directory / files.LOCK_NAME).exists():
         raise NotADatabase(f"{directory} has files in it that are no gmdb database; choose another path")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{directory}: {error.strerror}") from error
+    lock = files.DirectoryLock(directory, exclusive=True)
+    try:
+        if not files.is_database(directory):  # another process may have been first
+            _create_files(directory, next_obj_id)
+    finally:
+        lock.release()
+
+
+def _create_files(directory: Path, next_obj_id: int) -> None:
+    if any(path.name != files.LOCK_NAME for path in directory.iterdir()):
+        raise NotADatabase(f"{directory} has files in it that are no gmdb database; choose another path")
     create_device(directory, SYSTEM_DEVICE, SYSTEM_DEVICE, "system", SYSTEM_PAGE_SIZE)
     create_device(directory, UNDO_DEVICE, UNDO_DEVICE, "undo", UNDO_PAGE_SIZE)
     create_device(directory, FIRST_USER_DEVICE, FIRST_USER_DEVICE, MAIN_SPACE, MAIN_PAGE_SIZE)

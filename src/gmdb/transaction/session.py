@@ -205,7 +205,11 @@ class Session:
                 return
             waited = True
             waits.wait(self, key, f"table {obj_id}", holders, seen, deadline)
-            self.require_open()
+            try:
+                self.require_open()
+            except BaseException:
+                waits.leave(key, self)
+                raise
 
     # ---- changes of rows
 

@@ -106,6 +106,14 @@ class LockWaits:
             for queue in self.queues.values():
                 self._call(queue[0])
 
+    def interrupt(self, session: Session) -> None:
+        """Let a session look again, wherever it stands in line, so that it finds itself ended."""
+        with self._lock:
+            for queue in self.queues.values():
+                for waiter in queue:
+                    if waiter.session is session:
+                        self._call(waiter)
+
     def _blockers(self, session: Session) -> list[Session]:
         """Whom the session waits for: the holders, and whoever came first."""
         waiting = self._waits_for.get(session)

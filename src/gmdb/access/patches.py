@@ -1,0 +1,52 @@
+"""Patches: new values for some of a row's columns, as the bytes that an update takes.
+
+A patch is a row of those columns alone, in the table's order, with their numbers behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gmdb.errors import DataError, NoSuchColumn
+from gmdb.format.codec import RowCodec
+from gmdb.format.columns import Column
+
+
+class Patches:
+    """Makes patches for one table; what depends on the chosen columns alone is worked out once."""
+
+    def __init__(self, table: str, columns: Sequence[Column]) -> None:
+        self._table = table
+        self._columns = tuple(columns)
+        self._codecs: dict[tuple[str, ...], tuple[Callable[[Any], bytes], list[str]]] = {}
+
+    def encode(self, values: Sequence[Any] | Mapping[str, Any]) -> bytes:
+        """A patch out of all values in column order, or of some by column name."""
+        by_name = values if isinstance(values, dict) else self._by_name(values)
+        given = tuple(by_name)
+        encode, names = self._codecs.get(given) or self._codec(given)
+        if len(names) == 1:
+            return encode(by_name[names[0]])
+        return encode([by_name[name] for name in names])
+
+    def _by_name(self, values: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(values, Mapping):
+            return dict(values)
+        if len(values) != len(self._columns):
+            raise DataError(f"{len(values)} values for {len(self._columns)} columns")
+        return {column.name: value for column, value in zip(self._columns, values, strict=True)}
+
+    def _codec(self, given: tuple[str, ...]) -> tuple[Callable[[Any], bytes], list[str]]:
+        """What encodes patches of these columns, and their order in the table."""
+        positions = {column.name: n for n, column in enumerate(self._columns)}
+        unknown = [name for name in given if name not in positions]
+        if unknown:
+            known = ", ".join(positions)
+            raise NoSuchColumn(f"table {self._table} has no column {unknown[0]}; its columns are {known}")
+        names = sorted(given, key=positions.__getitem__)
+        numbers = [positions[name] for name in names]
+        codec = RowCodec([self._columns[n] for n in numbers], numbers)
+        made = codec.encode_only() if len(names) == 1 else codec.encode, names
+        self._codecs[given] = made
+        return made

@@ -1,0 +1,82 @@
+"""The steps of a statement over many rows: find them, lock or change them, start over.
+
+Which rows, and what becomes of them, is the caller's to say (statements.py); the caller may be in another process
+(server/), so nothing here calls its functions.
+
+Invariants
+ 1. All rows of a round are found by one snapshot, before the first of them is changed.
+ 2. A row that is not as the snapshot shows it raises RowChanged; after ``start_over`` the statement has done nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gmdb.errors import InterfaceError, RowLocked
+from gmdb.format.address import RowId
+from gmdb.kernel.status import CHANGED, DELETED, NOT_FOUND
+
+if TYPE_CHECKING:
+    from gmdb.access.heap import Heap
+    from gmdb.transaction.snapshots import Snapshot
+
+Changes = Sequence[Any] | Mapping[str, Any]
+
+
+class RowChanged(Exception):
+    """A row is not as the statement's snapshot shows it: start over."""
+
+
+class Steps:
+    """A statement that is running, on a heap of this process."""
+
+    def __init__(self, heap: Heap, snapshot: Snapshot) -> None:
+        self._heap = heap
+        self._session = heap.session
+        self._snapshot = snapshot
+        self._mark = heap.session.mark()
+
+    def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        """Every row that the snapshot sees."""
+        decode = self._heap.decode
+        return ((row_id, decode(row)) for page in self.encoded_pages() for row_id, row in page)
+
+    def encoded_pages(self) -> Iterator[list[tuple[RowId, bytes]]]:
+        """Every row that the snapshot sees, as its bytes, a page at a time."""
+        form = self._session.form_of(self._snapshot)
+        for page_id in self._heap.segment.page_ids().tolist():
+            yield self._heap.encoded_rows_of_page(page_id, form)
+            self._snapshot.check()
+
+    def update(self, changes: Iterable[tuple[RowId, Changes]]) -> None:
+        for row_id, values in changes:
+            self._require(self._heap.try_update(row_id, values), row_id)
+
+    def delete(self, row_ids: Iterable[RowId]) -> None:
+        for row_id in row_ids:
+            self._require(self._heap.try_delete(row_id), row_id)
+
+    def lock(self, row_ids: Iterable[RowId], nowait: bool = False, skip_locked: bool = False) -> set[RowId]:
+        """Hold the rows against other writers; answers those that were skipped, since others hold them."""
+        skipped = set()
+        for row_id in row_ids:
+            try:
+                self._require(self._heap.try_lock(row_id, nowait or skip_locked), row_id)
+            except RowLocked:
+                if not skip_locked:
+                    raise
+                skipped.add(row_id)
+        return skipped
+
+    def _require(self, status: int, row_id: RowId) -> None:
+        if status in (CHANGED, DELETED, NOT_FOUND):
+            raise RowChanged(f"row {row_id} of table {self._heap.name} was changed while the statement ran")
+        self._heap.refuse_if_failed(status, row_id)
+
+    def start_over(self, changed: RowChanged) -> None:
+        """Take back what was done, and see what was committed meanwhile."""
+        if self._session.hub.memory.scn == self._snapshot.scn:  # nobody else committed: it would happen again
+            raise InterfaceError(f"{changed}, by the statement's own function") from None
+        self._session.take_back_to(self._mark)
+        self._session.start_over(self._snapshot)

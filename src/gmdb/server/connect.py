@@ -1,0 +1,111 @@
+"""The way in: this process opens the database, or asks the process that has it open.
+
+The lock on the directory decides who the owner is.  An owner that is just opening or closing has the lock and no
+endpoint yet, or no more; whoever comes then tries again for a while.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gmdb.errors import DatabaseInUse, OwnerGone
+from gmdb.server import forks
+from gmdb.server.door import knock
+from gmdb.server.place import find_place
+from gmdb.storage.directory import LOCK_NAME
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+OWNER_PATIENCE = 10.0  # seconds for an owner to finish opening or closing, or to answer at its door
+READERS_PATIENCE = 0.2  # to be sure that readers hold the lock, and not somebody who only looked at it
+INTERVAL = 0.02
+
+
+def connect(path: Any, **options: Any) -> Connection:
+    """A connection to the database at ``path``, through its owner if another process is that."""
+    directory = Path(path).absolute()
+    began = time.monotonic()
+    while True:
+        if not _is_open_here(directory):
+            remote = connect_to_owner(directory, **options)
+            if remote is not None:
+                return remote
+        try:
+            return _open(directory, **options)
+        except DatabaseInUse:
+            patience = OWNER_PATIENCE if _has_owner(directory) else READERS_PATIENCE
+            if _is_open_here(directory) or time.monotonic() - began > patience:
+                raise
+        time.sleep(INTERVAL)
+
+
+def connect_to_owner(
+    directory: Path,
+    *,
+    isolation: str = "read committed",
+    autocommit: bool = False,
+    lock_timeout: float = 5.0,
+    read_only: bool = False,
+) -> Connection | None:
+    """A connection through the process that has the database open; nothing if no process answers."""
+    place = find_place(directory)
+    if place is None or place.pid == os.getpid():
+        return None
+    try:
+        let_in = knock(place, OWNER_PATIENCE)
+    except TimeoutError:
+        raise DatabaseInUse(f"{directory} is open in process {place.pid}, which does not answer") from None
+    if let_in is None:
+        return None
+    door, told = let_in
+    try:
+        if "refused" in told:
+            return None
+        forks.use_flight(place.folder)
+        from gmdb.server.link import Link
+        from gmdb.server.remote import RemoteConnection
+
+        options = {"isolation": isolation, "autocommit": autocommit, "lock_timeout": lock_timeout}
+        link = Link(directory, place, door, told["key"], {**options, "read_only": read_only})
+        return RemoteConnection(link, autocommit)
+    except OwnerGone:
+        return None
+    except BaseException:
+        door.close()
+        raise
+
+
+def _open(directory: Path, **options: Any) -> Connection:
+    from gmdb.connection import Connection  # the engine brings compiled kernels; clients need none
+    from gmdb.server.endpoint import serve
+
+    connection = Connection(directory, **options)
+    serve(connection._database)
+    return connection
+
+
+def _is_open_here(directory: Path) -> bool:
+    """Whether this process has the database open."""
+    engine = sys.modules.get("gmdb.engine")
+    return engine is not None and engine.is_open_here(directory)
+
+
+def _has_owner(directory: Path) -> bool:
+    """Whether a process holds the lock alone, as owners do."""
+    try:
+        file = os.open(directory / LOCK_NAME, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)

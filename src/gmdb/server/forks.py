@@ -1,0 +1,98 @@
+"""What a forked child must leave alone.
+
+gRPC, on which Flight stands, does not survive a fork: in a child of a process that has used it, any call hangs, and
+so may the destructors of its objects.  And a child that keeps copies of its parent's sockets keeps others from
+noticing that the parent is gone.  So in a child the sockets are closed, the objects are never touched again, and
+whoever asks for Flight is told to use spawn.  A child of a process that never used Flight may use it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import stat
+import weakref
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from typing import Any, Protocol
+
+from gmdb.errors import ForkedProcess
+
+ADVICE = (
+    "start processes with spawn instead: multiprocessing.get_context('spawn'), or ProcessPoolExecutor(mp_context=...)"
+)
+
+
+class Inherited(Protocol):
+    def leave_to_parent(self) -> list[Any]:
+        """Close sockets in the child; answers the objects whose destructors must not run there."""
+
+
+_in_use: weakref.WeakSet[Inherited] = weakref.WeakSet()
+_folders: set[str] = set()
+_used = False
+_spoilt = False
+
+
+def watch(inherited: Inherited) -> None:
+    """From now on a forked child leaves it to its parent."""
+    _in_use.add(inherited)
+
+
+def use_flight(folder: str) -> None:
+    """Say that Flight is about to be used with sockets in ``folder``; refuse where it would hang."""
+    global _used
+    if _spoilt:
+        raise ForkedProcess(
+            "this process was forked from one that shared a database with others, and cannot do that itself; " + ADVICE
+        )
+    _used = True
+    _folders.add(folder)
+
+
+def sockets_in(folders: Collection[str]) -> Iterator[int]:
+    """The file descriptors of this process that are sockets in one of the folders, at either end."""
+    for file in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):  # the descriptor of the listing itself is closed by now, and others may be
+            if stat.S_ISSOCK(os.fstat(file).st_mode) and any(os.path.dirname(end) in folders for end in _ends(file)):
+                yield file
+
+
+def _ends(file: int) -> Iterator[str]:
+    """The paths of a socket's two ends, as far as they have any."""
+    with socket.socket(fileno=os.dup(file)) as copy:
+        for name in (copy.getsockname, copy.getpeername):
+            with suppress(OSError):
+                end = name()
+                if isinstance(end, str):
+                    yield end
+
+
+def _keep_for_ever(thing: Any) -> None:
+    """Let no destructor run, not even at the process's end."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def _detach_finalizers(thing: Any) -> None:
+    """Flight has a server shut down at exit, and offers no way to take that back."""
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        found = finalizer.peek()
+        if found is not None and found[0] is thing:
+            _keep_for_ever(finalizer.detach())
+
+
+def _after_in_child() -> None:
+    global _spoilt
+    for inherited in list(_in_use):
+        for thing in inherited.leave_to_parent():
+            _detach_finalizers(thing)
+            _keep_for_ever(thing)
+    _in_use.clear()
+    if _used:
+        _spoilt = True
+        for file in list(sockets_in(_folders)):
+            os.close(file)
+
+
+os.register_at_fork(after_in_child=_after_in_child)

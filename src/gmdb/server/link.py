@@ -1,0 +1,249 @@
+"""A client's link to an owner: messages there, answers back, and streams of batches.
+
+Invariants
+ 1. One message is under way at a time, and its answer is read before the next.
+ 2. After Flight has failed the link is of no use: every call raises OwnerGone.
+ 3. Nothing that a garbage collector may run sends a message: what was dropped is named in the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from gmdb.errors import ForkedProcess, InterfaceError, OwnerGone
+from gmdb.server import forks
+from gmdb.server.place import Place
+from gmdb.server.wire import Head, error_from, pack, unpack
+
+TOKEN_HEADER = b"gmdb-token"
+
+
+class Link:
+    def __init__(self, directory: Path, place: Place, door: socket.socket, key: str, options: Head) -> None:
+        self.directory = directory
+        self._pid = os.getpid()
+        self._owner_pid = place.pid
+        self._door = door
+        self._key = key
+        self._lock = threading.Lock()
+        self._scans: dict[int, tuple[Any, ...]] = {}  # those that may still be read, and their streams once they have
+        self._closed = self._broken = False
+        self._dropped: deque[int] = deque()
+        self._held_back: list[Callable[[], None]] = []
+        self._call_options = flight.FlightCallOptions(headers=[(TOKEN_HEADER, place.token.encode())])
+        self._flight = flight.connect(f"grpc+unix://{place.flight}")
+        forks.watch(self)
+        try:
+            self._writer, self._reader = self._exchange("session", **options)
+            with self._failing():
+                head, _ = unpack(self._reader.read_chunk().app_metadata)
+            if "error" in head:
+                raise error_from(head)
+        except BaseException:
+            self._hang_up()
+            raise
+
+    # ---- messages
+
+    def ask(self, op: str, body: bytes = b"", **fields: Any) -> tuple[Head, bytes]:
+        """Send a message and wait for its answer, which may be an exception."""
+        self.require_open()
+        for send in tuple(self._held_back):
+            send()
+        fields["op"] = op
+        with self._lock:
+            if self._dropped:
+                fields["discard"] = [self._dropped.popleft() for _ in range(len(self._dropped))]
+            message = pack(fields, body)
+            with self._failing():
+                self._writer.write_metadata(message)
+                received = self._reader.read_chunk().app_metadata
+        head, body = unpack(received)
+        if "error" in head:
+            raise error_from(head)
+        return head, body
+
+    @contextmanager
+    def holding_back(self, send: Callable[[], None]) -> Iterator[None]:
+        """While somebody collects changes, to send many at once: ``send`` is called before any other message."""
+        self._held_back.append(send)
+        try:
+            yield
+        finally:
+            self._held_back.remove(send)
+
+    def require_open(self) -> None:
+        if self._pid != os.getpid():
+            raise ForkedProcess(
+                f"the connection to {self.directory} belongs to process {self._pid}, which forked this one; "
+                + forks.ADVICE
+            )
+        if self._closed:
+            raise InterfaceError("the connection is closed")
+        if self._broken:
+            raise self._gone()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def _gone(self) -> OwnerGone:
+        return OwnerGone(
+            f"process {self._owner_pid}, which had {self.directory} open, is gone or has closed it; connect again"
+        )
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """A failure between a message and its answer leaves nothing to go on with."""
+        try:
+            yield
+        except (pa.ArrowException, StopIteration):
+            self._break()
+            raise self._gone() from None
+        except BaseException:
+            self._break()
+            raise
+
+    def _break(self) -> None:
+        self._broken = True
+        self._door.close()
+
+    def drop(self, number: int) -> None:
+        """Something that the owner keeps for this client is not wanted any more."""
+        self._dropped.append(number)
+
+    # ---- streams
+
+    def _exchange(self, kind: str, **fields: Any) -> tuple[Any, Any]:
+        command = json.dumps({"key": self._key, "kind": kind, **fields}).encode()
+        with self._failing():
+            return self._flight.do_exchange(flight.FlightDescriptor.for_command(command), self._call_options)
+
+    def send(self, table: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Head:
+        """Send batches to a table; answers what the owner says to all of them."""
+        self.require_open()
+        writer, reader = self._exchange("append", table=table)
+        try:
+            going = _written(writer.begin, schema)
+            for batch in batches:
+                if not (going and _written(writer.write_batch, batch)):
+                    break
+            else:
+                _written(writer.write_metadata, b"end")
+            with self._failing():
+                head, _ = unpack(reader.read_chunk().app_metadata)
+        finally:
+            _close_quietly(writer)
+        if "error" in head:
+            raise error_from(head)
+        return head
+
+    def batches(self, scan: int) -> ScanStream:
+        """The batches of a scan that the owner has begun."""
+        self._scans[scan] = ()
+        return ScanStream(self, scan)
+
+    def next_of(self, scan: int) -> Any:
+        """The next batch of a scan, or the message that ends it.  It may be asked for after the connection's close."""
+        if self._pid != os.getpid() or self._broken:
+            self.require_open()
+            raise self._gone()
+        writer, reader = self._scans[scan] = self._scans[scan] or self._exchange("scan", scan=scan)
+        with self._failing():
+            writer.write_metadata(b"next")
+            return reader.read_chunk()
+
+    def end_scan(self, scan: int) -> None:
+        """A scan was read to its end, or its reader is gone."""
+        ends = self._scans.pop(scan, None)
+        if ends is None or self._pid != os.getpid():
+            return
+        if ends:
+            _close_quietly(ends[0])
+        else:
+            self.drop(scan)
+        if self._closed and not self._scans:
+            self._hang_up()
+
+    # ---- the end
+
+    def close(self) -> None:
+        """End the session; what is still being read may be read to its end.  Closing twice does nothing."""
+        if self._closed or self._pid != os.getpid():
+            return
+        if not self._broken and self._lock.acquire(blocking=False):
+            try:
+                self._writer.write_metadata(pack({"op": "close"}))
+                self._reader.read_chunk()
+            except (pa.ArrowException, StopIteration):
+                self._broken = True
+            finally:
+                self._lock.release()
+        self._closed = True
+        if not self._scans:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        self._closed = True
+        self._door.close()
+        if hasattr(self, "_writer"):
+            _close_quietly(self._writer)
+        _close_quietly(self._flight)
+
+    def leave_to_parent(self) -> list[Any]:
+        """In a forked child."""
+        self._door.close()
+        ends = [end for ends in self._scans.values() for end in ends]
+        return [self._flight, *(getattr(self, name) for name in ("_writer", "_reader") if hasattr(self, name)), *ends]
+
+
+class ScanStream:
+    """The batches of a scan, each asked for when it is wanted."""
+
+    def __init__(self, link: Link, scan: int) -> None:
+        self._link = link
+        self._scan = scan
+        self._finalizer = weakref.finalize(self, link.end_scan, scan)
+        self._finalizer.atexit = False
+
+    def __iter__(self) -> ScanStream:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if not self._finalizer.alive:
+            raise StopIteration
+        chunk = self._link.next_of(self._scan)
+        if chunk.data is not None:
+            return chunk.data
+        self._finalizer()
+        head, _ = unpack(chunk.app_metadata)
+        if "error" in head:
+            raise error_from(head)
+        raise StopIteration
+
+
+def _written(write: Callable[[Any], None], what: Any) -> bool:
+    """Whether the owner took it.  If not, it may have answered already, and what it said tells why."""
+    try:
+        write(what)
+        return True
+    except pa.ArrowException:
+        return False
+
+
+def _close_quietly(thing: Any) -> None:
+    """Close what may be broken already."""
+    with suppress(pa.ArrowException):
+        thing.close()

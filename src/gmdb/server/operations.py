@@ -1,0 +1,304 @@
+"""What a client can ask of its session: one function an operation, named as messages name it.
+
+An operation's parameters are the fields of the message's head, and ``body`` if it has one.  It answers a head, or a
+head and a body.  The turn is held meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gmdb.access.steps import RowChanged
+from gmdb.errors import InterfaceError
+from gmdb.format.address import RowId
+from gmdb.server.session import Client
+from gmdb.server.wire import (
+    CHUNK_SIZE,
+    Head,
+    decode_patch,
+    error_head,
+    pack,
+    pack_rows,
+    pack_table,
+    table_to_plain,
+    unpack,
+    unpack_rows,
+)
+
+ROWS_A_TIME = 256
+Answer = Head | tuple[Head, bytes] | None
+Operation = TypeVar("Operation", bound=Callable[..., Answer])
+OPERATIONS: dict[str, Callable[..., Answer]] = {}
+
+
+def operation(function: Operation) -> Operation:
+    """Let clients ask for the function by its name."""
+    OPERATIONS[function.__name__] = function
+    return function
+
+
+def answer(client: Client, message: Any) -> bytes:
+    """Do what a message asks for; an exception becomes an answer, too."""
+    try:
+        head, body = unpack(message)
+        name, dropped = str(head.pop("op", None)), head.pop("discard", ())
+        if name not in OPERATIONS:
+            raise InterfaceError(f"the owner of the database knows no operation {name}; is it another version of gmdb?")
+        if body:
+            head["body"] = body
+        with client.turn():
+            _discard(client, dropped)
+            made = OPERATIONS[name](client, **head)
+        return pack(*made) if isinstance(made, tuple) else pack(made or {})
+    except Exception as error:
+        return pack(error_head(error))
+
+
+def _discard(client: Client, numbers: Any) -> None:
+    """Let go of reads that the client has dropped."""
+    for number in numbers:
+        client.scans.pop(number, None)
+        cursor: Any = client.cursors.pop(number, None)
+        if cursor is not None:
+            cursor.close()
+
+
+def _connection(client: Client) -> Any:
+    """The session's connection, once it is known to be open."""
+    client.session.require_open()
+    return client.connection
+
+
+# ---- transactions
+
+
+@operation
+def begin(client: Client) -> None:
+    client.session.begin()
+
+
+@operation
+def commit(client: Client) -> None:
+    client.session.commit()
+
+
+@operation
+def rollback(client: Client) -> None:
+    client.session.rollback()
+
+
+@operation
+def savepoint(client: Client, name: str) -> None:
+    client.session.savepoint(name)
+
+
+@operation
+def rollback_to(client: Client, name: str) -> None:
+    client.session.rollback_to(name)
+
+
+@operation
+def release_savepoint(client: Client, name: str) -> None:
+    client.session.release_savepoint(name)
+
+
+@operation
+def set_autocommit(client: Client, on: bool) -> None:
+    client.session.set_autocommit(on)
+
+
+@operation
+def in_transaction(client: Client) -> Answer:
+    return {"is": client.session.in_transaction}
+
+
+# ---- definitions
+
+
+@operation
+def require_writable(client: Client) -> None:
+    client.session.require_open()
+    client.session.require_writable()
+
+
+@operation
+def create_tablespace(client: Client, name: str, **options: int) -> None:
+    require_writable(client)
+    _connection(client).create_tablespace(name, **options)
+
+
+@operation
+def create_table(client: Client, name: str, columns: list[list[str]], **options: Any) -> None:
+    require_writable(client)
+    _connection(client).create_table(name, [(column, spelling) for column, spelling in columns], **options)
+
+
+@operation
+def drop_table(client: Client, name: str) -> None:
+    require_writable(client)
+    _connection(client).drop_table(name)
+
+
+@operation
+def tables(client: Client) -> Answer:
+    return {"names": _connection(client).tables()}
+
+
+@operation
+def table(client: Client, name: str) -> Answer:
+    return {"table": table_to_plain(_connection(client).table(name))}
+
+
+@operation
+def heap(client: Client, name: str) -> Answer:
+    """A table's definition; the client may then work on its rows."""
+    made = _connection(client).heap(name)
+    client.heaps.setdefault(made.obj_id, made)
+    return table(client, name)
+
+
+# ---- rows by their ids
+
+
+@operation
+def insert(client: Client, table: int, body: bytes) -> Answer:
+    rows = client.heaps[table]
+    return {"row": rows.insert(rows.decode(body))}
+
+
+@operation
+def fetch(client: Client, table: int, row: list[int]) -> Answer:
+    rows = client.heaps[table]
+    return {}, rows.encode(rows.fetch(RowId(*row)))
+
+
+@operation
+def update(client: Client, table: int, row: list[int], body: bytes) -> None:
+    rows = client.heaps[table]
+    rows.update(RowId(*row), decode_patch(rows.columns, body))
+
+
+@operation
+def delete(client: Client, table: int, row: list[int]) -> None:
+    client.heaps[table].delete(RowId(*row))
+
+
+@operation
+def lock(client: Client, table: int, row: list[int], nowait: bool) -> None:
+    client.heaps[table].lock(RowId(*row), nowait)
+
+
+@operation
+def share(client: Client, table: int) -> None:
+    client.heaps[table].share()
+
+
+@operation
+def rows(client: Client, table: int, cursor: int = 0) -> Answer:
+    """The first or the next rows of a read of the whole table."""
+    if not cursor:
+        cursor = client.new_number()
+        client.cursors[cursor] = client.heaps[table].encoded_rows()
+    reading = client.cursors.pop(cursor)
+    found = list(islice(reading, ROWS_A_TIME))
+    more = len(found) == ROWS_A_TIME
+    if more:
+        client.cursors[cursor] = reading
+    return {"cursor": cursor, "more": more}, pack_rows(found)
+
+
+# ---- statements over many rows
+
+
+@operation
+def statement(client: Client, table: int) -> Answer:
+    return {"statement": client.open_statement(client.heaps[table])}
+
+
+@operation
+def statement_rows(client: Client, statement: int, first: bool) -> Answer:
+    opened = client.statements[statement]
+    if first or opened.pages is None:
+        opened.pages = opened.steps.encoded_pages()
+    found: list[tuple[RowId, bytes]] = []
+    size = 0
+    for page in opened.pages:
+        found += page
+        size += sum(len(row) for _, row in page)
+        if size >= CHUNK_SIZE:
+            return {"more": True}, pack_rows(found)
+    return {"more": False}, pack_rows(found)
+
+
+@operation
+def statement_update(client: Client, statement: int, body: bytes) -> None:
+    opened = client.statements[statement]
+    columns = opened.heap.columns
+    opened.steps.update((row_id, decode_patch(columns, patch)) for row_id, patch in unpack_rows(body))
+
+
+@operation
+def statement_delete(client: Client, statement: int, body: bytes) -> None:
+    client.statements[statement].steps.delete(row_id for row_id, _ in unpack_rows(body))
+
+
+@operation
+def statement_lock(client: Client, statement: int, nowait: bool, skip: bool, body: bytes) -> Answer:
+    row_ids = (row_id for row_id, _ in unpack_rows(body))
+    return {"skipped": list(client.statements[statement].steps.lock(row_ids, nowait, skip))}
+
+
+@operation
+def statement_start_over(client: Client, statement: int, changed: str) -> None:
+    client.statements[statement].steps.start_over(RowChanged(changed))
+
+
+@operation
+def statement_end(client: Client, statement: int, kept: bool) -> None:
+    client.close_statement(statement, kept)
+
+
+# ---- scans, what is going on, the end
+
+
+@operation
+def scan(client: Client, name: str, columns: list[str] | None) -> Answer:
+    """Begin a scan, on the snapshot of now; a stream of its own brings the batches."""
+    reader = _connection(client).arrow(name, columns)
+    number = client.new_number()
+    client.scans[number] = reader
+    return {"scan": number}, reader.schema.serialize().to_pybytes()
+
+
+@operation
+def locks(client: Client) -> Answer:
+    return {}, pack_table(_connection(client).locks())
+
+
+@operation
+def transactions(client: Client) -> Answer:
+    return {}, pack_table(_connection(client).transactions())
+
+
+@operation
+def gc(client: Client) -> Answer:
+    return {"done": _connection(client).gc()}
+
+
+@operation
+def flush(client: Client) -> None:
+    require_writable(client)
+    _connection(client).flush()
+
+
+@operation
+def dump(client: Client, path: str) -> None:
+    _connection(client).dump(Path(path))
+
+
+@operation
+def close(client: Client) -> None:
+    client.session.close()

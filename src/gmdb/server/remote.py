@@ -1,0 +1,309 @@
+"""Connection and Heap for a client: the same methods, asked of the owner.
+
+For the type checker they are a Connection and a Heap, so that it sees a method that differs.  At run time they are
+not: a client needs none of the compiled code that comes with those.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from gmdb.access.patches import Patches
+from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
+from gmdb.access.steps import Changes, RowChanged, Steps
+from gmdb.arrow.schema import arrow_schema, batches_of, fit_batch
+from gmdb.catalog.schema import TableDefinition
+from gmdb.errors import Error
+from gmdb.format.address import RowId
+from gmdb.format.codec import RowCodec
+from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.server.link import Link
+from gmdb.server.wire import in_chunks, pack_rows, table_from_plain, unpack_rows, unpack_table
+
+if TYPE_CHECKING:
+    from gmdb.access.heap import Heap as _Heap
+    from gmdb.connection import Connection as _Connection
+else:
+    _Heap = _Connection = object
+
+MAIN_SPACE, MAIN_PAGE_SIZE = "main", 8192
+CHANGES_A_TIME = 1000
+
+
+class RemoteConnection(_Connection):
+    """One session of a database that another process has open."""
+
+    def __init__(self, link: Link, autocommit: bool) -> None:
+        self._link = link
+        self._autocommit = autocommit
+        self._finalizer: Any = weakref.finalize(self, link.close)
+
+    @property
+    def path(self) -> Path:
+        return self._link.directory
+
+    # ---- transactions
+
+    @property
+    def autocommit(self) -> bool:
+        return self._autocommit
+
+    @autocommit.setter
+    def autocommit(self, on: bool) -> None:
+        self._link.ask("set_autocommit", on=bool(on))
+        self._autocommit = on
+
+    @property
+    def in_transaction(self) -> bool:
+        return not self._link.closed and bool(self._link.ask("in_transaction")[0]["is"])
+
+    def begin(self) -> None:
+        self._link.ask("begin")
+
+    def commit(self) -> None:
+        self._link.ask("commit")
+
+    def rollback(self) -> None:
+        self._link.ask("rollback")
+
+    def savepoint(self, name: str) -> None:
+        self._link.ask("savepoint", name=name)
+
+    def rollback_to(self, name: str) -> None:
+        self._link.ask("rollback_to", name=name)
+
+    def release_savepoint(self, name: str) -> None:
+        self._link.ask("release_savepoint", name=name)
+
+    # ---- definitions
+
+    def create_tablespace(
+        self, name: str, *, page_size: int = MAIN_PAGE_SIZE, devices: int = 1, device_pages_max: int = 0
+    ) -> None:
+        self._link.ask(
+            "create_tablespace", name=name, page_size=page_size, devices=devices, device_pages_max=device_pages_max
+        )
+
+    def create_table(
+        self,
+        name: str,
+        columns: dict[str, str] | list[tuple[str, str]],
+        *,
+        tablespace: str = MAIN_SPACE,
+        pct_free: int = DEFAULT_PCT_FREE,
+    ) -> None:
+        pairs = list(columns.items()) if isinstance(columns, dict) else list(columns)
+        self._link.ask("create_table", name=name, columns=pairs, tablespace=tablespace, pct_free=pct_free)
+
+    def drop_table(self, name: str) -> None:
+        self._link.ask("drop_table", name=name)
+
+    def tables(self) -> list[str]:
+        return list(self._link.ask("tables")[0]["names"])
+
+    def table(self, name: str) -> TableDefinition:
+        return table_from_plain(self._link.ask("table", name=name)[0]["table"])
+
+    # ---- rows
+
+    def heap(self, name: str) -> RemoteHeap:
+        return RemoteHeap(self._link, table_from_plain(self._link.ask("heap", name=name)[0]["table"]))
+
+    def insert(self, name: str, values: Sequence[Any]) -> RowId:
+        return self.heap(name).insert(values)
+
+    def update(
+        self, name: str, changes: Mapping[str, Any] | Callable[[Row], Mapping[str, Any]], where: Condition = None
+    ) -> int:
+        return update_where(self.heap(name), changes, where)
+
+    def delete(self, name: str, where: Condition = None) -> int:
+        return delete_where(self.heap(name), where)
+
+    def select_for_update(
+        self, name: str, where: Condition = None, *, nowait: bool = False, skip_locked: bool = False
+    ) -> list[tuple[RowId, Row]]:
+        return select_for_update(self.heap(name), where, nowait, skip_locked)
+
+    def append(self, name: str, data: Any) -> int:
+        return self.heap(name).append(data)
+
+    def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        head, body = self._link.ask("scan", name=name, columns=None if columns is None else list(columns))
+        schema = pa.ipc.read_schema(pa.py_buffer(body))
+        return pa.RecordBatchReader.from_batches(schema, self._link.batches(head["scan"]))
+
+    # ---- what is going on
+
+    def locks(self) -> pa.Table:
+        return unpack_table(self._link.ask("locks")[1])
+
+    def transactions(self) -> pa.Table:
+        return unpack_table(self._link.ask("transactions")[1])
+
+    def gc(self) -> int:
+        return int(self._link.ask("gc")[0]["done"])
+
+    def dump(self, path: Any) -> None:
+        self._link.ask("dump", path=os.path.abspath(path))
+
+    # ---- the end
+
+    def flush(self) -> None:
+        self._link.ask("flush")
+
+    def close(self) -> None:
+        self._finalizer()
+
+    def __enter__(self) -> RemoteConnection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and not self._link.closed:
+                self.commit()
+        finally:
+            self.close()
+
+
+class RemoteHeap(_Heap):
+    """A table's rows, by row id."""
+
+    def __init__(self, link: Link, table: TableDefinition) -> None:
+        self.name = table.name
+        self.obj_id = table.obj_id
+        self.columns = table.columns
+        self._link = link
+        self._codec = RowCodec(table.columns)
+        self.encode_patch = Patches(table.name, table.columns).encode
+
+    def _ask(self, op: str, body: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        return self._link.ask(op, body, table=self.obj_id, **fields)
+
+    def insert(self, values: Sequence[Any]) -> RowId:
+        return RowId(*self._ask("insert", self._codec.encode(values))[0]["row"])
+
+    def fetch(self, row_id: RowId) -> tuple[Any, ...]:
+        return self._codec.decode(self._ask("fetch", row=_plain(row_id))[1])
+
+    def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
+        self._ask("update", self.encode_patch(values), row=_plain(row_id))
+
+    def delete(self, row_id: RowId) -> None:
+        self._ask("delete", row=_plain(row_id))
+
+    def lock(self, row_id: RowId, nowait: bool = False) -> None:
+        self._ask("lock", row=_plain(row_id), nowait=nowait)
+
+    def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        head, body = self._ask("rows")
+        try:
+            while True:
+                for row_id, row in unpack_rows(body):
+                    yield row_id, self._codec.decode(row)
+                if not head["more"]:
+                    return
+                head, body = self._ask("rows", cursor=head["cursor"])
+        except GeneratorExit:
+            self._link.drop(head["cursor"])
+            raise
+
+    def share(self) -> None:
+        self._ask("share")
+
+    def encode(self, values: Sequence[Any]) -> bytes:
+        return self._codec.encode(values)
+
+    def decode(self, row: bytes) -> tuple[Any, ...]:
+        return self._codec.decode(row)
+
+    def append(self, data: Any) -> int:
+        """Append Arrow data; it is brought into the table's types here, so that errors name the caller's rows."""
+        self._link.ask("require_writable")
+        batches = batches_of(data)
+        return int(self._link.send(self.obj_id, arrow_schema(self.columns), self._fitted(batches))["rows"])
+
+    def _fitted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = 0
+        schema = arrow_schema(self.columns)
+        for batch in batches:
+            arrays = fit_batch(self.name, self.columns, batch, rows)
+            rows += len(batch)
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    @contextmanager
+    def statement(self) -> Iterator[Steps]:
+        number = self._ask("statement")[0]["statement"]
+        try:
+            yield RemoteSteps(self, self._link, number)
+        except BaseException:
+            with suppress(Error):  # if the owner is gone, so is the statement; the first error says more
+                self._link.ask("statement_end", statement=number, kept=False)
+            raise
+        self._link.ask("statement_end", statement=number, kept=True)
+
+
+class RemoteSteps(Steps):
+    """The steps of a statement, taken in the owner; many rows go in one message."""
+
+    def __init__(self, heap: RemoteHeap, link: Link, number: int) -> None:
+        self._remote = heap
+        self._link = link
+        self._number = number
+
+    def _ask(self, op: str, body: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        return self._link.ask(op, body, statement=self._number, **fields)
+
+    def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        first, more = True, True
+        while more:
+            head, body = self._ask("statement_rows", first=first)
+            for row_id, row in unpack_rows(body):
+                yield row_id, self._remote.decode(row)
+            first, more = False, head["more"]
+
+    def update(self, changes: Iterable[tuple[RowId, Changes]]) -> None:
+        """Changes are collected, but whatever computes them finds those before done if it asks for anything."""
+        encode = self._remote.encode_patch
+        collected: list[tuple[RowId, bytes]] = []
+
+        def send() -> None:
+            if collected:
+                chunk = pack_rows(collected)
+                collected.clear()
+                self._ask("statement_update", chunk)
+
+        with self._link.holding_back(send):
+            for row_id, values in changes:
+                collected.append((row_id, encode(values)))
+                if len(collected) >= CHANGES_A_TIME:
+                    send()
+            send()
+
+    def delete(self, row_ids: Iterable[RowId]) -> None:
+        for chunk in in_chunks((row_id, b"") for row_id in row_ids):
+            self._ask("statement_delete", chunk)
+
+    def lock(self, row_ids: Iterable[RowId], nowait: bool = False, skip_locked: bool = False) -> set[RowId]:
+        skipped: set[RowId] = set()
+        for chunk in in_chunks((row_id, b"") for row_id in row_ids):
+            head, _ = self._ask("statement_lock", chunk, nowait=nowait, skip=skip_locked)
+            skipped.update(RowId(*row_id) for row_id in head["skipped"])
+        return skipped
+
+    def start_over(self, changed: RowChanged) -> None:
+        self._ask("statement_start_over", changed=str(changed))
+
+
+def _plain(row_id: RowId) -> list[int]:
+    return [int(row_id[0]), int(row_id[1])]

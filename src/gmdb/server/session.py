@@ -1,0 +1,187 @@
+"""A client's session, in the owner.
+
+Several streams of a client lead here: its messages, its scans, its appends.  Like a program with one connection
+they take turns; a stream that waits for the client itself gives its turn away meanwhile.
+
+Invariants
+ 1. Whoever works in the session has the turn.
+ 2. A session that was ended has rolled back, and whoever gets the turn later is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from gmdb.access.heap import Heap
+from gmdb.access.steps import Steps
+from gmdb.connection import Connection
+from gmdb.engine import Database
+from gmdb.errors import InterfaceError, OwnerGone, ReadOnly
+from gmdb.transaction.session import Session
+
+INTERRUPT_INTERVAL = 0.02
+
+
+def owner_gone(path: Any) -> OwnerGone:
+    return OwnerGone(f"the process that had {path} open is gone or has closed it; connect again")
+
+
+class ClientSession(Session):
+    """A session that can be stopped while it waits, and that may be one for reading only."""
+
+    def __init__(self, database: Database, isolation: str, autocommit: bool, lock_timeout: float, read_only: bool):
+        super().__init__(database.transactions, isolation, autocommit, lock_timeout)
+        self.stopped = False
+        self.read_only = read_only
+
+    def require_open(self) -> None:
+        if self.stopped:
+            raise owner_gone(self.hub.store.directory)
+        super().require_open()
+
+    def require_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnly(f"{self.hub.store.directory} is open for reading only")
+
+    def _begin(self) -> None:
+        self.require_writable()
+        super()._begin()
+
+
+class ClientConnection(Connection):
+    """A connection that does not keep the database open: when the owner closes it, it is closed."""
+
+    def __init__(self, database: Database, session: ClientSession) -> None:
+        self._database = database
+        self._session: ClientSession = session
+
+
+@dataclass
+class OpenStatement:
+    """A statement whose steps the client takes."""
+
+    heap: Heap
+    context: AbstractContextManager[Steps]
+    steps: Steps
+    pages: Iterator[Any] | None = None
+
+
+class _Abandoned(Exception):
+    """The client gave a statement up, or is gone."""
+
+
+class Client:
+    """One client and what it has open."""
+
+    def __init__(self, database: Database, key: str) -> None:
+        self.database = database
+        self.key = key
+        self.connection: ClientConnection | None = None
+        self.heaps: dict[int, Heap] = {}
+        self.cursors: dict[int, Iterator[Any]] = {}
+        self.scans: dict[int, pa.RecordBatchReader] = {}
+        self.statements: dict[int, OpenStatement] = {}
+        self.ended = False
+        self._numbers = iter(range(1, 1 << 62))
+        self._turn = threading.Lock()
+
+    def open(self, options: dict[str, Any]) -> None:
+        """Begin the session."""
+        with self.turn():
+            if self.connection is not None:
+                raise InterfaceError("this client has its session already")
+            session = ClientSession(
+                self.database,
+                str(options["isolation"]),
+                bool(options["autocommit"]),
+                float(options["lock_timeout"]),
+                bool(options["read_only"]),
+            )
+            self.connection = ClientConnection(self.database, session)
+
+    @property
+    def session(self) -> ClientSession:
+        if self.connection is None:
+            raise InterfaceError("this client has no session")
+        return self.connection._session
+
+    def new_number(self) -> int:
+        """A number for something that the client keeps open."""
+        return next(self._numbers)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        with self._turn:
+            self._require_not_ended()
+            yield
+
+    @contextmanager
+    def turn_given_away(self) -> Iterator[None]:
+        """While a stream that has the turn waits for the client."""
+        self._turn.release()
+        try:
+            yield
+        finally:
+            self._turn.acquire()
+        self._require_not_ended()
+
+    def _require_not_ended(self) -> None:
+        if self.ended:
+            raise owner_gone(self.database.store.directory)
+
+    # ---- statements
+
+    def open_statement(self, heap: Heap) -> int:
+        context = heap.statement()
+        number = self.new_number()
+        self.statements[number] = OpenStatement(heap, context, context.__enter__())
+        return number
+
+    def close_statement(self, number: int, kept: bool) -> None:
+        opened = self.statements.pop(number)
+        if kept:
+            opened.context.__exit__(None, None, None)
+            return
+        with suppress(_Abandoned):
+            opened.context.__exit__(_Abandoned, _Abandoned(), None)
+
+    # ---- the end
+
+    def stop(self) -> None:
+        """Let whoever works in the session come to an end soon; a wait ends at once."""
+        if self.connection is not None:
+            session = self.connection._session
+            session.stopped = True
+            session.hub.waits.interrupt(session)
+
+    def end(self) -> None:
+        """Roll back and end the session; called as often as somebody finds that the client is gone."""
+        while not self._turn.acquire(timeout=INTERRUPT_INTERVAL):
+            self.stop()  # it may have begun to wait only now
+        try:
+            if not self.ended:
+                self.ended = True
+                self._close()
+        finally:
+            self._turn.release()
+
+    def _close(self) -> None:
+        for cursor in self.cursors.values():
+            cursor.close()  # type: ignore[attr-defined]
+        self.cursors.clear()
+        self.scans.clear()
+        if self.connection is None:
+            return
+        session = self.connection._session
+        session.stopped = False
+        if not self.database.store.devices:
+            return
+        for number in sorted(self.statements, reverse=True):
+            self.close_statement(number, kept=False)
+        session.close()

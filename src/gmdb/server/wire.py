@@ -1,0 +1,136 @@
+"""What goes over the wire: messages, rows, definitions and errors, as bytes.
+
+A message is a head, which is a JSON object, and a body of bytes.  Values of rows travel as gmdb's own row bytes, so
+that both sides check them as they check any row; nothing that is received is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from gmdb import errors
+from gmdb.access.steps import RowChanged
+from gmdb.catalog.schema import TableDefinition
+from gmdb.format.address import RowId
+from gmdb.format.codec import RowCodec
+from gmdb.format.columns import Column, ColumnType
+from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
+
+CHUNK_SIZE = 256 << 10  # bytes of rows that make a message
+_LENGTH = struct.Struct("<I")
+_ROW = struct.Struct("<IHI")  # page, slot, bytes that follow
+Head = dict[str, Any]
+
+
+def pack(head: Head, body: bytes = b"") -> bytes:
+    text = json.dumps(head, separators=(",", ":")).encode()
+    return b"".join((_LENGTH.pack(len(text)), text, body))
+
+
+def unpack(message: Any) -> tuple[Head, bytes]:
+    raw = bytes(message)
+    end = 4 + _LENGTH.unpack_from(raw)[0]
+    head = json.loads(raw[4:end])
+    if not isinstance(head, dict):
+        raise errors.InterfaceError("a message's head is no object")
+    return head, raw[end:]
+
+
+# ---- rows
+
+
+def pack_rows(rows: Iterable[tuple[RowId, bytes]]) -> bytes:
+    parts: list[bytes] = []
+    for row_id, row in rows:
+        parts += (_ROW.pack(row_id[0], row_id[1], len(row)), row)
+    return b"".join(parts)
+
+
+def unpack_rows(body: bytes) -> Iterator[tuple[RowId, bytes]]:
+    at = 0
+    while at < len(body):
+        page_id, slot_id, size = _ROW.unpack_from(body, at)
+        at += _ROW.size
+        yield RowId(page_id, slot_id), body[at : at + size]
+        at += size
+
+
+def in_chunks(rows: Iterable[tuple[RowId, bytes]]) -> Iterator[bytes]:
+    """Packed rows, in messages of a good size."""
+    chunk, size = [], 0
+    for row_id, row in rows:
+        chunk.append((row_id, row))
+        size += len(row)
+        if size >= CHUNK_SIZE:
+            yield pack_rows(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield pack_rows(chunk)
+
+
+def decode_patch(columns: Sequence[Column], patch: bytes) -> dict[str, Any]:
+    """The values of a patch by column name."""
+    if len(patch) < ROW_HEAD.size:
+        raise errors.InterfaceError("a patch is too short")
+    size = int.from_bytes(patch[SIZE_AT : SIZE_AT + 2], "little")
+    count = int.from_bytes(patch[COL_COUNT_AT : COL_COUNT_AT + 2], "little")
+    numbers = struct.unpack_from(f"<{count}H", patch, size)
+    chosen = [columns[number] for number in numbers]
+    return dict(zip((column.name for column in chosen), RowCodec(chosen).decode(patch[:size]), strict=True))
+
+
+# ---- definitions and tables of values
+
+
+def table_to_plain(table: TableDefinition) -> list[Any]:
+    columns = [[c.name, c.type.name, c.type.length, c.type.scale, c.nullable] for c in table.columns]
+    return [table.name, table.obj_id, table.space_id, table.entry_page, columns]
+
+
+def table_from_plain(plain: list[Any]) -> TableDefinition:
+    name, obj_id, space_id, entry_page, columns = plain
+    made = (Column(c, ColumnType(type_, length, scale), nullable) for c, type_, length, scale, nullable in columns)
+    return TableDefinition(name, obj_id, space_id, entry_page, tuple(made))
+
+
+def pack_table(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def unpack_table(body: bytes) -> pa.Table:
+    return pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+
+
+# ---- errors
+
+
+def error_head(error: BaseException) -> Head:
+    head: Head = {"error": type(error).__name__, "message": str(error)}
+    if isinstance(error, errors.Corruption):
+        head.update(page_id=error.page_id, offset=error.offset)
+    return head
+
+
+def error_from(head: Head) -> Exception:
+    """The exception that the other side raised: one of gmdb's, or one of Python's own."""
+    name, message = str(head["error"]), str(head["message"])
+    if name == "RowChanged":
+        return RowChanged(message)
+    if name == "Corruption":
+        return errors.Corruption(message, head.get("page_id"), head.get("offset"))
+    known = getattr(errors, name, None) or getattr(builtins, name, None)
+    if isinstance(known, type) and issubclass(known, errors.Error | ValueError | TypeError | LookupError | MemoryError):
+        try:
+            return known(message)
+        except TypeError:  # one of those that want more than a message
+            pass
+    return errors.InternalError(f"the owner of the database failed with {name}: {message}")

@@ -1,0 +1,104 @@
+"""Other processes for tests: each runs what the test sends it, and answers with the result or the exception."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import struct
+import subprocess
+import sys
+from typing import Any
+
+PATIENCE = 60.0
+SOON = 20.0  # far less than the lock timeouts that would end a wait as well; kernels may have to be compiled
+
+_PROGRAM = """
+import os, pickle, struct, sys
+answers = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)
+names = {}
+exec("import gmdb, time, threading\\nimport pyarrow as pa\\n" + sys.argv[1], names)
+while True:
+    size = sys.stdin.buffer.read(4)
+    if len(size) < 4:
+        break
+    source, given = pickle.loads(sys.stdin.buffer.read(struct.unpack("<I", size)[0]))
+    names.update(given)
+    try:
+        try:
+            code = compile(source, "<test>", "eval")
+        except SyntaxError:
+            exec(source, names)
+            answer = (True, None)
+        else:
+            answer = (True, eval(code, names))
+        answer = pickle.dumps(answer)
+    except BaseException as error:
+        answer = pickle.dumps((False, error))
+    answers.write(struct.pack("<I", len(answer)) + answer)
+    answers.flush()
+"""
+
+
+class Peer:
+    """A process: ``peer("db.tables()")`` runs there.  ``start`` and ``finish`` do it in two steps."""
+
+    def __init__(self, beforehand: str = "") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, beforehand],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def start(self, source: str, **given: Any) -> None:
+        message = pickle.dumps((source, given))
+        assert self.process.stdin is not None
+        self.process.stdin.write(struct.pack("<I", len(message)) + message)
+        self.process.stdin.flush()
+
+    def has_answered(self, seconds: float = 0.0) -> bool:
+        return bool(select.select([self.process.stdout], [], [], seconds)[0])
+
+    def finish(self) -> Any:
+        assert self.process.stdout is not None
+        assert self.has_answered(PATIENCE), "the other process does not answer"
+        size = self.process.stdout.read(4)
+        assert len(size) == 4, self.noise()
+        fine, answer = pickle.loads(self.process.stdout.read(struct.unpack("<I", size)[0]))
+        if not fine:
+            raise answer
+        return answer
+
+    def __call__(self, source: str, **given: Any) -> Any:
+        self.start(source, **given)
+        return self.finish()
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+    def noise(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def leave(self) -> tuple[int, str]:
+        """Let it end by itself; answers its exit status and what it printed."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(PATIENCE), self.noise()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()

@@ -1,0 +1,311 @@
+"""A connection through an owner answers as one of the owner's own does: results, errors and their messages."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import gmdb
+from gmdb.access.heap import Heap
+from gmdb.connection import Connection
+from gmdb.format.address import RowId
+from gmdb.server.remote import RemoteConnection, RemoteHeap
+from tests.server.peer import Peer
+
+TYPES = {
+    "a": "INT",
+    "b": "BIGINT",
+    "c": "DOUBLE",
+    "d": "BOOLEAN",
+    "e": "DATE",
+    "f": "TIMESTAMP",
+    "g": "DECIMAL(20,4)",
+    "h": "CHAR(5)",
+    "i": "VARCHAR(20)",
+    "j": "BINARY(3)",
+    "k": "VARBINARY(9)",
+}
+FULL = (
+    -1,
+    1 << 60,
+    0.5,
+    True,
+    date(2024, 2, 29),
+    datetime(2024, 2, 29, 1, 2, 3, 4),
+    Decimal("12345678901.2345"),
+    "ab",
+    "grüß",
+    b"123",
+    b"",
+)
+
+
+def outcome(action: Callable[[], Any]) -> Any:
+    """What comes of it, in a form that can be compared."""
+    try:
+        made = action()
+        return made.read_all().to_pydict() if isinstance(made, pa.RecordBatchReader) else made
+    except Exception as error:
+        return type(error), str(error)
+
+
+def every_type(db: Connection) -> Iterator[Any]:
+    db.create_table("all", TYPES)
+    heap = db.heap("all")
+    ids = [heap.insert(FULL), heap.insert((None,) * len(TYPES)), db.insert("all", FULL)]
+    yield ids
+    for row_id in ids:
+        yield heap.fetch(row_id)
+    heap.update(ids[0], {"h": None, "a": 7, "g": Decimal("-0.5")})
+    heap.update(ids[1], FULL)
+    yield list(heap.rows())
+    yield db.arrow("all")
+    yield db.arrow("all", ["i", "a"])
+    yield db.append("all", db.arrow("all"))
+    yield db.arrow("all", ["g"])
+    yield db.table("all"), db.tables()
+
+
+def wrong_values(db: Connection) -> Iterator[Any]:
+    db.create_table("w", {"i": "INT NOT NULL", "s": "VARCHAR(3)", "v": "VARBINARY(9000)"})
+    heap = db.heap("w")
+    row_id = heap.insert((1, "a", b""))
+    batch = pa.table({"i": [1, 2], "s": ["a", "long"], "v": [b"", b""]})
+    for action in (
+        lambda: heap.insert((None, "a", None)),
+        lambda: heap.insert((1 << 40, "a", None)),
+        lambda: heap.insert(("x", "a", None)),
+        lambda: heap.insert((1, "abcd", None)),
+        lambda: heap.insert((1,)),
+        lambda: heap.insert((1, "a", b"x" * 9000)),
+        lambda: heap.update(row_id, {"nope": 1}),
+        lambda: heap.update(row_id, (1,)),
+        lambda: heap.update(row_id, {"v": b"x" * 9000}),
+        lambda: heap.fetch(RowId(row_id.page_id, 77)),
+        lambda: heap.update(RowId(row_id.page_id, 77), {"i": 1}),
+        lambda: heap.delete(RowId(9, 9)),
+        lambda: heap.lock(RowId(row_id.page_id, 3)),
+        lambda: db.append("w", batch),
+        lambda: db.append("w", batch.rename_columns(["i", "s", "x"])),
+        lambda: db.append("w", pa.table({"i": [1, None], "s": ["", ""], "v": [b"", b""]})),
+        lambda: db.append("w", [batch.slice(0, 1), 5]),
+        lambda: db.append("w", 5),
+        lambda: db.append("nowhere", batch),
+        lambda: db.arrow("w", ["i", "i"]),
+        lambda: db.arrow("w", ["z"]),
+        lambda: db.arrow("nowhere"),
+        lambda: db.heap("nowhere"),
+        lambda: db.table("nowhere"),
+        lambda: db.update("w", {"z": 1}),
+        lambda: db.update("w", {"s": "abcd"}),
+        lambda: db.update("w", lambda row: {"i": row["nope"]}),
+        lambda: db.delete("w", lambda row: row["i"] / 0 > 1),
+        lambda: db.arrow("w"),
+    ):
+        yield outcome(action)
+
+
+def definitions(db: Connection) -> Iterator[Any]:
+    for action in (
+        lambda: db.create_table("u", {"i": "INT", "s": "CHAR(2)"}),
+        lambda: db.create_table("U", {"i": "INT"}),
+        lambda: db.create_table("x", {"i": "INTEGERISH"}),
+        lambda: db.create_table("x", [("i", "INT"), ("I", "INT")]),
+        lambda: db.create_table("x", {}),
+        lambda: db.create_table("x", {"i": "INT"}, tablespace="nowhere"),
+        lambda: db.create_table("x", {"i": "INT"}, tablespace="undo"),
+        lambda: db.create_table("x", {"i": "INT"}, pct_free=95),
+        lambda: db.create_tablespace("wide", page_size=32768, devices=2),
+        lambda: db.create_tablespace("wide"),
+        lambda: db.create_tablespace("odd", page_size=1000),
+        lambda: db.create_table("x", {"v": "VARBINARY(20000)"}, tablespace="wide", pct_free=5),
+        lambda: db.insert("x", (b"x" * 20000,)),
+        lambda: db.drop_table("u"),
+        lambda: db.drop_table("u"),
+        lambda: db.drop_table("sys_tables"),
+        db.tables,
+        lambda: db.table("X").columns,
+    ):
+        yield outcome(action)
+
+
+def transactions(db: Connection) -> Iterator[Any]:
+    db.create_table("n", {"i": "INT"})
+    for action in (
+        lambda: db.in_transaction,
+        db.begin,
+        lambda: db.insert("n", (1,)),
+        lambda: db.in_transaction,
+        db.begin,
+        lambda: db.savepoint("a"),
+        lambda: db.insert("n", (2,)),
+        lambda: db.savepoint("b"),
+        lambda: db.delete("n"),
+        lambda: db.arrow("n"),
+        lambda: db.rollback_to("b"),
+        lambda: db.arrow("n"),
+        lambda: db.rollback_to("a"),
+        lambda: db.rollback_to("b"),
+        lambda: db.release_savepoint("a"),
+        lambda: db.release_savepoint("a"),
+        lambda: db.arrow("n"),
+        db.rollback,
+        lambda: db.arrow("n"),
+        lambda: db.autocommit,
+        lambda: setattr(db, "autocommit", True),
+        lambda: db.insert("n", (3,)),
+        lambda: db.in_transaction,
+        lambda: db.update("n", lambda row: {"i": row["i"] + 1}),
+        lambda: db.append("n", pa.table({"i": [8, 9]})),
+        db.rollback,
+        lambda: db.arrow("n"),
+        lambda: list(db.heap("n").rows()),
+        lambda: db.autocommit,
+        lambda: setattr(db, "autocommit", False),
+        lambda: len(db.locks()) > 0,
+        lambda: db.gc() >= 0,
+        lambda: db.locks().schema,
+        lambda: db.transactions().schema,
+        lambda: db.locks().num_rows,
+        lambda: db.insert("n", (5,)),
+        db.flush,
+        lambda: [row["state"] for row in db.transactions().to_pylist()],
+        lambda: [(row["action"], row["slot_id"]) for row in db.locks().to_pylist()],
+        db.commit,
+        db.flush,
+        db.commit,
+    ):
+        yield outcome(action)
+
+
+def statements(db: Connection) -> Iterator[Any]:
+    db.create_table("s", {"i": "INT", "s": "VARCHAR(30)"})
+    db.append("s", pa.table({"i": range(3000), "s": [f"row {i}" for i in range(3000)]}))
+    yield db.update("s", lambda row: {"s": "grown to " + row["s"]}, lambda row: row["i"] % 2 == 0)
+    yield db.delete("s", lambda row: row["i"] % 3 == 0)
+    yield db.select_for_update("s", lambda row: row["i"] < 20)
+    yield db.update("s", {"i": -1}, lambda row: row["i"] > 2000)
+    yield db.update("s", {}, lambda row: row["i"] == 1)
+    yield sorted(db.arrow("s").read_all().to_pylist(), key=str)
+    yield [values for _, values in db.heap("s").rows()]
+
+
+def nested_use(db: Connection) -> Iterator[Any]:
+    """The program's own functions use the connection while a statement of it runs."""
+    db.create_table("o", {"i": "INT"})
+    db.create_table("p", {"i": "INT"})
+    db.append("o", pa.table({"i": range(10)}))
+    yield db.append("p", (batch for batch in db.arrow("o")))
+    yield db.update("o", {"i": 50}, lambda row: any(values == (row["i"],) for _, values in db.heap("p").rows()))
+    yield outcome(lambda: db.update("o", lambda row: db.delete("p") and {"i": row["i"] + 1}))
+    yield outcome(lambda: db.update("o", lambda _: db.delete("o") and {"i": 1}))
+    yield db.arrow("o")
+    yield db.arrow("p")
+    reader = db.arrow("o")
+    yield db.delete("o")
+    yield reader
+    own = db.arrow("p")
+    db.rollback()
+    yield outcome(lambda: own)
+    yield db.arrow("o")
+    yield db.arrow("p")
+
+    def broken() -> Iterator[pa.Table]:
+        yield pa.table({"i": [1, 2, 3]})
+        raise KeyError("the source broke")
+
+    yield outcome(lambda: db.append("o", broken()))
+    yield db.arrow("o")
+    rows = db.heap("o").rows()
+    yield next(rows, None)
+    del rows
+    yield db.append("o", [])
+
+
+def after_close(db: Connection) -> Iterator[Any]:
+    db.create_table("q", {"i": "INT"})
+    heap = db.heap("q")
+    row_id = heap.insert((1,))
+    db.commit()
+    reader = db.arrow("q")
+    started = db.arrow("q")
+    with db:
+        heap.insert((2,))
+    yield db.in_transaction
+    for action in (
+        db.commit,
+        db.rollback,
+        lambda: db.heap("q"),
+        lambda: heap.insert((1,)),
+        lambda: heap.fetch(row_id),
+        lambda: db.create_table("r", {"i": "INT"}),
+        db.flush,
+        db.close,
+        lambda: reader,
+        lambda: started,
+    ):
+        yield outcome(action)
+
+
+@pytest.mark.parametrize(
+    "scenario", [every_type, wrong_values, definitions, transactions, statements, nested_use, after_close]
+)
+def test_a_client_gets_the_answers_that_a_local_connection_gives(
+    scenario: Callable[[Connection], Iterator[Any]], owner_process: Peer, tmp_path: Path
+) -> None:
+    local, also = gmdb.connect(tmp_path / "local.gmdb"), gmdb.connect(tmp_path / "local.gmdb")
+    expected = [outcome(lambda made=made: made) for made in scenario(local)]
+    owner_process("db = gmdb.connect(path)", path=str(tmp_path / "remote.gmdb"))
+    remote = gmdb.connect(tmp_path / "remote.gmdb")
+    assert isinstance(remote, RemoteConnection)
+    answers = [outcome(lambda made=made: made) for made in scenario(remote)]
+    for number, (answer, right) in enumerate(zip(answers, expected, strict=True)):
+        assert answer == right, f"answer {number}"
+    for connection in (remote, local, also):
+        connection.close()
+    owner_process("db.close()")
+
+
+@pytest.mark.parametrize(("local", "remote"), [(Connection, RemoteConnection), (Heap, RemoteHeap)])
+def test_a_client_has_every_method_with_the_same_parameters(local: type, remote: type) -> None:
+    inner = {"session", "segment", "encoded_rows", "encoded_rows_of_page", "refuse_if_failed"}
+    inner |= {"try_update", "try_delete", "try_lock"}
+    for name in {name for name in vars(local) if not name.startswith("_")} - inner | {"__enter__", "__exit__"}:
+        if not hasattr(local, name):
+            continue
+        assert hasattr(remote, name), name
+        mine, theirs = inspect.getattr_static(local, name), inspect.getattr_static(remote, name)
+        if inspect.isfunction(mine):
+            assert list(inspect.signature(mine).parameters.values()) == [
+                *inspect.signature(theirs).parameters.values()
+            ], name
+
+
+def test_a_dump_through_the_owner_is_where_the_client_asked_for_it(db: Connection, tmp_path: Path) -> None:
+    db.dump(tmp_path / "made.dump")
+    assert (tmp_path / "made.dump" / "gmdb.control").exists()
+
+
+def test_a_client_loads_no_compiled_code(owner: Peer, path: Path) -> None:
+    del owner
+    client = Peer()
+    client("db = gmdb.connect(path)", path=str(path))
+    assert client("db.update('t', {'s': 'x'}), db.arrow('t').read_all().num_rows") == (2, 2)
+    assert client("'numba' in __import__('sys').modules") is False
+    client.end()
+
+
+def test_many_rows_and_long_ones_go_through(db: Connection) -> None:
+    db.create_table("big", {"i": "INT", "v": "VARBINARY(7000)"})
+    db.append("big", pa.table({"i": range(200), "v": [bytes([i]) * 3000 for i in range(200)]}))
+    assert db.update("big", lambda row: {"v": row["v"] * 2}, lambda row: row["i"] % 2 == 0) == 100
+    lengths = [len(values[1]) for _, values in db.heap("big").rows()]
+    assert sorted(lengths) == [3000] * 100 + [6000] * 100
+    assert db.arrow("big").read_all()["i"].to_pylist() == list(range(200))
