@@ -67,7 +67,7 @@ class Gmdb(Peer):
 
     def create(self) -> None:
         self.db.create_table(self.table.name, {c.name: c.gmdb_type for c in self.table.columns})
-        self.db.flush()
+        self.db.checkpoint()
 
     def append(self) -> None:
         self.db.append(self.table.name, self.table.data)
@@ -76,7 +76,7 @@ class Gmdb(Peer):
     def save(self) -> None:
         """Commit, and have it on disk: a commit alone is in memory."""
         self.db.commit()
-        self.db.flush()
+        self.db.checkpoint()
 
     def scan(self) -> pa.Table:
         return self.db.arrow(self.table.name).read_all()

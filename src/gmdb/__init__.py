@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import Error
@@ -20,13 +21,27 @@ def connect(
     autocommit: bool = False,
     lock_timeout: float = 5.0,
     read_only: bool = False,
+    sync: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Connection:
     """A connection to the database at ``path``, a directory; it is made if nothing is there.
 
     ``isolation`` is "read committed" or "repeatable read"; ``lock_timeout`` is how many seconds a writer waits for
     another's row.  If another process has the database open, this one works through it.  Use the connection as a
     context manager, or call ``commit()`` and ``close()``.
+
+    ``sync`` says when a commit returns: "full", the default, when it is on disk; "group" waits a moment for others, so
+    that many commits share one sync; "off" does not wait for the disk: a power failure may take the last commits.
+    ``progress(what, done, total)`` is called while a database that was not closed is recovered.
     """
     from gmdb.server.connect import connect as connect_to  # brings pyarrow; commands that need none skip it
 
-    return connect_to(path, isolation=isolation, autocommit=autocommit, lock_timeout=lock_timeout, read_only=read_only)
+    return connect_to(
+        path,
+        isolation=isolation,
+        autocommit=autocommit,
+        lock_timeout=lock_timeout,
+        read_only=read_only,
+        sync=sync,
+        progress=progress,
+    )

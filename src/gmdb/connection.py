@@ -23,6 +23,7 @@ from gmdb.engine import Database, open_database, release_database
 from gmdb.errors import SchemaError
 from gmdb.format.address import RowId
 from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.log.reports import CheckpointReport, Progress
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
 from gmdb.transaction.session import Session
 
@@ -38,8 +39,18 @@ def _close(database: Database, session: Session) -> None:
 class Connection:
     """One session of a database.  Threads take a connection each."""
 
-    def __init__(self, path: Any, *, isolation: str, autocommit: bool, lock_timeout: float, read_only: bool) -> None:
-        self._database = open_database(path, read_only)
+    def __init__(
+        self,
+        path: Any,
+        *,
+        isolation: str,
+        autocommit: bool,
+        lock_timeout: float,
+        read_only: bool,
+        sync: str | None,
+        progress: Progress | None,
+    ) -> None:
+        self._database = open_database(path, read_only, sync, progress)
         try:
             self._session = self._database.new_session(isolation, autocommit, lock_timeout)
         except BaseException:
@@ -197,10 +208,10 @@ class Connection:
 
     # ---- the end
 
-    def flush(self) -> None:
-        """Write every changed page to disk, at a moment when no transaction is open."""
+    def checkpoint(self) -> CheckpointReport:
+        """Write every changed page to its place, so that less has to be replayed after a crash."""
         self._session.require_open()
-        self._database.flush()
+        return self._database.checkpoint()
 
     def close(self) -> None:
         """Roll back what is not committed; the last connection writes every page.  Closing twice does nothing."""

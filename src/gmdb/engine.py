@@ -1,13 +1,18 @@
-"""The engine: wires store, transactions and catalog into a database, which connections share.
+"""The engine: wires store, log, transactions and catalog into a database, which connections share.
 
 A process has a database open once, however many connections it makes to it.
 
 Invariants
- 1. When the last connection closes, every page is written; no page on disk holds a lock.
+ 1. When the last connection closes, every page is written; no page on disk holds a lock, and no log is left.
+ 2. A database comes into being whole: it is made under another name and then given its own.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,46 +23,66 @@ import pyarrow as pa
 from gmdb.access.heap import Heap
 from gmdb.catalog.schema import FIRST_USER_ID, TableDefinition, make_columns
 from gmdb.catalog.tables import Catalog
-from gmdb.errors import DatabaseClosed, DatabaseInUse, SchemaError
+from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
 from gmdb.kernel.locks import LockAction
+from gmdb.log.durability import REDO_FILE_SIZE, Durability, open_store
+from gmdb.log.redo import SYNC_MODES
+from gmdb.log.reports import CheckpointReport, Progress
+from gmdb.storage import disk
 from gmdb.storage.directory import is_database, require_database
-from gmdb.storage.store import MAIN_SPACE, PageStore, create_store
+from gmdb.storage.store import MAIN_SPACE, create_store
 from gmdb.transaction.hub import Transactions, create_undo_segment
 from gmdb.transaction.session import Session
 
 _open_databases: dict[Path, Database] = {}
 _opening = threading.Lock()
+_logger = logging.getLogger("gmdb")
 
 
 class Database:
     """One open database directory."""
 
-    def __init__(self, directory: Path, read_only: bool) -> None:
-        new = not is_database(directory)
-        if new and read_only:
-            require_database(directory)
-        if new:
-            create_store(directory, FIRST_USER_ID)
+    def __init__(
+        self, directory: Path, read_only: bool = False, sync: str = "full", progress: Progress | None = None
+    ) -> None:
+        """Open a directory that holds a database; after a crash, recover it first."""
         self.read_only = read_only
         self.connections = 0
         self.before_close: list[Callable[[], None]] = []
-        self.store = PageStore(directory, read_only)
+        self._definitions = threading.RLock()
+        self.durability: Durability | None = None
+        self.store, self.recovery = open_store(directory, read_only, progress=progress)
         try:
-            fresh = self.store.control["ckpt_id"] == 0 and not read_only
-            if fresh:
-                create_undo_segment(self.store)
-            self.transactions = Transactions(self.store)
-            system = self.new_session("read committed", False, 5.0)
-            if fresh:
-                Catalog.create(self.store, system)
-            self.catalog = Catalog(self.store, system)
-            system.commit()
-            if fresh:
-                self.flush()
+            if not read_only:
+                self.durability = Durability(self.store, self.recovery, sync)
+            self._start(progress)
         except BaseException:
             self._stop()
-            self.store.close()
+            self._let_go(clean=False)
             raise
+
+    def _start(self, progress: Progress | None) -> None:
+        redo = self.durability.redo if self.durability else None
+        fresh = self.store.control["ckpt_id"] == 0 and not self.store.read_only
+        if fresh:
+            create_undo_segment(self.store)
+        self.transactions = Transactions(self.store, redo)
+        if self.recovery is not None:
+            self.transactions.recover(self.recovery, progress)
+            _logger.warning("%s was not closed: %s", self.store.directory, self.recovery)
+        system = self.new_session("read committed", False, 5.0)
+        if fresh:
+            Catalog.create(self.store, system)
+        self.catalog = Catalog(self.store, system)
+        system.commit()
+        if self.durability is not None:
+            memory = self.transactions.memory
+            self.durability.checkpoints.counters = lambda: {"next_transaction": memory.next_number, "scn": memory.scn}
+            self.store.throttle = self.durability.wait_if_behind
+            if self.recovery is not None or fresh:
+                self.durability.checkpoint()
+            self.durability.start()
+        self.transactions.start()
 
     def new_session(self, isolation: str, autocommit: bool, lock_timeout: float) -> Session:
         return Session(self.transactions, isolation, autocommit, lock_timeout)
@@ -67,7 +92,7 @@ class Database:
     def create_table(
         self, name: str, columns: dict[str, str] | list[tuple[str, str]], tablespace: str, pct_free: int
     ) -> None:
-        with self.store.guard:
+        with self._definitions:
             self.store.require_writable()
             space = self.store.space(tablespace)
             if space.name in ("system", "undo"):
@@ -79,16 +104,23 @@ class Database:
         table = self.catalog.table(name)
         session.commit()  # what it changed in the table could not be taken back any more
         session.take_table_alone(table.obj_id)
-        with self.store.guard:
+        with self._definitions:
             self.catalog.drop_table(self.catalog.table(name))
+        self.transactions.collector.collect()  # the pages are free again, unless a reader still needs them
 
     def heap(self, name: str, session: Session) -> Heap:
-        with self.store.guard:
-            session.require_open()
-            return self.catalog.heap(name, session)
+        session.require_open()
+        return self.catalog.heap(name, session)
 
     def table(self, name: str) -> TableDefinition:
         return self.catalog.table(name)
+
+    def require_sync(self, sync: str | None) -> None:
+        """Refuse a connection that asks for another way to commit than the database was opened with."""
+        if self.durability is not None and sync not in (None, self.durability.redo.sync_mode):
+            raise InterfaceError(
+                f"{self.store.directory} is open with sync={self.durability.redo.sync_mode!r} in this process already"
+            )
 
     # ---- what is going on
 
@@ -132,48 +164,89 @@ class Database:
 
     # ---- the end
 
-    def flush(self) -> None:
-        """Write every changed page, at a moment when no transaction is open."""
+    def checkpoint(self) -> CheckpointReport:
+        """Write every page that has changed by now to its place; transactions go on meanwhile."""
         self.store.require_writable()
-        self.transactions.collector.collect()  # without the guard, which it takes in small bites
-        with self.store.guard:
-            self.transactions.require_settled()
-            self.store.control["next_transaction"] = self.transactions.memory.next_number
-            self.store.flush()
+        assert self.durability is not None
+        return self.durability.checkpoint()
 
     def _stop(self) -> None:
         if hasattr(self, "transactions"):
             self.transactions.stop()
+        if self.durability is not None:
+            self.durability.stop()
+
+    def _let_go(self, clean: bool) -> None:
+        try:
+            if self.durability is not None:
+                self.durability.close(clean)
+        finally:
+            self.store.close()
 
     def close(self) -> None:
-        """Write every page and let go of the files."""
+        """Write every page and let go of the files.  After a failure of the disk, write nothing more."""
         for leave in self.before_close:
             leave()
         self._stop()
+        clean = bool(self.store.devices) and not self.read_only and self.store.failure is None
         try:
-            if self.store.devices and not self.read_only:
+            if clean:
                 for session in list(self.transactions.active.values()):
                     session.close()
                 for snapshot in self.transactions.snapshots.held():
                     snapshot.cancel(DatabaseClosed(f"{self.store.directory} is closed"))
-                self.flush()
+                self.transactions.settle()
+        except BaseException:
+            clean = False
+            raise
         finally:
-            self.store.close()
+            self._let_go(clean)
 
 
-def open_database(path: Any, read_only: bool) -> Database:
+def create_database(directory: Path) -> None:
+    """Make a new database.  It has its name only once it is whole; whoever comes second finds the first one's."""
+    if directory.exists() and not directory.is_dir():
+        require_database(directory)
+    if directory.is_dir() and any(directory.iterdir()):
+        raise NotADatabase(f"{directory} has files in it that are no gmdb database; choose another path")
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{directory.name}.new-", dir=directory.parent))
+        os.chmod(made, 0o755)
+    except OSError as error:
+        raise StorageError(f"{directory}: {error.strerror}") from error
+    try:
+        create_store(made, FIRST_USER_ID, REDO_FILE_SIZE)
+        Database(made).close()
+        try:
+            disk.current.replace(made, directory)
+        except StorageError:
+            if not is_database(directory):
+                raise
+        disk.current.sync_directory(directory.parent)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def open_database(path: Any, read_only: bool, sync: str | None = None, progress: Progress | None = None) -> Database:
     """The process's database at ``path``: the one that is open already, or one opened now."""
     directory = Path(path).absolute()
+    if sync is not None and sync not in SYNC_MODES:
+        raise InterfaceError(f"sync {sync!r} is none of {', '.join(SYNC_MODES)}")
     with _opening:
         database = _open_databases.get(directory)
         if database is not None and not database.store.devices:
             del _open_databases[directory]  # a forked child's copy of its parent's
             database = None
         if database is None:
-            database = _open_databases[directory] = Database(directory, read_only)
+            if not is_database(directory) and not read_only:
+                create_database(directory)
+            require_database(directory)
+            database = _open_databases[directory] = Database(directory, read_only, sync or "full", progress)
         elif database.read_only != read_only:
             how = "reading only" if database.read_only else "writing"
             raise DatabaseInUse(f"{directory} is open for {how} in this process already; close that first")
+        database.require_sync(sync)
         database.connections += 1
         return database
 

@@ -139,6 +139,9 @@ class RecordingDisk(Disk):
             self._add(file, Write, offset, taken[:count])
             return count
 
+    def raw_write_pieces(self, *_: Any) -> int:
+        return 0  # so that each piece is asked for on its own
+
     def raw_sync(self, file: DiskFile, everything: bool) -> None:
         with self._lock:
             super().raw_sync(file, everything)
@@ -269,6 +272,9 @@ class FaultyDisk(Disk):
     def raw_write(self, file: DiskFile, data: memoryview, offset: int) -> int:
         data, offset = self._ask("write", file.path, data, offset)
         return super().raw_write(file, data, offset)
+
+    def raw_write_pieces(self, *_: Any) -> int:
+        return 0  # so that each piece is asked for on its own
 
     def raw_sync(self, file: DiskFile, everything: bool) -> None:
         self._ask("sync", file.path)

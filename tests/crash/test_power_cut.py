@@ -318,6 +318,8 @@ def test_a_copy_that_was_not_taken_before_the_journal_is_noticed(make: Callable[
 
 
 def test_a_database_that_was_closed_outlives_any_power_cut(path: Path, tmp_path: Path) -> None:
+    gmdb.connect(path).close()
+    shutil.copytree(path, tmp_path / "base")
     recorder = RecordingDisk(path)
     values = np.arange(3000, dtype=np.int32)
     with disk.use(recorder), gmdb.connect(path) as db:
@@ -325,7 +327,7 @@ def test_a_database_that_was_closed_outlives_any_power_cut(path: Path, tmp_path:
         db.append("t", pa.table({"i": pa.array(values)}))
         db.commit()
     points = [len(recorder.journal)] * 3
-    for _, directory in crash_states(recorder.journal, tmp_path / "none", tmp_path / "states", Random(1), points):
+    for _, directory in crash_states(recorder.journal, tmp_path / "base", tmp_path / "states", Random(1), points):
         with gmdb.connect(directory) as db:
             assert db.arrow("t").read_all()["i"].to_numpy().tolist() == values.tolist()
         assert_sound(directory)

@@ -26,8 +26,9 @@ SIZES = [
     (undo.UNDO_HEAD, 4),
     (undo.UNDO_RECORD, 24),
     (row.ROW_HEAD, 12),
-    (redo.REDO_RECORD, 32),
-    (control.CONTROL, 64),
+    (redo.REDO_GROUP, 32),
+    (redo.REDO_ITEM, 16),
+    (control.CONTROL, 128),
 ]
 HEAD_OFFSETS = {
     "latch.spinlock": 0,

@@ -117,7 +117,7 @@ def test_clients_that_come_and_go_leave_nothing_behind(owner: Peer, path: Path) 
 def test_a_client_is_told_that_its_owner_was_killed_and_takes_over(start_peer: StartPeer, path: Path) -> None:
     owner = opened(start_peer(), path)
     owner(CREATE)
-    owner("db.flush()")
+    owner("db.checkpoint()")
     db = gmdb.connect(path)
     heap, reader = db.heap("t"), db.arrow("t")
     db.update("t", {"s": "lost"})

@@ -175,11 +175,11 @@ def transactions(db: Connection) -> Iterator[Any]:
         lambda: db.transactions().schema,
         lambda: db.locks().num_rows,
         lambda: db.insert("n", (5,)),
-        db.flush,
+        lambda: type(db.checkpoint()),
         lambda: [row["state"] for row in db.transactions().to_pylist()],
         lambda: [(row["action"], row["slot_id"]) for row in db.locks().to_pylist()],
         db.commit,
-        db.flush,
+        lambda: type(db.checkpoint()),
         db.commit,
     ):
         yield outcome(action)
@@ -246,7 +246,7 @@ def after_close(db: Connection) -> Iterator[Any]:
         lambda: heap.insert((1,)),
         lambda: heap.fetch(row_id),
         lambda: db.create_table("r", {"i": "INT"}),
-        db.flush,
+        lambda: type(db.checkpoint()),
         db.close,
         lambda: reader,
         lambda: started,

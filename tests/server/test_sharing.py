@@ -126,7 +126,7 @@ def test_a_client_for_reading_changes_nothing(owner: Peer, path: Path) -> None:
             lambda: reader.create_table("u", {"i": "INT"}),
             lambda: reader.create_tablespace("u"),
             lambda: reader.drop_table("t"),
-            reader.flush,
+            reader.checkpoint,
         ):
             with pytest.raises(ReadOnly, match=message):
                 change()

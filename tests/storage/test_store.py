@@ -136,7 +136,12 @@ def test_a_closed_database_says_so(path: Path) -> None:
     heap = db.heap("t")
     db.close()
     db.close()
-    for use in (lambda: db.heap("t"), lambda: heap.insert((1,)), lambda: db.create_table("u", {"i": "INT"}), db.flush):
+    for use in (
+        lambda: db.heap("t"),
+        lambda: heap.insert((1,)),
+        lambda: db.create_table("u", {"i": "INT"}),
+        db.checkpoint,
+    ):
         with pytest.raises(InterfaceError, match="is closed"):
             use()
 
@@ -178,10 +183,10 @@ def test_a_torn_control_write_falls_back_to_the_copy_before(path: Path) -> None:
 def test_a_newer_format_is_refused(path: Path) -> None:
     fill(path)
     raw = bytearray(pack_control(sequence=99))
-    CONTROL.at(raw).format_version = 2
+    CONTROL.at(raw).format_version = 3
     raw[-4:] = crc32c(raw[:-4]).to_bytes(4, "little")
     (path / "gmdb.control").write_bytes(bytes(raw))
-    with pytest.raises(UnsupportedVersion, match="format version 2"):
+    with pytest.raises(UnsupportedVersion, match="format version 3"):
         gmdb.connect(path)
 
 
@@ -317,7 +322,7 @@ def test_dropped_pages_are_used_again(db: Connection, path: Path) -> None:
         db.commit()
         db.drop_table("t")
         db.commit()
-    db.flush()
+    db.checkpoint()
     assert len([page_id for page_id in read_pages(path) if page_id >> 22 == 4]) < 25
 
 
@@ -327,11 +332,11 @@ import resource, sys, pyarrow as pa, gmdb
 from gmdb.errors import DiskFull
 db = gmdb.connect(sys.argv[1])
 db.create_table("t", {"i": "INT", "s": "VARCHAR(10)"})
-rows = pa.table({"i": pa.array(range(200_000), pa.int32()), "s": ["hello"] * 200_000})
+rows = pa.table({"i": pa.array(range(700_000), pa.int32()), "s": ["hello"] * 700_000})
 db.append("t", rows.slice(0, 1000))
 db.commit()
-resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
-for attempt in (lambda: db.append("t", rows), lambda: [db.heap("t").insert((1, "x" * 10)) for _ in range(200_000)]):
+resource.setrlimit(resource.RLIMIT_FSIZE, (17 << 20, 17 << 20))  # more than a redo file has
+for attempt in (lambda: db.append("t", rows), lambda: [db.heap("t").insert((1, "x" * 10)) for _ in range(700_000)]):
     try:
         attempt()
     except DiskFull as error:

@@ -145,7 +145,7 @@ def test_rows_locked_for_update_hold_writers_off_until_the_end(
         lambda db: db.create_table("u", {"i": "INT"}),
         lambda db: db.drop_table("t"),
         lambda db: db.gc(),
-        lambda db: db.flush(),
+        lambda db: db.checkpoint(),
         lambda db: db.select_for_update("t"),
     ],
 )

@@ -358,7 +358,7 @@ def test_garbage_is_collected_while_pages_are_flushed(db: Connection, heap: Heap
         heap.update(rows[n], {"value": n})
         db.commit()
     collecting = in_thread(lambda: [db._database.transactions.collector.collect() for _ in range(300)])
-    flushing = in_thread(lambda: [db.flush() for _ in range(30)])
+    flushing = in_thread(lambda: [db.checkpoint() for _ in range(30)])
     answer(collecting)
     answer(flushing)
 

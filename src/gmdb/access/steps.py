@@ -5,7 +5,8 @@ Which rows, and what becomes of them, is the caller's to say (statements.py); th
 
 Invariants
  1. All rows of a round are found by one snapshot, before the first of them is changed.
- 2. A row that is not as the snapshot shows it raises RowChanged; after ``start_over`` the statement has done nothing.
+ 2. A row that is not as the snapshot shows it raises RowChanged; after ``start_over`` the statement has changed
+    nothing, but keeps the rows that it locked.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Steps:
         for row_id in row_ids:
             try:
                 self._require(self._heap.try_lock(row_id, nowait or skip_locked), row_id)
+                self._mark = self._session.mark()  # from here on the lock stays, also if the statement starts over
             except RowLocked:
                 if not skip_locked:
                     raise

@@ -4,7 +4,7 @@ The first rows fill up the table's last page, under an insert lock; all others g
 transaction's number instead of locks.
 
 Invariants
- 1. A page is in the file before a scan can be led to it.
+ 1. A page is in the file before a scan can be led to it, and before its image is logged.
  2. Memory is bounded by the batch and a buffer of some pages, not by the table.
  3. The guard is not held while rows are formatted or written, nor while the source is asked for more.
 """
@@ -27,10 +27,10 @@ from gmdb.format.heap import HEAP_NODE, ROWS_AT, reserve_size
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.row import UNLOCKED
 from gmdb.kernel.append import FORMATTING, format_rows, start_pages
-from gmdb.kernel.bulk import PLACE, publish_pages, reserve_pages, stamp_pages, top_up_page
+from gmdb.kernel.bulk import PLACE, log_pages, publish_pages, reserve_pages, stamp_pages, top_up_page
 from gmdb.kernel.checkpoint import seal_run
 from gmdb.kernel.columns import ARROW_COLUMN
-from gmdb.kernel.status import LOCKS_FULL, NEED_SPACE, TOO_LONG, UNDO_FULL
+from gmdb.kernel.status import LOCKS_FULL, LOG_FULL, NEED_SPACE, TOO_LONG, UNDO_FULL
 
 BUFFER_SIZE = 1 << 20
 
@@ -179,11 +179,20 @@ class _Load:
             page_id = int(places["page_id"][start])
             data = self._buffer[start * self._page_size : end * self._page_size]
             self._store.devices[page_id >> OFFSET_BITS].write_new(offset_of(page_id), data)
+        self._log(count)
         with self._hub.guard:
             space_id = self._segment.space.space_id
             self._store.call(publish_pages, space_id, self._segment.entry_page, places.ctypes.data, count)
         self._last_page = int(places["page_id"][-1])
         self._started = False
+
+    def _log(self, count: int) -> None:
+        """Log the pages' images.  They are in the file by now, so that a checkpoint that ends later has synced them."""
+        done = 0
+        while done < count:
+            pages = self._buffer.ctypes.data + done * self._page_size
+            with self._hub.guard:
+                done += self._store.call(log_pages, 0, self._number, pages, self._page_size, count - done)
 
     def _reserve(self, places: np.ndarray) -> None:
         """Places for the buffer's pages: on the first device that has room for them all, or a part on each."""
@@ -203,7 +212,8 @@ class _Load:
             count //= 2
 
     def _try_reserve(self, device: int, places: np.ndarray) -> bool:
-        arguments = (self._heap.obj_id, self._segment.entry_page, device, places.ctypes.data, len(places))
+        target = (self._number, self._heap.obj_id, self._segment.entry_page, device)
+        arguments = (*target, places.ctypes.data, len(places))
         while True:
             with self._hub.guard:
                 result = reserve_pages(self._store.area, self._session.call_address, *arguments)
@@ -218,6 +228,9 @@ class _Load:
                         return False
             if result in (LOCKS_FULL, UNDO_FULL):
                 self._hub.make_room(result)
+            elif result == LOG_FULL:
+                self._store.throttle()
+                self._store.make_log_room(False)
             elif result != NEED_SPACE:
                 self._store.raise_damage()
 

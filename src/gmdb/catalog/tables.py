@@ -53,7 +53,7 @@ class Catalog:
         ]
         heaps = []
         for name, obj_id, columns in definitions:
-            segment = Segment.create(store, system, obj_id, name, SegmentType.SYSTEM, pct_free=10)
+            segment = session.create_segment(system, obj_id, name, SegmentType.SYSTEM, pct_free=10)
             heaps.append(Heap(name, obj_id, segment, columns, session))
         assert heaps[0].segment.entry_page == SYS_TABLES_ENTRY
         for heap in heaps:
@@ -86,34 +86,38 @@ class Catalog:
         return Heap(table.name, table.obj_id, Segment(self._store, space, table.entry_page), table.columns, session)
 
     def create_table(self, name: str, columns: Sequence[Column], space: Tablespace, pct_free: int) -> TableDefinition:
-        """Add a table.  If that fails, for want of space, what was made of it is taken back."""
+        """Add a table, as a transaction of its own: if it fails, what was made of it is taken back."""
         self._require_new_name(name)
         if not 0 <= pct_free <= 90:
             raise SchemaError(f"table {name}: pct_free {pct_free} is not between 0 and 90")
         obj_id = self._store.control["next_obj_id"]
-        segment = Segment.create(self._store, space, obj_id, name, SegmentType.HEAP, pct_free)
+        self._store.write_control(next_obj_id=obj_id + 1)  # a number is not used again, also if this fails
         try:
+            segment = self._session.create_segment(space, obj_id, name, SegmentType.HEAP, pct_free)
             _enter(self._tables, self._columns, name, obj_id, segment, columns)
         except BaseException:
             self._session.rollback()
-            segment.drop()
             raise
         self._session.commit()
-        self._store.control["next_obj_id"] = obj_id + 1
         table = TableDefinition(name, obj_id, space.space_id, segment.entry_page, tuple(columns))
         self.tables[name] = table
         return table
 
     def drop_table(self, table: TableDefinition) -> None:
-        """Remove a table.  The caller holds it alone."""
+        """Remove a table; its pages are free again when no reader needs them.  The caller holds it alone."""
         if table.obj_id < FIRST_USER_ID:
             raise SchemaError(f"{table.name} is a system table and cannot be dropped")
-        for heap in (self._columns, self._tables):
-            for row_id, values in list(heap.rows()):
-                if values[0] == table.obj_id:
-                    heap.delete(row_id)
+        segment = self.heap(table.name, self._session).segment
+        try:
+            for heap in (self._columns, self._tables):
+                for row_id, values in list(heap.rows()):
+                    if values[0] == table.obj_id:
+                        heap.delete(row_id)
+            self._session.drop_segment(table.obj_id, segment)
+        except BaseException:
+            self._session.rollback()
+            raise
         self._session.commit()
-        self.heap(table.name, self._session).segment.drop()
         del self.tables[table.name]
 
     def _require_new_name(self, name: str) -> None:

@@ -9,7 +9,7 @@ from gmdb.cli.table import print_json, print_problems, print_table
 from gmdb.errors import Error
 from gmdb.format.address import page_name
 from gmdb.format.anatomy import check
-from gmdb.format.page import SegmentType
+from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.segments import read_segments
 from gmdb.inspect.undo_view import UndoRecordView, view_undo_records
@@ -59,7 +59,7 @@ def _undo_pages(files: DatabaseFiles) -> list[int]:
     for segment in read_segments(files):
         if segment.head["type"] == SegmentType.UNDO:
             found += files.segment_pages(segment.entry_page)
-    return found
+    return [page_id for page_id in found if PAGE_HEAD.at(files.page(page_id)).page_type == PageType.DATA]
 
 
 def _row(page_id: int, record: UndoRecordView) -> tuple[object, ...]:

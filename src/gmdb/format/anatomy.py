@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from gmdb.format import btree, device, hash, heap, segment, undo
+from gmdb.format import btree, device, hash, heap, segment, transactions, undo
 from gmdb.format.address import page_name
 from gmdb.format.checksum import page_crc
 from gmdb.format.layout import Finding, Region
@@ -33,6 +33,8 @@ def structure_of(page: Any) -> ModuleType | None:
         return device
     if head.page_type in (PageType.SEGMENT_ENTRY, PageType.MAP):
         return segment
+    if head.page_type == PageType.TRANSACTIONS:
+        return transactions
     if head.page_type == PageType.DATA:
         return _DATA_PAGES.get(head.seg_type)
     return None

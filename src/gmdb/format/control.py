@@ -6,31 +6,65 @@ a write that is cut short leaves the copy before it.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 from gmdb.errors import NotADatabase, UnsupportedVersion
 from gmdb.format.checksum import crc32c
-from gmdb.format.layout import layout
+from gmdb.format.layout import Layout, layout
 
 MAGIC = b"GMDBCTRL"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 COPY_DISTANCE = 4096
 CONTROL_SIZE = 2 * COPY_DISTANCE
 
+
+class Purpose(IntEnum):
+    """What a directory with a control file is."""
+
+    DATABASE = 0
+    DUMP = 1
+
+
 CONTROL = layout(
     "control record",
-    64,
+    128,
     magic=("S8", "GMDBCTRL"),
     format_version=("<u4", "version of this format"),
-    ckpt_id=("<u4", "the last checkpoint: every page in the device files is of it or older"),
+    ckpt_id=("<u4", "the last checkpoint: every page in the device files is of it, of an older or of the next one"),
     sequence=("<u8", "counts the writes of the control file"),
     database_id=("16u1", "made at random when the database was"),
     next_obj_id=("<u4", "the next table or index gets this number"),
     next_transaction=("<u8", "the next transaction gets this number, or a higher one"),
     purpose=("<u4", "0 a database, 1 a dump of one for gmstat, which cannot be opened"),
+    clean=("<u4", "1: it was closed; the device files hold all of it"),
+    redo_lsn=("<u8", "where in the log replaying begins"),
+    scn=("<u8", "the newest commit when this was written"),
+    next_device=("<u4", "the next device gets this number; a file with it or a higher one is litter"),
+    redo_file_size=("<u4", "bytes of a redo file"),
+    archiving=("<u4", "1: redo files that are needed no more go to the folder archive"),
+    reserved=("36u1", "0"),
+    crc=("<u4", "CRC32C of all bytes before it"),
+)
+
+CONTROL_1 = layout(
+    "control record, version 1",
+    64,
+    magic=("S8", "GMDBCTRL"),
+    format_version=("<u4", "1"),
+    ckpt_id=("<u4", "the last time that all pages were written"),
+    sequence=("<u8", "counts the writes of the control file"),
+    database_id=("16u1", "made at random when the database was"),
+    next_obj_id=("<u4", "the next table gets this number"),
+    next_transaction=("<u8", "the next transaction gets this number, or a higher one"),
+    purpose=("<u4", "0 a database, 1 a dump"),
     reserved=("4u1", "0"),
     crc=("<u4", "CRC32C of all bytes before it"),
 )
+# What version 1 did not have: it knew no log, and its files changed only as a whole.
+_SINCE_1 = {"clean": 1, "redo_lsn": 0, "scn": 1, "next_device": 0, "redo_file_size": 0, "archiving": 0}
+_VERSIONS_MAX = 1000  # a higher one is a copy that was torn
+_VERSION_AT = CONTROL.offset("format_version")
 
 
 def pack_control(**fields: Any) -> bytes:
@@ -38,17 +72,29 @@ def pack_control(**fields: Any) -> bytes:
     return raw + crc32c(raw).to_bytes(4, "little")
 
 
+def _layout_of(raw: bytes) -> Layout:
+    return CONTROL_1 if raw[_VERSION_AT : _VERSION_AT + 4] == b"\1\0\0\0" else CONTROL
+
+
+def _is_valid(raw: bytes) -> bool:
+    size = _layout_of(raw).size
+    return len(raw) >= size and crc32c(raw[: size - 4]) == int.from_bytes(raw[size - 4 : size], "little")
+
+
 def newest_control(data: bytes) -> dict[str, Any]:
-    """The valid control record of a control file's bytes."""
+    """The valid control record of a control file's bytes, with what older versions did not have filled in."""
     copies = [data[at : at + CONTROL.size] for at in (0, COPY_DISTANCE)]
-    whole = [raw for raw in copies if len(raw) == CONTROL.size and raw.startswith(MAGIC)]
+    whole = [raw for raw in copies if raw.startswith(MAGIC)]
     if not whole:
         raise NotADatabase("the control file does not begin as one")
-    valid = [raw for raw in whole if crc32c(raw[:-4]) == int.from_bytes(raw[-4:], "little")]
+    versions = [int.from_bytes(raw[_VERSION_AT : _VERSION_AT + 4], "little") for raw in whole]
+    newest = max((version for version in versions if version < _VERSIONS_MAX), default=0)
+    if newest > FORMAT_VERSION:
+        raise UnsupportedVersion(
+            f"the database has format version {newest}; this gmdb knows up to {FORMAT_VERSION}: use a newer gmdb"
+        )
+    valid = [raw for raw in whole if _is_valid(raw)]
     if not valid:
         raise NotADatabase("both copies of the control record are damaged")
-    newest = max((CONTROL.values(raw) for raw in valid), key=lambda fields: fields["sequence"])
-    if newest["format_version"] > FORMAT_VERSION:
-        found = newest["format_version"]
-        raise UnsupportedVersion(f"the database has format version {found}; this gmdb knows up to {FORMAT_VERSION}")
-    return newest
+    found = [{**_SINCE_1, **_layout_of(raw).values(raw)} for raw in valid]
+    return max(found, key=lambda fields: fields["sequence"])

@@ -52,11 +52,11 @@ PAGE_HEAD = layout(
     next_ckpt_page=("<u4", "next page of the dirty chain in memory; none = 0xFFFFFFFF on disk"),
     dirty_flag=("u1", "0 on disk"),
     valid_flag=("u1", "0"),
-    flag=("u1", "0"),
+    flag=("u1", "of an undo page: 1 a transaction writes here, 2 the next one will; else 0"),
     fl_flag=("u1", "free list that the page is on, counted from 1; 0 = none"),
     hash_tab_head=(HASH_TAB_HEAD, "the reference's hash table head"),
     hash_page_type=("u1", "1 directory page, 2 bucket page of a hash index"),
-    reserve=("15u1", "first 8 bytes: number of the transaction that filled the page in bulk; 0 = none"),
+    reserve=("15u1", "of a heap page: number of its bulk load, 8 bytes, 0 = none; of an undo page: see undo owner"),
 )
 
 PAGE_TAIL = layout(
@@ -78,6 +78,7 @@ class PageType(IntEnum):
     DATA = 3
     MAP = 4
     FREE = 5
+    TRANSACTIONS = 6
 
 
 class SegmentType(IntEnum):

@@ -1,19 +1,92 @@
-"""The head of a redo record: which page it changes, and to which change number."""
+"""The redo log: files of fixed size that hold one endless stream of groups.
+
+A position in the stream is an LSN.  File n holds the stream's bytes from n × payload on, behind a head.
+A group is what one kernel call changed: all of it counts or nothing.  Its items are bytes of pages, in the order in
+which they were written.  Replaying an item on a page puts the bytes there and sets the page's ``chg_num``.
+
+Invariants
+ 1. A group whose LSN is not its position, or whose CRC is wrong, is no group: the log ends before it.
+ 2. After a crash the log goes on in a new file, which names the LSN at which the one before it ended.
+"""
 
 from __future__ import annotations
 
+from enum import IntEnum
+from typing import Any
+
+from gmdb.format.checksum import crc32c
 from gmdb.format.layout import layout
 
-REDO_RECORD = layout(
-    "redo record head",
-    32,
-    length=("<u4", "bytes of the record, this head included"),
-    crc=("<u4", "CRC32C of all bytes of the record behind this field"),
-    transaction=("<u8", "the transaction's number; 0 = none"),
-    page_id=("<u4", "the page it changes"),
-    page_create_no=("<u4", "which formatting of that page it belongs to"),
-    chg_num=("<u4", "the page's chg_num after the change"),
-    record_type=("u1", "what it does"),
-    flags=("u1", "bit 0: last record of its group"),
-    reserved=("<u2", "0"),
+MAGIC = b"GMDBREDO"
+
+REDO_FILE = layout(
+    "redo file head",
+    64,
+    magic=("S8", "GMDBREDO"),
+    database_id=("16u1", "the database that it belongs to"),
+    number=("<u8", "which file of the stream: it starts at LSN number × payload"),
+    follows=("<u8", "the LSN at which the file before it ended"),
+    file_size=("<u4", "bytes of the file, this head included"),
+    reserved=("16u1", "0"),
+    crc=("<u4", "CRC32C of all bytes before it"),
 )
+
+REDO_GROUP = layout(
+    "redo group head",
+    32,
+    length=("<u4", "bytes of the group, this head and up to 7 zeros at the end included"),
+    crc=("<u4", "CRC32C of all bytes of the group behind this field"),
+    lsn=("<u8", "where in the stream the group begins"),
+    durable=("<u8", "up to which LSN the log was on disk when the group was made"),
+    transaction=("<u8", "the transaction's number; 0 = none"),
+)
+
+REDO_ITEM = layout(
+    "redo item head",
+    16,
+    page_id=("<u4", "the page that it changes"),
+    page_create_no=("<u4", "which formatting of that page it belongs to"),
+    chg_num=("<u4", "the page's chg_num with the change"),
+    offset=("<u2", "where in the page the bytes go; from 0xFF00 on, what the item means: see RedoItem"),
+    length=("<u2", "bytes that follow"),
+)
+
+REDO_COMMIT = layout(
+    "redo commit",
+    16,
+    scn=("<u8", "the commit's number"),
+    time=("<u8", "when: microseconds since 1970"),
+)
+
+
+class RedoItem(IntEnum):
+    """Items that are not bytes at an offset."""
+
+    FORMAT = 0xFFFF  # the page starts over: all zero but for its head, which follows
+    IMAGE = 0xFFFE  # the whole page, without its free bytes and its tail
+    COMMIT = 0xFFFD  # the group's transaction committed
+
+
+HEAD_SPACE = 512  # a file's head has a sector of its own
+FILE_SIZES = (1 << 20, 1 << 30)
+
+
+def payload(file_size: int) -> int:
+    """Bytes of the stream that a file holds."""
+    return file_size - HEAD_SPACE
+
+
+def pack_file_head(database_id: bytes, number: int, follows: int, file_size: int) -> bytes:
+    fields = {"magic": MAGIC, "database_id": list(database_id), "number": number, "follows": follows}
+    raw = REDO_FILE.pack(file_size=file_size, **fields)[:-4]
+    return (raw + crc32c(raw).to_bytes(4, "little")).ljust(HEAD_SPACE, b"\0")
+
+
+def read_file_head(data: bytes) -> dict[str, Any] | None:
+    """A file's head; None if it is not whole."""
+    raw = data[: REDO_FILE.size]
+    if len(raw) < REDO_FILE.size or not raw.startswith(MAGIC):
+        return None
+    if crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
+        return None
+    return REDO_FILE.values(raw)

@@ -1,4 +1,10 @@
-"""Undo pages: records of how rows and index entries were before a transaction changed them."""
+"""Undo pages: records of how rows and index entries were before a transaction changed them.
+
+A page's records belong to runs: the records of one transaction, one behind the other.  The page head's reserve bytes
+name the owner of the first run; each later run begins with an OWNER record, which counts as dead from the start.
+A transaction that goes on on another page begins a further run there.  So the pages alone tell which transactions
+were at work and what each of them did in which order; transactions.py tells which of them committed.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +37,15 @@ UNDO_RECORD = layout(
 )
 
 
+UNDO_OWNER = layout(
+    "undo owner",
+    15,
+    number=("<u8", "the transaction's number; 0 = nobody's"),
+    run=("<u4", "which of its runs this is, counted from 0"),
+    reserved=("3u1", "0"),
+)
+
+
 class UndoOperation(IntEnum):
     """What an undo record takes back."""
 
@@ -50,10 +65,13 @@ class UndoOperation(IntEnum):
     SET_DROP = 0x0D
     LOB_INSERT = 0x0E
     LOB_DELETE = 0x0F
+    HEAP_LOCK = 0x10
+    OWNER = 0x11
     NONE = 0xFF
 
 
 NODE_AT = HEAD_SIZE
+OWNER_AT = PAGE_HEAD.offset("reserve")
 RECORDS_AT = NODE_AT + UNDO_HEAD.size
 
 

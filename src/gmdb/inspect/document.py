@@ -13,7 +13,22 @@ from types import ModuleType
 import numpy as np
 
 from gmdb.catalog.schema import SYS_TABLES_ENTRY
-from gmdb.format import address, btree, columns, control, device, hash, heap, page, redo, row, segment, undo
+from gmdb.format import (
+    address,
+    btree,
+    columns,
+    control,
+    device,
+    hash,
+    heap,
+    mirror,
+    page,
+    redo,
+    row,
+    segment,
+    transactions,
+    undo,
+)
 from gmdb.format.address import page_id_of, page_name
 from gmdb.format.columns import parse_column
 from gmdb.format.layout import Field, Layout
@@ -22,13 +37,29 @@ from gmdb.storage.directory import CONTROL_NAME, LOCK_NAME
 
 _MODULES: dict[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module
-    for module in (address, page, device, segment, row, heap, btree, hash, undo, redo, control, columns)
+    for module in (
+        address,
+        page,
+        device,
+        segment,
+        row,
+        heap,
+        btree,
+        hash,
+        undo,
+        transactions,
+        redo,
+        mirror,
+        control,
+        columns,
+    )
 }
 _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
     "page": (page.PageType, page.SegmentType),
     "row": (row.RowFlag, row.SizeCode),
     "hash": (hash.HashPageType,),
     "undo": (undo.UndoOperation,),
+    "redo": (redo.RedoItem,),
 }
 _EXAMPLE_TYPES = (
     "INT", "DATE", "BOOLEAN", "DECIMAL(9,2)", "BIGINT", "DOUBLE", "TIMESTAMP", "DECIMAL(18,2)", "DECIMAL(38,2)",

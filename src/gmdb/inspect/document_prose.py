@@ -15,6 +15,9 @@ A database is a directory:
 | `{control_name}` | which state of the database is valid: the control record, twice |
 | `{lock_name}` | nothing that lasts: the owner's process number; the file is there to be locked |
 | `device-0000`, `device-0001`, … | the pages of a device, side by side, page 0 first |
+| `redo-0000000001`, … | the log of what was changed since the last checkpoint; none in a database that was closed |
+| `gmdb.mirror` | pages that a checkpoint is writing to their places; none in a database that was closed |
+| `archive/` | redo files that are needed no more, if archiving is on |
 
 To look at a database's bytes, use `gmstat`: `gmstat spaces DB`, `gmstat segments DB`, `gmstat page DB 4:7`.
 """
@@ -112,12 +115,33 @@ key and no upper bound. A branch of INT keys holds {branch_entries} entries in 8
 Records of how rows and index entries were before a transaction changed them. HEAP_UPDATE_INC keeps only what changed:
 a row image of those columns, then their numbers, a u16 each, filled up to 4 bytes. In an image the lock word
 0xFFFFFFFF means that the row had no lock.
+
+The records of one transaction that lie one behind the other are a run. The owner of a page's first run is in the page
+head's reserve bytes; each later run begins with an OWNER record, whose body is an undo owner.
+""",
+    ),
+    "transactions": (
+        "The transaction table",
+        """\
+Which transactions have committed and still have undo records. A transaction that undo records name, but not this
+table, had not committed; after a crash it is rolled back.
 """,
     ),
     "redo": (
-        "Redo records",
+        "The redo log",
         """\
-A change to one page. Records between two ends of a group are applied together or not at all.
+Files of one size hold an endless stream of bytes, each behind a head of its own. A place in the stream is an LSN; file
+n starts at LSN n times its payload. The stream is a list of groups, each what one step of the engine changed: it is
+replayed as a whole or not at all. A group's items follow its head, each with bytes for one page. They apply to a page
+whose `page_create_no` is the item's and whose `chg_num` is one less, or the same; a page that is newer keeps what it
+has. FORMAT and IMAGE apply to any page.
+""",
+    ),
+    "mirror": (
+        "The mirror file",
+        """\
+A round of a checkpoint: pages that are about to be written to their places. A page that a crash tears there is whole
+here. It counts only for the checkpoint after the one that the control file names.
 """,
     ),
     "control": (

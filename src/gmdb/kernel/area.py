@@ -7,7 +7,7 @@ Invariants
  1. A page below ``page_count`` lies in mapped memory that the file backs.
  2. A page that is marked verified had the right CRC and a sound structure when it was first touched, and kernels
     have kept it sound since; so they follow its offsets without checking them again.
- 3. Whoever changes a page marks it dirty, in the same kernel call.
+ 3. Whoever changes a page marks it dirty, counts the change and logs the bytes, in the same kernel call.
  4. Whoever changes a page holds the store's guard.  Scans do not: they read a data page's version before and
     after, and start over if it was odd or has changed.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.format.address import DEVICES, OFFSET_BITS, PAGES_PER_DEVICE
+from gmdb.format.address import DEVICES, NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.crc32c import crc_is_right
@@ -53,9 +53,22 @@ STATE = np.dtype(
         ("loads", "<i8"),  # address of the bulk loads that some snapshot may not see
         ("load_count", "<i8"),
         ("undo_entry", "<i8"),  # entry page of the undo segment
-        ("undo_page", "<i8"),  # the undo page that records go to; NO_PAGE = none yet
+        ("undo_pool", "<i8"),  # address of the undo pages (u32s) that the next transactions go on with
+        ("undo_pool_count", "<i8"),
         ("undo_limit", "<i8"),  # undo pages that may be used
+        ("table_pages", "<i8"),  # address of the pages (u32s) of the table of committed transactions
+        ("table_page_count", "<i8"),
         ("scratch", "<i8"),  # address of memory for two rows, for whoever holds the guard
+        ("next_scn", "<i8"),  # what the next commit gets; ``scn`` follows once it is durable
+        ("log_buffer", "<i8"),  # address of the redo that is not written yet; 0 = changes are not logged
+        ("log_end", "<i8"),  # bytes of it in use
+        ("log_group", "<i8"),  # where in it the group of the running kernel begins
+        ("log_limit", "<i8"),  # a kernel that finds more bytes in use than this answers LOG_FULL
+        ("log_start", "<i8"),  # LSN of the buffer's first byte
+        ("log_durable", "<i8"),  # up to this LSN the log is on disk
+        ("dirty_first", "<i8"),  # the chain of changed pages, through their heads; NO_PAGE = none
+        ("dirty_last", "<i8"),
+        ("dirty_bytes", "<i8"),  # bytes of changed pages
         ("reserved", "<i8"),
     ]
 )
@@ -138,12 +151,29 @@ def touch_type(area, page_id, page_type, seg_type):
 
 
 @routine
+def _enter_dirty_chain(area, device, page_id):
+    """Put a page that was as it is in the file at the end of the chain of changed ones."""
+    state = state_of(area)
+    head = page_head(address_of(area, page_id))
+    head.dirty_flag = 1
+    head.next_ckpt_page = NO_PAGE
+    if state.dirty_last == NO_PAGE:
+        state.dirty_first = page_id
+    else:
+        page_head(address_of(area, state.dirty_last)).next_ckpt_page = page_id
+    state.dirty_last = page_id
+    state.dirty_bytes += device.page_size
+
+
+@routine
 def mark_dirty(area, page_id):
     """The page was, or is about to be, changed by this kernel."""
     device = device_of_page(area, page_id)
     offset = page_id & _OFFSET_MASK
     store_8(device.verified + offset, 1)
-    store_8(device.dirty + offset, 1)
+    if not load_u8(device.dirty + offset):
+        store_8(device.dirty + offset, 1)
+        _enter_dirty_chain(area, device, page_id)
 
 
 @routine
@@ -161,20 +191,18 @@ def begin_change(area, page_id):
 
 
 @routine
-def end_change(area, page_id, page):
-    """The page is whole again; the change is counted."""
-    head = page_head(page)
-    head.chg_num = (head.chg_num + 1) & 0xFFFF_FFFF
+def end_change(area, page_id):
+    """The page is whole again."""
     fence()
     at = version_address(area, page_id)
     store_32(at, (load_u32(at) | 1) + 1)
 
 
 @routine
-def change(area, page_id, page):
-    """Mark a page that only holders of the guard read as changed, and count the change."""
-    mark_dirty(area, page_id)
+def change(area, page):
+    """Mark a page as changed and count the change; its bytes are logged under that number, at least one of them."""
     head = page_head(page)
+    mark_dirty(area, head.page_id)
     head.chg_num = (head.chg_num + 1) & 0xFFFF_FFFF
 
 

@@ -13,29 +13,32 @@ import numpy as np
 from gmdb.format.address import NO_PAGE, NO_SLOT, OFFSET_BITS
 from gmdb.format.device import DEVICE_HEAD_AT
 from gmdb.format.heap import NODE_AT
-from gmdb.format.page import PageType
+from gmdb.format.page import PAGE_SIZES, PageType
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import FURTHER_MAP_AT, LOADING, MAP_ENTRY, NO_LIST, SEGMENT_HEAD_AT
 from gmdb.kernel.append import fill_pages, formatting_at
-from gmdb.kernel.area import address_of, begin_change, change, device_of_page, end_change, page_head
+from gmdb.kernel.area import address_of, begin_change, device_of_page, end_change, page_head
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.dml import call_at
-from gmdb.kernel.free_lists import clear_links, entry_address, map_at, map_entry, touch_entry, touch_map
+from gmdb.kernel.free_lists import clear_links, entry_address, log_entry, map_at, map_entry, touch_entry, touch_map
 from gmdb.kernel.heap import relist, touch_heap
-from gmdb.kernel.heap_page import heap_node
-from gmdb.kernel.locks import INSERT, free_lock, lock_at, locks_available, new_lock
+from gmdb.kernel.heap_page import heap_node, log_appended
+from gmdb.kernel.locks import INSERT, free_lock, lock_at, locks_available, new_lock, transaction_at
 from gmdb.kernel.memory import records, store_32
-from gmdb.kernel.pages import device_head, format_page
-from gmdb.kernel.segment import chain_map_page, map_head, segment_head
-from gmdb.kernel.status import DONE, LOCKS_FULL, NEED_SPACE
-from gmdb.kernel.undo import OP_INSERT, RECORD_SIZE, newest_place, reserve_undo, write_record
+from gmdb.kernel.pages import device_head, format_page, log_device
+from gmdb.kernel.redo import close_group, log_image, require_log_room
+from gmdb.kernel.segment import chain_map_page, log_map_head, log_segment, map_head, segment_head
+from gmdb.kernel.status import DONE, LOCKS_FULL, LOG_FULL, NEED_SPACE
+from gmdb.kernel.undo import OP_INSERT, RECORD_SIZE, log_newest, newest_place, reserve_undo, write_record
 
 PLACE = np.dtype([("page_id", "<u4"), ("map_page", "<u4"), ("map_offset", "<u4")])
 place_at = records(PLACE)
 PLACE_SIZE = PLACE.itemsize
-_INSERT_BODY = 4
+_INSERT_BODY, _PAGES_BODY = 4, 12
 _MAP_PAGE = int(PageType.MAP)
 _ENTRY_SIZE = MAP_ENTRY.size
+MIN_PAGE_SIZE = PAGE_SIZES[0]
+IMAGES_MAX = 64  # pages of the smallest size whose images make a group
 
 
 @kernel
@@ -45,12 +48,20 @@ def top_up_page(area, call_address, formatting, obj_id, entry_id, page_id, count
     Answers how many.  A status about a row is answered when its block is reached: the rows before it are on the
     page, and in the undo record.
     """
-    call, state = call_at(call_address), formatting_at(formatting)
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    call = call_at(call_address)
     call.undo = -1
+    placed = _top_up(area, call, formatting_at(formatting), obj_id, entry_id, page_id, count)
+    return close_group(area, transaction_at(area, call.transaction).number, placed)
+
+
+@routine
+def _top_up(area, call, state, obj_id, entry_id, page_id, count):
     page = touch_heap(area, page_id)
     if page < 0:
         return page
-    status = reserve_undo(area, RECORD_SIZE + _INSERT_BODY)
+    status = reserve_undo(area, call, RECORD_SIZE + _INSERT_BODY)
     if status < 0:
         return status
     if call.insert_lock < 0:
@@ -59,16 +70,19 @@ def top_up_page(area, call_address, formatting, obj_id, entry_id, page_id, count
         call.insert_lock = new_lock(area, call.transaction, INSERT, call.statement, NO_PAGE, NO_SLOT, NO_LOCK)
         lock_at(area, call.insert_lock).rows = 0
     state.pages, state.page, state.page_count, state.lock_word = page, 0, 1, call.insert_lock
-    first = heap_node(page + NODE_AT).slot_count
+    first, free_begin = heap_node(page + NODE_AT).slot_count, page_head(page).free_begin
     begin_change(area, page_id)
     placed = fill_pages(state, 0, count)
-    end_change(area, page_id, page)
     rows = heap_node(page + NODE_AT).slot_count - first
     if rows:
+        log_appended(area, page, state.page_size, free_begin, first)
+    end_change(area, page_id)
+    if rows:
         lock_at(area, call.insert_lock).rows += rows
-        record = write_record(area, page_id, first, call.insert_lock, obj_id, entry_id, OP_INSERT, _INSERT_BODY)
+        record = write_record(area, call, page_id, first, call.insert_lock, obj_id, entry_id, OP_INSERT, _INSERT_BODY)
         store_32(record + RECORD_SIZE, rows)
-        call.undo = newest_place(area)
+        log_newest(area, call, record)
+        call.undo = newest_place(area, call)
         status = relist(area, entry_id, page_id, page)
     elif lock_at(area, call.insert_lock).rows == 0:
         free_lock(area, call.insert_lock)
@@ -83,7 +97,7 @@ def _take_above(area, home):
     head = device_head(page + DEVICE_HEAD_AT)
     page_id = home | head.hwm
     head.hwm += 1
-    change(area, home, page)
+    log_device(area, page)
     return page_id
 
 
@@ -98,7 +112,7 @@ def _reserve_page(area, entry_id, entry_page, home, place):
     if head.map_count == head.map_capacity:
         map_id = _take_above(area, home)
         page = format_page(area, map_id, segment.obj_id, segment.type, _MAP_PAGE, FURTHER_MAP_AT)
-        chain_map_page(area, entry_id, entry_page, page, map_id, map_page)
+        chain_map_page(area, entry_page, page, map_id, map_page)
         map_page, head = page, map_head(page + FURTHER_MAP_AT)
     place.map_page = segment.last_map_page
     place.map_offset = head.map_count
@@ -108,24 +122,34 @@ def _reserve_page(area, entry_id, entry_page, home, place):
     entry.page_id = place.page_id
     entry.list_id = LOADING
     clear_links(at)
+    log_entry(area, map_page, head.map_count)
     head.map_count += 1
     page_head(map_page).free_begin += _ENTRY_SIZE
     segment.last_map_page_full = 1 if head.map_count == head.map_capacity else 0
-    change(area, place.map_page, map_page)
+    log_map_head(area, map_page)
     if segment.first_data_page == NO_PAGE:
         segment.first_data_page = place.page_id
     segment.page_count += 1
-    change(area, entry_id, entry_page)
+    log_segment(area, entry_page)
     return DONE
 
 
 @kernel
-def reserve_pages(area, call_address, obj_id, entry_id, device, places, count):
+def reserve_pages(area, call_address, number, obj_id, entry_id, device, places, count):
     """Places for ``count`` pages on a device, and an undo record for each run of neighbours among them.
 
     Answers how many records were written; they are the newest on the undo page.  A map page or two may be needed
     beside: the device must have room above its high-water mark, and the undo page for a record a map page.
     """
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    call = call_at(call_address)
+    runs = _reserve(area, call, obj_id, entry_id, device, places, count)
+    return close_group(area, number, runs)
+
+
+@routine
+def _reserve(area, call, obj_id, entry_id, device, places, count):
     entry_page = touch_entry(area, entry_id)
     if entry_page < 0:
         return entry_page
@@ -133,7 +157,7 @@ def reserve_pages(area, call_address, obj_id, entry_id, device, places, count):
     head = device_head(address_of(area, home) + DEVICE_HEAD_AT)
     if head.hwm + count + count // 100 + 2 > device_of_page(area, home).page_count:
         return NEED_SPACE
-    status = reserve_undo(area, (RECORD_SIZE + _INSERT_BODY + 2) * (count // 100 + 3))
+    status = reserve_undo(area, call, (RECORD_SIZE + _PAGES_BODY + 2) * (count // 100 + 3))
     if status < 0:
         return status
     for i in range(count):
@@ -144,11 +168,14 @@ def reserve_pages(area, call_address, obj_id, entry_id, device, places, count):
     for i in range(1, count + 1):
         first = place_at(places + start * PLACE_SIZE).page_id
         if i == count or place_at(places + i * PLACE_SIZE).page_id != first + (i - start):
-            record = write_record(area, first, NO_SLOT, NO_LOCK, obj_id, entry_id, OP_INSERT, _INSERT_BODY)
+            record = write_record(area, call, first, NO_SLOT, NO_LOCK, obj_id, entry_id, OP_INSERT, _PAGES_BODY)
             store_32(record + RECORD_SIZE, i - start)
+            store_32(record + RECORD_SIZE + 4, place_at(places + start * PLACE_SIZE).map_page)
+            store_32(record + RECORD_SIZE + 8, place_at(places + start * PLACE_SIZE).map_offset)
+            log_newest(area, call, record)
             runs += 1
             start = i
-    call_at(call_address).undo = newest_place(area)
+    call.undo = newest_place(area, call)
     return runs
 
 
@@ -164,24 +191,39 @@ def stamp_pages(pages, page_size, places, count):
 
 
 @kernel
+def log_pages(area, number, pages, page_size, count):
+    """Log the images of filled pages of load ``number``; answers how many went into the group."""
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    done = min(count, IMAGES_MAX * MIN_PAGE_SIZE // page_size)
+    for i in range(done):
+        log_image(area, pages + i * page_size, page_size)
+    return close_group(area, number, done)
+
+
+@kernel
 def publish_pages(area, entry_id, places, count):
     """The pages are written: scans may go there."""
+    if require_log_room(area) < 0:
+        return LOG_FULL
     for i in range(count):
         place = place_at(places + i * PLACE_SIZE)
         map_page = touch_map(area, entry_id, place.map_page)
         if map_page < 0:
             return map_page
         map_entry(entry_address(map_page, place.map_offset)).list_id = NO_LIST
-        change(area, place.map_page, map_page)
-    return DONE
+        log_entry(area, map_page, place.map_offset)
+    return close_group(area, 0, DONE)
 
 
 @kernel
 def open_last_page(area, entry_id, page_id):
-    """The load has committed: inserts go on at its last page."""
+    """The load is about to commit: inserts go on at its last page."""
+    if require_log_room(area) < 0:
+        return LOG_FULL
     entry_page, page = touch_entry(area, entry_id), touch_heap(area, page_id)
     if entry_page < 0 or page < 0:
         return min(entry_page, page)
     segment_head(entry_page + SEGMENT_HEAD_AT).last_page = page_id
-    change(area, entry_id, entry_page)
-    return relist(area, entry_id, page_id, page)
+    log_segment(area, entry_page)
+    return close_group(area, 0, relist(area, entry_id, page_id, page))

@@ -90,7 +90,21 @@ def _crc_by_table(page, page_size):
     return crc ^ 0xFFFF_FFFF
 
 
+@routine
+def _words_by_instruction(start, words):
+    crc = 0xFFFF_FFFF
+    for i in range(words):
+        crc = _crc_instruction(crc, load_i64(start + 8 * i))
+    return crc ^ 0xFFFF_FFFF
+
+
+@routine
+def _words_by_table(start, words):
+    return _crc_by_table(start, 8 * words + TAIL_SIZE)
+
+
 page_crc = _crc_by_instruction if _INSTRUCTION else _crc_by_table
+crc_of_words = _words_by_instruction if _INSTRUCTION else _words_by_table
 
 
 @routine

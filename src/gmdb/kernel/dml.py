@@ -43,17 +43,21 @@ from gmdb.kernel.locks import (
 )
 from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, records, store_8, store_16, store_32
 from gmdb.kernel.patch import extract_image, merge_patch
-from gmdb.kernel.status import CHANGED, DELETED, DONE, LOCKED, LOCKS_FULL, NOT_FOUND, ROW_TOO_LARGE
+from gmdb.kernel.redo import close_group, require_log_room
+from gmdb.kernel.status import CHANGED, DELETED, DONE, LOCKED, LOCKS_FULL, LOG_FULL, NOT_FOUND, ROW_TOO_LARGE
 from gmdb.kernel.undo import (
     LINK_SIZE,
     OP_DELETE,
     OP_INSERT,
+    OP_LOCK,
     OP_UPDATE,
     OP_UPDATE_INC,
     RECORD_SIZE,
     SHADOW,
     copy_body,
     find_record,
+    log_again,
+    log_newest,
     newest_place,
     record_lock,
     record_operation,
@@ -73,10 +77,12 @@ CALL = np.dtype(
         ("insert_lock", "<i8"),  # lock of the rows that this statement inserted; -1 = none yet
         ("undo", "<i8"),  # out: where the undo record is, page id << 16 | slot; -1 = none was written
         ("blocker", "<i8"),  # out: the transaction that holds the row
-        ("lock", "<i8"),  # out: the lock that was made; -1 = none
         ("size", "<i8"),  # out: bytes of a row that is too large
         ("alone", "<i8"),  # 1: each change is a statement of its own
         ("latest", "<i8"),  # 1: a statement's snapshot is the newest commit
+        ("undo_page", "<i8"),  # the undo page that the transaction writes to; -1 = none yet
+        ("undo_runs", "<i8"),  # on how many undo pages it began
+        ("commit", "<i8"),  # out: its SCN
     ]
 )
 TARGET = np.dtype(
@@ -92,6 +98,7 @@ target_at = records(TARGET)
 _DATA = int(PageType.DATA)
 _INSERT_BODY = 4
 _DELETE_BODY = 4
+_LOCK_BODY = 4
 
 
 @routine
@@ -105,6 +112,13 @@ def _begin(area, target):
         if call.latest:
             call.scn = state_of(area).scn
     return call
+
+
+@routine
+def _end(area, call, result):
+    """Close the group of what the call changed."""
+    number = transaction_at(area, call.transaction).number if call.transaction >= 0 else 0
+    return close_group(area, number, result)
 
 
 @routine
@@ -174,28 +188,26 @@ def _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, op
     lock = lock_at(area, lock_id)
     further = lock.undo_page != NO_PAGE or lock.action == INSERT
     size = body_size + (LINK_SIZE if further else 0)
-    record = write_record(area, page_id, slot, lock_id, obj_id, entry_id, operation, size)
+    record = write_record(area, call, page_id, slot, lock_id, obj_id, entry_id, operation, size)
     copy_body(record, body, body_size)
     word = lock_id if further else SHADOW if before == NO_LOCK else before
     store_32(record + RECORD_SIZE, word)
     if further:
         write_link(record, lock.undo_page << 16 | lock.undo_slot, call.statement)
-    place = newest_place(area)
+    log_newest(area, call, record)
+    place = newest_place(area, call)
     lock.undo_page = place >> 16
     lock.undo_slot = place & 0xFFFF
     lock.last_statement = call.statement
     call.undo = place
 
 
-@kernel
-def insert_row(area, target_address, size):
-    """Add the row in the buffer to a heap; answers its row id as page id << 16 | slot, or a status."""
-    target = target_at(target_address)
+@routine
+def _insert(area, target, call, size):
     obj_id, entry_id, row = target.obj_id, target.entry_id, target.buffer
-    call = _begin(area, target)
     if not row_fits(size, page_size_of(area, entry_id)):
         return ROW_TOO_LARGE
-    status = reserve_undo(area, RECORD_SIZE + _INSERT_BODY)
+    status = reserve_undo(area, call, RECORD_SIZE + _INSERT_BODY)
     if status < 0:
         return status
     if call.insert_lock < 0 and locks_available(area) < 1:
@@ -217,28 +229,37 @@ def insert_row(area, target_address, size):
     return place
 
 
+@kernel
+def insert_row(area, target_address, size):
+    """Add the row in the buffer to a heap; answers its row id as page id << 16 | slot, or a status."""
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    target = target_at(target_address)
+    call = _begin(area, target)
+    return _end(area, call, _insert(area, target, call, size))
+
+
 @routine
 def _log_insert(area, call, page_id, slot, obj_id, entry_id, lock_id):
     """Count the row into the record before, if that is about the slots before it; else write one."""
-    newest = newest_place(area)
-    record = find_record(area, newest >> 16, newest & 0xFFFF) if newest & 0xFFFF != 0xFFFF else NOT_FOUND
+    newest = newest_place(area, call)
+    record = find_record(area, newest >> 16, newest & 0xFFFF) if newest & 0xFFFF != NO_SLOT else NOT_FOUND
     if record > 0 and record_operation(record) == OP_INSERT and record_lock(record) == lock_id:
         count = load_u16(record + RECORD_SIZE)
         if record_row_page(record) == page_id and record_row_slot(record) + count == slot:
             store_16(record + RECORD_SIZE, count + 1)
+            log_again(area, call, record)
             return
-    record = write_record(area, page_id, slot, lock_id, obj_id, entry_id, OP_INSERT, _INSERT_BODY)
+    record = write_record(area, call, page_id, slot, lock_id, obj_id, entry_id, OP_INSERT, _INSERT_BODY)
     store_32(record + RECORD_SIZE, 1)
-    call.undo = newest_place(area)
+    log_newest(area, call, record)
+    call.undo = newest_place(area, call)
 
 
-@kernel
-def update_row(area, target_address, place):
-    """Put the columns of the patch in the buffer into a row; answers where the undo record is.  Its row id stays."""
-    target = target_at(target_address)
+@routine
+def _update(area, target, call, place):
     obj_id, entry_id, patch = target.obj_id, target.entry_id, target.buffer
     page_id, slot = place >> 16, place & 0xFFFF
-    call = _begin(area, target)
     home = _claimed_home(area, call, obj_id, page_id, slot)
     if home < 0:
         return home
@@ -257,7 +278,7 @@ def update_row(area, target_address, place):
         operation = OP_UPDATE
         image_size = load_u16(old + SIZE_AT)
         move_bytes(image, old, image_size)
-    status = reserve_undo(area, RECORD_SIZE + image_size + LINK_SIZE)
+    status = reserve_undo(area, call, RECORD_SIZE + image_size + LINK_SIZE)
     if status < 0:
         return status
     if locks_available(area) < 1:
@@ -268,24 +289,31 @@ def update_row(area, target_address, place):
         home = row_in_slot(page, page_size_of(area, page_id), slot)
         before = lock_beneath(area, lock_of(home))
         lock_id = _lock_row(area, call, page_id, slot, home, UPDATE)
-        set_lock(home, lock_id)
+        set_lock(area, page, home, lock_id)
         _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, operation, image, image_size)
-    end_change(area, page_id, page)
+    end_change(area, page_id)
     return call.undo if status == DONE else status
 
 
 @kernel
-def delete_row(area, target_address, place):
-    """Set the row's DELETE flag; GC takes the row away."""
+def update_row(area, target_address, place):
+    """Put the columns of the patch in the buffer into a row; answers where the undo record is.  Its row id stays."""
+    if require_log_room(area) < 0:
+        return LOG_FULL
     target = target_at(target_address)
+    call = _begin(area, target)
+    return _end(area, call, _update(area, target, call, place))
+
+
+@routine
+def _delete(area, target, call, place):
     obj_id, entry_id = target.obj_id, target.entry_id
     page_id, slot = place >> 16, place & 0xFFFF
-    call = _begin(area, target)
     home = _claimed_home(area, call, obj_id, page_id, slot)
     if home < 0:
         return home
     page = address_of(area, page_id)
-    status = reserve_undo(area, RECORD_SIZE + _DELETE_BODY + LINK_SIZE)
+    status = reserve_undo(area, call, RECORD_SIZE + _DELETE_BODY + LINK_SIZE)
     if status < 0:
         return status
     if locks_available(area) < 1:
@@ -293,34 +321,57 @@ def delete_row(area, target_address, place):
     begin_change(area, page_id)
     before = lock_beneath(area, lock_of(home))
     lock_id = _lock_row(area, call, page_id, slot, home, DELETE)
-    set_lock(home, lock_id)
-    set_deleted(page, home, True)
+    set_lock(area, page, home, lock_id)
+    set_deleted(area, page, home, True)
     _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, OP_DELETE, home, _DELETE_BODY)
-    end_change(area, page_id, page)
+    end_change(area, page_id)
+    return DONE
+
+
+@kernel
+def delete_row(area, target_address, place):
+    """Set the row's DELETE flag; GC takes the row away."""
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    target = target_at(target_address)
+    call = _begin(area, target)
+    return _end(area, call, _delete(area, target, call, place))
+
+
+@routine
+def _lock(area, target, call, place):
+    page_id, slot = place >> 16, place & 0xFFFF
+    home = _claimed_home(area, call, target.obj_id, page_id, slot)
+    if home < 0:
+        return home
+    page = address_of(area, page_id)
+    if _holds(area, call, home):
+        return DONE
+    status = reserve_undo(area, call, RECORD_SIZE + _LOCK_BODY)
+    if status < 0:
+        return status
+    before = lock_beneath(area, lock_of(home))
+    lock_id = new_lock(area, call.transaction, U_LOCK, call.statement, page_id, slot, before)
+    if lock_id < 0:
+        return lock_id
+    begin_change(area, page_id)
+    set_lock(area, page, home, lock_id)
+    record = write_record(area, call, page_id, slot, lock_id, target.obj_id, target.entry_id, OP_LOCK, _LOCK_BODY)
+    store_32(record + RECORD_SIZE, SHADOW if before == NO_LOCK else before)
+    log_newest(area, call, record)
+    end_change(area, page_id)
+    call.undo = newest_place(area, call)
     return DONE
 
 
 @kernel
 def lock_row(area, target_address, place):
     """Hold the row against other writers until the transaction ends: a U-lock."""
+    if require_log_room(area) < 0:
+        return LOG_FULL
     target = target_at(target_address)
-    obj_id, page_id, slot = target.obj_id, place >> 16, place & 0xFFFF
     call = _begin(area, target)
-    call.lock = -1
-    home = _claimed_home(area, call, obj_id, page_id, slot)
-    if home < 0:
-        return home
-    page = address_of(area, page_id)
-    if _holds(area, call, home):
-        return DONE
-    lock_id = new_lock(area, call.transaction, U_LOCK, call.statement, page_id, slot, lock_beneath(area, lock_of(home)))
-    if lock_id < 0:
-        return lock_id
-    begin_change(area, page_id)
-    set_lock(home, lock_id)
-    end_change(area, page_id, page)
-    call.lock = lock_id
-    return DONE
+    return _end(area, call, _lock(area, target, call, place))
 
 
 @kernel

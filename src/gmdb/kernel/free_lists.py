@@ -25,9 +25,10 @@ from gmdb.format.segment import (
     SEGMENT_HEAD,
     SEGMENT_HEAD_AT,
 )
-from gmdb.kernel.area import change, mark_dirty, page_head, touch_type
+from gmdb.kernel.area import change, page_head, touch_type
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.memory import load_u32, records
+from gmdb.kernel.redo import log_bytes, log_list
 from gmdb.kernel.status import DAMAGED, DONE
 
 map_entry = records(MAP_ENTRY)
@@ -69,6 +70,19 @@ def set_link(at, map_id, number, page_id):
 
 
 @routine
+def log_entry(area, map_page, number):
+    """Count and log a change of a map entry."""
+    change(area, map_page)
+    log_bytes(area, map_page, entry_address(map_page, number) - map_page, _ENTRY_SIZE)
+
+
+@routine
+def _log_list_head(area, entry_page, list_id):
+    change(area, entry_page)
+    log_bytes(area, entry_page, LISTS_AT + list_id * LIST_SIZE, LIST_SIZE)
+
+
+@routine
 def clear_links(entry_at):
     """A map entry that is on no list leads nowhere."""
     set_link(entry_at + _PRIOR_AT, NO_PAGE, 0, NO_PAGE)
@@ -82,13 +96,15 @@ def _write_neighbour(area, entry_id, entry_page, list_id, link_at, backwards, ma
     if neighbour == NO_PAGE:
         at = entry_page + LISTS_AT + list_id * LIST_SIZE
         set_link(at + LAST_AT if backwards else at, map_id, number, page_id)
+        _log_list_head(area, entry_page, list_id)
         return DONE
     page = touch_map(area, entry_id, neighbour)
     if page < 0:
         return page
-    at = entry_address(page, map_link(link_at).offset)
+    other = map_link(link_at).offset
+    at = entry_address(page, other)
     set_link(at + _PRIOR_AT if backwards else at + _NEXT_AT, map_id, number, page_id)
-    mark_dirty(area, neighbour)
+    log_entry(area, page, other)
     return DONE
 
 
@@ -103,6 +119,7 @@ def unlink_entry(area, entry_id, map_id, number):
     list_id = entry.list_id
     if list_id == NO_LIST or list_id == LOADING:
         entry.list_id = NO_LIST
+        log_entry(area, map_page, number)
         return DONE
     prior, following = map_link(at + _PRIOR_AT), map_link(at + _NEXT_AT)
     status = _write_neighbour(
@@ -122,8 +139,7 @@ def unlink_entry(area, entry_id, map_id, number):
         )
     entry.list_id = NO_LIST
     clear_links(at)
-    change(area, map_id, map_page)
-    mark_dirty(area, entry_id)
+    log_entry(area, map_page, number)
     return status
 
 
@@ -141,9 +157,9 @@ def link_entry(area, entry_id, map_id, number, list_id):
     set_link(at + _PRIOR_AT, NO_PAGE, 0, NO_PAGE)
     status = _write_neighbour(area, entry_id, entry_page, list_id, list_at, True, map_id, number, page_id)
     set_link(list_at, map_id, number, page_id)
+    _log_list_head(area, entry_page, list_id)
     map_entry(at).list_id = list_id
-    change(area, map_id, map_page)
-    mark_dirty(area, entry_id)
+    log_entry(area, map_page, number)
     return status
 
 
@@ -165,7 +181,8 @@ def relist_page(area, entry_id, page, list_id):
     if status == DONE and list_id != NO_LIST:
         status = link_entry(area, entry_id, map_id, number, list_id)
     head.fl_flag = 0 if list_id == NO_LIST else list_id + 1
-    mark_dirty(area, head.page_id)
+    change(area, page)
+    log_list(area, page)
     return status
 
 

@@ -10,15 +10,21 @@ from __future__ import annotations
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.heap import NODE_AT
 from gmdb.format.row import NO_LOCK
-from gmdb.kernel.area import begin_change, end_change, page_head, page_size_of, touch, touch_type
+from gmdb.kernel.area import begin_change, change, end_change, page_head, page_size_of, touch, touch_type
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import compact, home_of, release_if_empty, remove_row, touch_heap
-from gmdb.kernel.heap_page import FLAG_DELETE, flags_of, heap_node, lock_of, row_in_slot, set_lock
+from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_ENTRY, flags_of, heap_node, lock_of, row_in_slot, set_lock
 from gmdb.kernel.locks import free_lock, lock_at
 from gmdb.kernel.memory import load_i64, load_u16, store_32, store_64
-from gmdb.kernel.status import DONE
+from gmdb.kernel.redo import close_group, log_bytes, require_log_room
+from gmdb.kernel.rollback import DROP_STEP, release_u_lock
+from gmdb.kernel.segment import drop_some
+from gmdb.kernel.status import DONE, LOG_FULL
 from gmdb.kernel.undo import (
+    OP_CREATE,
+    OP_DROP,
     OP_INSERT,
+    OP_LOCK,
     RECORD_SIZE,
     SHADOW,
     find_record,
@@ -31,7 +37,10 @@ from gmdb.kernel.undo import (
     record_operation,
     record_row_page,
     record_row_slot,
+    touch_undo,
 )
+
+LINKS_MAX = 16  # rows with their data on another page that one call removes
 
 
 @routine
@@ -45,7 +54,10 @@ def _forget_beneath(area, lock_id):
         if record < 0:
             return
         if not is_further(record):
+            page = touch_undo(area, at_page)
+            change(area, page)
             store_32(record + RECORD_SIZE, SHADOW)
+            log_bytes(area, page, record + RECORD_SIZE - page, 4)
             return
         prior = prior_record(record)
         at_page, at_slot = prior >> 16, prior & 0xFFFF
@@ -61,13 +73,13 @@ def _take_lock_off(area, obj_id, page_id, slot, lock_id):
     begin_change(area, page_id)
     top = lock_of(row)
     if top == lock_id:
-        set_lock(row, NO_LOCK)
+        set_lock(area, page, row, NO_LOCK)
     else:
         while top != NO_LOCK and lock_at(area, top).previous != lock_id:
             top = lock_at(area, top).previous
         if top != NO_LOCK:
             _forget_beneath(area, top)
-    end_change(area, page_id, page)
+    end_change(area, page_id)
 
 
 @routine
@@ -83,30 +95,65 @@ def _purge_insert(area, record, lock_id):
         free_lock(area, lock_id)
 
 
-@kernel
-def purge_records(area, places, count, pages):
-    """Purge undo records (u64s, page id << 16 | slot) of transactions that everyone sees; answers a status.
+@routine
+def _purge(area, record):
+    """Nobody needs what was before the change that the record is about.  Answers 1 if there is more to do."""
+    operation = record_operation(record)
+    if operation == OP_INSERT:
+        _purge_insert(area, record, record_lock(record))
+    elif operation == OP_LOCK:
+        release_u_lock(area, record)
+    elif operation == OP_DROP:
+        return drop_some(area, record_object(record), record_row_page(record), DROP_STEP)
+    elif operation != OP_CREATE and is_first(record):
+        lock_id = record_lock(record)
+        _take_lock_off(area, record_object(record), record_row_page(record), record_row_slot(record), lock_id)
+        free_lock(area, lock_id)
+    return DONE
 
-    For each, ``pages`` (u64s) gets obj_id << 32 | page id if the page has deleted rows now, else 0.
+
+@routine
+def _forget(area, record):
+    """After a crash, without a lock area: the rows of a committed change have no lock."""
+    operation = record_operation(record)
+    if operation == OP_DROP:
+        return drop_some(area, record_object(record), record_row_page(record), DROP_STEP)
+    first = record_row_slot(record)
+    if operation == OP_CREATE or first == NO_SLOT:
+        return DONE
+    count = load_u16(record + RECORD_SIZE) if operation == OP_INSERT else 1
+    for slot in range(first, first + count):
+        row = home_of(area, record_object(record), record_row_page(record), slot)
+        if row > 0 and lock_of(row) != NO_LOCK:
+            set_lock(area, touch_heap(area, record_row_page(record)), row, NO_LOCK)
+    return DONE
+
+
+@kernel
+def purge_records(area, places, count, pages, locked):
+    """Purge undo records (i64s, page id << 16 | slot) of transactions that everyone sees; answers how many.
+
+    Fewer than ``count``: call again for the others.  For each, ``pages`` (i64s) gets obj_id << 32 | page id if the
+    page has deleted rows now, else 0.  After a crash there is no lock area: ``locked`` is 0.
     """
     for i in range(count):
+        if require_log_room(area) < 0:
+            return i if i else LOG_FULL
         place = load_i64(places + 8 * i)
         record = find_record(area, place >> 16, place & 0xFFFF)
         if record < 0:
             return record
-        lock_id, page_id = record_lock(record), record_row_page(record)
-        if record_operation(record) == OP_INSERT:
-            _purge_insert(area, record, lock_id)
-        elif is_first(record):
-            _take_lock_off(area, record_object(record), page_id, record_row_slot(record), lock_id)
-            free_lock(area, lock_id)
-        page = touch(area, page_id)
-        untidy = page > 0 and page_head(page).obj_id == record_object(record) and page_head(page).del_count
-        store_64(pages + 8 * i, record_object(record) << 32 | page_id if untidy else 0)
-        status = kill_record(area, place >> 16, record)
-        if status < 0:
-            return status
-    return DONE
+        page_id, obj_id = record_row_page(record), record_object(record)
+        status = _purge(area, record) if locked else _forget(area, record)
+        if status == DONE:
+            page = touch(area, page_id)
+            untidy = page > 0 and page_head(page).obj_id == obj_id and page_head(page).del_count
+            store_64(pages + 8 * i, obj_id << 32 | page_id if untidy else 0)
+            status = kill_record(area, place >> 16, record)
+        close_group(area, 0, DONE)
+        if status:
+            return status if status < 0 else i
+    return count
 
 
 @kernel
@@ -117,27 +164,40 @@ def changed_page(area, place):
 
 
 @kernel
+def is_row_lock(area, place):
+    """Whether an undo record is about a row that was locked, not changed: 1 or 0."""
+    record = find_record(area, place >> 16, place & 0xFFFF)
+    return 1 if record > 0 and record_operation(record) == OP_LOCK else 0
+
+
+@kernel
 def tidy_page(area, obj_id, entry_id, page_id):
     """Remove the page's rows that are gone for everyone and slide the others together.
 
-    Answers how many rows were removed; a page without rows goes back to the tablespace, but for the segment's last.
+    Answers how many rows were removed: call again until it is none, for one call logs only so much.  A page without
+    rows goes back to the tablespace, but for the segment's last.
     """
     page = touch_type(area, page_id, 3, 0)
     if page < 0 or page_head(page).obj_id != obj_id:
         return 0
+    if require_log_room(area) < 0:
+        return LOG_FULL
     page_size = page_size_of(area, page_id)
     if page_head(page).del_count == 0:
         return 0
-    removed = 0
+    removed, links = 0, 0
     begin_change(area, page_id)
     for slot in range(heap_node(page + NODE_AT).slot_count):
         row = row_in_slot(page, page_size, slot)
         if row > 0 and flags_of(row) & FLAG_DELETE and lock_of(row) == NO_LOCK:
+            links += 1 if flags_of(row) & FLAG_ENTRY else 0
+            if links > LINKS_MAX:
+                break
             if remove_row(area, entry_id, page_id, page, slot) < 0:
                 break
             removed += 1
     status = compact(area, entry_id, page_id, page) if removed else DONE
-    end_change(area, page_id, page)
+    end_change(area, page_id)
     if status == DONE and removed:
         status = release_if_empty(area, entry_id, page_id, page)
-    return status if status < 0 else removed
+    return close_group(area, 0, status if status < 0 else removed)

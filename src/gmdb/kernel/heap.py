@@ -13,10 +13,11 @@ from gmdb.format.heap import NODE_AT, ROWS_AT, UNDO_IMAGE_MAX
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, MIN_OCCUPIED, SIZE_AT, UNLOCKED, SizeCode
 from gmdb.format.segment import SEGMENT_HEAD_AT
-from gmdb.kernel.area import begin_change, end_change, page_head, page_size_of, touch, touch_type
+from gmdb.kernel.area import begin_change, change, end_change, page_head, page_size_of, touch, touch_type
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import page_with_room, relist_page, touch_entry
 from gmdb.kernel.heap_page import (
+    FLAG_DELETE,
     FLAG_ENTRY,
     FLAG_LINK,
     FLAGS_AT,
@@ -35,6 +36,7 @@ from gmdb.kernel.heap_page import (
 from gmdb.kernel.locks import load_is_open
 from gmdb.kernel.memory import load_i64, load_u16, load_u32, store_8, store_16, store_32
 from gmdb.kernel.pages import page_in_use
+from gmdb.kernel.redo import log_bytes, log_counts, log_page
 from gmdb.kernel.segment import add_page, release_page, segment_head
 from gmdb.kernel.status import DONE, NOT_FOUND, ROW_TOO_LARGE
 
@@ -75,7 +77,7 @@ def _page_for(area, entry_id, need):
         return page_id
     page_id = add_page(area, entry_id)
     if page_id >= 0:
-        init_heap_page(touch_heap(area, page_id))
+        init_heap_page(area, touch_heap(area, page_id))
     return page_id
 
 
@@ -104,8 +106,8 @@ def place_row(area, entry_id, row, size):
     if page < 0:
         return page
     begin_change(area, page_id)
-    slot = put_row(page, page_size, row, size)
-    end_change(area, page_id, page)
+    slot = put_row(area, page, page_size, row, size)
+    end_change(area, page_id)
     status = relist(area, entry_id, page_id, page)
     return status if status < 0 else page_id << 16 | slot
 
@@ -148,17 +150,25 @@ def data_of(area, home):
 
 
 @routine
+def _has_rows(page, page_size):
+    for slot in range(heap_node(page + NODE_AT).slot_count):
+        if row_in_slot(page, page_size, slot) >= 0:
+            return True
+    return False
+
+
+@routine
 def compact(area, entry_id, page_id, page):
     """Slide the page's rows together; a page whose slots are all freed starts over without any."""
     page_size = page_size_of(area, page_id)
+    change(area, page)
     compact_rows(page, page_size)
-    node = heap_node(page + NODE_AT)
-    for slot in range(node.slot_count):
-        if row_in_slot(page, page_size, slot) >= 0:
-            return relist(area, entry_id, page_id, page)
-    node.slot_count = 0
-    node.free_slot = NO_SLOT
-    page_head(page).free_end = page_size - TAIL_SIZE
+    if not _has_rows(page, page_size):
+        node = heap_node(page + NODE_AT)
+        node.slot_count = 0
+        node.free_slot = NO_SLOT
+        page_head(page).free_end = page_size - TAIL_SIZE
+    log_page(area, page)
     return relist(area, entry_id, page_id, page)
 
 
@@ -181,15 +191,16 @@ def remove_link(area, entry_id, page_id, slot):
     if page < 0:
         return page
     begin_change(area, page_id)
-    free_slot(page, page_size_of(area, page_id), slot)
+    free_slot(area, page, page_size_of(area, page_id), slot)
     status = compact(area, entry_id, page_id, page)
-    end_change(area, page_id, page)
+    end_change(area, page_id)
     return release_if_empty(area, entry_id, page_id, page) if status == DONE else status
 
 
 @routine
-def _write_entry(row, target):
+def _write_entry(area, page, row, target):
     """Make a home row an ENTRY row that leads to page id << 16 | slot; its lock stays."""
+    change(area, page)
     store_8(row + FLAGS_AT, flags_of(row) | FLAG_ENTRY)
     store_16(row + SIZE_AT, _ENTRY_SIZE)
     store_16(row + COL_COUNT_AT, 1)
@@ -197,10 +208,11 @@ def _write_entry(row, target):
     store_32(row + _TARGET_AT, target >> 16)
     store_16(row + _TARGET_AT + 4, target & 0xFFFF)
     store_16(row + _TARGET_AT + 6, 0xFFFF)
+    log_bytes(area, page, row - page, _ENTRY_SIZE)
 
 
 @routine
-def _migrate(area, entry_id, home, row, size):
+def _migrate(area, entry_id, page, home, row, size):
     """Put the row's bytes on another page and an ENTRY row in its home slot."""
     word = load_u32(row)
     store_32(row, _LINK_WORD)
@@ -208,7 +220,7 @@ def _migrate(area, entry_id, home, row, size):
     store_32(row, word)
     if target < 0:
         return target
-    _write_entry(home, target)
+    _write_entry(area, page, home, target)
     return DONE
 
 
@@ -221,18 +233,18 @@ def _replace_migrated(area, entry_id, page_id, page, slot, row, size):
     link_page = touch_heap(area, link_id)
     if link_page < 0:
         return link_page
-    if rewrite_row(page, page_size, slot, row, size) == DONE:
+    if rewrite_row(area, page, page_size, slot, row, size) == DONE:
         status = relist(area, entry_id, page_id, page)
         return remove_link(area, entry_id, link_id, link_slot) if status == DONE else status
     word = load_u32(row)
     store_32(row, _LINK_WORD)
     begin_change(area, link_id)
-    status = rewrite_row(link_page, page_size, link_slot, row, size)
-    end_change(area, link_id, link_page)
+    status = rewrite_row(area, link_page, page_size, link_slot, row, size)
+    end_change(area, link_id)
     store_32(row, word)
     if status == DONE:
         return relist(area, entry_id, link_id, link_page)
-    status = _migrate(area, entry_id, home, row, size)
+    status = _migrate(area, entry_id, page, home, row, size)
     return remove_link(area, entry_id, link_id, link_slot) if status == DONE else status
 
 
@@ -248,9 +260,9 @@ def replace_row(area, entry_id, page_id, page, slot, row, size):
     store_32(row, word)
     if flags_of(home) & FLAG_ENTRY:
         return _replace_migrated(area, entry_id, page_id, page, slot, row, size)
-    if rewrite_row(page, page_size, slot, row, size) == DONE:
+    if rewrite_row(area, page, page_size, slot, row, size) == DONE:
         return relist(area, entry_id, page_id, page)
-    return _migrate(area, entry_id, home, row, size)
+    return _migrate(area, entry_id, page, home, row, size)
 
 
 @routine
@@ -262,7 +274,8 @@ def remove_row(area, entry_id, page_id, page, slot):
         status = remove_link(area, entry_id, link_target(row), load_u16(row + _TARGET_AT + 4))
         if status < 0:
             return status
-    if flags_of(row) & 1:
+    if flags_of(row) & FLAG_DELETE:
         page_head(page).del_count -= 1
-    free_slot(page, page_size, slot)
+    free_slot(area, page, page_size, slot)
+    log_counts(area, page)
     return DONE

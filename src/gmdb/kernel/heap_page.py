@@ -15,16 +15,18 @@ from gmdb.format.page import TAIL_SIZE
 from gmdb.format.row import MIN_OCCUPIED, NO_LOCK, SIZE_AT, RowFlag
 from gmdb.format.segment import EMPTY_LIST
 from gmdb.format.slotted import LAST_FREED, SLOT_FREED
-from gmdb.kernel.area import page_head
+from gmdb.kernel.area import change, page_head
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import list_for_room
 from gmdb.kernel.memory import load_u8, load_u16, load_u32, move_bytes, records, store_8, store_16, store_32
+from gmdb.kernel.redo import log_bytes, log_counts, log_page
 from gmdb.kernel.status import DONE, NO_ROOM, NOT_FOUND
 
 heap_node = records(HEAP_NODE)
 _NODE_SIZE = HEAP_NODE.size
 FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, FLAG_COMPACTING = (int(flag) for flag in RowFlag)
 FLAGS_AT = 3
+_SLOTS_AT, _SLOTS_SIZE = NODE_AT + HEAP_NODE.offset("slot_count"), 4
 
 
 @routine
@@ -38,12 +40,21 @@ def occupied(size):
 
 
 @routine
-def init_heap_page(page):
+def _log_slot(area, page, page_size, slot):
+    """Log a slot, and the counts of slots."""
+    log_bytes(area, page, slot_address(page, page_size, slot) - page, 2)
+    log_bytes(area, page, _SLOTS_AT, _SLOTS_SIZE)
+
+
+@routine
+def init_heap_page(area, page):
     """Turn a freshly formatted page into a heap page without rows."""
     node = heap_node(page + NODE_AT)
     node.next = NO_PAGE
     node.free_slot = NO_SLOT
     page_head(page).free_begin = NODE_AT + _NODE_SIZE
+    log_bytes(area, page, NODE_AT, _NODE_SIZE)
+    log_counts(area, page)
 
 
 @routine
@@ -79,23 +90,41 @@ def _take_slot(page, page_size):
 
 
 @routine
-def free_slot(page, page_size, slot):
+def free_slot(area, page, page_size, slot):
+    change(area, page)
     node = heap_node(page + NODE_AT)
     following = LAST_FREED if node.free_slot == NO_SLOT else node.free_slot
     store_16(slot_address(page, page_size, slot), SLOT_FREED | following)
     node.free_slot = slot
+    _log_slot(area, page, page_size, slot)
 
 
 @routine
-def put_row(page, page_size, row, size):
+def put_row(area, page, page_size, row, size):
     """Append a row to a page that has room for it and a slot; answers the slot."""
+    change(area, page)
     head = page_head(page)
     at = head.free_begin
     slot = _take_slot(page, page_size)
     move_bytes(page + at, row, size)
     head.free_begin = at + occupied(size)
     store_16(slot_address(page, page_size, slot), at)
+    log_bytes(area, page, at, size)
+    log_counts(area, page)
+    _log_slot(area, page, page_size, slot)
     return slot
+
+
+@routine
+def log_appended(area, page, page_size, free_begin, slot_count):
+    """Count and log all rows that were written behind ``free_begin``, into the slots from ``slot_count`` on."""
+    change(area, page)
+    head = page_head(page)
+    directory = page_size - TAIL_SIZE - 2 * slot_count
+    log_bytes(area, page, free_begin, head.free_begin - free_begin)
+    log_bytes(area, page, head.free_end, directory - head.free_end)
+    log_counts(area, page)
+    log_bytes(area, page, _SLOTS_AT, _SLOTS_SIZE)
 
 
 @routine
@@ -114,7 +143,10 @@ def flags_of(row):
 
 @routine
 def compact_rows(page, page_size):
-    """Slide the rows together, in the order in which they lie; what is left between them becomes free."""
+    """Slide the rows together, in the order in which they lie; what is left between them becomes free.
+
+    Whoever calls logs the page.
+    """
     head = page_head(page)
     slot_count = heap_node(page + NODE_AT).slot_count
     order = np.empty(slot_count, np.int64)
@@ -152,21 +184,32 @@ def _free_after_compaction(page, page_size):
 
 
 @routine
-def rewrite_row(page, page_size, slot, row, size):
+def rewrite_row(area, page, page_size, slot, row, size):
     """Give the row in a slot new bytes: in its place, elsewhere on the page, or NO_ROOM."""
     head = page_head(page)
     old = row_in_slot(page, page_size, slot)
-    if occupied(size) > occupied(load_u16(old + SIZE_AT)):
-        if occupied(size) > head.free_end - head.free_begin:
-            freed = _free_after_compaction(page, page_size) + occupied(load_u16(old + SIZE_AT))
-            if occupied(size) > freed:
-                return NO_ROOM
-            store_16(slot_address(page, page_size, slot), SLOT_FREED)  # compaction passes over it
-            compact_rows(page, page_size)
-        store_16(slot_address(page, page_size, slot), head.free_begin)
-        old = page + head.free_begin
-        head.free_begin += occupied(size)
-    move_bytes(old, row, size)
+    if occupied(size) <= occupied(load_u16(old + SIZE_AT)):
+        change(area, page)
+        move_bytes(old, row, size)
+        log_bytes(area, page, old - page, size)
+        return DONE
+    compacted = occupied(size) > head.free_end - head.free_begin
+    if compacted:
+        if occupied(size) > _free_after_compaction(page, page_size) + occupied(load_u16(old + SIZE_AT)):
+            return NO_ROOM
+        store_16(slot_address(page, page_size, slot), SLOT_FREED)  # compaction passes over it
+        compact_rows(page, page_size)
+    change(area, page)
+    at = head.free_begin
+    store_16(slot_address(page, page_size, slot), at)
+    head.free_begin = at + occupied(size)
+    move_bytes(page + at, row, size)
+    if compacted:
+        log_page(area, page)
+    else:
+        log_bytes(area, page, at, size)
+        log_counts(area, page)
+        _log_slot(area, page, page_size, slot)
     return DONE
 
 
@@ -177,18 +220,21 @@ def lock_of(row):
 
 
 @routine
-def set_lock(row, lock_id):
+def set_lock(area, page, row, lock_id):
     """Put a lock id into the row's lock word; the flags stay."""
+    change(area, page)
     store_32(row, (load_u32(row) & ~NO_LOCK) | lock_id)
+    log_bytes(area, page, row - page, 4)
 
 
 @routine
-def set_deleted(page, row, deleted):
+def set_deleted(area, page, row, deleted):
     """Set or clear the row's DELETE flag, and count it."""
     flags = flags_of(row)
-    if deleted and not flags & FLAG_DELETE:
-        store_8(row + FLAGS_AT, flags | FLAG_DELETE)
-        page_head(page).del_count += 1
-    elif not deleted and flags & FLAG_DELETE:
-        store_8(row + FLAGS_AT, flags & ~FLAG_DELETE)
-        page_head(page).del_count -= 1
+    if bool(flags & FLAG_DELETE) == deleted:
+        return
+    change(area, page)
+    store_8(row + FLAGS_AT, flags ^ FLAG_DELETE)
+    page_head(page).del_count += 1 if deleted else -1
+    log_bytes(area, page, row - page, 4)
+    log_counts(area, page)

@@ -15,17 +15,35 @@ from gmdb.kernel.area import (
     change,
     device_of_page,
     end_change,
-    mark_dirty,
     page_head,
     touch_type,
 )
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.memory import fill_bytes, load_u32, records, store_32
-from gmdb.kernel.status import DONE, NEED_SPACE
+from gmdb.kernel.redo import close_group, log_bytes, log_format
+from gmdb.kernel.status import NEED_SPACE
 
 device_head = records(DEVICE_HEAD)
 space_head = records(SPACE_HEAD)
 _FREE = int(PageType.FREE)
+_COUNTS_SIZE = DEVICE_HEAD.offset("pages_max")
+_SPACE_COUNTS_SIZE = SPACE_HEAD.offset("space_id")
+
+
+@routine
+def log_device(area, page):
+    """Count and log a change of the device head's counts."""
+    change(area, page)
+    log_bytes(area, page, DEVICE_HEAD_AT, _COUNTS_SIZE)
+
+
+@routine
+def _count_free_page(area, space_id, difference):
+    """Change the tablespace's count of free pages."""
+    page = address_of(area, space_id << OFFSET_BITS)
+    space_head(page + SPACE_HEAD_AT).free_pages += difference
+    change(area, page)
+    log_bytes(area, page, SPACE_HEAD_AT, _SPACE_COUNTS_SIZE)
 
 
 @routine
@@ -34,9 +52,9 @@ def format_page(area, page_id, obj_id, seg_type, page_type, data_begin):
     page = address_of(area, page_id)
     size = device_of_page(area, page_id).page_size
     begin_change(area, page_id)
-    create_no = page_head(page).page_create_no + 1
-    fill_bytes(page, 0, size)
     head = page_head(page)
+    create_no, following = head.page_create_no + 1, head.next_ckpt_page
+    fill_bytes(page, 0, size)
     head.page_id = page_id
     head.obj_id = obj_id
     head.page_create_no = create_no & 0xFFFF_FFFF
@@ -47,8 +65,11 @@ def format_page(area, page_id, obj_id, seg_type, page_type, data_begin):
     head.free_begin = data_begin
     head.free_end = size - 8
     head.mirror_page = NO_PAGE
-    head.next_ckpt_page = NO_PAGE
-    end_change(area, page_id, page)  # which counts chg_num to 1
+    head.next_ckpt_page = following  # the page is in the chain of changed ones, and stays there
+    head.dirty_flag = 1
+    head.chg_num = 1
+    log_format(area, page)
+    end_change(area, page_id)
     return page
 
 
@@ -91,14 +112,13 @@ def take_page(area, space_id):
                 return freed
             head.first_free_page = load_u32(freed + FREE_NODE_AT)
             head.free_page_count -= 1
-            space_head(address_of(area, space_id << OFFSET_BITS) + SPACE_HEAD_AT).free_pages -= 1
-            mark_dirty(area, space_id << OFFSET_BITS)
-            change(area, home, page)
+            log_device(area, page)
+            _count_free_page(area, space_id, -1)
             return page_id
         if head.hwm < head.page_count:
             page_id = home | head.hwm
             head.hwm += 1
-            change(area, home, page)
+            log_device(area, page)
             return page_id
         device = device_of_page(area, home).next_device
         if device == 0:
@@ -113,18 +133,26 @@ def give_page_back(area, space_id, page_id):
     head = device_head(device_page + DEVICE_HEAD_AT)
     page = format_page(area, page_id, 0, 0, _FREE, HEAD_SIZE)
     store_32(page + FREE_NODE_AT, head.first_free_page)
+    log_bytes(area, page, FREE_NODE_AT, 4)
     head.first_free_page = page_id
     head.free_page_count += 1
-    space_page = address_of(area, space_id << OFFSET_BITS)
-    space_head(space_page + SPACE_HEAD_AT).free_pages += 1
-    mark_dirty(area, space_id << OFFSET_BITS)
-    change(area, home, device_page)
+    log_device(area, device_page)
+    _count_free_page(area, space_id, 1)
 
 
-@kernel
-def count_segments(area, space_id, difference):
+@routine
+def count_segment(area, space_id, difference):
     """Change the tablespace's count of segments."""
     page = address_of(area, space_id << OFFSET_BITS)
     space_head(page + SPACE_HEAD_AT).seg_num += difference
-    change(area, space_id << OFFSET_BITS, page)
-    return DONE
+    change(area, page)
+    log_bytes(area, page, SPACE_HEAD_AT, _SPACE_COUNTS_SIZE)
+
+
+@kernel
+def set_page_count(area, device, page_count):
+    """The device's file has room for so many pages."""
+    page = address_of(area, device << OFFSET_BITS)
+    device_head(page + DEVICE_HEAD_AT).page_count = page_count
+    log_device(area, page)
+    return close_group(area, 0, page_count)

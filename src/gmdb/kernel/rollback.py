@@ -11,11 +11,15 @@ from gmdb.kernel.heap_page import lock_of, row_in_slot, set_deleted, set_lock
 from gmdb.kernel.locks import U_LOCK, free_lock, lock_at
 from gmdb.kernel.memory import load_u16, load_u32, move_bytes
 from gmdb.kernel.patch import merge_patch
-from gmdb.kernel.segment import release_unwritten
-from gmdb.kernel.status import DONE
+from gmdb.kernel.redo import close_group, require_log_room
+from gmdb.kernel.segment import drop_some, release_listed
+from gmdb.kernel.status import DONE, LOG_FULL
 from gmdb.kernel.undo import (
+    OP_CREATE,
     OP_DELETE,
+    OP_DROP,
     OP_INSERT,
+    OP_LOCK,
     OP_UPDATE,
     RECORD_SIZE,
     SHADOW,
@@ -26,26 +30,30 @@ from gmdb.kernel.undo import (
     prior_record,
     record_entry,
     record_lock,
+    record_object,
     record_operation,
     record_row_page,
     record_row_slot,
     record_statement,
 )
 
+DROP_STEP = 256  # pages that a segment gives back in one call
+
 
 @routine
-def _take_back_insert(area, record, page_id, page):
+def _take_back_insert(area, record, page_id, page, locked):
     """The rows become deleted rows without a lock, which nobody sees; GC removes them."""
     first, count = record_row_slot(record), load_u16(record + RECORD_SIZE)
     for slot in range(first, first + count):
         row = row_in_slot(page, page_size_of(area, page_id), slot)
         if row > 0:
-            set_deleted(page, row, True)
-            set_lock(row, NO_LOCK)
-    lock = lock_at(area, record_lock(record))
-    lock.rows -= count
-    if lock.rows == 0:
-        free_lock(area, record_lock(record))
+            set_deleted(area, page, row, True)
+            set_lock(area, page, row, NO_LOCK)
+    if locked:
+        lock = lock_at(area, record_lock(record))
+        lock.rows -= count
+        if lock.rows == 0:
+            free_lock(area, record_lock(record))
 
 
 @routine
@@ -64,7 +72,7 @@ def _put_data_back(area, record, page_id, page, slot, home):
 
 
 @routine
-def _put_lock_back(area, record, home):
+def _put_lock_back(area, record, page, home):
     """Give the row the lock that it had before the change."""
     lock_id = record_lock(record)
     lock = lock_at(area, lock_id)
@@ -84,65 +92,97 @@ def _put_lock_back(area, record, home):
         beneath = NO_LOCK if image_word(record) == SHADOW else image_word(record) & NO_LOCK
         if beneath != NO_LOCK:
             lock_at(area, beneath).above = NO_LOCK
-    set_lock(home, beneath)
+    set_lock(area, page, home, beneath)
     free_lock(area, lock_id)
 
 
 @routine
 def _take_back_pages(area, record):
     """Whole pages of a bulk load go back to the tablespace."""
-    first = record_row_page(record)
-    for page_id in range(first, first + load_u32(record + RECORD_SIZE)):
-        status = release_unwritten(area, record_entry(record), page_id)
+    first, body = record_row_page(record), record + RECORD_SIZE
+    map_id, number = load_u32(body + 4), load_u32(body + 8)
+    for i in range(load_u32(body)):
+        status = release_listed(area, record_entry(record), map_id, number + i, first + i)
         if status < 0:
             return status
     return DONE
 
 
-@kernel
-def take_back(area, undo_page, undo_slot):
-    """Undo what one record is about, and the record with it.  NEED_SPACE: nothing was done yet."""
-    record = find_record(area, undo_page, undo_slot)
-    if record < 0:
-        return record
-    page_id, slot = record_row_page(record), record_row_slot(record)
-    if record_operation(record) == OP_INSERT and slot == NO_SLOT:
-        status = _take_back_pages(area, record)
-        return kill_record(area, undo_page, record) if status == DONE else status
+@routine
+def release_u_lock(area, record):
+    """A row that was held without being changed gets the lock of before."""
+    lock_id = record_lock(record)
+    lock = lock_at(area, lock_id)
+    if lock.action != U_LOCK:
+        return  # it became the lock of a change, whose record takes care of it
+    page_id, slot = lock.row_page, lock.row_slot
+    page = touch_heap(area, page_id)  # negative if its table was dropped
+    row = row_in_slot(page, page_size_of(area, page_id), slot) if page > 0 else page
+    if row > 0 and lock_of(row) == lock_id:
+        begin_change(area, page_id)
+        set_lock(area, page, row, lock.previous)
+        end_change(area, page_id)
+    if lock.previous != NO_LOCK and lock_at(area, lock.previous).above == lock_id:
+        lock_at(area, lock.previous).above = NO_LOCK
+    free_lock(area, lock_id)
+
+
+@routine
+def _take_back_row(area, record, page_id, page, locked):
+    """Put a row's data, flag and lock back; without lock area, the row ends without a lock."""
+    slot, status = record_row_slot(record), DONE
+    home = row_in_slot(page, page_size_of(area, page_id), slot)
+    if record_operation(record) == OP_DELETE:
+        set_deleted(area, page, home, False)
+    elif record_operation(record) != OP_LOCK:
+        status = _put_data_back(area, record, page_id, page, slot, home)
+        home = row_in_slot(page, page_size_of(area, page_id), slot)
+    if status == DONE and locked:
+        _put_lock_back(area, record, page, home)
+    elif status == DONE:
+        set_lock(area, page, home, NO_LOCK)
+    return status
+
+
+@routine
+def _take_back(area, record, locked):
+    operation = record_operation(record)
+    if operation == OP_INSERT and record_row_slot(record) == NO_SLOT:
+        return _take_back_pages(area, record)
+    if operation == OP_CREATE:
+        return drop_some(area, record_object(record), record_row_page(record), DROP_STEP)
+    if operation == OP_DROP:
+        return DONE
+    if operation == OP_LOCK and locked:
+        release_u_lock(area, record)
+        return DONE
+    page_id = record_row_page(record)
     page = touch_heap(area, page_id)
     if page < 0:
         return page
     begin_change(area, page_id)
     status = DONE
-    if record_operation(record) == OP_INSERT:
-        _take_back_insert(area, record, page_id, page)
+    if operation == OP_INSERT:
+        _take_back_insert(area, record, page_id, page, locked)
     else:
-        home = row_in_slot(page, page_size_of(area, page_id), slot)
-        if record_operation(record) == OP_DELETE:
-            set_deleted(page, home, False)
-        else:
-            status = _put_data_back(area, record, page_id, page, slot, home)
-            home = row_in_slot(page, page_size_of(area, page_id), slot)
-        if status == DONE:
-            _put_lock_back(area, record, home)
-    end_change(area, page_id, page)
-    return kill_record(area, undo_page, record) if status == DONE else status
+        status = _take_back_row(area, record, page_id, page, locked)
+    end_change(area, page_id)
+    return status
 
 
 @kernel
-def release_u_lock(area, lock_id, transaction):
-    """A transaction that held a row without changing it has ended: the row gets the lock of before."""
-    lock = lock_at(area, lock_id)
-    page_id, slot = lock.row_page, lock.row_slot
-    if lock.action != U_LOCK or lock.transaction != transaction:
-        return DONE  # it became the lock of a change, which was purged; the id may be somebody else's by now
-    page = touch_heap(area, page_id)  # negative if its table was dropped
-    row = row_in_slot(page, page_size_of(area, page_id), slot) if page > 0 else page
-    if row > 0 and lock_of(row) == lock_id:
-        begin_change(area, page_id)
-        set_lock(row, lock.previous)
-        end_change(area, page_id, page)
-    if lock.previous != NO_LOCK and lock_at(area, lock.previous).above == lock_id:
-        lock_at(area, lock.previous).above = NO_LOCK
-    free_lock(area, lock_id)
-    return DONE
+def take_back(area, place, locked, number):
+    """Undo what one record of transaction ``number`` is about, and the record with it.
+
+    Answers 1 if it must be called again to go on.  NEED_SPACE: nothing was done yet.  After a crash there is no lock
+    area (``locked`` is 0), nor anybody else who could hold a row.
+    """
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    record = find_record(area, place >> 16, place & 0xFFFF)
+    if record < 0:
+        return record
+    status = _take_back(area, record, locked)
+    if status == DONE:
+        status = kill_record(area, place >> 16, record)
+    return close_group(area, number, status)

@@ -8,7 +8,7 @@ Not here: which page has room (free_lists.py).
 from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE
-from gmdb.format.page import HEAD_SIZE, TAIL_SIZE, PageType
+from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.segment import (
     ENTRY_MAP_AT,
     FREE_LISTS,
@@ -30,6 +30,7 @@ from gmdb.kernel.free_lists import (
     clear_links,
     entry_address,
     link_entry,
+    log_entry,
     map_at,
     map_entry,
     map_link,
@@ -38,14 +39,34 @@ from gmdb.kernel.free_lists import (
     touch_map,
     unlink_entry,
 )
-from gmdb.kernel.memory import records, store_32
-from gmdb.kernel.pages import format_page, give_page_back, pages_available, take_page
+from gmdb.kernel.memory import move_bytes, records, store_32
+from gmdb.kernel.pages import count_segment, format_page, give_page_back, pages_available, take_page
+from gmdb.kernel.redo import log_bytes, log_counts
 from gmdb.kernel.status import DAMAGED, DONE, NEED_SPACE
 
 segment_head = records(SEGMENT_HEAD)
 map_head = records(MAP_HEAD)
 _ENTRY_PAGE, _MAP_PAGE, _DATA_PAGE = int(PageType.SEGMENT_ENTRY), int(PageType.MAP), int(PageType.DATA)
 _ENTRY_SIZE, _MAP_HEAD_SIZE = MAP_ENTRY.size, MAP_HEAD.size
+_FIELDS_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("last_map_page")
+_FIELDS_SIZE = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("free_lists[0].first.map_page") - _FIELDS_AT
+_NAME_AT, NAME_SIZE = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("obj_name"), 64
+_MAP_PLACE_AT, _MAP_PLACE_SIZE = PAGE_HEAD.offset("map_page_id"), 6
+
+
+@routine
+def log_segment(area, entry_page):
+    """Count and log a change of the segment's counts and ends."""
+    change(area, entry_page)
+    log_bytes(area, entry_page, _FIELDS_AT, _FIELDS_SIZE)
+
+
+@routine
+def log_map_head(area, map_page):
+    """Count and log a change of a map page's head, and where its entries end."""
+    change(area, map_page)
+    log_bytes(area, map_page, map_at(map_page), _MAP_HEAD_SIZE)
+    log_counts(area, map_page)
 
 
 @routine
@@ -58,9 +79,9 @@ def _format_map(page, page_size):
     page_head(page).free_begin = at + _MAP_HEAD_SIZE
 
 
-@kernel
-def create_segment(area, space_id, obj_id, seg_type, pct_free):
-    """A segment without data pages; answers its entry page."""
+@routine
+def make_segment(area, space_id, obj_id, seg_type, pct_free, name):
+    """A segment without data pages, called by the 64 bytes at ``name``; answers its entry page."""
     entry_id = take_page(area, space_id)
     if entry_id < 0:
         return entry_id
@@ -75,24 +96,29 @@ def create_segment(area, space_id, obj_id, seg_type, pct_free):
     head.last_page = NO_PAGE
     head.pct_free = pct_free
     head.child_seg = NO_PAGE
+    move_bytes(page + _NAME_AT, name, NAME_SIZE)
     for i in range(FREE_LISTS + 2):
         set_link(page + LISTS_AT + i * LIST_SIZE, NO_PAGE, 0, NO_PAGE)
         set_link(page + LISTS_AT + i * LIST_SIZE + LAST_AT, NO_PAGE, 0, NO_PAGE)
     _format_map(page, page_size_of(area, entry_id))
+    log_bytes(area, page, SEGMENT_HEAD_AT, ENTRY_MAP_AT - SEGMENT_HEAD_AT + _MAP_HEAD_SIZE)
+    log_counts(area, page)
+    count_segment(area, space_id, 1)
     return entry_id
 
 
 @routine
-def chain_map_page(area, entry_id, entry_page, page, map_id, last_page):
+def chain_map_page(area, entry_page, page, map_id, last_page):
     """Make a freshly formatted page the segment's last map page."""
     segment = segment_head(entry_page + SEGMENT_HEAD_AT)
     _format_map(page, page_size_of(area, map_id))
     map_head(page + FURTHER_MAP_AT).prior = segment.last_map_page
+    log_map_head(area, page)
     map_head(last_page + map_at(last_page)).next = map_id
-    change(area, segment.last_map_page, last_page)
+    log_map_head(area, last_page)
     segment.last_map_page = map_id
     segment.last_map_page_full = 0
-    change(area, entry_id, entry_page)
+    log_segment(area, entry_page)
 
 
 @routine
@@ -107,7 +133,7 @@ def _add_map_page(area, entry_id, entry_page):
     if map_id < 0:
         return map_id
     page = format_page(area, map_id, segment.obj_id, segment.type, _MAP_PAGE, FURTHER_MAP_AT)
-    chain_map_page(area, entry_id, entry_page, page, map_id, last_page)
+    chain_map_page(area, entry_page, page, map_id, last_page)
     return map_id
 
 
@@ -134,6 +160,7 @@ def _free_entry(area, entry_id, entry_page):
     number = head.map_count
     head.map_count = number + 1
     page_head(map_page).free_begin += _ENTRY_SIZE
+    log_map_head(area, map_page)
     if head.map_count == head.map_capacity:
         segment.last_map_page_full = 1
     map_entry(entry_address(map_page, number)).list_id = NO_LIST
@@ -176,16 +203,17 @@ def add_page(area, entry_id):
     head = page_head(page)
     head.map_page_id = map_id
     head.map_offset = number
+    log_bytes(area, page, _MAP_PLACE_AT, _MAP_PLACE_SIZE)
     map_page = touch_map(area, entry_id, map_id)
     entry = map_entry(entry_address(map_page, number))
     entry.page_id = page_id
     entry.list_id = NO_LIST
     clear_links(entry_address(map_page, number))
-    change(area, map_id, map_page)
+    log_entry(area, map_page, number)
     segment.first_data_page = _first_page(area, entry_id)  # a freed entry may lie before the first in use
     segment.last_page = page_id
     segment.page_count += 1
-    change(area, entry_id, entry_page)
+    log_segment(area, entry_page)
     return page_id
 
 
@@ -212,28 +240,49 @@ def read_map(area, entry_id, ids, capacity):
     return count
 
 
-@kernel
-def drop_segment(area, entry_id):
-    """Give every page of the segment back to its tablespace, the entry page last."""
-    entry_page = touch_entry(area, entry_id)
+@routine
+def _drop_entries(area, space_id, map_page, limit):
+    """Give back up to ``limit`` of the last pages that a map page lists, and forget their entries."""
+    head = map_head(map_page + map_at(map_page))
+    while limit > 0 and head.map_count > 0:
+        head.map_count -= 1
+        page_head(map_page).free_begin -= _ENTRY_SIZE
+        page_id = map_entry(entry_address(map_page, head.map_count)).page_id
+        if page_id != NO_PAGE:  # backwards, so that the list of free pages hands them out in ascending order
+            give_page_back(area, space_id, page_id)
+        limit -= 1
+    log_map_head(area, map_page)
+    return limit
+
+
+@routine
+def drop_some(area, obj_id, entry_id, limit):
+    """Give up to ``limit`` pages of a segment that nobody uses back to its tablespace, the entry page last.
+
+    Answers 1 if there are more, 0 once it is gone.  A segment that is half dropped is good for nothing else.
+    """
+    entry_page = touch(area, entry_id)
     if entry_page < 0:
         return entry_page
-    space_id = segment_head(entry_page + SEGMENT_HEAD_AT).space_id
-    map_id = segment_head(entry_page + SEGMENT_HEAD_AT).last_map_page
-    while True:
-        page = touch_map(area, entry_id, map_id)
-        if page < 0:
-            return page
-        head = map_head(page + map_at(page))
-        prior = head.prior
-        for number in range(head.map_count - 1, -1, -1):  # so that the list hands them out in ascending order
-            page_id = map_entry(entry_address(page, number)).page_id
-            if page_id != NO_PAGE:
-                give_page_back(area, space_id, page_id)
-        give_page_back(area, space_id, map_id)
-        if map_id == entry_id:
-            return DONE
-        map_id = prior
+    segment = segment_head(entry_page + SEGMENT_HEAD_AT)
+    if page_head(entry_page).page_type != _ENTRY_PAGE or page_head(entry_page).obj_id != obj_id:
+        return 0
+    space_id = segment.space_id
+    while limit > 0:
+        map_id = segment.last_map_page
+        map_page = touch_map(area, entry_id, map_id)
+        if map_page < 0:
+            return map_page
+        limit = _drop_entries(area, space_id, map_page, limit)
+        if limit > 0:
+            prior = map_head(map_page + map_at(map_page)).prior
+            give_page_back(area, space_id, map_id)
+            if map_id == entry_id:
+                count_segment(area, space_id, -1)
+                return 0
+            segment.last_map_page = prior
+            log_segment(area, entry_page)
+    return 1
 
 
 @routine
@@ -255,7 +304,7 @@ def _release_entry(area, entry_id, map_id, number):
         segment.first_data_page = _first_page(area, entry_id)
     if segment.last_page == page_id:
         segment.last_page = NO_PAGE
-    change(area, entry_id, entry_page)
+    log_segment(area, entry_page)
     give_page_back(area, segment.space_id, page_id)
     return status
 
@@ -270,19 +319,16 @@ def release_page(area, entry_id, page_id):
 
 
 @routine
-def release_unwritten(area, entry_id, page_id):
-    """Release a page that may never have been written, so that only the map knows its entry."""
-    page = touch(area, page_id)
-    if page > 0:
-        return _release_entry(area, entry_id, page_head(page).map_page_id, page_head(page).map_offset)
-    map_id = segment_head(touch_entry(area, entry_id) + SEGMENT_HEAD_AT).last_map_page
-    while map_id != NO_PAGE:
-        map_page = touch_map(area, entry_id, map_id)
-        if map_page < 0:
-            return map_page
-        head = map_head(map_page + map_at(map_page))
-        for number in range(head.map_count):
-            if map_entry(entry_address(map_page, number)).page_id == page_id:
-                return _release_entry(area, entry_id, map_id, number)
-        map_id = head.prior
-    return DAMAGED
+def _lists(area, entry_id, map_id, number, page_id):
+    """Whether the map entry exists and lists the page."""
+    page = touch(area, map_id)
+    if page < 0 or (page_head(page).page_type != _MAP_PAGE and map_id != entry_id):
+        return False
+    head = map_head(page + map_at(page))
+    return number < head.map_count and map_entry(entry_address(page, number)).page_id == page_id
+
+
+@routine
+def release_listed(area, entry_id, map_id, number, page_id):
+    """Release a page that may never have been written, so that only the map knows it."""
+    return _release_entry(area, entry_id, map_id, number) if _lists(area, entry_id, map_id, number, page_id) else DONE

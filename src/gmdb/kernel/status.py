@@ -14,3 +14,4 @@ LOCKS_FULL = -10  # no lock id is free
 UNDO_FULL = -11  # the undo space is used up
 INVISIBLE = -12  # the snapshot sees no version of the row
 BUSY = -13  # pages change while they are read: take the guard and call again
+LOG_FULL = -14  # the log buffer has no room for another group: write it out and call again

@@ -1,12 +1,15 @@
 """Undo records: how rows were before a transaction changed them.
 
-Records go to the tail page of one shared segment.  A record is live until its transaction is rolled back or no
-snapshot needs it; a page without live records is given back.
+A transaction writes its records to a page of its own; when it has ended, the next one goes on there.  A record is
+live until its transaction is rolled back or no snapshot needs it; a page without live records is given back.
 
 A record's body, by operation
- - HEAP_INSERT: how many slots from the row's on (u16); with slot 65535, how many pages from the row's on (u32).
+ - HEAP_INSERT: how many slots from the row's on (u16); with slot 65535, how many pages from the row's on (u32) and
+   the map entry of the first of them (page u32, number u32).
  - HEAP_UPDATE_INC: a patch with the values before.  HEAP_UPDATE: the whole row before.
- - HEAP_DELETE: the row's lock word before.
+ - HEAP_DELETE, HEAP_LOCK: the row's lock word before.
+ - CREATE_SEGMENT, SET_DROP: none; the row id's page is the segment's entry page.
+ - OWNER: whose records follow.
 The image's lock word is the row's before: 0xFFFFFFFF for none.  If it is the record's own lock, the transaction
 had inserted or changed the row before; the record then ends in where the change before it is (an undo row id,
 no page if that was the insert) and the statement that made this one.
@@ -14,19 +17,33 @@ no page if that was the insert) and the statement that made this one.
 
 from __future__ import annotations
 
-from gmdb.format.address import NO_PAGE
+from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType
+from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD_AT
-from gmdb.format.undo import NODE_AT, RECORDS_AT, UNDO_HEAD, UNDO_RECORD, UndoOperation
+from gmdb.format.undo import (
+    NODE_AT,
+    OWNER_AT,
+    RECORDS_AT,
+    UNDO_HEAD,
+    UNDO_OWNER,
+    UNDO_RECORD,
+    UndoOperation,
+)
 from gmdb.kernel.area import change, page_head, page_size_of, state_of, touch_type
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import touch_entry
+from gmdb.kernel.locks import transaction_at
 from gmdb.kernel.memory import load_u8, load_u16, load_u32, move_bytes, records, store_8, store_16, store_32
+from gmdb.kernel.redo import log_bytes, log_counts
 from gmdb.kernel.segment import add_page, release_page, segment_head
 from gmdb.kernel.status import DONE, NOT_FOUND, UNDO_FULL
+from gmdb.kernel.transactions import reserve_entry
 
 undo_head = records(UNDO_HEAD)
+owner_at = records(UNDO_OWNER)
 RECORD_SIZE = UNDO_RECORD.size
+OWNER_BODY = 16
 LINK_SIZE = 8
 SHADOW = 0xFFFF_FFFF  # the lock word of a row that had none
 OP_INSERT, OP_UPDATE, OP_UPDATE_INC, OP_DELETE = (
@@ -35,13 +52,19 @@ OP_INSERT, OP_UPDATE, OP_UPDATE_INC, OP_DELETE = (
     int(UndoOperation.HEAP_UPDATE_INC),
     int(UndoOperation.HEAP_DELETE),
 )
-OP_NONE = int(UndoOperation.NONE)
+OP_LOCK, OP_OWNER, OP_NONE = int(UndoOperation.HEAP_LOCK), int(UndoOperation.OWNER), int(UndoOperation.NONE)
+OP_CREATE, OP_DROP = int(UndoOperation.CREATE_SEGMENT), int(UndoOperation.SET_DROP)
+POOL_MAX = 4096
+_POOL_ROOM = 1024  # a page with less room than this is not worth handing on
+_WRITING, _POOLED = 1, 2
 _DATA = int(PageType.DATA)
 _ROW_PAGE_AT = UNDO_RECORD.offset("row_id.page_id")
 _ROW_SLOT_AT = UNDO_RECORD.offset("row_id.slot_id")
 _LOCK_AT, _OBJECT_AT = UNDO_RECORD.offset("lock_id"), UNDO_RECORD.offset("obj_id")
 _ENTRY_AT, _SIZE_AT = UNDO_RECORD.offset("seg_entry"), UNDO_RECORD.offset("size")
 _OPERATION_AT = UNDO_RECORD.offset("op_type")
+_FLAG_AT = PAGE_HEAD.offset("flag")
+_OWNER_SIZE = UNDO_OWNER.size
 assert PAGE_HEAD.size == NODE_AT
 
 
@@ -123,43 +146,106 @@ def find_record(area, page_id, slot):
 
 
 @routine
-def _has_room(page, page_size, size):
-    head = page_head(page)
-    return head.free_end - head.free_begin >= size + 2
+def touch_undo(area, page_id):
+    return touch_type(area, page_id, _DATA, 0)
 
 
 @routine
-def reserve_undo(area, size):
-    """Make sure that the tail page takes a record of ``size`` bytes; DONE or a status, with nothing lost."""
+def _room(page):
+    return page_head(page).free_end - page_head(page).free_begin
+
+
+@routine
+def _new_page(area):
+    """One more page of the undo segment; answers its id or a status."""
     state = state_of(area)
-    if state.undo_page != NO_PAGE:
-        page = touch_type(area, state.undo_page, _DATA, 0)
-        if page < 0:
-            return page
-        if _has_room(page, page_size_of(area, state.undo_page), size):
-            return DONE
     entry_page = touch_entry(area, state.undo_entry)
     if entry_page < 0:
         return entry_page
     if segment_head(entry_page + SEGMENT_HEAD_AT).page_count >= state.undo_limit:
         return UNDO_FULL
     page_id = add_page(area, state.undo_entry)
-    if page_id < 0:
-        return page_id
-    page = touch_type(area, page_id, _DATA, 0)
-    page_head(page).free_begin = RECORDS_AT
-    full, state.undo_page = state.undo_page, page_id
-    if full != NO_PAGE:
-        return _release_if_dead(area, full)
-    return DONE
+    if page_id >= 0:
+        page = touch_undo(area, page_id)
+        page_head(page).free_begin = RECORDS_AT
+        log_counts(area, page)
+    return page_id
 
 
 @routine
-def write_record(area, row_page, row_slot, lock_id, obj_id, entry_id, operation, body_size):
-    """Append a record to the tail page, which has room; the caller writes the body.  Answers its address."""
-    page_id = state_of(area).undo_page
-    page = touch_type(area, page_id, _DATA, 0)
+def _pooled_page(area, size):
+    """A page that a transaction before left, with room for ``size`` bytes; NO_PAGE if there is none."""
+    state = state_of(area)
+    while state.undo_pool_count > 0:
+        state.undo_pool_count -= 1
+        page_id = load_u32(state.undo_pool + 4 * state.undo_pool_count)
+        page = touch_undo(area, page_id)
+        if page < 0:
+            return page
+        if _room(page) >= size:
+            return page_id
+        _leave(area, page_id, page)
+    return NO_PAGE
+
+
+@routine
+def _set_flag(area, page, flag):
+    change(area, page)
+    page_head(page).flag = flag
+    log_bytes(area, page, _FLAG_AT, 1)
+
+
+@routine
+def _begin_run(area, call, page_id, page):
+    """Make the page the transaction's own from here on: in its head if it is empty, else by a record."""
+    at = page + OWNER_AT
+    _set_flag(area, page, _WRITING)
+    first = undo_head(page + NODE_AT).slot_count == 0
+    record = page
+    if not first:
+        record = _append_record(area, page, NO_PAGE, NO_SLOT, NO_LOCK, 0, 0, OP_OWNER, OWNER_BODY)
+        page_head(page).del_count += 1
+        at = record + RECORD_SIZE
+        store_8(at + _OWNER_SIZE, 0)
+    owner = owner_at(at)
+    owner.number = transaction_at(area, call.transaction).number
+    owner.run = call.undo_runs
+    if first:
+        log_bytes(area, page, OWNER_AT, _OWNER_SIZE)
+    else:
+        log_record(area, page, record)
+    call.undo_page = page_id
+    call.undo_runs += 1
+
+
+@routine
+def reserve_undo(area, call, size):
+    """Make sure that the transaction's page takes a record of ``size`` bytes; DONE or a status, with nothing lost."""
+    if call.undo_page >= 0:
+        page = touch_undo(area, call.undo_page)
+        if page < 0:
+            return page
+        if _room(page) >= size + 2:
+            return DONE
+    else:
+        status = reserve_entry(area, call.transaction)
+        if status < 0:
+            return status
+    need = size + 2 + RECORD_SIZE + OWNER_BODY + 2
+    page_id = _pooled_page(area, need)
+    if page_id == NO_PAGE:
+        page_id = _new_page(area)
+    if page_id < 0:
+        return page_id
+    full = call.undo_page
+    _begin_run(area, call, page_id, touch_undo(area, page_id))
+    return _leave(area, full, touch_undo(area, full)) if full >= 0 else DONE
+
+
+@routine
+def _append_record(area, page, row_page, row_slot, lock_id, obj_id, entry_id, operation, body_size):
     head, node = page_head(page), undo_head(page + NODE_AT)
+    change(area, page)
     record = page + head.free_begin
     store_32(record + _ROW_PAGE_AT, row_page)
     store_16(record + _ROW_SLOT_AT, row_slot)
@@ -174,16 +260,47 @@ def write_record(area, row_page, row_slot, lock_id, obj_id, entry_id, operation,
     store_16(page + head.free_end, head.free_begin)
     head.free_begin += RECORD_SIZE + body_size
     node.slot_count += 1
-    change(area, page_id, page)
     return record
 
 
 @routine
-def newest_place(area):
-    """Where the record that was written last is: page id << 16 | slot."""
-    page_id = state_of(area).undo_page
-    page = touch_type(area, page_id, _DATA, 0)
-    return page_id << 16 | (undo_head(page + NODE_AT).slot_count - 1)
+def write_record(area, call, row_page, row_slot, lock_id, obj_id, entry_id, operation, body_size):
+    """Append a record to the transaction's page, which has room.  Answers its address.
+
+    The caller writes the body, then logs the record.
+    """
+    page = touch_undo(area, call.undo_page)
+    return _append_record(area, page, row_page, row_slot, lock_id, obj_id, entry_id, operation, body_size)
+
+
+@routine
+def log_record(area, page, record):
+    """Log the newest record of an undo page, its body written."""
+    log_bytes(area, page, record - page, record_size(record))
+    log_bytes(area, page, page_head(page).free_end, 2)
+    log_counts(area, page)
+    log_bytes(area, page, NODE_AT, 2)
+
+
+@routine
+def log_newest(area, call, record):
+    """Log the record that the transaction has just written, body and all."""
+    log_record(area, touch_undo(area, call.undo_page), record)
+
+
+@routine
+def log_again(area, call, record):
+    """Count and log a change of the first word of a record's body."""
+    page = touch_undo(area, call.undo_page)
+    change(area, page)
+    log_bytes(area, page, record + RECORD_SIZE - page, 4)
+
+
+@routine
+def newest_place(area, call):
+    """Where the record that the transaction wrote last is: page id << 16 | slot."""
+    page = touch_undo(area, call.undo_page)
+    return call.undo_page << 16 | (undo_head(page + NODE_AT).slot_count - 1)
 
 
 @routine
@@ -201,31 +318,67 @@ def copy_body(record, body, size):
 
 
 @routine
-def _release_if_dead(area, page_id):
-    """Give a page back that has no live record: to the tablespace, or, if it is the tail, to new records."""
-    page = touch_type(area, page_id, _DATA, 0)
-    if page < 0:
-        return page
-    head, node = page_head(page), undo_head(page + NODE_AT)
-    if head.del_count < node.slot_count:
-        return DONE
-    if page_id != state_of(area).undo_page:
-        return release_page(area, state_of(area).undo_entry, page_id)
+def is_dead(page):
+    """Whether the page has no live record."""
+    return page_head(page).del_count == undo_head(page + NODE_AT).slot_count
+
+
+@routine
+def _empty(area, page_id, page):
+    """Let a page without live records start over, as nobody's."""
+    head = page_head(page)
+    change(area, page)
     head.del_count = 0
-    node.slot_count = 0
+    undo_head(page + NODE_AT).slot_count = 0
     head.free_begin = RECORDS_AT
     head.free_end = page_size_of(area, page_id) - TAIL_SIZE
-    change(area, page_id, page)
+    owner = owner_at(page + OWNER_AT)
+    owner.number, owner.run = 0, 0
+    log_bytes(area, page, OWNER_AT, _OWNER_SIZE)
+    log_bytes(area, page, NODE_AT, 2)
+    log_counts(area, page)
+
+
+@routine
+def _leave(area, page_id, page):
+    """No transaction writes to the page, for it is full."""
+    if is_dead(page):
+        return release_page(area, state_of(area).undo_entry, page_id)
+    _set_flag(area, page, 0)
+    return DONE
+
+
+@routine
+def hand_on(area, page_id):
+    """The transaction that wrote to the page has ended: the next one goes on there, if that is worth it."""
+    page = touch_undo(area, page_id)
+    if page < 0:
+        return page
+    state = state_of(area)
+    if is_dead(page):
+        _empty(area, page_id, page)
+    if _room(page) < _POOL_ROOM or state.undo_pool_count == POOL_MAX:
+        return _leave(area, page_id, page)
+    _set_flag(area, page, _POOLED)
+    store_32(state.undo_pool + 4 * state.undo_pool_count, page_id)
+    state.undo_pool_count += 1
     return DONE
 
 
 @routine
 def kill_record(area, page_id, record):
-    """The record is needed no more."""
-    page = touch_type(area, page_id, _DATA, 0)
+    """The record is needed no more; nor is the page, if that was its last and nobody writes there."""
+    page = touch_undo(area, page_id)
     if page < 0:
         return page
+    change(area, page)
     store_8(record + _OPERATION_AT, OP_NONE)
     page_head(page).del_count += 1
-    change(area, page_id, page)
-    return _release_if_dead(area, page_id)
+    log_bytes(area, page, record + _OPERATION_AT - page, 1)
+    log_counts(area, page)
+    if not is_dead(page) or page_head(page).flag == _WRITING:
+        return DONE
+    if page_head(page).flag == _POOLED:
+        _empty(area, page_id, page)
+        return DONE
+    return release_page(area, state_of(area).undo_entry, page_id)

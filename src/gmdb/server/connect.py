@@ -52,8 +52,12 @@ def connect_to_owner(
     autocommit: bool = False,
     lock_timeout: float = 5.0,
     read_only: bool = False,
+    **_of_owners: Any,
 ) -> Connection | None:
-    """A connection through the process that has the database open; nothing if no process answers."""
+    """A connection through the process that has the database open; nothing if no process answers.
+
+    How commits reach the disk, and how recovery shows its progress, is the owner's to say.
+    """
     place = find_place(directory)
     if place is None or place.pid == os.getpid():
         return None

@@ -7,6 +7,7 @@ head and a body.  The turn is held meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -289,9 +290,9 @@ def gc(client: Client) -> Answer:
 
 
 @operation
-def flush(client: Client) -> None:
+def checkpoint(client: Client) -> Answer:
     require_writable(client)
-    _connection(client).flush()
+    return asdict(_connection(client).checkpoint())
 
 
 @operation

@@ -25,6 +25,7 @@ from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.log.reports import CheckpointReport
 from gmdb.server.link import Link
 from gmdb.server.wire import in_chunks, pack_rows, table_from_plain, unpack_rows, unpack_table
 
@@ -157,8 +158,8 @@ class RemoteConnection(_Connection):
 
     # ---- the end
 
-    def flush(self) -> None:
-        self._link.ask("flush")
+    def checkpoint(self) -> CheckpointReport:
+        return CheckpointReport(**self._link.ask("checkpoint")[0])
 
     def close(self) -> None:
         self._finalizer()

@@ -1,11 +1,10 @@
 """A device: one file of pages, mapped privately into memory in chunks.
 
-Reads come from the file as they are needed.  Changes stay in private copies of the pages until ``write_back``
-seals them with their CRC and writes them, so that the file changes at no other time, but for pages above the
-high-water mark that ``write_new`` fills.
+Reads come from the file as they are needed.  Changes stay in private copies of the pages until a checkpoint writes
+them, so that the file changes at no other time, but for pages above the high-water mark that ``write_new`` fills.
 
 Invariants
- 1. The file is at least as long as ``page_count`` pages, and its blocks are allocated: writing back cannot fail
+ 1. The file is at least as long as ``page_count`` pages, and its blocks are allocated: writing pages cannot fail
     for want of space.
  2. A chunk, once mapped, stays where it is until the device is closed.
  3. A page that ``write_new`` writes has no private copy.
@@ -15,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,23 +22,25 @@ from typing import Any
 import numpy as np
 
 from gmdb.errors import Corruption, SpaceFull, StorageError
-from gmdb.format.address import NO_PAGE, PAGES_PER_DEVICE, page_id_of
+from gmdb.format.address import NO_PAGE, PAGES_PER_DEVICE, device_of, offset_of, page_id_of
 from gmdb.format.anatomy import check
 from gmdb.format.checksum import page_crc
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PAGE_TAIL, TAIL_SIZE, PageType
 from gmdb.kernel.area import AREA
 from gmdb.kernel.checkpoint import seal_run
+from gmdb.kernel.pages import set_page_count
 from gmdb.storage import disk
 from gmdb.storage.directory import device_path
 
+Mended = Mapping[int, bytes]
 CHUNK_SIZE = 16 << 20
 GROWTH_MIN, GROWTH_MAX = 512 << 10, 64 << 20
 OVERRUN = 256 << 10  # readable zeros behind each chunk: how far a scan may stray on a page that changes under it
 _PROT_READ, _PROT_WRITE, _MADV_RANDOM, _MADV_DONTNEED = 1, 2, 1, 4
 _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x02, 0x10, 0x20, 0x4000
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.PyDLL(None, use_errno=True)  # keeps the GIL: these calls are short, getting it back may not be
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
@@ -53,7 +55,9 @@ def _mmap(address: int, length: int, protection: int, flags: int, file: int, off
 
 def new_area() -> np.ndarray:
     """An empty global area.  It must live as long as anything that was opened in it."""
-    return np.zeros(1, AREA)
+    area = np.zeros(1, AREA)
+    area["state"]["dirty_first"] = area["state"]["dirty_last"] = NO_PAGE
+    return area
 
 
 def device_page(device: int, space_id: int, name: str, page_size: int, page_count: int, pages_max: int) -> bytes:
@@ -94,13 +98,19 @@ def create_device(directory: Path, device: int, space_id: int, name: str, page_s
 class Device:
     """One open device file, entered into the global area."""
 
-    def __init__(self, area: np.ndarray, directory: Path, number: int, read_only: bool = False) -> None:
+    def __init__(
+        self, area: np.ndarray, directory: Path, number: int, read_only: bool = False, mended: Mended | None = None
+    ) -> None:
+        """Open a device.  ``mended``: the database was not closed; pages whose bytes in the file are torn."""
         self.number = number
         self.path = device_path(directory, number)
         self._chunks: list[int] = []
+        self.unsynced = True  # what a process before wrote may not have reached the disk
+        self._read_only = read_only
+        self._area = area.ctypes.data
         self._file = disk.current.open(self.path, writable=not read_only)
         try:
-            page = self._read_head_page()
+            page = self._read_head_page(mended)
             space = SPACE_HEAD.at(page, SPACE_HEAD_AT)
             self.space_id, self.space_name = space.space_id, space.name.decode()
             self.page_size = space.page_size
@@ -110,25 +120,31 @@ class Device:
             self._versions = np.zeros(PAGES_PER_DEVICE, np.uint32)
             self._chunk_table = np.zeros(PAGES_PER_DEVICE // self.pages_per_chunk, np.int64)
             self._enter(area, DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count)
+            for page_id, data in (mended or {}).items():
+                if device_of(page_id) == number:
+                    self.memory(offset_of(page_id))[:] = data
         except BaseException:
             self.close()
             raise
 
-    def _read_head_page(self) -> bytes:
+    def _read_head_page(self, mended: Mended | None) -> bytes:
         """Page 0, checked in full before anything is mapped."""
         length = self._file.size()
-        start = self._file.read(DEVICE_PAGE_END, 0)
+        whole = (mended or {}).get(page_id_of(self.number, 0), b"")
+        start = whole[:DEVICE_PAGE_END] or self._file.read(DEVICE_PAGE_END, 0)
         page_size = SPACE_HEAD.at(start, SPACE_HEAD_AT).page_size if len(start) == DEVICE_PAGE_END else 0
         page_id = page_id_of(self.number, 0)
         if page_size not in PAGE_SIZES:
             raise Corruption(f"{self.path} does not begin with a device head", page_id, 0)
-        page = self._file.read(page_size, 0)
+        page = whole or self._file.read(page_size, 0)
         findings = check(page, page_id)
         if findings or PAGE_HEAD.at(page).page_type != PageType.DEVICE_HEAD:
             where, what = findings[0] if findings else (0, "it is no device head")
             raise Corruption(f"{self.path}: page 0, offset {where}: {what}", page_id, where)
         page_count = DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count
-        if length < page_count * page_size:
+        if length < page_count * page_size and mended is not None and not self._read_only:
+            self._file.allocate(page_count * page_size)  # it had grown, but a crash took the new length back
+        elif length < page_count * page_size:
             lost = page_count - length // page_size
             raise Corruption(
                 f"{self.path} was cut short: {length} bytes, but {page_count} pages need {page_count * page_size}; "
@@ -198,54 +214,65 @@ class Device:
         target = min(count + max(pages, step), limit)
         self._file.allocate(target * self.page_size)
         self._map(target)
-        head.page_count = target
-        self._dirty[0] = 1
         self._state["page_count"] = target
+        set_page_count(self._area, self.number, target)
+
+    def cover(self) -> bool:
+        """Have room for as many pages as the device head says, once redo was replayed on it; False: it had that."""
+        target = self.head.page_count
+        if target <= self.page_count:
+            return False
+        if self._file.size() < target * self.page_size:
+            if self._read_only:
+                raise Corruption(f"{self.path} is shorter than its {target} pages: open it for writing once")
+            self._file.allocate(target * self.page_size)
+        self._map(target)
+        self._state["page_count"] = target
+        return True
 
     def write_new(self, offset: int, data: Any) -> None:
         """Write sealed pages above the high-water mark straight to the file."""
         count = len(data) // self.page_size
         self._file.write(data, offset * self.page_size)
         self._verified[offset : offset + count] = 0
-        self._dirty[offset : offset + count] = 0
+        self.unsynced = True
 
     def read_ahead(self, first: int, count: int) -> None:
         """Have the file's pages brought into the system's cache, unless they were touched before."""
         if not self._verified[first]:
             os.posix_fadvise(self._file.number, first * self.page_size, count * self.page_size, os.POSIX_FADV_WILLNEED)
 
-    def dirty_runs(self) -> list[tuple[int, int]]:
-        """(first page, count) of neighbouring changed pages; a run stays within a chunk."""
-        dirty = np.flatnonzero(self._dirty[: self.page_count])
-        if len(dirty) == 0:
-            return []
-        breaks = np.flatnonzero((np.diff(dirty) != 1) | (dirty[1:] % self.pages_per_chunk == 0)) + 1
-        return [(int(run[0]), len(run)) for run in np.split(dirty, breaks)]
-
-    def write_back(self, ckpt_id: int) -> None:
-        """Seal every changed page and write it to its place in the file.  Call ``sync`` to make it last."""
-        for first, count in self.dirty_runs():
-            seal_run(self.address(first), count, self.page_size, ckpt_id)
-            self._file.write(self.memory(first, count), first * self.page_size)
+    def write_pages(self, offsets: np.ndarray, memory: np.ndarray, starts: np.ndarray) -> None:
+        """Write sealed pages, which begin at ``starts`` in some memory, to their places.  ``sync`` makes it last."""
+        self._file.write_pieces(memory, starts, self.page_size, offsets * self.page_size)
+        self.unsynced = True
 
     def dump(self, directory: Path, ckpt_id: int) -> None:
         """Write a copy of the file as it would be if it were written back now."""
         with disk.current.open(device_path(directory, self.number), create=True, exclusive=True) as file:
             for offset in range(self.head.hwm):
                 page = np.frombuffer(bytearray(self.memory(offset)), np.uint8)
-                if self._dirty[offset]:
+                if self._verified[offset]:
                     seal_run(page.ctypes.data, 1, self.page_size, ckpt_id)
                 file.write(page.data, offset * self.page_size)
             file.truncate(self.page_count * self.page_size)
 
     def sync(self) -> None:
-        self._file.sync()
+        """Make what was written last, if anything was."""
+        if self.unsynced:
+            self.unsynced = False
+            try:
+                self._file.sync()
+            except StorageError:
+                self.unsynced = True
+                raise
 
-    def forget_written(self) -> None:
-        """Once written and synced, private copies are given up: the file has the same bytes."""
-        for first, count in self.dirty_runs():
-            _libc.madvise(self.address(first), count * self.page_size, _MADV_DONTNEED)
-            self._dirty[first : first + count] = 0
+    def give_back(self, first: int, count: int) -> None:
+        """Give up the private copies of neighbouring pages: the file has the same bytes.  The guard is held."""
+        while count > 0:
+            within = min(count, self.pages_per_chunk - first % self.pages_per_chunk)
+            _libc.madvise(self.address(first), within * self.page_size, _MADV_DONTNEED)
+            first, count = first + within, count - within
 
     def close(self) -> None:
         """Unmap the file; private copies that were not written are gone."""

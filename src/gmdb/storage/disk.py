@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gmdb.errors import DiskFull, StorageError
 
 MODE = 0o644
@@ -69,6 +71,13 @@ class DiskFile:
                 if count <= 0:
                     raise StorageError(f"{self.path}: only {written} of {len(whole)} bytes were written")
                 written += count
+
+    def write_pieces(self, memory: np.ndarray, starts: np.ndarray, size: int, offsets: np.ndarray) -> None:
+        """Write pieces of ``size`` bytes that begin at ``starts`` in some memory, each to an offset of its own."""
+        with _naming(self.path):
+            done = self._disk.raw_write_pieces(self, memory, starts, size, offsets)
+        for start, offset in zip(starts[done:].tolist(), offsets[done:].tolist(), strict=True):
+            self.write(memory.data[start : start + size], offset)  # what the system did not take: it will say why
 
     def sync(self) -> None:
         """Make all that was written last, and the length.
@@ -148,6 +157,16 @@ class Disk:
     def raw_write(self, file: DiskFile, data: memoryview, offset: int) -> int:
         """Returns how many bytes were taken."""
         return os.pwrite(file.number, data, offset)
+
+    def raw_write_pieces(
+        self, file: DiskFile, memory: np.ndarray, starts: np.ndarray, size: int, offsets: np.ndarray
+    ) -> int:
+        """Returns how many pieces were taken, from the first on."""
+        from gmdb.storage.scatter import write_pieces  # brings the compiler, which readers of files can do without
+
+        addresses = np.ascontiguousarray(memory.ctypes.data + starts, np.int64)
+        offsets = np.ascontiguousarray(offsets, np.int64)
+        return write_pieces(file.number, addresses.ctypes.data, offsets.ctypes.data, len(offsets), size)
 
     def raw_sync(self, file: DiskFile, everything: bool) -> None:
         """``everything``: the inode too, not only what reading the data back needs."""

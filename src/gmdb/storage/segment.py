@@ -13,8 +13,8 @@ from gmdb.errors import Corruption
 from gmdb.format.address import device_of, offset_of
 from gmdb.format.page import SegmentType
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
-from gmdb.kernel.pages import count_segments
-from gmdb.kernel.segment import create_segment, drop_segment, read_map
+from gmdb.kernel.ending import create_segment
+from gmdb.kernel.segment import NAME_SIZE, read_map
 from gmdb.storage.store import PageStore
 from gmdb.storage.tablespace import Tablespace
 
@@ -27,13 +27,19 @@ class Segment:
 
     @classmethod
     def create(
-        cls, store: PageStore, space: Tablespace, obj_id: int, name: str, kind: SegmentType, pct_free: int
+        cls,
+        store: PageStore,
+        space: Tablespace,
+        obj_id: int,
+        name: str,
+        kind: SegmentType,
+        pct_free: int,
+        call_address: int = 0,
     ) -> Segment:
-        entry = store.call(create_segment, space.space_id, space.space_id, obj_id, int(kind), pct_free)
-        count_segments(store.area, space.space_id, 1)
-        segment = cls(store, space, entry)
-        segment.head.obj_name = name.encode()
-        return segment
+        """Make a segment; with a session's call it is part of its transaction, which keeps the undo record."""
+        label = np.frombuffer(name.encode()[: NAME_SIZE - 1].ljust(NAME_SIZE, b"\0"), np.uint8)
+        arguments = (call_address, space.space_id, obj_id, int(kind), pct_free, label.ctypes.data)
+        return cls(store, space, store.call(create_segment, space.space_id, *arguments))
 
     @property
     def head(self) -> Any:
@@ -51,8 +57,3 @@ class Segment:
 
     def _read_map(self, address: int, capacity: int) -> int:
         return self.store.call(read_map, self.space.space_id, self.entry_page, address, capacity)
-
-    def drop(self) -> None:
-        """Give all pages back to the tablespace."""
-        self.store.call(drop_segment, self.space.space_id, self.entry_page)
-        count_segments(self.store.area, self.space.space_id, -1)

@@ -2,9 +2,10 @@
 
 Invariants
  1. While a store is open for writing, no other process has the directory open.
- 2. The files change only in ``flush``, and above the high-water marks; a store that is closed without it, or
-    whose process dies, leaves the files as the last flush wrote them.
- 3. A kernel's NEED_SPACE and DAMAGED never reach a caller: devices are grown, damage is raised as Corruption.
+ 2. A store by itself writes no page but new ones above the high-water marks: checkpoints do (log/).
+ 3. A kernel's NEED_SPACE, LOG_FULL and DAMAGED never reach a caller: devices are grown, the log is written out,
+    damage is raised as Corruption.
+ 4. After a write or sync of the log or a checkpoint failed, nothing is changed any more: ``failure`` says why.
 """
 
 from __future__ import annotations
@@ -38,48 +39,39 @@ from gmdb.format.address import (
     page_name,
 )
 from gmdb.format.anatomy import check
+from gmdb.format.control import Purpose
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.area import STATE
-from gmdb.kernel.status import DAMAGED, NEED_SPACE
+from gmdb.kernel.status import DAMAGED, LOG_FULL, NEED_SPACE
 from gmdb.storage import directory as files
-from gmdb.storage.device import Device, create_device, new_area
+from gmdb.storage import disk
+from gmdb.storage.device import Device, Mended, create_device, new_area
 from gmdb.storage.tablespace import Tablespace, group_devices
 
 SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE, MAIN_PAGE_SIZE = 8192, 32768, 8192
 MAIN_SPACE = "main"
 ATTEMPTS = 1000
 TURNS = 32
-CARRIED = ("ckpt_id", "sequence", "next_obj_id", "next_transaction")
+NOT_CARRIED = ("magic", "format_version", "database_id", "reserved", "crc")
 
 
-def create_store(directory: Path, next_obj_id: int) -> None:
-    """Make the files of an empty database.  The control file comes last: without it nothing is a database."""
-    if directory.exists() and not directory.is_dir():
-        files.require_database(directory)
-    if directory.is_dir() and any(directory.iterdir()) and not (directory / files.LOCK_NAME).exists():
-        raise NotADatabase(f"{directory} has files in it that are no gmdb database; choose another path")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{directory}: {error.strerror}") from error
-    lock = files.DirectoryLock(directory, exclusive=True)
-    try:
-        if not files.is_database(directory):  # another process may have been first
-            _create_files(directory, next_obj_id)
-    finally:
-        lock.release()
-
-
-def _create_files(directory: Path, next_obj_id: int) -> None:
-    if any(path.name != files.LOCK_NAME for path in directory.iterdir()):
-        raise NotADatabase(f"{directory} has files in it that are no gmdb database; choose another path")
+def create_store(directory: Path, next_obj_id: int, redo_file_size: int) -> None:
+    """Make the files of an empty database in an empty directory."""
     create_device(directory, SYSTEM_DEVICE, SYSTEM_DEVICE, "system", SYSTEM_PAGE_SIZE)
     create_device(directory, UNDO_DEVICE, UNDO_DEVICE, "undo", UNDO_PAGE_SIZE)
     create_device(directory, FIRST_USER_DEVICE, FIRST_USER_DEVICE, MAIN_SPACE, MAIN_PAGE_SIZE)
-    files.write_control(
-        directory, {"database_id": list(os.urandom(16)), "next_obj_id": next_obj_id, "next_transaction": 1}
-    )
+    fields = {"database_id": list(os.urandom(16)), "next_obj_id": next_obj_id, "next_transaction": 1, "scn": 1}
+    fields |= {"next_device": FIRST_USER_DEVICE + 1, "redo_file_size": redo_file_size, "clean": 1}
+    files.write_control(directory, fields)
     files.sync_directory(directory)
+
+
+def _no_log(_: bool) -> None:
+    raise AssertionError("pages are logged, but nobody writes the log")
+
+
+def _nothing() -> None:
+    pass
 
 
 _open_stores: weakref.WeakSet[PageStore] = weakref.WeakSet()
@@ -100,11 +92,14 @@ class PageStore:
     ``guard`` is held by whoever changes pages, and by whoever must not see them change.
     """
 
-    def __init__(self, directory: Path, read_only: bool = False) -> None:
+    def __init__(
+        self, directory: Path, read_only: bool = False, mend: Callable[[PageStore], Mended | None] | None = None
+    ) -> None:
+        """Open a directory.  ``mend`` is asked, before any device is opened, for pages that a crash has torn."""
         self.directory = directory
         self.read_only = read_only
         self.control = files.read_control(directory)
-        if self.control["purpose"]:
+        if self.control["purpose"] == Purpose.DUMP:
             raise NotADatabase(f"{directory} is a dump of a database's pages; look at it with gmstat")
         self._lock = files.DirectoryLock(directory, exclusive=not read_only)
         self._area = new_area()
@@ -112,18 +107,29 @@ class PageStore:
         self.state = self._area.view(np.int64)[: STATE.itemsize // 8].data
         self.devices: dict[int, Device] = {}
         self.guard = threading.RLock()
+        self._control_lock = threading.Lock()
+        self.failure: StorageError | None = None
+        self.make_log_room: Callable[[bool], None] = _no_log
+        self.throttle: Callable[[], None] = _nothing
         self.scans = 0  # scans that are being decoded
         self._turns = 0
         _open_stores.add(self)
         try:
             self.control = files.read_control(directory)
             files.check_devices_present(directory, (SYSTEM_DEVICE, UNDO_DEVICE, FIRST_USER_DEVICE))
-            for number in files.device_numbers(directory):
-                self.devices[number] = Device(self._area, directory, number, read_only)
+            self._open_devices(None if mend is None else mend(self))
         except BaseException:
             self.close()
             raise
         self.spaces = group_devices(list(self.devices.values()))
+
+    def _open_devices(self, mended: Mended | None) -> None:
+        known = self.control["next_device"] or DEVICES
+        for number in files.device_numbers(self.directory):
+            if number < known:
+                self.devices[number] = Device(self._area, self.directory, number, self.read_only, mended)
+            elif not self.read_only:
+                disk.current.remove(files.device_path(self.directory, number))  # its tablespace was never finished
 
     # ---- tablespaces
 
@@ -142,12 +148,13 @@ class PageStore:
             raise SchemaError(f"{name!r} is no tablespace name: it must have 1 to 31 bytes")
         if any(space.name == name for space in self.spaces.values()):
             raise SchemaError(f"there is a tablespace {name} already")
-        first = max(self.devices) + 1
+        first = self.control["next_device"]
         if devices < 1 or first + devices > DEVICES:
             raise SchemaError(f"tablespace {name}: {devices} devices; a database has at most {DEVICES}")
         for number in range(first, first + devices):
             create_device(self.directory, number, first, name, page_size, device_pages_max)
         files.sync_directory(self.directory)
+        self.write_control(next_device=first + devices)
         for number in range(first, first + devices):
             self.devices[number] = Device(self._area, self.directory, number)
         self.spaces = group_devices(list(self.devices.values()))
@@ -165,8 +172,18 @@ class PageStore:
 
     def call(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
         """Run a kernel that may need pages of a tablespace."""
-        while (result := kernel(self.area, *arguments)) == NEED_SPACE:
-            self.spaces[space_id].grow(2)
+        return self._call(kernel, space_id, False, *arguments)
+
+    def call_essential(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
+        """Run a kernel that ends a transaction: the last of the log's space is kept for those."""
+        return self._call(kernel, space_id, True, *arguments)
+
+    def _call(self, kernel: Callable[..., int], space_id: int, essential: bool, *arguments: int) -> int:
+        while (result := kernel(self.area, *arguments)) in (NEED_SPACE, LOG_FULL):
+            if result == LOG_FULL:
+                self.make_log_room(essential)
+            else:
+                self.spaces[space_id].grow(2)
         if result == DAMAGED:
             self.raise_damage()
         return result
@@ -207,27 +224,20 @@ class PageStore:
         self.require_open()
         if self.read_only:
             raise ReadOnly(f"{self.directory} is open for reading only")
+        self.require_healthy()
+
+    def require_healthy(self) -> None:
+        if self.failure is not None:
+            raise ReadOnly(
+                f"{self.directory} takes no more changes: {self.failure}; what was committed before is safe: "
+                "close it, mend the disk, and open it again"
+            ) from self.failure
 
     def require_open(self) -> None:
         if not self.devices:
             raise DatabaseClosed(f"{self.directory} is closed")
 
     # ---- writing
-
-    def flush(self) -> None:
-        """Write every changed page, make it last, then say so in the control file."""
-        self.require_writable()
-        changed = [device for device in self.devices.values() if device.dirty_runs()]
-        if not changed:
-            return
-        ckpt_id = self.control["ckpt_id"] + 1
-        for device in changed:
-            device.write_back(ckpt_id)
-        for device in self.devices.values():
-            device.sync()
-        self.write_control(ckpt_id=ckpt_id)
-        for device in changed:
-            device.forget_written()
 
     def dump(self, directory: Path) -> None:
         """Write all pages as they are in memory to another directory, to be looked at.  The guard is held."""
@@ -239,14 +249,19 @@ class PageStore:
         for device in self.devices.values():
             device.dump(directory, self.control["ckpt_id"])
         database_id = list(bytes.fromhex(self.control["database_id"]))
-        files.write_control(directory, {"database_id": database_id, "ckpt_id": self.control["ckpt_id"], "purpose": 1})
+        fields = {**self._carried(), "database_id": database_id, "purpose": Purpose.DUMP, "clean": 1}
+        files.write_control(directory, files.write_control(directory, fields))  # both copies
+
+    def _carried(self) -> dict[str, Any]:
+        return {name: value for name, value in self.control.items() if name not in NOT_CARRIED}
 
     def write_control(self, **changes: Any) -> None:
-        fields = {name: self.control[name] for name in CARRIED}
-        fields["database_id"] = list(bytes.fromhex(self.control["database_id"]))
-        fields.update(changes)
-        written = files.write_control(self.directory, fields)
-        self.control.update({name: written[name] for name in CARRIED})
+        """Change some fields of the control file, and make that last."""
+        with self._control_lock:
+            fields = {**self._carried(), **changes}
+            fields["database_id"] = list(bytes.fromhex(self.control["database_id"]))
+            written = files.write_control(self.directory, fields)
+            self.control.update({name: int(written[name]) for name in self._carried()})
 
     def close(self) -> None:
         """Let go of files and memory, without writing anything."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gmdb.kernel.dml import CALL
 
-SCN, TRANSACTION, STATEMENT, INSERT_LOCK, UNDO, BLOCKER, LOCK, SIZE, ALONE, LATEST = range(10)
+SCN, TRANSACTION, STATEMENT, INSERT_LOCK, UNDO, BLOCKER, SIZE, ALONE, LATEST, UNDO_PAGE, UNDO_RUNS, COMMIT = range(12)
 assert CALL.names is not None
 assert [name.upper() for name in CALL.names] == [
     "SCN",
@@ -13,8 +13,10 @@ assert [name.upper() for name in CALL.names] == [
     "INSERT_LOCK",
     "UNDO",
     "BLOCKER",
-    "LOCK",
     "SIZE",
     "ALONE",
     "LATEST",
+    "UNDO_PAGE",
+    "UNDO_RUNS",
+    "COMMIT",
 ]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from gmdb.errors import RowLocked, WriteConflict
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.kernel.dml import holds_row
-from gmdb.kernel.status import CHANGED, DAMAGED, LOCKED, LOCKS_FULL, NEED_SPACE, UNDO_FULL
+from gmdb.kernel.status import CHANGED, DAMAGED, LOCKED, LOCKS_FULL, LOG_FULL, NEED_SPACE, UNDO_FULL
 from gmdb.transaction.call import BLOCKER, LATEST, SCN
 
 if TYPE_CHECKING:
     from gmdb.transaction.session import Session
 
-TRY_AGAIN = (LOCKED, CHANGED, NEED_SPACE, DAMAGED, LOCKS_FULL, UNDO_FULL)
+TRY_AGAIN = (LOCKED, CHANGED, NEED_SPACE, DAMAGED, LOCKS_FULL, UNDO_FULL, LOG_FULL)
 
 
 def is_in_line(session: Session, key: RowId | None, arguments: tuple[int, ...]) -> bool:
@@ -61,6 +61,9 @@ def _overcome(session: Session, result: int, key: RowId | None) -> None:
         raise RowLocked(f"row {key} is held by another transaction")
     if result in (LOCKS_FULL, UNDO_FULL):
         session.hub.make_room(result)
+    elif result == LOG_FULL:
+        session.hub.store.throttle()
+        session.hub.store.make_log_room(False)
     elif result == CHANGED and not session.call[LATEST]:
         raise WriteConflict(f"row {key} was changed by another transaction since this one's snapshot")
 

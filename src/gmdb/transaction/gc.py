@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gmdb.errors import StorageError
 from gmdb.format.address import UNDO_DEVICE
+from gmdb.kernel.ending import forget_transaction
 from gmdb.kernel.gc import purge_records, tidy_page
-from gmdb.kernel.rollback import release_u_lock
 
 if TYPE_CHECKING:
     from gmdb.transaction.hub import Transactions
 
 BATCH = 64
+TIDY_AT_ONCE = 1024
 
 
 @dataclass
@@ -34,7 +36,6 @@ class Ended:
     slot: int
     scn: int  # 0: it was rolled back
     undo: array[int]
-    u_locks: list[int]
     tables: dict[int, tuple[int, int]] = field(default_factory=dict)  # obj_id: (entry page, tablespace)
     pages: set[tuple[int, int]] = field(default_factory=set)  # (obj_id, page): has rows to remove
 
@@ -51,37 +52,46 @@ class Collector:
     def collect(self) -> int:
         """Purge all that can be; answers how many transactions were done."""
         done = 0
+        untidy: dict[tuple[int, int], tuple[int, int]] = {}
         with self._running:
             while True:
                 with self._hub.guard:
                     if not self.history or self.history[0].scn > self._hub.snapshots.oldest():
-                        return done
+                        break
                     ended = self.history.popleft()
                 self._purge(ended)
                 done += 1
+                untidy.update({key: ended.tables[key[0]] for key in ended.pages if key[0] in ended.tables})
+                if len(untidy) > TIDY_AT_ONCE:
+                    self._tidy(untidy)
+            self._tidy(untidy)
+        return done
 
     def _purge(self, ended: Ended) -> None:
         store = self._hub.store
-        places = np.frombuffer(ended.undo, np.int64) if ended.undo else np.empty(0, np.int64)
-        for start in range(0, len(places), BATCH):
-            batch = np.ascontiguousarray(places[start : start + BATCH])
-            pages = np.empty(len(batch), np.int64)
+        places = np.array(ended.undo, np.int64)
+        pages = np.zeros(len(places), np.int64)
+        done = 0
+        while done < len(places):
+            count = min(BATCH, len(places) - done)
             with self._hub.guard:
-                store.call(purge_records, UNDO_DEVICE, batch.ctypes.data, len(batch), pages.ctypes.data)
-            ended.pages.update((page >> 32, page & 0xFFFF_FFFF) for page in set(pages[pages != 0].tolist()))
+                at, to = places.ctypes.data + 8 * done, pages.ctypes.data + 8 * done
+                done += store.call_essential(purge_records, UNDO_DEVICE, at, count, to, 1)
+        ended.pages.update((page >> 32, page & 0xFFFF_FFFF) for page in set(pages[pages != 0].tolist()))
         with self._hub.guard:
-            for lock_id in ended.u_locks:
-                store.call(release_u_lock, UNDO_DEVICE, lock_id, ended.slot)
+            if ended.scn:
+                store.call_essential(forget_transaction, UNDO_DEVICE, ended.slot)
             self._hub.memory.forget_load(ended.slot)
             self._hub.memory.free(ended.slot)
-        self._tidy(ended)
 
-    def _tidy(self, ended: Ended) -> None:
-        for obj_id, page_id in ended.pages:
-            table = ended.tables.get(obj_id)
-            if table is not None:
+    def _tidy(self, untidy: dict[tuple[int, int], tuple[int, int]]) -> None:
+        """Remove dead rows from pages, (obj_id, page) by (entry page, tablespace): each page once for many deletes."""
+        while untidy:
+            (obj_id, page_id), (entry_page, space_id) = untidy.popitem()
+            removed = 1
+            while removed > 0:
                 with self._hub.guard:
-                    self._hub.store.call(tidy_page, table[1], obj_id, table[0], page_id)
+                    removed = self._hub.store.call_essential(tidy_page, space_id, obj_id, entry_page, page_id)
 
 
 class BackgroundCollector:
@@ -112,4 +122,7 @@ class BackgroundCollector:
             if self._stop:
                 return
             if self._collector.history:
-                self._collector.collect()
+                try:
+                    self._collector.collect()
+                except StorageError:
+                    return  # the disk failed: whoever changes something is told so

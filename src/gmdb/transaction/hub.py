@@ -5,16 +5,24 @@ What guards what: docs/invariants.md.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from typing import TYPE_CHECKING
 
-from gmdb.errors import LocksExhausted, TransactionsOpen, UndoExhausted
-from gmdb.format.address import UNDO_DEVICE, device_of, offset_of, page_id_of
+from gmdb.errors import LocksExhausted, UndoExhausted
+from gmdb.format.address import NO_PAGE, UNDO_DEVICE, device_of, offset_of, page_id_of
 from gmdb.format.page import PAGE_HEAD, SegmentType
+from gmdb.kernel.ending import commit_transaction, set_child
+from gmdb.kernel.recovery import release_dead_page
 from gmdb.kernel.status import LOCKS_FULL
+from gmdb.log.redo import RedoLog
+from gmdb.log.reports import Progress, Recovery
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import PageStore
+from gmdb.transaction.call import COMMIT
 from gmdb.transaction.gc import BackgroundCollector, Collector
 from gmdb.transaction.memory import TransactionMemory
+from gmdb.transaction.recovery import recover_transactions
 from gmdb.transaction.snapshots import Snapshots
 from gmdb.transaction.tables import TableLocks
 from gmdb.transaction.waits import LockWaits
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
     from gmdb.transaction.session import Session
 
 UNDO_ENTRY = page_id_of(UNDO_DEVICE, 1)
-UNDO_ID = 3
+UNDO_ID, TABLE_ID = 3, 4
 
 
 def create_undo_segment(store: PageStore) -> None:
@@ -32,10 +40,23 @@ def create_undo_segment(store: PageStore) -> None:
     assert segment.entry_page == UNDO_ENTRY
 
 
+def _table_segment(store: PageStore) -> Segment:
+    """The segment of the table of committed transactions; made now if there is none."""
+    space = store.spaces[UNDO_DEVICE]
+    undo = Segment(store, space, UNDO_ENTRY)
+    if undo.head.child_seg == NO_PAGE and not store.read_only:
+        table = Segment.create(store, space, TABLE_ID, "transactions", SegmentType.UNDO, pct_free=0)
+        store.call(set_child, UNDO_DEVICE, UNDO_ENTRY, table.entry_page)
+    return Segment(store, space, undo.head.child_seg)
+
+
 class Transactions:
-    def __init__(self, store: PageStore, background: bool = True) -> None:
+    def __init__(self, store: PageStore, redo: RedoLog | None) -> None:
+        """Wire the parts up.  ``redo`` is None if nothing may be changed."""
         self.store = store
         self.guard = store.guard
+        self.redo = redo
+        self._pending: deque[tuple[int, int, int]] = deque()  # LSN, slot, SCN of commits that are not on disk yet
         self.memory = TransactionMemory(store)
         self.memory.set("undo_entry", UNDO_ENTRY)
         self.snapshots = Snapshots(self.memory)
@@ -43,7 +64,43 @@ class Transactions:
         self.tables = TableLocks()
         self.collector = Collector(self)
         self.active: dict[int, Session] = {}
-        self._background = BackgroundCollector(self.collector) if background and not store.read_only else None
+        self._background: BackgroundCollector | None = None
+        table = _table_segment(store)
+        if table.entry_page != NO_PAGE:
+            self.memory.use_table(table.page_ids())
+        if redo is not None:
+            redo.on_durable = self.publish
+
+    def recover(self, recovery: Recovery, progress: Progress | None) -> None:
+        """Go by what a crash has left."""
+        self.memory.start_at(recovery.scn)
+        self.memory.next_number = recovery.next_transaction
+        undo = Segment(self.store, self.store.spaces[UNDO_DEVICE], UNDO_ENTRY)
+        recover_transactions(self, undo, recovery, progress)
+
+    def start(self) -> None:
+        """Collect garbage in the background from now on."""
+        if not self.store.read_only:
+            self._background = BackgroundCollector(self.collector)
+
+    # ---- commits
+
+    def log_commit(self, slot: int, call_address: int, call: memoryview) -> int:
+        """Log a commit; answers the LSN that must be on disk for it to count, 0 if nothing was changed."""
+        with self.guard:
+            self.store.require_healthy()
+            now = time.time_ns() // 1000
+            lsn = self.store.call_essential(commit_transaction, UNDO_DEVICE, call_address, now)
+            if lsn:
+                self._pending.append((lsn, slot, call[COMMIT]))
+            return lsn
+
+    def publish(self, durable: int) -> None:
+        """Let others see the commits that are on disk, in the order of their SCNs."""
+        with self.guard:
+            while self._pending and self._pending[0][0] <= durable:
+                _, slot, scn = self._pending.popleft()
+                self.memory.publish(slot, scn)
 
     def object_of(self, page_id: int) -> int:
         """The table that a page belongs to at the moment."""
@@ -73,13 +130,14 @@ class Transactions:
         undo = Segment(self.store, self.store.spaces[UNDO_DEVICE], UNDO_ENTRY).head.page_count
         return self.memory.get("locks_used"), undo
 
-    def require_settled(self) -> None:
-        """Refuse while somebody needs old versions: pages on disk hold no locks.  The guard is held."""
-        if self.active or self.collector.history:
-            snapshots = len(self.snapshots.held())
-            raise TransactionsOpen(
-                f"{len(self.active)} transactions and {snapshots} readers are at work; commit or roll back first"
-            )
+    def settle(self) -> None:
+        """Leave no undo: everybody has ended.  What is kept for the next transactions to write to goes, too."""
+        self.collector.collect()
+        undo = Segment(self.store, self.store.spaces[UNDO_DEVICE], UNDO_ENTRY)
+        with self.guard:
+            self.memory.set("undo_pool_count", 0)
+            for page_id in undo.page_ids().tolist():
+                self.store.call_essential(release_dead_page, UNDO_DEVICE, page_id)
 
     def stop(self) -> None:
         """End the background work."""

@@ -9,12 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.errors import LocksExhausted
-from gmdb.format.address import NO_PAGE
+from gmdb.format.address import device_of, offset_of
+from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import NO_LOCK
+from gmdb.format.transactions import TRANSACTION_ENTRY, committed, entries_per_page
 from gmdb.kernel.area import STATE
 from gmdb.kernel.locks import ACTIVE, LOAD, LOCK, LOCKS_MAX, ROLLED_BACK, TRANSACTION, TRANSACTIONS_MAX
+from gmdb.kernel.transactions import TABLE_PAGES_MAX
+from gmdb.kernel.undo import POOL_MAX
 from gmdb.kernel.visibility import ROW_BUFFER
-from gmdb.storage.store import PageStore
+from gmdb.storage.store import UNDO_PAGE_SIZE, PageStore
 
 LOADS_MAX = 1 << 12
 UNDO_PAGES_MAX = 1 << 20
@@ -28,18 +32,21 @@ class TransactionMemory:
         self._scratch = np.zeros(2 * ROW_BUFFER, np.uint8)
         self._free_slots: list[int] = []
         self._slot_high = 0
+        self._undo_pool = np.zeros(POOL_MAX, np.uint32)
+        self._table_pages = np.zeros(TABLE_PAGES_MAX, np.uint32)
         self.next_number = store.control["next_transaction"]
+        self._store = store
         self.state = store.state
         self._fields = {name: STATE.fields[name][1] // 8 for name in STATE.names or ()}  # type: ignore[index]
-        self.set("scn", 1)
-        self.set("oldest", 1)
+        self.start_at(store.control["scn"])
         self.set("locks", self.locks.ctypes.data)
         self.set("lock_free", NO_LOCK)
         self.set("lock_limit", NO_LOCK)
         self.set("transactions", self.transactions.ctypes.data)
         self.set("loads", self.loads.ctypes.data)
-        self.set("undo_page", NO_PAGE)
+        self.set("undo_pool", self._undo_pool.ctypes.data)
         self.set("undo_limit", UNDO_PAGES_MAX)
+        self.set("table_pages", self._table_pages.ctypes.data)
         self.set("scratch", self._scratch.ctypes.data)
 
     def get(self, field: str) -> int:
@@ -52,6 +59,30 @@ class TransactionMemory:
     def scn(self) -> int:
         """The newest commit."""
         return self.state[self._fields["scn"]]
+
+    def start_at(self, scn: int) -> None:
+        """Begin with the commits up to ``scn``, which everyone sees."""
+        self.set("scn", scn)
+        self.set("oldest", scn)
+        self.set("next_scn", scn + 1)
+
+    # ---- the table of committed transactions
+
+    def use_table(self, page_ids: np.ndarray) -> None:
+        """The pages that the table has."""
+        self._table_pages[: len(page_ids)] = page_ids
+        self.set("table_page_count", len(page_ids))
+
+    def table_page_ids(self) -> list[int]:
+        return self._table_pages[: self.get("table_page_count")].tolist()
+
+    def table_slots_used(self) -> list[int]:
+        used = []
+        for n, page_id in enumerate(self.table_page_ids()):
+            page = self._store.devices[device_of(page_id)].memory(offset_of(page_id))
+            first = n * entries_per_page(UNDO_PAGE_SIZE)
+            used += [first + (at - PAGE_HEAD.size) // TRANSACTION_ENTRY.size for at, _, _ in committed(page)]
+        return used
 
     # ---- transactions
 
@@ -67,12 +98,10 @@ class TransactionMemory:
         self.next_number += 1
         return slot
 
-    def commit(self, slot: int) -> int:
-        """Make the transaction's changes everyone's; answers its SCN.  Costs the same however many they are."""
-        scn = self.scn + 1
+    def publish(self, slot: int, scn: int) -> None:
+        """Make the transaction's changes everyone's.  Costs the same however many they are."""
         self.transactions[slot]["scn"] = scn
         self.set("scn", scn)
-        return scn
 
     def mark_rolled_back(self, slot: int) -> None:
         self.transactions[slot]["scn"] = ROLLED_BACK

@@ -21,12 +21,29 @@ import numpy as np
 
 from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, SchemaError, WriteConflict
 from gmdb.format.address import UNDO_DEVICE, RowId
+from gmdb.format.page import SegmentType
 from gmdb.kernel.bulk import open_last_page
 from gmdb.kernel.dml import CALL
-from gmdb.kernel.gc import changed_page
-from gmdb.kernel.rollback import release_u_lock, take_back
+from gmdb.kernel.ending import end_rollback, mark_dropped
+from gmdb.kernel.gc import changed_page, is_row_lock
+from gmdb.kernel.rollback import take_back
 from gmdb.kernel.status import LOCKED
-from gmdb.transaction.call import ALONE, BLOCKER, INSERT_LOCK, LATEST, LOCK, SCN, SIZE, STATEMENT, TRANSACTION, UNDO
+from gmdb.storage.segment import Segment
+from gmdb.storage.tablespace import Tablespace
+from gmdb.transaction.call import (
+    ALONE,
+    BLOCKER,
+    COMMIT,
+    INSERT_LOCK,
+    LATEST,
+    SCN,
+    SIZE,
+    STATEMENT,
+    TRANSACTION,
+    UNDO,
+    UNDO_PAGE,
+    UNDO_RUNS,
+)
 from gmdb.transaction.changes import change_with_patience, is_in_line
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
@@ -50,7 +67,6 @@ class Session:
         self._cursors: weakref.WeakSet[Snapshot] = weakref.WeakSet()
         self.depth = 0  # statements of several steps that are running, one within the other
         self.call[ALONE] = 1
-        self.call[LOCK] = -1
         self.call[LATEST] = int(self._reads_latest())
         self._reset()
 
@@ -63,9 +79,10 @@ class Session:
         self.plain = False
         self.call[TRANSACTION] = -1
         self.call[STATEMENT] = 0
+        self.call[UNDO_PAGE] = -1
+        self.call[UNDO_RUNS] = 0
         self.undo: array[int] = array("q")
-        self._u_locks: list[int] = []
-        self._savepoints: list[tuple[str, int, int]] = []  # name, undo records and U-locks at the time
+        self._savepoints: list[tuple[str, int]] = []  # name, undo records at the time
         self.tables_held: dict[int, tuple[int, int]] = {}
         self._locked_alone: set[int] = set()
         self._pages_to_tidy: set[tuple[int, int]] = set()
@@ -154,7 +171,7 @@ class Session:
         with self.hub.guard:
             self.new_statement()
             snapshot = self._snapshot or self.hub.snapshots.take()
-            mark, locks_mark = len(self.undo), len(self._u_locks)
+            mark = len(self.undo)
         self.depth += 1
         self.call[ALONE] = 0
         self._note_plain()
@@ -163,7 +180,6 @@ class Session:
         except BaseException:
             self._end_statement(snapshot)
             self.take_back_to(mark)
-            self._release_u_locks(locks_mark)
             if self.autocommit and not self.depth:
                 self.rollback()
             raise
@@ -224,6 +240,8 @@ class Session:
         alone = self.depth == 0
         if hub.store.scans:
             hub.store.give_way()
+        if self.slot < 0:
+            hub.store.throttle()
         hub.store.enter()
         try:
             self.require_open()
@@ -234,16 +252,14 @@ class Session:
                 result = kernel(hub.store.area, *arguments)
                 if result >= 0:
                     self.keep_result()
-                    if alone and self.autocommit:
-                        self.commit()
-                    return result
             else:
                 result = LOCKED
                 self.call[BLOCKER] = -1
         finally:
             hub.guard.release()
         try:
-            result = change_with_patience(self, kernel, space_id, key, arguments, nowait, result)
+            if result < 0:
+                result = change_with_patience(self, kernel, space_id, key, arguments, nowait, result)
         except BaseException:
             if alone and self.autocommit:
                 self.rollback()
@@ -273,12 +289,9 @@ class Session:
         return self.call[SIZE]
 
     def keep_result(self) -> None:
-        """Keep what the last call made, for the transaction's end: an undo record, a U-lock."""
+        """Keep where the undo record is that the last call wrote, if any, for the transaction's end."""
         if self.call[UNDO] >= 0:
             self.undo.append(self.call[UNDO])
-        if self.call[LOCK] >= 0:
-            self._u_locks.append(self.call[LOCK])
-            self.call[LOCK] = -1
 
     def log_newest(self, count: int) -> None:
         """Keep the ``count`` records that the last call wrote; they are neighbours on the undo page."""
@@ -292,6 +305,21 @@ class Session:
     def last_page_loaded(self, entry_page: int) -> int | None:
         """The page at which this transaction's own bulk append of a table ended."""
         return next((last for _, entry, last, _ in reversed(self._loads) if entry == entry_page), None)
+
+    def create_segment(self, space: Tablespace, obj_id: int, name: str, kind: SegmentType, pct_free: int) -> Segment:
+        """Make a segment that goes if the transaction is rolled back."""
+        with self.hub.guard:
+            self.begin_if_needed()
+            segment = Segment.create(self.hub.store, space, obj_id, name, kind, pct_free, self.call_address)
+            self.keep_result()
+            return segment
+
+    def drop_segment(self, obj_id: int, segment: Segment) -> None:
+        """Have a segment's pages given back once the transaction has committed and nobody needs them."""
+        with self.hub.guard:
+            self.begin_if_needed()
+            self.hub.store.call(mark_dropped, UNDO_DEVICE, self.call_address, obj_id, segment.entry_page)
+            self.keep_result()
 
     def begin_if_needed(self) -> int:
         """The transaction's slot; it starts now if it had not.  The guard is held."""
@@ -308,31 +336,40 @@ class Session:
             raise InterfaceError("a transaction is open already; commit or roll back first")
 
     def commit(self) -> None:
+        """Make what was changed last.  Returns once it is on disk; from then on others see it."""
         self.require_open()
+        if self.slot >= 0:
+            self._log_commit()
         with self.hub.guard:
-            scn = 0
-            if self.slot >= 0:
-                for _, entry_page, last_page, space_id in self._loads:
-                    self.hub.store.call(open_last_page, space_id, entry_page, last_page)
-                scn = self.hub.memory.commit(self.slot)
             self._cursors.clear()  # what they have seen cannot be rolled back any more
-            self._end(scn)
+            if self.slot >= 0 and self.call[COMMIT] == 0:  # it changed nothing
+                self.hub.memory.mark_rolled_back(self.slot)
+            self._end(self.call[COMMIT])
+
+    def _log_commit(self) -> None:
+        """Have the commit on disk.  Not under the guard: whoever writes the log needs it."""
+        with self.hub.guard:
+            for _, entry_page, last_page, space_id in self._loads:
+                self.hub.store.call_essential(open_last_page, space_id, entry_page, last_page)
+        lsn = self.hub.log_commit(self.slot, self.call_address, self.call)
+        if lsn and self.hub.redo is not None:
+            self.hub.redo.make_durable(lsn)
 
     def rollback(self) -> None:
         self.require_open()
-        self.take_back_to(0)
+        if self.hub.store.failure is None:
+            self.take_back_to(0)
         with self.hub.guard:
-            if self.slot >= 0:
+            if self.slot >= 0 and self.hub.store.failure is None:
+                self.hub.store.call_essential(end_rollback, UNDO_DEVICE, self.call_address)
                 self.hub.memory.mark_rolled_back(self.slot)
             self._end(0)
 
     def _end(self, scn: int) -> None:
         hub = self.hub
-        if self.slot >= 0:
+        if self.slot >= 0 and hub.store.failure is None:  # else what it did stays as it is, and nobody sees it
             del hub.active[self.slot]
-            hub.collector.add(
-                Ended(self.slot, scn, self.undo, self._u_locks, dict(self.tables_held), self._pages_to_tidy)
-            )
+            hub.collector.add(Ended(self.slot, scn, self.undo, dict(self.tables_held), self._pages_to_tidy))
             hub.notify_ended()
         if self._snapshot is not None:
             self._snapshot.release()
@@ -349,27 +386,27 @@ class Session:
         store = self.hub.store
         if len(self.undo) == mark:
             return
-        for cursor in list(self._cursors):
-            if cursor.undo_mark > mark:
-                cursor.cancel(CursorInvalid("changes that this read had seen were rolled back; read again"))
         while len(self.undo) > mark:
             with self.hub.guard:
                 place = self.undo[-1]
+                self._cancel_cursors(place)
                 page_id = self._tidy_later(place)
-                store.call(take_back, self._space_of(page_id), place >> 16, place & 0xFFFF)
+                arguments = (place, 1, self.hub.memory.number(self.slot))
+                while store.call_essential(take_back, self._space_of(page_id), *arguments):
+                    pass  # a segment goes a part at a time
                 self.undo.pop()
         self._loads = [load for load in self._loads if load[0] <= mark]
         self.hub.waits.wake()
 
-    def _release_u_locks(self, mark: int) -> None:
-        """Let go of rows that were locked after the first ``mark`` were."""
-        if len(self._u_locks) == mark:
-            return
-        with self.hub.guard:
-            for lock_id in self._u_locks[mark:]:
-                self.hub.store.call(release_u_lock, UNDO_DEVICE, lock_id, self.slot)
-            del self._u_locks[mark:]
-        self.hub.waits.wake()
+    def _cancel_cursors(self, place: int) -> None:
+        """Tell reads that have seen the newest change that it is about to be rolled back."""
+        for cursor in list(self._cursors):
+            if cursor.undo_mark < len(self.undo):
+                continue
+            if is_row_lock(self.hub.store.area, place):
+                cursor.undo_mark = len(self.undo) - 1
+            else:
+                cursor.cancel(CursorInvalid("changes that this read had seen were rolled back; read again"))
 
     def _tidy_later(self, place: int) -> int:
         page_id = self.hub.store.call(changed_page, UNDO_DEVICE, place)
@@ -383,13 +420,12 @@ class Session:
 
     def savepoint(self, name: str) -> None:
         self.require_open()
-        self._savepoints.append((name, len(self.undo), len(self._u_locks)))
+        self._savepoints.append((name, len(self.undo)))
 
     def rollback_to(self, name: str) -> None:
         """Take back all that was done since the savepoint; it stays set."""
         at = self._find_savepoint(name)
         self.take_back_to(self._savepoints[at][1])
-        self._release_u_locks(self._savepoints[at][2])
         del self._savepoints[at + 1 :]
 
     def release_savepoint(self, name: str) -> None:

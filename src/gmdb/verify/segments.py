@@ -32,6 +32,8 @@ _HEAD_FIELDS = (
     "last_map_page_full", "pct_free",
 )  # fmt: skip
 
+LISTED = (PageType.DATA, PageType.TRANSACTIONS)  # what a map lists
+
 
 @dataclass
 class Segment:
@@ -208,7 +210,7 @@ def _check_entries(survey: Survey, segment: Segment, owners: Owners) -> None:
     for position, page_id, said in _wrong_targets(survey, segment, used, ids[used], facts):
         _entry_finding(survey, segment, position, f"lists page {page_name(page_id)}, {said}")
     known = np.isin(np.arange(len(used)), [i for i, _ in twice], invert=True)
-    known &= (facts["verdict"] <= SUSPECT) & (facts["page_type"] == PageType.DATA)
+    known &= (facts["verdict"] <= SUSPECT) & np.isin(facts["page_type"], LISTED)
     _check_naming_back(survey, segment, used[known], ids[used[known]], facts[known])
     if survey.files.is_settled:
         for position in np.flatnonzero(segment.entries["list_id"] == LOADING).tolist():
@@ -231,7 +233,7 @@ def _wrong_targets(
         if device_of(int(ids[i])) not in doubtful:
             yield positions[i], int(ids[i]), "which is not in use"
     sound = facts["verdict"] <= SUSPECT
-    for i in np.flatnonzero(sound & (facts["page_type"] != PageType.DATA)):
+    for i in np.flatnonzero(sound & ~np.isin(facts["page_type"], LISTED)):
         yield positions[i], int(ids[i]), f"which is no data page: its page_type is {facts['page_type'][i]}"
     elsewhere = [number for number, space in spaces.items() if space != own and number not in doubtful]
     for i in np.flatnonzero(sound & np.isin(ids >> 22, elsewhere)):

@@ -19,8 +19,8 @@ from gmdb.kernel.verify_rows import SUSPECT, UNWRITTEN
 from gmdb.verify.survey import Survey
 
 NO_LOCK_BEFORE = 0xFFFF_FFFF
-HEAP_LOCK = 0x10  # a row lock without a change; its body begins with the lock word of before
-DEAD = int(UndoOperation.NONE)
+HEAP_LOCK = UndoOperation.HEAP_LOCK
+NO_CHANGE = (UndoOperation.NONE, UndoOperation.OWNER)  # dead, or only the name of who wrote what follows
 LINK_SIZE = 8  # where the change before is, at the end of a further record of the same lock
 _WITH_WORD = (UndoOperation.HEAP_UPDATE, UndoOperation.HEAP_UPDATE_INC, UndoOperation.HEAP_DELETE, HEAP_LOCK)
 _OF_ROWS = (UndoOperation.HEAP_INSERT, *_WITH_WORD)
@@ -40,7 +40,7 @@ class LiveRecord:
 
     @property
     def name(self) -> str:
-        known = {int(kind): kind.name for kind in UndoOperation} | {HEAP_LOCK: "HEAP_LOCK"}
+        known = {int(kind): kind.name for kind in UndoOperation}
         return f"slot {self.slot}: {known.get(self.operation, f'operation {self.operation}')} of row {self.row_id}"
 
     @property
@@ -95,7 +95,7 @@ def _live_records(survey: Survey) -> Iterator[LiveRecord]:
         page = survey.files.page(page_id)
         for offset, end, slot in undo.record_extents(page):
             head = UNDO_RECORD.at(page, offset)
-            if head.op_type != DEAD:
+            if head.op_type not in NO_CHANGE:
                 row_id = RowId(head.row_id.page_id, head.row_id.slot_id)
                 owner = head.lock_id, head.obj_id, head.seg_entry, head.op_type
                 yield LiveRecord(page_id, offset, slot, row_id, *owner, page[offset + UNDO_RECORD.size : end])

@@ -1,0 +1,185 @@
+"""Replaying redo: groups out of a buffer, onto pages.
+
+Formats and images apply whatever is on the page: all that came after them is in the log, too.  Bytes apply to a page
+that has seen every change before theirs; a page that is newer keeps what it has.  So replaying twice, or from
+further back than needed, ends in the same pages.
+
+Invariants
+ 1. A group is applied as a whole, or not at all.
+ 2. A page that misses a change before one that is to be applied is damaged.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmdb.format.address import DEVICES, OFFSET_BITS, PAGES_PER_DEVICE
+from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
+from gmdb.format.redo import REDO_GROUP, REDO_ITEM
+from gmdb.kernel.area import address_of, damaged, device_of_page, mark_dirty, page_head, touch
+from gmdb.kernel.compiler import long_kernel, routine
+from gmdb.kernel.crc32c import crc_of_words
+from gmdb.kernel.memory import fill_bytes, load_i64, load_u16, move_bytes, records
+from gmdb.kernel.redo import COMMIT, FORMAT, GROUP_MAX, IMAGE, group_head, item_head
+from gmdb.kernel.status import DAMAGED, DONE, NEED_SPACE, NOT_FOUND
+
+REPLAY = np.dtype(
+    [
+        ("buffer", "<i8"),  # address of some bytes of the log
+        ("length", "<i8"),
+        ("at", "<i8"),  # in and out: how far the buffer is done
+        ("lsn", "<i8"),  # in and out: LSN at ``at``
+        ("stop_time", "<i8"),  # replay nothing from the first commit after this time on; 0 = replay all
+        ("page_id", "<i8"),  # out: the page that NEED_SPACE is about
+        ("groups", "<i8"),  # counts, in and out
+        ("items", "<i8"),
+        ("commits", "<i8"),
+        ("transaction", "<i8"),  # the highest number seen
+        ("scn", "<i8"),  # the highest SCN seen
+        ("time", "<i8"),  # of the newest commit
+    ]
+)
+replay_at = records(REPLAY)
+END, MORE, STOPPED = 1, 2, 3  # no group here; part of one; the time is reached
+LENGTH_MAX = 2 * GROUP_MAX
+_GROUP_SIZE, _ITEM_SIZE = REDO_GROUP.size, REDO_ITEM.size
+_CRC_FROM = REDO_GROUP.offset("lsn")
+_FREE_BEGIN_AT, _FREE_END_AT = PAGE_HEAD.offset("free_begin"), PAGE_HEAD.offset("free_end")
+
+
+@routine
+def group_is_whole(at, room, lsn):
+    """The bytes of the group at ``at``, which should begin at ``lsn``; 0: there is none; MORE: it is not all here."""
+    if room < _GROUP_SIZE:
+        return MORE
+    head = group_head(at)
+    length = head.length
+    if head.lsn != lsn or length < _GROUP_SIZE or length > LENGTH_MAX or length & 7:
+        return 0
+    if length > room:
+        return MORE
+    return length if crc_of_words(at + _CRC_FROM, (length - _CRC_FROM) >> 3) == head.crc else 0
+
+
+@routine
+def _exists(area, page_id):
+    device = device_of_page(area, page_id)
+    return page_id >> OFFSET_BITS < DEVICES and page_id & (PAGES_PER_DEVICE - 1) < device.page_count
+
+
+@routine
+def _write_whole(area, page_id, item, data):
+    """Apply a format or an image; the page keeps its place in the chain of changed ones."""
+    page = address_of(area, page_id)
+    page_size = device_of_page(area, page_id).page_size
+    mark_dirty(area, page_id)
+    head = page_head(page)
+    following = head.next_ckpt_page
+    if item.offset == FORMAT:
+        fill_bytes(page + HEAD_SIZE, 0, page_size - HEAD_SIZE)
+        move_bytes(page, data, HEAD_SIZE)
+    else:
+        free_begin, free_end = load_u16(data + _FREE_BEGIN_AT), load_u16(data + _FREE_END_AT)
+        behind = item.length - free_begin
+        if free_begin > item.length or free_end + behind != page_size - TAIL_SIZE:
+            return damaged(area, page_id)
+        move_bytes(page, data, free_begin)
+        fill_bytes(page + free_begin, 0, free_end - free_begin)
+        move_bytes(page + free_end, data + free_begin, behind)
+    head.next_ckpt_page = following
+    head.dirty_flag = 1
+    return DONE
+
+
+@routine
+def _signed(difference):
+    """The difference of two counters modulo 2³², as the nearer way round."""
+    return ((difference + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
+
+
+@routine
+def _write_bytes(area, page_id, item, data):
+    page = touch(area, page_id)
+    if page < 0:
+        return page
+    head = page_head(page)
+    newer_format = _signed(item.page_create_no - head.page_create_no)
+    newer = _signed(item.chg_num - head.chg_num)
+    if newer_format < 0 or (newer_format == 0 and newer < 0):
+        return DONE
+    if newer_format > 0 or newer > 1 or item.offset + item.length > device_of_page(area, page_id).page_size:
+        return damaged(area, page_id)
+    mark_dirty(area, page_id)
+    move_bytes(page + item.offset, data, item.length)
+    head.chg_num = item.chg_num
+    return DONE
+
+
+@routine
+def _apply_item(area, replay, item, data):
+    if item.offset == COMMIT:
+        replay.scn = max(replay.scn, load_i64(data))
+        replay.time = load_i64(data + 8)
+        replay.commits += 1
+        return DONE
+    page_id = item.page_id
+    if not _exists(area, page_id):
+        replay.page_id = page_id
+        return NEED_SPACE
+    if item.offset == FORMAT or item.offset == IMAGE:
+        return _write_whole(area, page_id, item, data)
+    return _write_bytes(area, page_id, item, data)
+
+
+@routine
+def _is_after(at, length, stop_time):
+    """Whether the group is a commit after the given time."""
+    done = _GROUP_SIZE
+    while done + _ITEM_SIZE <= length:
+        item = item_head(at + done)
+        if item.offset == COMMIT:
+            return load_i64(at + done + _ITEM_SIZE + 8) > stop_time
+        done += _ITEM_SIZE + item.length
+    return False
+
+
+@long_kernel
+def replay_groups(area, replay_address):
+    """Apply groups until the buffer has no whole one: answers END, MORE, STOPPED or a status."""
+    replay = replay_at(replay_address)
+    while True:
+        at = replay.buffer + replay.at
+        length = group_is_whole(at, replay.length - replay.at, replay.lsn)
+        if length == MORE or length == 0:
+            return MORE if length == MORE else END
+        if replay.stop_time and _is_after(at, length, replay.stop_time):
+            return STOPPED
+        done = _GROUP_SIZE
+        while done + _ITEM_SIZE <= length:
+            item = item_head(at + done)
+            if item.length == 0 and item.page_id == 0 and item.offset == 0:
+                break  # the zeros at its end
+            if done + _ITEM_SIZE + item.length > length:
+                return DAMAGED
+            status = _apply_item(area, replay, item, at + done + _ITEM_SIZE)
+            if status < 0:
+                return damaged(area, item.page_id) if status == NOT_FOUND else status
+            replay.items += 1
+            done += _ITEM_SIZE + item.length
+        replay.groups += 1
+        replay.transaction = max(replay.transaction, group_head(at).transaction)
+        replay.at += length
+        replay.lsn += length
+
+
+@long_kernel
+def find_group_after(buffer, length, lsn, broken):
+    """Whether a whole group lies behind the LSN at which the log seems to end that says: by then, that was on disk.
+
+    ``lsn`` is the buffer's; ``broken`` is where no group was found.  A log that a crash cut short has none.
+    """
+    for at in range(max(broken - lsn, 0), length - _GROUP_SIZE, 8):
+        head = group_head(buffer + at)
+        if head.lsn == lsn + at and head.durable > broken and group_is_whole(buffer + at, length - at, lsn + at) > MORE:
+            return 1
+    return 0

@@ -1,0 +1,134 @@
+"""Checkpoints: changed pages go to the device files, so that the log before them is needed no more.
+
+A checkpoint takes over the chain of changed pages and works it off in rounds: copy some pages under the guard, seal
+the copies, make the log durable up to where they stand, keep them in the mirror, write them to their places.  At the
+end the control file says from where on the log counts.  Writers go on all the while.
+
+Invariants
+ 1. A page is written only when the log is on disk up to its last change.
+ 2. The control file moves only when all pages of the checkpoint are on disk in their places.
+ 3. A private copy is given up only if the page has not changed since it was copied, after its place was synced.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+
+from gmdb.errors import StorageError
+from gmdb.format.address import NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
+from gmdb.format.mirror import ROUND_SIZE
+from gmdb.format.page import PAGE_SIZES
+from gmdb.kernel.checkpoint import copy_chain, detach_chain, is_unchanged, seal_copies
+from gmdb.log.mirror import Mirror
+from gmdb.log.redo import RedoLog
+from gmdb.log.reports import CheckpointReport
+from gmdb.storage.store import PageStore
+
+BATCH = 64  # pages that are copied while the guard is held
+_ROUND_PAGES = ROUND_SIZE // PAGE_SIZES[0]
+
+
+class Checkpoints:
+    """Makes checkpoints, one at a time.  ``fields`` tells what else belongs into the control file."""
+
+    def __init__(self, store: PageStore, redo: RedoLog, mirror: Mirror) -> None:
+        self._store = store
+        self._redo = redo
+        self._mirror = mirror
+        self._running = threading.Lock()
+        self._buffer = np.zeros(ROUND_SIZE, np.uint8)
+        self._pages = np.zeros((_ROUND_PAGES, 2), np.uint32)  # id and version of each copy
+        self.counters = _no_counters
+
+    def run(self, **control: int) -> CheckpointReport:
+        """Write every page that has changed by now; ``control``: further fields of the control file."""
+        with self._running:
+            self._store.require_healthy()
+            try:
+                return self._run(control)
+            except StorageError as error:
+                with self._store.guard:
+                    self._store.failure = self._store.failure or error
+                raise
+
+    def _run(self, control: dict[str, int]) -> CheckpointReport:
+        started = time.monotonic()
+        ckpt_id = self._store.control["ckpt_id"] + 1
+        with self._store.guard:
+            redo_lsn = self._redo.end
+            following = detach_chain(self._store.area)
+        if redo_lsn == self._store.control["redo_lsn"] and following == NO_PAGE and not control:
+            return CheckpointReport(ckpt_id - 1, 0, 0, 0.0)  # nothing has changed since the last one
+        pages = size = 0
+        while following != NO_PAGE:
+            count, following, length = self._round(ckpt_id, following)
+            pages, size = pages + count, size + length
+        for device in list(self._store.devices.values()):
+            device.sync()
+        self._redo.make_durable(redo_lsn)
+        with self._store.guard:
+            fields = {**self.counters(), "ckpt_id": ckpt_id, "redo_lsn": redo_lsn, **control}
+        self._store.write_control(**fields)
+        self._store.write_control()  # both copies: the one before names log files that go now
+        self._redo.files.forget(redo_lsn)
+        return CheckpointReport(ckpt_id, pages, size, time.monotonic() - started)
+
+    def _round(self, ckpt_id: int, first: int) -> tuple[int, int, int]:
+        """Copy and write as many pages as the buffer takes; answers their number, the next page, their bytes."""
+        count, following, length, end = self._copy(first)
+        ids = self._pages[:count, 0].astype(np.int64)
+        sizes = self._sizes(ids)
+        seal_copies(self._buffer.ctypes.data, sizes.ctypes.data, count, ckpt_id)
+        self._redo.make_durable(end)
+        self._mirror.write(ckpt_id, np.column_stack((ids, sizes)), self._buffer.data[:length])
+        self._write(ids, sizes)
+        self._give_back(count)
+        return count, following, length
+
+    def _copy(self, first: int) -> tuple[int, int, int, int]:
+        count = length = end = 0
+        following = first
+        while following != NO_PAGE and count < _ROUND_PAGES and length + PAGE_SIZES[-1] <= ROUND_SIZE:
+            with self._store.guard:
+                room, some = ROUND_SIZE - length, min(BATCH, _ROUND_PAGES - count)
+                at, pages = self._buffer.ctypes.data + length, self._pages.ctypes.data + 8 * count
+                result = copy_chain(self._store.area, following, at, room, pages, some)
+                end = self._redo.end
+            copied, following = result >> 32, result & 0xFFFF_FFFF
+            length += int(self._sizes(self._pages[count : count + copied, 0].astype(np.int64)).sum())
+            count += copied
+            if copied == 0:
+                break
+        return count, following, length, end
+
+    def _sizes(self, ids: np.ndarray) -> np.ndarray:
+        by_device = np.zeros(1 << 10, np.int64)
+        for number, device in list(self._store.devices.items()):
+            by_device[number] = device.page_size
+        return by_device[ids >> OFFSET_BITS]
+
+    def _write(self, ids: np.ndarray, sizes: np.ndarray) -> None:
+        """Write the copies to their places, device by device, in the order of the file."""
+        starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+        for number in np.unique(ids >> OFFSET_BITS).tolist():
+            device = self._store.devices[number]
+            mine = np.flatnonzero(ids >> OFFSET_BITS == number)
+            mine = mine[np.argsort(ids[mine])]
+            offsets = ids[mine] & (PAGES_PER_DEVICE - 1)
+            device.write_pages(offsets, self._buffer, starts[mine])
+            device.sync()
+
+    def _give_back(self, count: int) -> None:
+        """Give up the private copies of pages that have not changed since, so that the file's are used again."""
+        for start in range(0, count, BATCH):
+            with self._store.guard:
+                for page_id, version in self._pages[start : min(start + BATCH, count)].tolist():
+                    if is_unchanged(self._store.area, page_id, version):
+                        self._store.devices[page_id >> OFFSET_BITS].give_back(page_id & (PAGES_PER_DEVICE - 1), 1)
+
+
+def _no_counters() -> dict[str, int]:
+    return {}

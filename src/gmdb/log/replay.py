@@ -1,0 +1,114 @@
+"""Replaying the log after a crash: from where the control file says to the end of the last whole group."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from gmdb.errors import Corruption
+from gmdb.format.address import OFFSET_BITS, page_name
+from gmdb.kernel.replay import MORE, REPLAY, STOPPED, find_group_after, replay_groups
+from gmdb.kernel.status import DAMAGED, NEED_SPACE
+from gmdb.log.files import ARCHIVE, RedoReader
+from gmdb.log.mirror import torn_pages, write_torn
+from gmdb.log.reports import Progress, Recovery
+from gmdb.storage.store import PageStore
+
+CHUNK = 8 << 20
+
+
+def mend(store: PageStore, recovery: Recovery) -> dict[int, bytes] | None:
+    """Find torn pages; if the database may be written, put them right.  None: the database was closed properly."""
+    if store.control["clean"]:
+        return None
+    torn = torn_pages(store.directory, database_id(store), store.control["ckpt_id"] + 1)
+    recovery.torn_pages = sorted(torn)
+    if torn and not store.read_only:
+        write_torn(store.directory, torn)
+        return {}
+    return torn
+
+
+def database_id(store: PageStore) -> bytes:
+    return bytes.fromhex(store.control["database_id"])
+
+
+class Replayer:
+    def __init__(self, store: PageStore, recovery: Recovery, archive: Path | None = None) -> None:
+        folders = [store.directory, store.directory / ARCHIVE]
+        if archive is not None:
+            folders.append(archive)
+        self._store = store
+        self._recovery = recovery
+        self._reader = RedoReader(folders, database_id(store), store.control["redo_file_size"])
+        self._state = np.zeros(1, REPLAY)
+
+    def run(self, stop_time: int = 0, progress: Progress | None = None) -> None:
+        """Replay all there is, or up to the last commit before ``stop_time`` (microseconds since 1970)."""
+        started = time.monotonic()
+        lsn = self._store.control["redo_lsn"]
+        self._reader.require(lsn)
+        state = self._state[0]
+        state["lsn"], state["stop_time"], state["scn"] = lsn, stop_time, self._store.control["scn"]
+        total = self._reader.length_from(lsn)
+        start = lsn
+        data = b""
+        while True:
+            more = self._reader.read(lsn + len(data), CHUNK, start)
+            data += more
+            status = self._apply(data)
+            done = int(state["lsn"]) - lsn
+            data, lsn = data[done:], int(state["lsn"])
+            self._recovery.redo_bytes += done
+            if progress is not None:
+                progress("replaying redo", self._recovery.redo_bytes, total)
+            if status == STOPPED:
+                self._recovery.stopped = True
+                break
+            if status == MORE and more:
+                continue
+            following = self._reader.after_end(lsn)
+            if following is None:
+                self._refuse_a_hole(lsn, data)
+                break
+            start, lsn, data = following, following, b""
+            state["lsn"] = lsn
+        self._report(lsn, time.monotonic() - started)
+
+    def _apply(self, data: bytes) -> int:
+        """Replay the whole groups of some bytes."""
+        memory = np.frombuffer(data + bytes(64), np.uint8)
+        state = self._state[0]
+        state["buffer"], state["length"], state["at"] = memory.ctypes.data, len(data), 0
+        while (status := replay_groups(self._store.area, self._state.ctypes.data)) == NEED_SPACE:
+            device = self._store.devices.get(int(state["page_id"]) >> OFFSET_BITS)
+            if device is None or not device.cover():
+                page_id = int(state["page_id"])
+                raise Corruption(f"the redo log changes page {page_name(page_id)}, which no device has", page_id)
+        if status == DAMAGED:
+            self._store.raise_damage()
+        return status
+
+    def _refuse_a_hole(self, lsn: int, data: bytes) -> None:
+        """The log seems to end at ``lsn``.  Bytes behind it that say that it went on mean that it was damaged."""
+        start = lsn
+        while data:
+            memory = np.frombuffer(data, np.uint8)
+            if find_group_after(memory.ctypes.data, len(data), start, lsn):
+                raise Corruption(
+                    f"the redo log is damaged at {self._reader.describe(lsn)}: commits behind it were on disk; "
+                    "restore the file from the archive or a backup"
+                )
+            start += len(data)
+            data = self._reader.read(start, CHUNK, lsn)
+
+    def _report(self, lsn: int, seconds: float) -> None:
+        state, recovery = self._state[0], self._recovery
+        recovery.end_lsn = lsn
+        recovery.groups, recovery.items = int(state["groups"]), int(state["items"])
+        recovery.commits = int(state["commits"])
+        recovery.scn = int(state["scn"])
+        recovery.next_transaction = max(int(state["transaction"]) + 1, self._store.control["next_transaction"])
+        recovery.seconds += seconds

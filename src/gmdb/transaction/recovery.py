@@ -1,0 +1,147 @@
+"""After a crash: what undo pages say of the transactions that were at work.
+
+Those that did not commit are rolled back; of those that did, what was kept for snapshots is cleaned up.  There is no
+lock area to rebuild for that: nobody else is there yet, and when it is done no row has a lock.
+
+Invariants
+ 1. Every step is logged: a crash in the middle leaves fewer records to go through, the next time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gmdb.format.address import UNDO_DEVICE, device_of, offset_of
+from gmdb.format.transactions import committed
+from gmdb.format.undo import NODE_AT, OWNER_AT, UNDO_HEAD, UNDO_OWNER, UNDO_RECORD, UndoOperation, record_extents
+from gmdb.kernel.ending import forget_transaction
+from gmdb.kernel.gc import purge_records, tidy_page
+from gmdb.kernel.recovery import check_page, release_dead_page
+from gmdb.kernel.rollback import take_back
+from gmdb.log.reports import Progress, Recovery
+from gmdb.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from gmdb.transaction.hub import Transactions
+
+
+class _Left:
+    """A transaction that undo pages have records of."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[int, list[int]]] = []  # which run, its live records' places
+
+    def places(self) -> list[int]:
+        """Its live records, oldest first."""
+        return [place for _, places in sorted(self.runs) for place in places]
+
+
+def recover_transactions(hub: Transactions, undo: Segment, recovery: Recovery, progress: Progress | None) -> None:
+    """Leave no record, no lock and nothing uncommitted."""
+    started = time.monotonic()
+    work = _Work(hub, undo)
+    winners, losers = work.sort_out()
+    total = sum(len(left.places()) for left in losers.values())
+    for number, left in losers.items():
+        recovery.rolled_back += 1
+        for place in reversed(left.places()):
+            work.take_back(place, number)
+            recovery.records_undone += 1
+            if progress is not None:
+                progress("rolling back", recovery.records_undone, total)
+    for left in winners.values():
+        recovery.cleaned_up += 1
+        work.clean_up(left.places())
+    work.finish()
+    recovery.seconds += time.monotonic() - started
+
+
+class _Work:
+    def __init__(self, hub: Transactions, undo: Segment) -> None:
+        self._hub = hub
+        self._store = hub.store
+        self._undo = undo
+        self._untidy: set[tuple[int, int, int]] = set()  # obj_id, entry page, page
+
+    def _page(self, page_id: int) -> memoryview:
+        self._store.call(check_page, UNDO_DEVICE, page_id)
+        return self._store.devices[device_of(page_id)].memory(offset_of(page_id))
+
+    def sort_out(self) -> tuple[dict[int, _Left], dict[int, _Left]]:
+        """The transactions that committed, and those that did not, by their numbers."""
+        pages = (self._page(page_id) for page_id in self._hub.memory.table_page_ids())
+        done = {number for page in pages for _, number, _ in committed(page)}
+        found: dict[int, _Left] = defaultdict(_Left)
+        for page_id in self._undo.page_ids().tolist():
+            self._read_page(page_id, found)
+        winners = {number: left for number, left in found.items() if number in done}
+        return winners, {number: left for number, left in found.items() if number not in done}
+
+    def _read_page(self, page_id: int, found: dict[int, _Left]) -> None:
+        page = self._page(page_id)
+        if UNDO_HEAD.at(page, NODE_AT).slot_count == 0:
+            return
+        owner = UNDO_OWNER.at(page, OWNER_AT)
+        places: list[int] = []
+        number, run = owner.number, owner.run
+        for offset, _, slot in record_extents(page):
+            operation = UNDO_RECORD.at(page, offset).op_type
+            if operation == UndoOperation.OWNER:
+                _keep(found, number, run, places)
+                owner = UNDO_OWNER.at(page, offset + UNDO_RECORD.size)
+                number, run, places = owner.number, owner.run, []
+            elif operation != UndoOperation.NONE:
+                places.append(page_id << 16 | slot)
+                self._note(UNDO_RECORD.at(page, offset))
+        _keep(found, number, run, places)
+
+    def _note(self, record: object) -> None:
+        """Rows on the record's page may be gone when it is done with."""
+        if record.op_type <= UndoOperation.HEAP_DELETE:  # type: ignore[attr-defined]
+            self._untidy.add((record.obj_id, record.seg_entry, record.row_id.page_id))  # type: ignore[attr-defined]
+
+    def take_back(self, place: int, number: int) -> None:
+        while self._store.call_essential(take_back, self._space_of(place), place, 0, number):
+            pass
+
+    def _space_of(self, place: int) -> int:
+        page = self._page(place >> 16)
+        for offset, _, slot in record_extents(page)[place & 0xFFFF : (place & 0xFFFF) + 1]:
+            assert slot == place & 0xFFFF
+            row_page = UNDO_RECORD.at(page, offset).row_id.page_id
+            return self._store.devices[device_of(row_page)].space_id
+        return UNDO_DEVICE
+
+    def clean_up(self, places: list[int]) -> None:
+        batch = np.array(places, np.int64)
+        pages = np.zeros(len(batch), np.int64)
+        done = 0
+        while done < len(batch):
+            done += self._store.call_essential(
+                purge_records,
+                UNDO_DEVICE,
+                batch.ctypes.data + 8 * done,
+                len(batch) - done,
+                pages.ctypes.data + 8 * done,
+                0,
+            )
+
+    def finish(self) -> None:
+        """Tidy up the pages, free the table's entries and the undo pages."""
+        for obj_id, entry_page, page_id in self._untidy:
+            space_id = self._store.devices[device_of(entry_page)].space_id
+            while self._store.call_essential(tidy_page, space_id, obj_id, entry_page, page_id):
+                pass
+        for slot in self._hub.memory.table_slots_used():
+            self._store.call_essential(forget_transaction, UNDO_DEVICE, slot)
+        for page_id in self._undo.page_ids().tolist():
+            self._store.call_essential(release_dead_page, UNDO_DEVICE, page_id)
+
+
+def _keep(found: dict[int, _Left], number: int, run: int, places: list[int]) -> None:
+    if places:
+        found[number].runs.append((run, places))

@@ -1,0 +1,196 @@
+"""A program that changes a database in every way there is, and knows at each moment what must be there.
+
+Before each commit it tells the disk what will be there if that commit lasts, and after it what is there for sure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from gmdb.connection import Connection
+from gmdb.format.address import RowId
+from tests.crash.faults import Journal, RecordingDisk, marks
+
+COLUMNS = {"k": "INT NOT NULL", "s": "VARCHAR(3000)"}
+SCHEMA = pa.schema([pa.field("k", pa.int32(), nullable=False), ("s", pa.string())])
+Tables = dict[str, dict[int, str | None]]
+
+
+class Workload:
+    """Two sessions that take turns; the second one's transactions stay open for long."""
+
+    def __init__(
+        self, disk: RecordingDisk, db: Connection, other: Connection, seed: int, checkpoints: bool = True
+    ) -> None:
+        self._disk = disk
+        self._checkpoints = checkpoints
+        self._random = Random(seed)
+        self._db, self._other = db, other
+        self._durable: Tables = {}
+        self._changed: Tables = {}  # as the first session sees it
+        self._row_ids: dict[str, dict[int, RowId]] = {}
+        self._next_key = 0
+        self._next_table = 0
+        self._others: set[tuple[str, int]] = set()  # rows that the other session holds
+        self.tell()
+
+    def tell(self) -> None:
+        self._disk.mark(("done", {name: dict(rows) for name, rows in self._durable.items()}))
+
+    def _commit_to(self, state: Tables, commit: Callable[[], Any]) -> None:
+        self._disk.mark(("trying", {name: dict(rows) for name, rows in state.items()}))
+        commit()
+        self._durable = {name: dict(rows) for name, rows in state.items()}
+        self.tell()
+
+    # ---- steps
+
+    def step(self) -> None:
+        weights = {
+            self.insert: 6, self.update: 6, self.grow: 3, self.delete: 3, self.commit: 6, self.rollback: 2,
+            self.savepoint: 1, self.append: 1, self.other_change: 2, self.other_rollback: 1, self.checkpoint: 1,
+            self.collect: 1, self.create: 1, self.drop: 0.5,
+        }  # fmt: skip
+        self._random.choices(list(weights), list(weights.values()))[0]()
+
+    def _table(self) -> str | None:
+        return self._random.choice(sorted(self._changed)) if self._changed else None
+
+    def _text(self, most: int) -> str | None:
+        length = self._random.randint(0, most)
+        return None if length == 0 else "x" * (length - 1)
+
+    def _pick(self) -> tuple[str, int] | None:
+        free = [(t, k) for t, rows in self._changed.items() for k in rows if (t, k) not in self._others]
+        return self._random.choice(sorted(free)) if free else None
+
+    def insert(self) -> None:
+        table = self._table()
+        if table is not None:
+            self._next_key += 1
+            values = (self._next_key, self._text(40))
+            self._row_ids[table][values[0]] = self._db.heap(table).insert(values)
+            self._changed[table][values[0]] = values[1]
+
+    def append(self) -> None:
+        table = self._table()
+        if table is None:
+            return
+        rows = [(self._next_key + n, self._text(300)) for n in range(1, self._random.choice([2, 30, 150]))]
+        self._next_key += len(rows)
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        self._db.append(table, pa.table(columns, schema=SCHEMA))
+        self._changed[table].update(rows)
+        row_ids = self._row_ids[table]
+        row_ids.update({k: row_id for row_id, (k, _) in self._db.heap(table).rows() if k not in row_ids})
+
+    def _update(self, most: int) -> None:
+        found = self._pick()
+        if found is not None:
+            table, key = found
+            text = self._text(most)
+            self._db.heap(table).update(self._row_ids[table][key], {"s": text})
+            self._changed[table][key] = text
+
+    def update(self) -> None:
+        self._update(40)
+
+    def grow(self) -> None:
+        """So much that rows leave their pages."""
+        self._update(3000)
+
+    def delete(self) -> None:
+        found = self._pick()
+        if found is not None:
+            table, key = found
+            self._db.heap(table).delete(self._row_ids[table][key])
+            del self._changed[table][key], self._row_ids[table][key]
+
+    def commit(self) -> None:
+        if self._db.in_transaction:
+            self._commit_to(self._changed, self._db.commit)
+
+    def rollback(self) -> None:
+        self._db.rollback()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._changed = {name: dict(rows) for name, rows in self._durable.items()}
+        for table in self._changed:
+            self._row_ids[table] = {k: row_id for row_id, (k, _) in self._db.heap(table).rows()}
+
+    def savepoint(self) -> None:
+        """Some changes that are taken back at once."""
+        before = {name: dict(rows) for name, rows in self._changed.items()}
+        ids = {name: dict(rows) for name, rows in self._row_ids.items()}
+        self._db.savepoint("s")
+        for _ in range(self._random.randint(1, 4)):
+            self._random.choice([self.insert, self.update, self.grow, self.delete])()
+        self._db.rollback_to("s")
+        self._changed, self._row_ids = before, ids
+
+    # ---- the other session never commits: nothing that it does may ever be found
+
+    def other_change(self) -> None:
+        held = [(t, k) for t, rows in self._durable.items() for k in rows if k in self._changed.get(t, {})]
+        same = [(t, k) for t, k in held if self._durable[t][k] == self._changed[t][k]]
+        if same:
+            self._commit_to(self._changed, self._db.commit)  # so that it holds no row that the other one wants
+            table, key = self._random.choice(sorted(same))
+            heap = self._other.heap(table)
+            if self._random.random() < 0.3:
+                heap.lock(self._row_ids[table][key])
+            else:
+                heap.update(self._row_ids[table][key], {"s": "never committed" * self._random.choice([1, 100])})
+            self._others.add((table, key))
+
+    def other_rollback(self) -> None:
+        self._other.rollback()
+        self._others.clear()
+
+    # ---- what else goes on
+
+    def checkpoint(self) -> None:
+        if self._checkpoints:
+            self._db.checkpoint()
+
+    def collect(self) -> None:
+        self._db.gc()
+
+    def create(self) -> None:
+        if len(self._changed) >= 4:
+            return
+        self.commit()
+        self._next_table += 1
+        name = f"t{self._next_table}"
+        self._commit_to({**self._changed, name: {}}, lambda: self._db.create_table(name, COLUMNS))
+        self._changed[name] = {}
+        self._row_ids[name] = {}
+
+    def drop(self) -> None:
+        if len(self._changed) < 3:
+            return
+        self.commit()
+        self.other_rollback()
+        name = self._random.choice(sorted(self._changed))
+        state = {table: rows for table, rows in self._changed.items() if table != name}
+        self._commit_to(state, lambda: self._db.drop_table(name))
+        del self._changed[name], self._row_ids[name]
+
+
+def allowed(journal: Journal, upto: int) -> list[Tables]:
+    """What may be found after the first ``upto`` operations: what was acknowledged, or the commit under way, too."""
+    told = marks(journal, upto)
+    states = [next(state for kind, state in reversed(told) if kind == "done")]
+    if told[-1][0] == "trying":
+        states.append(told[-1][1])
+    return states
+
+
+def found(db: Connection) -> Tables:
+    """What is there."""
+    return {name: {k: s for _, (k, s) in db.heap(name).rows()} for name in db.tables()}
