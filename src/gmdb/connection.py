@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,13 +19,18 @@ from gmdb.access.statements import Condition, Row, delete_where, select_for_upda
 from gmdb.arrow.append import append
 from gmdb.arrow.scan import Reading, Scan
 from gmdb.catalog.schema import TableDefinition
+from gmdb.copies import verify_copy
 from gmdb.engine import Database, open_database, release_database
 from gmdb.errors import SchemaError
 from gmdb.format.address import RowId
 from gmdb.format.segment import DEFAULT_PCT_FREE
-from gmdb.log.reports import CheckpointReport, Progress
+from gmdb.log.backup import finish
+from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
 from gmdb.transaction.session import Session
+
+if TYPE_CHECKING:
+    from gmdb.verify import Report
 
 
 def _close(database: Database, session: Session) -> None:
@@ -206,12 +211,47 @@ class Connection:
         with self._database.store.guard:
             self._database.store.dump(Path(path))
 
-    # ---- the end
+    # ---- what lasts
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """What opening the database had to do because it was not closed before; None: nothing."""
+        return self._database.recovery
 
     def checkpoint(self) -> CheckpointReport:
         """Write every changed page to its place, so that less has to be replayed after a crash."""
         self._session.require_open()
         return self._database.checkpoint()
+
+    def shrink(self) -> int:
+        """Give free pages at the end of the files back to the operating system; answers how many bytes."""
+        self._session.require_open()
+        return self._database.shrink()
+
+    def backup(self, path: Any, progress: Progress | None = None) -> BackupReport:
+        """Copy the database as it is at one instant to a new directory; everybody goes on meanwhile.
+
+        Open transactions have left nothing in it.  ``gmdb restore`` makes a database out of it.
+        """
+        self._session.require_open()
+        report: BackupReport = finish(self._database.backup(Path(path).absolute()), progress)
+        return report
+
+    def set_archiving(self, on: bool) -> None:
+        """Keep the log in the folder archive when it is needed no more, so that backups can be brought to any time."""
+        self._session.require_open()
+        self._database.set_archiving(on)
+
+    def verify(self, progress: Progress | None = None) -> Report:
+        """Check everything about the database as it is at one instant; what is wrong is in the report's ``findings``.
+
+        It is a backup that is checked, and removed afterwards: there must be room for it beside the database.
+        """
+        self._session.require_open()
+        report: Report = finish(verify_copy(self._database), progress)
+        return report
+
+    # ---- the end
 
     def close(self) -> None:
         """Roll back what is not committed; the last connection writes every page.  Closing twice does nothing."""

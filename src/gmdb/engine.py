@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,11 @@ from gmdb.catalog.schema import FIRST_USER_ID, TableDefinition, make_columns
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
 from gmdb.kernel.locks import LockAction
+from gmdb.kernel.shrink import trim_segment
+from gmdb.log.backup import Backup
 from gmdb.log.durability import REDO_FILE_SIZE, Durability, open_store
 from gmdb.log.redo import SYNC_MODES
-from gmdb.log.reports import CheckpointReport, Progress
+from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Step
 from gmdb.storage import disk
 from gmdb.storage.directory import is_database, require_database
 from gmdb.storage.store import MAIN_SPACE, create_store
@@ -43,15 +45,25 @@ class Database:
     """One open database directory."""
 
     def __init__(
-        self, directory: Path, read_only: bool = False, sync: str = "full", progress: Progress | None = None
+        self,
+        directory: Path,
+        read_only: bool = False,
+        sync: str = "full",
+        progress: Progress | None = None,
+        stop_time: int = 0,
+        archive: Path | None = None,
     ) -> None:
-        """Open a directory that holds a database; after a crash, recover it first."""
+        """Open a directory that holds a database; after a crash, recover it first.
+
+        ``archive``: a folder with more of its log, which is replayed, too; ``stop_time`` (microseconds since 1970):
+        but no commit after that.
+        """
         self.read_only = read_only
         self.connections = 0
         self.before_close: list[Callable[[], None]] = []
         self._definitions = threading.RLock()
         self.durability: Durability | None = None
-        self.store, self.recovery = open_store(directory, read_only, progress=progress)
+        self.store, self.recovery = open_store(directory, read_only, stop_time, archive, progress)
         try:
             if not read_only:
                 self.durability = Durability(self.store, self.recovery, sync)
@@ -69,7 +81,8 @@ class Database:
         self.transactions = Transactions(self.store, redo)
         if self.recovery is not None:
             self.transactions.recover(self.recovery, progress)
-            _logger.warning("%s was not closed: %s", self.store.directory, self.recovery)
+            if not self.recovery.of_backup:
+                _logger.warning("%s was not closed: %s", self.store.directory, self.recovery)
         system = self.new_session("read committed", False, 5.0)
         if fresh:
             Catalog.create(self.store, system)
@@ -77,12 +90,18 @@ class Database:
         system.commit()
         if self.durability is not None:
             memory = self.transactions.memory
-            self.durability.checkpoints.counters = lambda: {"next_transaction": memory.next_number, "scn": memory.scn}
+            self.durability.checkpoints.counters = memory.counters
+            self.durability.shrinking.before = self._trim_tables
             self.store.throttle = self.durability.wait_if_behind
             if self.recovery is not None or fresh:
-                self.durability.checkpoint()
+                self.durability.checkpoint(**self._numbers_given())
             self.durability.start()
         self.transactions.start()
+
+    def _numbers_given(self) -> dict[str, int]:
+        """The next table's number, if log that is newer than the control file has brought further tables."""
+        following = max(table.obj_id for table in self.catalog.tables.values()) + 1
+        return {"next_obj_id": following} if following > self.store.control["next_obj_id"] else {}
 
     def new_session(self, isolation: str, autocommit: bool, lock_timeout: float) -> Session:
         return Session(self.transactions, isolation, autocommit, lock_timeout)
@@ -162,13 +181,49 @@ class Database:
                 }
             )
 
-    # ---- the end
+    # ---- what lasts
 
     def checkpoint(self) -> CheckpointReport:
         """Write every page that has changed by now to its place; transactions go on meanwhile."""
         self.store.require_writable()
         assert self.durability is not None
         return self.durability.checkpoint()
+
+    def shrink(self) -> int:
+        """Give free pages at the end of devices back to the operating system; answers how many bytes."""
+        self.store.require_writable()
+        assert self.durability is not None
+        self.transactions.collector.collect()  # rows that were deleted hold their pages until then
+        return self.durability.shrinking.run()
+
+    def _trim_tables(self) -> None:
+        """Give back what tables keep at their ends without need.  While a definition changes, that waits."""
+        if not self._definitions.acquire(blocking=False):
+            return
+        try:
+            for table in [self.catalog.table(name) for name in self.catalog.user_tables()]:
+                trimmed = 1
+                while trimmed:
+                    with self.store.guard:
+                        trimmed = self.store.call(trim_segment, table.space_id, table.obj_id, table.entry_page)
+        finally:
+            self._definitions.release()
+
+    def backup(self, target: Path) -> Generator[Step, None, BackupReport]:
+        """Copy the database as it is at one instant, step by step; everybody goes on meanwhile."""
+        self.store.require_writable()
+        assert self.durability is not None
+        self.durability.checkpoint()  # so that the copy has little to replay
+        return (yield from Backup(self.store, self.durability.redo, target).steps())
+
+    def set_archiving(self, on: bool) -> None:
+        """Keep the log that is needed no more, in the folder archive, or remove it."""
+        self.store.require_writable()
+        assert self.durability is not None
+        self.store.write_control(archiving=int(on))
+        self.durability.redo.files.archiving = bool(on)
+
+    # ---- the end
 
     def _stop(self) -> None:
         if hasattr(self, "transactions"):

@@ -171,6 +171,14 @@ class NotADatabase(StorageError):
     """The path holds something that is not a gmdb database."""
 
 
+class NotClosed(StorageError):
+    """The files of a database that was not closed properly were to be read as they are; open it once, to recover it."""
+
+
+class TargetExists(StorageError):
+    """A copy of a database was to be made where something is already."""
+
+
 class UnsupportedVersion(StorageError):
     """The database was written in a format that this version of gmdb does not know."""
 
@@ -197,6 +205,14 @@ class SpaceFull(StorageError):
 
 class SnapshotExpired(StorageError, Transient):
     """The database changed since the read was planned."""
+
+
+class NotABackup(StorageError):
+    """A path that is to be restored from is no backup, or one that was opened since and has gone its own way."""
+
+
+class RestoreError(StorageError):
+    """A backup cannot be brought to the time asked for: it is newer, or log is missing from the archive."""
 
 
 class Corruption(StorageError):

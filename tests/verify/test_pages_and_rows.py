@@ -106,7 +106,8 @@ def test_a_row_whose_place_is_too_small_for_an_entry_row(damage: Damage) -> None
     found(damage, page_id, last, f"slot {slot}: a row takes 20 bytes")
 
 
-def test_an_undo_record_that_does_not_fit(damage: Damage) -> None:
+def test_an_undo_record_that_does_not_fit(dumped: Damage) -> None:
+    damage = dumped
     with DatabaseFiles(damage.path) as files:
         page_id, *_ = files.segment_pages(page_id_of(UNDO_DEVICE, 1))
     damage.set(page_id, PAGE_HEAD, 0, "free_begin", 32758)

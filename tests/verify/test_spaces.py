@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from gmdb.errors import NotClosed
 from gmdb.format.address import NO_PAGE, page_id_of
 from gmdb.format.control import CONTROL, COPY_DISTANCE
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD, SPACE_HEAD_AT
@@ -214,7 +215,39 @@ def test_copies_of_two_databases(damage: Damage) -> None:
     assert len(in_file(damage, CONTROL_NAME, place, "two databases")) == 1
 
 
-@pytest.mark.parametrize("field", ["ckpt_id", "next_obj_id", "next_transaction"])
+@pytest.mark.parametrize("field", ["ckpt_id", "next_obj_id", "next_transaction", "redo_lsn", "scn"])
 def test_a_number_that_went_back(damage: Damage, field: str) -> None:
     place = damage.set_control(field, 0)
     in_file(damage, CONTROL_NAME, place, f"{field} 0 is lower")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("clean", 7, "clean 7 is neither 0 nor 1"),
+        ("archiving", 2, "archiving 2 is neither 0 nor 1"),
+        ("redo_file_size", 5, "redo_file_size 5 is not between"),
+        ("next_device", 2000, "next_device 2000 is not between"),
+    ],
+)
+def test_a_field_of_the_control_record_that_makes_no_sense(
+    damage: Damage, field: str, value: int, message: str
+) -> None:
+    place = damage.set_control(field, value)
+    in_file(damage, CONTROL_NAME, place, message)
+
+
+def test_a_last_device_that_is_missing(damage: Damage) -> None:
+    device_path(damage.path, 7).unlink()
+    in_file(damage, "device-0007", None, "the file is missing")
+
+
+def test_a_file_that_no_tablespace_was_finished_with_is_no_device(damage: Damage) -> None:
+    device_path(damage.path, 8).write_bytes(b"litter")
+    assert damage.findings() == []
+
+
+def test_files_of_a_database_that_was_not_closed_are_not_verified(damage: Damage) -> None:
+    damage.set_control("clean", 0)
+    with pytest.raises(NotClosed, match="was not closed properly"):
+        damage.findings()

@@ -8,14 +8,17 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.format.address import UNDO_DEVICE, RowId, page_id_of
+from gmdb.format.address import UNDO_DEVICE, RowId, page_id_of, page_name
 from gmdb.format.page import PAGE_HEAD, SegmentType
 from gmdb.format.row import ROW_HEAD, RowFlag, header_size
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
-from gmdb.format.undo import UNDO_RECORD, UndoOperation, record_extents
+from gmdb.format.transactions import TRANSACTION_ENTRY, committed
+from gmdb.format.undo import OWNER_AT, UNDO_RECORD, UndoOperation, record_extents
 from gmdb.inspect.files import DatabaseFiles, entry_target
 from tests.verify.build import Damage
 from tests.verify.expect import found, only
+
+UNDO_ENTRY = page_id_of(UNDO_DEVICE, 1)
 
 # ---- the catalog
 
@@ -197,30 +200,6 @@ def test_a_closed_database_has_no_locked_row(damage: Damage) -> None:
     only(damage, row_id.page_id, offset, f"slot {row_id.slot_id}: the row has lock 7, but the database was closed")
 
 
-@pytest.fixture
-def dumped(tmp_path: Path) -> Damage:
-    """The pages of a database at work: inserted, changed and deleted rows of two transactions, one after the other."""
-    with gmdb.connect(tmp_path / "work.gmdb") as db, gmdb.connect(tmp_path / "work.gmdb") as reader:
-        db.create_table("t", {"i": "INT", "s": "VARCHAR(20)"})
-        row_ids = [db.insert("t", (n, "old")) for n in range(10)]
-        db.commit()
-        db.gc()
-        reader.begin()
-        list(reader.heap("t").rows())
-        db.update("t", {"s": "new"}, where=lambda row: row["i"] < 4)
-        db.insert("t", (100, "added"))
-        db.commit()
-        db.update("t", {"s": "newer"}, where=lambda row: row["i"] in (2, 3, 100))
-        db.update("t", {"s": "newest"}, where=lambda row: row["i"] == 3)
-        db.heap("t").delete(row_ids[5])
-        added = db.insert("t", (101, "added"))
-        db.heap("t").update(added, {"s": "and changed"})
-        db.dump(tmp_path / "work.dump")
-        db.rollback()
-        reader.rollback()
-    return Damage(tmp_path / "work.dump")
-
-
 def records(dumped: Damage) -> list[tuple[int, int]]:
     """Page and offset of the live undo records."""
     with DatabaseFiles(dumped.path) as files:
@@ -229,7 +208,7 @@ def records(dumped: Damage) -> list[tuple[int, int]]:
         (page_id, offset)
         for page_id in pages
         for offset, _, _ in record_extents(dumped.page(page_id))
-        if UNDO_RECORD.at(dumped.page(page_id), offset).op_type != UndoOperation.NONE
+        if UNDO_RECORD.at(dumped.page(page_id), offset).op_type not in (UndoOperation.NONE, UndoOperation.OWNER)
     ]
 
 
@@ -285,5 +264,121 @@ def test_records_of_whole_pages_name_pages_of_their_table(tmp_path: Path) -> Non
     loaded = Damage(tmp_path / "load.dump")
     assert loaded.findings() == []
     page_id, offset = records(loaded)[-1]
+    loaded.write(page_id, offset + UNDO_RECORD.size + 8, (77).to_bytes(4, "little"))
+    found(loaded, page_id, offset, "is not listed by entry 77 of map page 4:1, as the record has it")
     loaded.set(page_id, UNDO_RECORD, offset, "row_id.page_id", page_id_of(0, 3))
     found(loaded, page_id, offset, "no data page of object 16")
+
+
+# ---- runs of undo records, and the table of committed transactions
+
+
+def undo_page(dumped: Damage) -> int:
+    return records(dumped)[0][0]
+
+
+def owners(dumped: Damage, page_id: int) -> list[int]:
+    """Where a page's OWNER records are."""
+    page = dumped.page(page_id)
+    kinds = ((offset, UNDO_RECORD.at(page, offset).op_type) for offset, _, _ in record_extents(page))
+    return [offset for offset, kind in kinds if kind == UndoOperation.OWNER]
+
+
+def table_entries(dumped: Damage) -> list[tuple[int, int, int]]:
+    """Page, offset and transaction of each entry of the table of committed transactions."""
+    with DatabaseFiles(dumped.path) as files:
+        child = SEGMENT_HEAD.at(files.page(UNDO_ENTRY), SEGMENT_HEAD_AT).child_seg
+        pages = files.segment_pages(child)
+        return [(page_id, at, number) for page_id in pages for at, number, _ in committed(files.page(page_id))]
+
+
+def test_an_undo_page_that_counts_its_dead_records_wrong(dumped: Damage) -> None:
+    page_id = undo_page(dumped)
+    count = PAGE_HEAD.at(dumped.page(page_id)).del_count
+    assert count >= len(owners(dumped, page_id)) > 0
+    only(dumped, page_id, dumped.set(page_id, PAGE_HEAD, 0, "del_count", count + 1), f"but {count} records are dead")
+
+
+def test_live_records_of_nobody(dumped: Damage) -> None:
+    page_id = undo_page(dumped)
+    dumped.write(page_id, OWNER_AT, bytes(8))
+    only(dumped, page_id, OWNER_AT, "no transaction is named that made them")
+
+
+def test_one_run_that_is_there_twice(dumped: Damage) -> None:
+    page_id = undo_page(dumped)
+    [offset] = owners(dumped, page_id)
+    dumped.write(page_id, offset + UNDO_RECORD.size, dumped.page(page_id)[OWNER_AT : OWNER_AT + 12])
+    only(dumped, page_id, offset, "run 0 of transaction")
+
+
+def test_an_owner_record_of_another_size(dumped: Damage) -> None:
+    page_id = undo_page(dumped)
+    [offset] = owners(dumped, page_id)
+    dumped.set(page_id, UNDO_RECORD, offset, "size", 36)
+    only(dumped, page_id, offset, "an OWNER record has 40 bytes, this one 36")
+
+
+def test_a_transaction_that_is_in_the_table_twice(dumped: Damage) -> None:
+    [(page_id, offset, number)] = table_entries(dumped)
+    entry = dumped.page(page_id)[offset : offset + TRANSACTION_ENTRY.size]
+    dumped.write(page_id, offset + 3 * TRANSACTION_ENTRY.size, entry)
+    at = offset + 3 * TRANSACTION_ENTRY.size
+    only(dumped, page_id, at, f"transaction {number} is in the table twice")
+
+
+def test_a_committed_transaction_without_an_scn(dumped: Damage) -> None:
+    [(page_id, offset, number)] = table_entries(dumped)
+    dumped.write(page_id, offset + 8, bytes(8))
+    found(dumped, page_id, offset, f"transaction {number} has an entry, but no SCN")
+
+
+def test_a_closed_database_has_cleaned_up_after_all_transactions(dumped: Damage) -> None:
+    dumped.set_control("purpose", 0)
+    [(page_id, offset, number)] = table_entries(dumped)
+    found(dumped, page_id, offset, f"transaction {number} committed and was not cleaned up after")
+
+
+def test_a_child_that_is_not_the_table_of_transactions(damage: Damage) -> None:
+    at = damage.set(UNDO_ENTRY, SEGMENT_HEAD, SEGMENT_HEAD_AT, "child_seg", damage.table("empty").entry_page)
+    found(damage, UNDO_ENTRY, at, "leads to no segment that belongs to this one")
+
+
+def test_a_table_with_a_child(damage: Damage) -> None:
+    entry = damage.table("empty").entry_page
+    at = damage.set(entry, SEGMENT_HEAD, SEGMENT_HEAD_AT, "child_seg", damage.table("types32").entry_page)
+    only(damage, entry, at, "leads to no segment that belongs to this one")
+
+
+@pytest.fixture
+def in_between(tmp_path: Path) -> Damage:
+    """The pages of a database in which a table is being made, and another was dropped that a reader may still need."""
+    with gmdb.connect(tmp_path / "db") as db, gmdb.connect(tmp_path / "db", isolation="repeatable read") as reader:
+        for name in ("t", "gone"):
+            db.create_table(name, {"i": "INT"})
+        db.insert("gone", (1,))
+        db.commit()
+        list(reader.heap("t").rows())
+        db.drop_table("gone")
+        space = db._database.store.space("main")
+        db._session.create_segment(space, 4711, "made", SegmentType.HEAP, 10)
+        db.dump(tmp_path / "dump")
+        db.rollback()
+        reader.rollback()
+    return Damage(tmp_path / "dump")
+
+
+def test_segments_that_come_and_go_are_nothing_wrong(in_between: Damage) -> None:
+    assert in_between.findings() == []
+
+
+@pytest.mark.parametrize("kind", [UndoOperation.CREATE_SEGMENT, UndoOperation.SET_DROP])
+def test_a_record_of_a_segment_that_is_not_there(in_between: Damage, kind: UndoOperation) -> None:
+    page_id, offset = next(
+        place for place in records(in_between) if UNDO_RECORD.at(in_between.page(place[0]), place[1]).op_type == kind
+    )
+    entry = in_between.get(page_id, UNDO_RECORD, offset, "seg_entry")
+    in_between.set(page_id, UNDO_RECORD, offset, "obj_id", 99)
+    found(in_between, page_id, offset, f"page {page_name(entry)} is no entry page of object 99")
+    in_between.set(page_id, UNDO_RECORD, offset, "row_id.page_id", page_id_of(4, 9))
+    found(in_between, page_id, offset, "names another place than its segment's entry page")

@@ -37,6 +37,27 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
         bar.clear()
 
 
+@contextmanager
+def progress_of_steps() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for whatever calls ``step(what, done, total)``; another ``what`` begins anew."""
+    bar: _Bar | None = None
+
+    def step(what: str, done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None:
+            bar = _Bar(what, total)
+        bar.show(what, done, total)
+
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield lambda _what, _done, _total: None
+        return
+    try:
+        yield step
+    finally:
+        if bar is not None:
+            bar.clear()
+
+
 class _Bar:
     def __init__(self, label: str, total: int) -> None:
         self._label, self._total, self._done = label, max(total, 1), 0
@@ -45,7 +66,11 @@ class _Bar:
 
     def step(self, count: int) -> None:
         """So many more are done."""
-        self._done += count
+        self.show(self._label, self._done + count, self._total)
+
+    def show(self, label: str, done: int, total: int) -> None:
+        """So many are done by now, of so many."""
+        self._label, self._done, self._total = label, done, max(total, 1)
         if time.monotonic() < self._due:
             return
         share = min(self._done / self._total, 1.0)

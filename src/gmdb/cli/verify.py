@@ -1,23 +1,30 @@
-"""``gmdb verify``: everything about a closed database's files, checked."""
+"""``gmdb verify``: everything about a database, checked: closed, crashed, a backup, or in use elsewhere."""
 
 from __future__ import annotations
 
 import argparse
+import logging
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gmdb.cli.live import ask_owner
 from gmdb.cli.table import print_json
-from gmdb.cli.terminal import progress
+from gmdb.cli.terminal import progress, progress_of_steps
+from gmdb.errors import DatabaseInUse, NotClosed
 from gmdb.inspect.canvas import printable
 
 if TYPE_CHECKING:
+    from gmdb.log.reports import Recovery
     from gmdb.verify import Report
 
-HELP = "check everything about a closed database's files"
+HELP = "check everything about a database"
 DESCRIPTION = (
     "Check every page of a database in all its bytes, rows against their tables, and pages against each other: maps,\n"
-    "free lists, counts, migrated rows, undo records. A finding is a line: page, offset, what is wrong there. Nothing\n"
-    "is changed; the database must not be open elsewhere for writing.\n"
+    "free lists, counts, migrated rows, undo records. A finding is a line: page, offset, what is wrong there.\n"
+    "A database that was not closed properly is recovered first. One that is open elsewhere, or a backup, is copied\n"
+    "as it is at one instant, and the copy is checked: there must be room for it in the same directory.\n"
     "Exit status: 0 nothing is wrong, 1 something is, 2 the command failed."
 )
 EXAMPLE = "examples:\n  gmdb verify shop.gmdb\n  gmdb verify shop.gmdb --json"
@@ -37,16 +44,56 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from gmdb.verify import verify  # compiled code, which other commands do without
-
-    report = verify(arguments.database, partial(progress, "verify"))
+    report = _verify(arguments.database)
     if arguments.json:
         print_json(report.document())
     else:
+        if report.recovery is not None:
+            print(report.recovery)
         for finding in report.findings:
             print(printable(str(finding)))
         print(_summary(report))
     return 0 if report.clean else 1
+
+
+def _verify(database: str) -> Report:
+    from gmdb.verify import verify  # compiled code, which other commands do without
+
+    bar = partial(progress, "verify")
+    try:
+        return verify(database, bar)
+    except DatabaseInUse:
+        with progress_of_steps() as step:
+            report: Report | None = ask_owner(database, lambda owner: owner.verify(step))
+        if report is None:
+            raise
+        return report
+    except NotClosed:
+        recovery = _recover(database)
+        if recovery is None:
+            return _verify_backup(database)
+        return replace(verify(database, bar), recovery=recovery)
+
+
+def _recover(database: str) -> Recovery | None:
+    """Open the database, which recovers it, and close it; None if it is a backup, which is to stay one."""
+    from gmdb import connect
+    from gmdb.log.backup import is_backup
+
+    if is_backup(Path(database)):
+        return None
+    logging.getLogger("gmdb").setLevel(logging.ERROR)  # what recovery did is printed
+    with progress_of_steps() as step, connect(database, progress=step) as connection:
+        return connection.recovery
+
+
+def _verify_backup(database: str) -> Report:
+    from gmdb.copies import verify_backup
+    from gmdb.log.backup import finish
+
+    with progress_of_steps() as step:
+        report: Report = finish(verify_backup(Path(database).absolute()), step)
+    return report
 
 
 def _summary(report: Report) -> str:

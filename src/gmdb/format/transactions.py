@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from gmdb.format.layout import Finding, Region, layout
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
 
@@ -26,11 +28,10 @@ def entries_per_page(page_size: int) -> int:
 
 def committed(page: Any) -> Iterator[tuple[int, int, int]]:
     """(offset, number, SCN) of every entry in use."""
-    for n in range(entries_per_page(len(memoryview(page)))):
-        at = HEAD_SIZE + n * TRANSACTION_ENTRY.size
-        entry = TRANSACTION_ENTRY.at(page, at)
-        if entry.number:
-            yield at, entry.number, entry.scn
+    count = entries_per_page(len(memoryview(page)))
+    words = np.frombuffer(page, "<u8", 2 * count, HEAD_SIZE).reshape(count, 2)
+    for n in np.flatnonzero(words[:, 0]).tolist():
+        yield HEAD_SIZE + n * TRANSACTION_ENTRY.size, int(words[n, 0]), int(words[n, 1])
 
 
 def regions(page: Any) -> Iterator[Region]:

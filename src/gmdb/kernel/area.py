@@ -4,7 +4,8 @@ One address leads to it.  Devices are mapped in chunks; a device's state names t
 addresses and, per page, whether it is dirty, whether it was verified, and its version.
 
 Invariants
- 1. A page below ``page_count`` lies in mapped memory that the file backs.
+ 1. A page below ``page_count`` lies in mapped memory: the file's, or zeros where the device was made shorter.  How
+    many pages the file has, its device head says.
  2. A page that is marked verified had the right CRC and a sound structure when it was first touched, and kernels
     have kept it sound since; so they follow its offsets without checking them again.
  3. Whoever changes a page marks it dirty, counts the change and logs the bytes, in the same kernel call.
@@ -30,7 +31,7 @@ DEVICE_STATE = np.dtype(
         ("dirty", "<i8"),  # address of a byte per page: 1 = changed since it was last written
         ("verified", "<i8"),  # address of a byte per page: 1 = checked since it was mapped
         ("versions", "<i8"),  # address of a u32 per page: odd while a kernel changes the page
-        ("page_count", "<i8"),  # pages that the file has; 0 = no such device
+        ("page_count", "<i8"),  # pages that can be read; 0 = no such device
         ("page_size", "<i8"),
         ("page_shift", "<i8"),  # log2 of page_size
         ("chunk_shift", "<i8"),  # log2 of pages in a chunk

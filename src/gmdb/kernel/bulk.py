@@ -17,7 +17,7 @@ from gmdb.format.page import PAGE_SIZES, PageType
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import FURTHER_MAP_AT, LOADING, MAP_ENTRY, NO_LIST, SEGMENT_HEAD_AT
 from gmdb.kernel.append import fill_pages, formatting_at
-from gmdb.kernel.area import address_of, begin_change, device_of_page, end_change, page_head
+from gmdb.kernel.area import address_of, begin_change, end_change, page_head, touch
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.dml import call_at
 from gmdb.kernel.free_lists import clear_links, entry_address, log_entry, map_at, map_entry, touch_entry, touch_map
@@ -35,7 +35,7 @@ PLACE = np.dtype([("page_id", "<u4"), ("map_page", "<u4"), ("map_offset", "<u4")
 place_at = records(PLACE)
 PLACE_SIZE = PLACE.itemsize
 _INSERT_BODY, _PAGES_BODY = 4, 12
-_MAP_PAGE = int(PageType.MAP)
+_MAP_PAGE, _DATA_PAGE = int(PageType.MAP), int(PageType.DATA)
 _ENTRY_SIZE = MAP_ENTRY.size
 MIN_PAGE_SIZE = PAGE_SIZES[0]
 IMAGES_MAX = 64  # pages of the smallest size whose images make a group
@@ -58,9 +58,11 @@ def top_up_page(area, call_address, formatting, obj_id, entry_id, page_id, count
 
 @routine
 def _top_up(area, call, state, obj_id, entry_id, page_id, count):
-    page = touch_heap(area, page_id)
+    page = touch(area, page_id)
     if page < 0:
         return page
+    if page_head(page).page_type != _DATA_PAGE or page_head(page).obj_id != obj_id:
+        return 0  # it was empty, and has been given back
     status = reserve_undo(area, call, RECORD_SIZE + _INSERT_BODY)
     if status < 0:
         return status
@@ -155,7 +157,7 @@ def _reserve(area, call, obj_id, entry_id, device, places, count):
         return entry_page
     home = device << OFFSET_BITS
     head = device_head(address_of(area, home) + DEVICE_HEAD_AT)
-    if head.hwm + count + count // 100 + 2 > device_of_page(area, home).page_count:
+    if head.hwm + count + count // 100 + 2 > head.page_count:
         return NEED_SPACE
     status = reserve_undo(area, call, (RECORD_SIZE + _PAGES_BODY + 2) * (count // 100 + 3))
     if status < 0:

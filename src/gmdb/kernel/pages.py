@@ -38,7 +38,7 @@ def log_device(area, page):
 
 
 @routine
-def _count_free_page(area, space_id, difference):
+def count_free_pages(area, space_id, difference):
     """Change the tablespace's count of free pages."""
     page = address_of(area, space_id << OFFSET_BITS)
     space_head(page + SPACE_HEAD_AT).free_pages += difference
@@ -113,7 +113,7 @@ def take_page(area, space_id):
             head.first_free_page = load_u32(freed + FREE_NODE_AT)
             head.free_page_count -= 1
             log_device(area, page)
-            _count_free_page(area, space_id, -1)
+            count_free_pages(area, space_id, -1)
             return page_id
         if head.hwm < head.page_count:
             page_id = home | head.hwm
@@ -137,7 +137,7 @@ def give_page_back(area, space_id, page_id):
     head.first_free_page = page_id
     head.free_page_count += 1
     log_device(area, device_page)
-    _count_free_page(area, space_id, 1)
+    count_free_pages(area, space_id, 1)
 
 
 @routine

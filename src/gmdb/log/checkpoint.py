@@ -28,7 +28,9 @@ from gmdb.log.reports import CheckpointReport
 from gmdb.storage.store import PageStore
 
 BATCH = 64  # pages that are copied while the guard is held
+ROUND_BYTES = 1 << 20  # are written at once; a commit meanwhile may have to wait until the disk has got through them
 _ROUND_PAGES = ROUND_SIZE // PAGE_SIZES[0]
+assert ROUND_BYTES <= ROUND_SIZE
 
 
 class Checkpoints:
@@ -49,9 +51,10 @@ class Checkpoints:
             self._store.require_healthy()
             try:
                 return self._run(control)
-            except StorageError as error:
-                with self._store.guard:
-                    self._store.failure = self._store.failure or error
+            except BaseException as error:
+                # Pages that it has taken over are on no chain any more: no later checkpoint would write them.
+                stopped = StorageError(f"a checkpoint was interrupted: {error!r}")
+                self._store.failure = self._store.failure or (error if isinstance(error, StorageError) else stopped)
                 raise
 
     def _run(self, control: dict[str, int]) -> CheckpointReport:
@@ -68,11 +71,10 @@ class Checkpoints:
             pages, size = pages + count, size + length
         for device in list(self._store.devices.values()):
             device.sync()
-        self._redo.make_durable(redo_lsn)
+        self._redo.write_through(redo_lsn)
         with self._store.guard:
             fields = {**self.counters(), "ckpt_id": ckpt_id, "redo_lsn": redo_lsn, **control}
         self._store.write_control(**fields)
-        self._store.write_control()  # both copies: the one before names log files that go now
         self._redo.files.forget(redo_lsn)
         return CheckpointReport(ckpt_id, pages, size, time.monotonic() - started)
 
@@ -82,7 +84,7 @@ class Checkpoints:
         ids = self._pages[:count, 0].astype(np.int64)
         sizes = self._sizes(ids)
         seal_copies(self._buffer.ctypes.data, sizes.ctypes.data, count, ckpt_id)
-        self._redo.make_durable(end)
+        self._redo.write_through(end)
         self._mirror.write(ckpt_id, np.column_stack((ids, sizes)), self._buffer.data[:length])
         self._write(ids, sizes)
         self._give_back(count)
@@ -91,9 +93,9 @@ class Checkpoints:
     def _copy(self, first: int) -> tuple[int, int, int, int]:
         count = length = end = 0
         following = first
-        while following != NO_PAGE and count < _ROUND_PAGES and length + PAGE_SIZES[-1] <= ROUND_SIZE:
+        while following != NO_PAGE and count < _ROUND_PAGES and length + PAGE_SIZES[-1] <= ROUND_BYTES:
             with self._store.guard:
-                room, some = ROUND_SIZE - length, min(BATCH, _ROUND_PAGES - count)
+                room, some = ROUND_BYTES - length, min(BATCH, _ROUND_PAGES - count)
                 at, pages = self._buffer.ctypes.data + length, self._pages.ctypes.data + 8 * count
                 result = copy_chain(self._store.area, following, at, room, pages, some)
                 end = self._redo.end

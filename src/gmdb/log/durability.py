@@ -16,12 +16,14 @@ from pathlib import Path
 from gmdb.errors import StorageError
 from gmdb.format.redo import payload
 from gmdb.kernel.area import STATE
+from gmdb.log.backup import forget_note, is_backup
 from gmdb.log.checkpoint import Checkpoints
 from gmdb.log.files import RedoFiles
 from gmdb.log.mirror import Mirror
 from gmdb.log.redo import RedoLog
 from gmdb.log.replay import Replayer, database_id, mend
 from gmdb.log.reports import CheckpointReport, Progress, Recovery
+from gmdb.log.shrink import Shrinking
 from gmdb.storage.store import PageStore
 
 REDO_FILE_SIZE = 16 << 20
@@ -40,10 +42,14 @@ def open_store(
     """Open a directory's pages as they were at the last whole group of the log; None: it had been closed properly."""
     recovery = Recovery()
     store = PageStore(directory, read_only, lambda opened: mend(opened, recovery))
-    if store.control["clean"]:
-        return store, None
     try:
+        recovery.of_backup = is_backup(directory) if read_only else forget_note(directory)
+        if store.control["clean"]:
+            return store, None
         Replayer(store, recovery, archive).run(stop_time, progress)
+        if not read_only:
+            for device in store.devices.values():
+                device.cover()  # it may have grown without a page being used yet
     except BaseException:
         store.close()
         raise
@@ -63,6 +69,7 @@ class Durability:
             start = files.start(follows // payload(file_size) + 1, follows)
             self.redo = RedoLog(store, files, start, sync)
             self.checkpoints = Checkpoints(store, self.redo, self._mirror)
+            self.shrinking = Shrinking(store, self.redo, self.checkpoint)
             if recovery is None:  # else the log before is needed, until a checkpoint has been made
                 next_device = control["next_device"] or max(store.devices) + 1
                 store.write_control(clean=0, redo_lsn=start, redo_file_size=file_size, next_device=next_device)
@@ -110,8 +117,11 @@ class Durability:
                 continue
             try:
                 self.checkpoint()
+                self.shrinking.run(only_if_much=True)
             except StorageError as error:
-                _logger.error("%s: the checkpoint failed: %s", self._store.directory, error)
+                what = "the checkpoint failed" if self._store.failure else "its files cannot be made shorter"
+                _logger.error("%s: %s: %s", self._store.directory, what, error)
+            if self._store.failure is not None:
                 with self._relief:
                     self._relief.notify_all()
                 return

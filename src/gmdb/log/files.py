@@ -4,21 +4,24 @@ Invariants
  1. Every file of the log is allocated whole before a byte of the stream goes there: writing cannot fail for want of
     space.
  2. The log goes on in a new file each time that the database is opened.
+ 3. A file from which somebody holds the log is neither removed nor moved.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
-from gmdb.errors import Corruption, StorageError
-from gmdb.format.redo import HEAD_SPACE, pack_file_head, payload, read_file_head
+from gmdb.errors import Corruption, RestoreError, StorageError
+from gmdb.format.redo import HEAD_SPACE, REDO_GROUP, pack_file_head, payload, read_file_head
 from gmdb.storage import disk
 from gmdb.storage.disk import DiskFile
 
 PREFIX = "redo-"
 ARCHIVE = "archive"
+NOWHERE = 1 << 62  # an LSN behind all there will be
 
 
 def redo_path(directory: Path, number: int) -> Path:
@@ -42,6 +45,11 @@ class RedoFiles:
         self._open: dict[int, DiskFile] = {}
         self._unsynced: set[int] = set()
         self._held: list[int] = []  # LSNs from which on somebody needs the files
+        self._keeping = threading.Lock()  # who holds files, and which of them go
+
+    @property
+    def file_size(self) -> int:
+        return self._file_size
 
     @property
     def payload(self) -> int:
@@ -63,7 +71,7 @@ class RedoFiles:
             file.write(pack_file_head(self._database_id, number, follows, self._file_size), 0)
             file.sync()
             disk.current.sync_directory(self._directory)
-        except StorageError:
+        except BaseException:
             file.close()
             with contextlib.suppress(StorageError):  # what went wrong first is what the user must hear of
                 disk.current.remove(path)
@@ -90,44 +98,62 @@ class RedoFiles:
             self._unsynced.add(number)
             lsn, data = lsn + len(part), data[len(part) :]
 
-    def sync(self, writing: threading.Lock) -> None:
+    def sync(self, writing: threading.RLock) -> None:
         """Make all that was written last; others may hold ``writing``, and write, meanwhile."""
         with writing:
             numbers, self._unsynced = self._unsynced, set()
-        for number in sorted(numbers):
-            self._open[number].sync()
+        try:
+            for number in sorted(numbers):
+                self._open[number].sync()
+        except BaseException:  # an interrupt, perhaps: then the next one syncs them
+            with writing:
+                self._unsynced |= numbers
+            raise
 
     # ---- files that nobody needs
 
     def hold(self, lsn: int) -> None:
         """Keep the files from ``lsn`` on, until ``let_go``."""
-        self._held.append(lsn)
+        with self._keeping:
+            self._held.append(lsn)
 
     def let_go(self, lsn: int) -> None:
-        self._held.remove(lsn)
+        with self._keeping:
+            self._held.remove(lsn)
+
+    def oldest_held(self) -> int:
+        """The LSN from which on somebody needs the log, whatever checkpoints say."""
+        with self._keeping:
+            return min(self._held, default=NOWHERE)
 
     def forget(self, lsn: int) -> None:
         """Remove the files, or move them to the archive, that hold nothing from ``lsn`` on."""
-        first = min([lsn, *self._held]) // self.payload
-        for number in redo_numbers(self._directory):
-            if number < first:
-                self._retire(number)
+        with self._keeping:
+            first = min([lsn, *self._held]) // self.payload
+            for number in redo_numbers(self._directory):
+                if number < first:
+                    self._retire(number)
 
     def forget_all(self, end: int) -> None:
         """The log ended at ``end`` and nothing of it is needed: remove its files, those made for later too."""
-        for number in redo_numbers(self._directory):
-            self._retire(number, worth_keeping=number * self.payload < end)
+        with self._keeping:
+            for number in redo_numbers(self._directory):
+                self._retire(number, worth_keeping=number * self.payload < end)
 
     def _retire(self, number: int, worth_keeping: bool = True) -> None:
         file = self._open.pop(number, None)
+        kept = self.archiving and worth_keeping
         if file is not None:
+            if kept:
+                file.sync()  # under sync="off" nobody has: pages need it no more, but the archive is to be whole
             file.close()
         path = redo_path(self._directory, number)
-        if self.archiving and worth_keeping:
+        if kept:
             archive = self._directory / ARCHIVE
             archive.mkdir(exist_ok=True)
             disk.current.replace(path, archive / path.name)
             disk.current.sync_directory(archive)
+            disk.current.sync_directory(self._directory)
         else:
             disk.current.remove(path)
 
@@ -182,10 +208,46 @@ class RedoReader:
         found = self._find(number)
         return number * payload(self._file_size) if found is not None and found[1] == lsn else None
 
+    def refuse_a_gap(self, lsn: int) -> None:
+        """The log seems to end at ``lsn``.  Raise RestoreError if there is more of it further on: files are missing."""
+        size = payload(self._file_size)
+        for number in sorted({n for folder in self._folders for n in redo_numbers(folder)}):
+            found = self._find(number) if number * size > lsn else None
+            if found is None:
+                continue
+            with disk.current.open(found[0]) as file:
+                is_used = any(file.read(REDO_GROUP.size, HEAD_SPACE))
+            if is_used:
+                missing = redo_path(found[0].parent, found[1] // size)
+                raise RestoreError(
+                    f"the log is missing between LSN {lsn} and {found[0]}, which follows LSN {found[1]}: "
+                    f"{missing.name}, or a file before it, is not in {found[0].parent}, or is damaged"
+                )
+
+    def behind(self, lsn: int, length: int) -> Iterator[tuple[int, bytes]]:
+        """All bytes that the files have from ``lsn`` on, with their LSNs, also where no file's head leads there."""
+        size = payload(self._file_size)
+        for path, number in [(redo_path(folder, n), n) for folder in self._folders for n in redo_numbers(folder)]:
+            start = max(number * size, lsn)
+            with disk.current.open(path) as file:
+                head = read_file_head(file.read(HEAD_SPACE, 0))
+                if head and head["database_id"] != self._database_id:
+                    continue
+                while start < (number + 1) * size:
+                    data = file.read(min(length, (number + 1) * size - start), HEAD_SPACE + start - number * size)
+                    if not data:
+                        break
+                    yield start, data
+                    start += len(data)
+
     def length_from(self, lsn: int) -> int:
         """About how many bytes there may be from ``lsn`` on."""
         numbers = {n for folder in self._folders for n in redo_numbers(folder)}
         return (max(numbers, default=0) + 1) * payload(self._file_size) - lsn
+
+    def number_of(self, lsn: int) -> int:
+        """Which file holds the LSN."""
+        return lsn // payload(self._file_size)
 
     def describe(self, lsn: int) -> str:
         number, offset = divmod(lsn, payload(self._file_size))

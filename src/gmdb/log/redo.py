@@ -2,12 +2,15 @@
 
 Whoever wants to see its commit on disk either writes the buffer out, for all who have committed by then, or waits for
 the one who is at it.  Each waits on a lock of its own; the writer, when it is done, lets go those whose commits it
-carried, and hands the next round to one that came too late for it.
+carried, and hands the next round to one that came too late for it.  Those who were let go are likely to be back soon:
+the next writer waits for them, at most as long as a sync takes.  One sync for all costs less than two for a half each.
 
 Invariants
- 1. Bytes reach the files in the order of their LSNs; ``durable`` never runs ahead of what was synced.
- 2. A sync that failed is final: what was in the system's cache may be gone, so nothing after it counts.
+ 1. Bytes reach the files in the order of their LSNs; ``synced`` never runs ahead of what was synced.
+ 2. A write or sync that failed is final: what was in the system's cache may be gone, so nothing after it counts.
  3. ``on_durable`` is called with each LSN up to which commits may be shown to others.
+ 4. A thread that is interrupted (by Ctrl-C, which may strike at any line) leaves nothing undone that others wait for:
+    bytes that were taken from kernels are written by the next, and so is the next round led.
 """
 
 from __future__ import annotations
@@ -25,19 +28,21 @@ from gmdb.log.files import RedoFiles
 from gmdb.storage.store import PageStore
 
 BUFFER_SIZE = 3 << 20
-GATHER_SECONDS = 0.001  # how long the writer under sync="group" waits for others to join
+GATHER_SECONDS = 0.001  # how long the writer under sync="group" waits for others to join, others at most
+PATIENCE = 1.0  # seconds after which whoever waits looks by itself: who should have called it may be gone
 SYNC_MODES = ("full", "group", "off")
 
 
-class _Waiter:
-    """A thread that waits for its commit, or for its turn to write."""
+class _Turn:
+    """A thread that wants the log on disk up to an LSN: it waits for whoever writes, or writes for all who wait."""
 
-    def __init__(self, lsn: int) -> None:
+    def __init__(self, lsn: int, sync: bool) -> None:
         self.lsn = lsn
+        self.sync = sync
         self.leads = False
         self.failure: Error | None = None
-        self.turn = threading.Lock()
-        self.turn.acquire()
+        self.call = threading.Lock()
+        self.call.acquire()
 
 
 class RedoLog:
@@ -50,11 +55,15 @@ class RedoLog:
         self._fields = {name: STATE.fields[name][1] // 8 for name in STATE.names or ()}  # type: ignore[index]
         self._buffer, self._spare = (np.zeros(BUFFER_SIZE + GROUP_MAX, np.uint8) for _ in range(2))
         self._lock = threading.Lock()
-        self._writing = threading.Lock()  # taken with the guard held, never the other way round
+        self._writing = threading.RLock()  # taken with the guard held, never the other way round
+        self._unwritten: tuple[int, np.ndarray, int] | None = None  # LSN, buffer, length: taken, but not in a file yet
         self._full = DiskFull("the disk has no space for the log")
-        self._waiters: list[_Waiter] = []
+        self._turns: list[_Turn] = []
         self._leading = False
-        self._durable = start
+        self._company = 0  # how many others are likely to commit soon
+        self._gathered: threading.Lock | None = None  # the writer waits at it for them
+        self._sync_seconds = self._synced_at = 0.0  # how long the last sync took, and when it was done
+        self._durable = self._synced = start
         self._set("log_start", start)
         self._set("log_durable", start)
         self._set("log_end", 0)
@@ -77,87 +86,162 @@ class RedoLog:
 
     @property
     def durable(self) -> int:
+        """Up to where commits count: the log is on disk; under sync="off", the system has it."""
         return self._durable
 
     # ---- commits
 
     def make_durable(self, lsn: int) -> None:
         """Return once the log is on disk up to ``lsn``; under sync="off", once the system has it."""
-        waiter = None
+        self._bring(lsn, self.sync_mode != "off")
+
+    def write_through(self, lsn: int) -> None:
+        """Return once the log is on disk up to ``lsn``, under sync="off", too."""
+        self._bring(lsn, True)
+
+    def _bring(self, lsn: int, sync: bool) -> None:
+        turn = _Turn(lsn, sync)
+        try:
+            self._take_part(turn)
+        except BaseException as error:
+            self._step_back(turn, error)
+            raise
+
+    def _take_part(self, turn: _Turn) -> None:
         with self._lock:
-            if self._durable >= lsn:
+            if self._is_reached(turn):
                 return
             if self._leading:
-                waiter = _Waiter(lsn)
-                self._waiters.append(waiter)
-            self._leading = True
-        if waiter is not None:
-            waiter.turn.acquire()
-            if waiter.failure is not None:
-                raise waiter.failure
-            if not waiter.leads:
+                self._turns.append(turn)
+                if self._gathered is not None and len(self._turns) >= self._company:
+                    self._gathered.release()
+                    self._gathered = None
+            else:
+                self._leading = turn.leads = True
+        while not turn.leads:
+            if turn.failure is not None:
+                raise turn.failure
+            if self._is_reached(turn):
                 return
+            turn.call.acquire(timeout=PATIENCE)
+        self._gather()
+        self._store.require_healthy()
+        end = self._write_out()
+        if turn.sync:
+            started = time.monotonic()
+            self.files.sync(self._writing)
+            self._synced_at = time.monotonic()
+            self._sync_seconds = self._synced_at - started
+        self._advance(end, turn.sync)
+        self._hand_on(turn)
+
+    def _gather(self) -> None:
+        """Wait for those who took part in the last round, or are about to commit under sync="group"."""
         if self.sync_mode == "group":
             time.sleep(GATHER_SECONDS)
-        self._lead(self.sync_mode != "off")
+            return
+        patience = min(self._sync_seconds, GATHER_SECONDS)
+        if not self._company or time.monotonic() - self._synced_at > patience:
+            return
+        gate = threading.Lock()
+        gate.acquire()
+        with self._lock:
+            if len(self._turns) >= self._company:
+                return
+            self._gathered = gate
+        gate.acquire(timeout=patience)
+        with self._lock:
+            self._gathered = None
 
-    def _lead(self, sync: bool) -> None:
-        """Write the buffer out, for everyone who waits; then hand on."""
-        try:
-            self._store.require_healthy()
-            end = self._write_out()
-            if sync:
-                self.files.sync(self._writing)
-        except BaseException as error:
-            self._fail(error)
-            raise
+    def _is_reached(self, turn: _Turn) -> bool:
+        return (self._synced if turn.sync else self._durable) >= turn.lsn
+
+    def _advance(self, end: int, synced: bool) -> None:
         with self._lock:
             self._durable = max(self._durable, end)
-            self._set("log_durable", self._durable)
+            if synced:
+                self._synced = max(self._synced, end)
+                self._set("log_durable", self._synced)
         self.on_durable(end)
-        self._hand_on(end)
 
-    def _hand_on(self, end: int) -> None:
+    def _hand_on(self, turn: _Turn) -> None:
         """Let those go whose bytes were written, and one of the others lead."""
         with self._lock:
-            done = [waiter for waiter in self._waiters if waiter.lsn <= end]
-            self._waiters = [waiter for waiter in self._waiters if waiter.lsn > end]
-            following = self._waiters.pop(0) if self._waiters else None
-            self._leading = following is not None
-        if following is not None:
-            following.leads = True
-            following.turn.release()
-        for waiter in done:
-            waiter.turn.release()
+            called = [waiting for waiting in self._turns if self._is_reached(waiting)]
+            self._turns = [waiting for waiting in self._turns if not self._is_reached(waiting)]
+            turn.leads = self._leading = False
+            self._company = len(called) + len(self._turns)
+            if self._turns:
+                following = self._turns.pop(0)
+                self._leading = following.leads = True
+                called.insert(0, following)
+        for waiting in called:
+            waiting.call.release()
 
-    def _fail(self, error: BaseException) -> None:
-        failure = error if isinstance(error, StorageError) else StorageError(f"writing the log stopped: {error!r}")
-        with self._store.guard:
-            self._store.failure = self._store.failure or failure
+    def _step_back(self, turn: _Turn, error: BaseException) -> None:
+        """The thread leaves with an error: the disk's is everyone's, any other its own."""
         with self._lock:
-            waiters, self._waiters, self._leading = self._waiters, [], False
-        for waiter in waiters:
-            waiter.failure = failure
-            waiter.turn.release()
+            if turn in self._turns:
+                self._turns.remove(turn)
+        if not turn.leads:
+            return
+        if isinstance(error, StorageError):
+            self._fail(error)
+        else:
+            self._hand_on(turn)
+
+    def _fail(self, failure: StorageError) -> None:
+        self._store.failure = self._store.failure or failure
+        with self._lock:
+            turns, self._turns, self._leading = self._turns, [], False
+        for turn in turns:
+            turn.failure = failure
+            turn.call.release()
 
     def _write_out(self) -> int:
         """Hand what kernels have logged to the system; answers up to which LSN."""
-        with self._store.guard:
-            self._writing.acquire()  # whoever has it needs no guard to finish
-            start, length = self._get("log_start"), self._get("log_end")
-            full = self._buffer
-            if length:
-                self._buffer, self._spare = self._spare, full
-                self._set("log_buffer", self._buffer.ctypes.data)
-                self._set("log_start", start + length)
-                self._set("log_end", 0)
-                self._set("log_group", 0)
         try:
-            self.files.write(start, full.data[:length])
+            with self._store.guard:
+                self._writing.acquire()  # whoever has it needs no guard to finish
+                self._store.require_healthy()  # a write that failed left a hole: nothing may be written behind it
+                self._write_rest()
+                end = self._take_buffer()
+            self._write_rest()
             self._provide()
+            return end
         finally:
-            self._writing.release()
-        return start + length
+            if self._writing._is_owned():  # type: ignore[attr-defined]
+                self._writing.release()
+
+    def _take_buffer(self) -> int:
+        """Give kernels the other buffer; answers the LSN at which that begins."""
+        state, fields = self._store.state, self._fields
+        start_at, end_at, group_at, buffer_at = (fields[n] for n in ("log_start", "log_end", "log_group", "log_buffer"))
+        full, spare = self._buffer, self._spare
+        spare_address = spare.ctypes.data
+        start, length = state[start_at], state[end_at]
+        end = start + length
+        taken = (start, full, length)
+        # No call among these lines: an interrupt does not come between them.
+        self._unwritten = taken
+        self._buffer, self._spare = spare, full
+        state[buffer_at] = spare_address
+        state[start_at] = end
+        state[end_at] = 0
+        state[group_at] = 0
+        return end
+
+    def _write_rest(self) -> None:
+        """Write the bytes that were taken; if an interrupt came in between before, they are written again."""
+        if self._unwritten is None:
+            return
+        start, buffer, length = self._unwritten
+        try:
+            self.files.write(start, buffer.data[:length])
+        except StorageError as error:
+            self._store.failure = self._store.failure or error
+            raise
+        self._unwritten = None
 
     # ---- room
 

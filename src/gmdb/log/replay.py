@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from gmdb.errors import Corruption
-from gmdb.format.address import OFFSET_BITS, page_name
+from gmdb.format.address import OFFSET_BITS, device_of, page_name
+from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
+from gmdb.format.redo import REDO_GROUP, REDO_ITEM, RedoItem
 from gmdb.kernel.replay import MORE, REPLAY, STOPPED, find_group_after, replay_groups
 from gmdb.kernel.status import DAMAGED, NEED_SPACE
 from gmdb.log.files import ARCHIVE, RedoReader
 from gmdb.log.mirror import torn_pages, write_torn
 from gmdb.log.reports import Progress, Recovery
+from gmdb.storage.device import create_device
+from gmdb.storage.directory import sync_directory
 from gmdb.storage.store import PageStore
 
 CHUNK = 8 << 20
@@ -37,9 +42,11 @@ def database_id(store: PageStore) -> bytes:
 
 class Replayer:
     def __init__(self, store: PageStore, recovery: Recovery, archive: Path | None = None) -> None:
+        """``archive``: a folder with more of the log, or a database that has one."""
         folders = [store.directory, store.directory / ARCHIVE]
         if archive is not None:
-            folders.append(archive)
+            folders += [archive / ARCHIVE, archive]
+        self._goes_on = archive is not None
         self._store = store
         self._recovery = recovery
         self._reader = RedoReader(folders, database_id(store), store.control["redo_file_size"])
@@ -71,7 +78,9 @@ class Replayer:
                 continue
             following = self._reader.after_end(lsn)
             if following is None:
-                self._refuse_a_hole(lsn, data)
+                self._refuse_a_hole(lsn)
+                if self._goes_on:
+                    self._reader.refuse_a_gap(lsn)
                 break
             start, lsn, data = following, following, b""
             state["lsn"] = lsn
@@ -83,26 +92,39 @@ class Replayer:
         state = self._state[0]
         state["buffer"], state["length"], state["at"] = memory.ctypes.data, len(data), 0
         while (status := replay_groups(self._store.area, self._state.ctypes.data)) == NEED_SPACE:
-            device = self._store.devices.get(int(state["page_id"]) >> OFFSET_BITS)
-            if device is None or not device.cover():
-                page_id = int(state["page_id"])
+            page_id = int(state["page_id"])
+            device = self._store.devices.get(page_id >> OFFSET_BITS)
+            made = device.cover() if device is not None else self._make_device(data[int(state["at"]) :], page_id)
+            if not made:
                 raise Corruption(f"the redo log changes page {page_name(page_id)}, which no device has", page_id)
         if status == DAMAGED:
             self._store.raise_damage()
         return status
 
-    def _refuse_a_hole(self, lsn: int, data: bytes) -> None:
+    def _make_device(self, group: bytes, page_id: int) -> bool:
+        """Make a device that the copy is too old to have, from its head in the log; False: it is not there."""
+        head = next((page for at, page in _images(group) if at == page_id), b"")
+        if len(head) < DEVICE_PAGE_END or self._store.read_only:
+            return False
+        number, pages_max = device_of(page_id), DEVICE_HEAD.at(head, DEVICE_HEAD_AT).pages_max
+        space = SPACE_HEAD.at(head, SPACE_HEAD_AT)
+        create_device(self._store.directory, number, space.space_id, space.name.decode(), space.page_size, pages_max)
+        sync_directory(self._store.directory)
+        self._store.write_control(next_device=max(number + 1, self._store.control["next_device"]))
+        self._store.adopt_device(number)
+        return True
+
+    def _refuse_a_hole(self, lsn: int) -> None:
         """The log seems to end at ``lsn``.  Bytes behind it that say that it went on mean that it was damaged."""
-        start = lsn
-        while data:
+        for start, data in self._reader.behind(lsn, CHUNK):
             memory = np.frombuffer(data, np.uint8)
             if find_group_after(memory.ctypes.data, len(data), start, lsn):
+                if self._goes_on and self._reader.number_of(start) != self._reader.number_of(lsn):
+                    self._reader.refuse_a_gap(lsn)  # it knows which file to ask for
                 raise Corruption(
                     f"the redo log is damaged at {self._reader.describe(lsn)}: commits behind it were on disk; "
                     "restore the file from the archive or a backup"
                 )
-            start += len(data)
-            data = self._reader.read(start, CHUNK, lsn)
 
     def _report(self, lsn: int, seconds: float) -> None:
         state, recovery = self._state[0], self._recovery
@@ -110,5 +132,16 @@ class Replayer:
         recovery.groups, recovery.items = int(state["groups"]), int(state["items"])
         recovery.commits = int(state["commits"])
         recovery.scn = int(state["scn"])
+        recovery.last_commit = int(state["time"])
         recovery.next_transaction = max(int(state["transaction"]) + 1, self._store.control["next_transaction"])
         recovery.seconds += seconds
+
+
+def _images(group: bytes) -> Iterator[tuple[int, bytes]]:
+    """The pages that a whole group has images of."""
+    at, end = REDO_GROUP.size, REDO_GROUP.at(group).length
+    while at + REDO_ITEM.size <= end:
+        item = REDO_ITEM.at(group, at)
+        at += REDO_ITEM.size + item.length
+        if item.offset == RedoItem.IMAGE:
+            yield item.page_id, group[at - item.length : at]

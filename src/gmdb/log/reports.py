@@ -1,11 +1,15 @@
-"""What checkpoints and recoveries tell of themselves."""
+"""What checkpoints, backups and recoveries tell of themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-Progress = Callable[[str, int, int], None]  # what is being done, how far, of how much
+from gmdb.format.address import page_name
+
+Step = tuple[str, int, int]  # what is being done, how far, of how much
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass
@@ -15,6 +19,17 @@ class CheckpointReport:
     ckpt_id: int
     pages: int
     bytes: int
+    seconds: float
+
+
+@dataclass
+class BackupReport:
+    """What a backup holds."""
+
+    path: str
+    bytes: int  # of pages
+    redo_bytes: int  # that opening it replays
+    time: int  # its instant: microseconds since 1970
     seconds: float
 
 
@@ -35,6 +50,8 @@ class Recovery:
     next_transaction: int = 1
     scn: int = 1
     stopped: bool = False  # at the time asked for
+    last_commit: int = 0  # when the newest commit that was replayed was made: microseconds since 1970; 0 = none was
+    of_backup: bool = False  # it was a backup, of which nobody expects that it was closed
 
     def __str__(self) -> str:
         return (
@@ -43,3 +60,11 @@ class Recovery:
             f"{self.rolled_back} transactions rolled back ({self.records_undone} changes), "
             f"{self.cleaned_up} committed ones cleaned up after"
         )
+
+    def document(self) -> dict[str, Any]:
+        """What it did in plain values, for JSON."""
+        shown = {name: value for name, value in asdict(self).items() if name not in _OF_NO_INTEREST}
+        return {**shown, "torn_pages": [page_name(page_id) for page_id in self.torn_pages]}
+
+
+_OF_NO_INTEREST = ("next_transaction", "scn", "of_backup")  # to whoever reads a report

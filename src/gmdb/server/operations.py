@@ -6,13 +6,15 @@ head and a body.  The turn is held meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Generator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gmdb.access.steps import RowChanged
+from gmdb.copies import verify_copy
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
 from gmdb.server.session import Client
@@ -30,6 +32,7 @@ from gmdb.server.wire import (
 )
 
 ROWS_A_TIME = 256
+WORK_SECONDS = 0.1
 Answer = Head | tuple[Head, bytes] | None
 Operation = TypeVar("Operation", bound=Callable[..., Answer])
 OPERATIONS: dict[str, Callable[..., Answer]] = {}
@@ -296,8 +299,74 @@ def checkpoint(client: Client) -> Answer:
 
 
 @operation
+def shrink(client: Client) -> Answer:
+    require_writable(client)
+    return {"bytes": _connection(client).shrink()}
+
+
+@operation
+def set_archiving(client: Client, on: bool) -> None:
+    require_writable(client)
+    _connection(client).set_archiving(on)
+
+
+@operation
+def recovery(client: Client) -> Answer:
+    found = _connection(client).recovery
+    return {"recovery": None if found is None else asdict(found)}
+
+
+@operation
 def dump(client: Client, path: str) -> None:
     _connection(client).dump(Path(path))
+
+
+# ---- what takes long: the client asks for a bit of it at a time, and so hears how far it is
+
+
+def _begin_work(client: Client, steps: Generator[Any, None, Any]) -> Answer:
+    number = client.new_number()
+    client.cursors[number] = steps
+    return {"work": number}
+
+
+@operation
+def backup(client: Client, path: str) -> Answer:
+    """Begin a backup."""
+
+    def steps() -> Generator[Any, None, Any]:
+        return asdict((yield from client.database.backup(Path(path))))
+
+    client.session.require_open()
+    return _begin_work(client, steps())
+
+
+@operation
+def verify(client: Client) -> Answer:
+    """Begin to verify the database."""
+
+    def steps() -> Generator[Any, None, Any]:
+        return (yield from verify_copy(client.database)).document()
+
+    client.session.require_open()
+    return _begin_work(client, steps())
+
+
+@operation
+def work(client: Client, number: int) -> Answer:
+    """Go on for a moment; answers how far that came, or what came of it all."""
+    client.session.require_open()
+    steps: Any = client.cursors.pop(number)
+    until = time.monotonic() + WORK_SECONDS
+    try:
+        while True:
+            step = next(steps)
+            if time.monotonic() > until:
+                break
+    except StopIteration as end:
+        return {"result": end.value}
+    client.cursors[number] = steps
+    return {"step": step}
 
 
 @operation

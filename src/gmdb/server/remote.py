@@ -25,13 +25,14 @@ from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.segment import DEFAULT_PCT_FREE
-from gmdb.log.reports import CheckpointReport
+from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.server.link import Link
 from gmdb.server.wire import in_chunks, pack_rows, table_from_plain, unpack_rows, unpack_table
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap as _Heap
     from gmdb.connection import Connection as _Connection
+    from gmdb.verify.findings import Report
 else:
     _Heap = _Connection = object
 
@@ -156,10 +157,45 @@ class RemoteConnection(_Connection):
     def dump(self, path: Any) -> None:
         self._link.ask("dump", path=os.path.abspath(path))
 
-    # ---- the end
+    # ---- what lasts
+
+    @property
+    def recovery(self) -> Recovery | None:
+        found = self._link.ask("recovery")[0]["recovery"]
+        return None if found is None else Recovery(**found)
 
     def checkpoint(self) -> CheckpointReport:
         return CheckpointReport(**self._link.ask("checkpoint")[0])
+
+    def shrink(self) -> int:
+        return int(self._link.ask("shrink")[0]["bytes"])
+
+    def backup(self, path: Any, progress: Progress | None = None) -> BackupReport:
+        return BackupReport(**self._work(progress, "backup", path=os.path.abspath(path)))
+
+    def set_archiving(self, on: bool) -> None:
+        self._link.ask("set_archiving", on=bool(on))
+
+    def verify(self, progress: Progress | None = None) -> Report:
+        from gmdb.verify.findings import Report  # brings compiled code, which clients need for nothing else
+
+        return Report.from_document(self._work(progress, "verify"))
+
+    def _work(self, progress: Progress | None, op: str, **fields: Any) -> Any:
+        """Have the owner do something that takes long, a bit at a time."""
+        number = self._link.ask(op, **fields)[0]["work"]
+        try:
+            while True:
+                head, _ = self._link.ask("work", number=number)
+                if "result" in head:
+                    return head["result"]
+                if progress is not None:
+                    progress(*head["step"])
+        except BaseException:
+            self._link.drop(number)
+            raise
+
+    # ---- the end
 
     def close(self) -> None:
         self._finalizer()

@@ -4,9 +4,10 @@ Reads come from the file as they are needed.  Changes stay in private copies of 
 them, so that the file changes at no other time, but for pages above the high-water mark that ``write_new`` fills.
 
 Invariants
- 1. The file is at least as long as ``page_count`` pages, and its blocks are allocated: writing pages cannot fail
+ 1. The file is at least as long as the device head says, and its blocks are allocated: writing pages cannot fail
     for want of space.
- 2. A chunk, once mapped, stays where it is until the device is closed.
+ 2. A chunk, once mapped, stays where it is until the device is closed.  Where the file was cut off there are zeros,
+    for whoever still reads a page that nobody uses any more.
  3. A page that ``write_new`` writes has no private copy.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -105,6 +107,8 @@ class Device:
         self.number = number
         self.path = device_path(directory, number)
         self._chunks: list[int] = []
+        self._length = threading.Lock()  # of the file; taken with or without the guard, which is not asked for then
+        self._backed = 0  # pages from here on, of those that can be read, are zeros instead of the file's
         self.unsynced = True  # what a process before wrote may not have reached the disk
         self._read_only = read_only
         self._area = area.ctypes.data
@@ -168,19 +172,38 @@ class Device:
         self._verified[0] = 1
 
     def _map(self, page_count: int) -> None:
-        """Map chunks until ``page_count`` pages are covered.  Memory past the file's end is never touched."""
+        """Have memory for ``page_count`` pages of the file.  What lies past the file's end is never touched."""
+        if self._backed < min(page_count, self.page_count):
+            whole = page_count >= self.page_count
+            self._lay(self._backed, len(self._chunks) * self.pages_per_chunk if whole else page_count, True)
         while len(self._chunks) * self.pages_per_chunk < page_count:
-            offset = len(self._chunks) * CHUNK_SIZE
             zone = _mmap(0, CHUNK_SIZE + OVERRUN, _PROT_READ, _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE, -1, 0)
-            address = zone and _mmap(
-                zone, CHUNK_SIZE, _PROT_READ | _PROT_WRITE, _MAP_PRIVATE | _MAP_FIXED, self._file.number, offset
-            )
-            if not address:
-                raise StorageError(f"{self.path}: cannot map it into memory: {os.strerror(ctypes.get_errno())}")
+            if not zone:
+                raise self._no_memory()
+            self._chunk_table[len(self._chunks)] = zone
+            self._chunks.append(zone)
+            self._lay((len(self._chunks) - 1) * self.pages_per_chunk, len(self._chunks) * self.pages_per_chunk, True)
+        self._backed = max(self._backed, page_count)
+
+    def _lay(self, first: int, end: int, file: bool) -> None:
+        """Put the file's pages, or zeros, where pages from ``first`` to before ``end`` lie in memory."""
+        while first < end:
+            count = min(end - first, self.pages_per_chunk - first % self.pages_per_chunk)
+            address, length, at = self.address(first), count * self.page_size, first * self.page_size
+            if file:
+                kind, protection = _MAP_PRIVATE | _MAP_FIXED, _PROT_READ | _PROT_WRITE
+                mapped = _mmap(address, length, protection, kind, self._file.number, at)
+            else:
+                kind = _MAP_PRIVATE | _MAP_FIXED | _MAP_ANONYMOUS | _MAP_NORESERVE
+                mapped = _mmap(address, length, _PROT_READ, kind, -1, 0)
+            if not mapped:
+                raise self._no_memory()
             # Reading ahead is for scans to ask for: a page that is about to be filled needs no neighbours.
-            _libc.madvise(address, CHUNK_SIZE, _MADV_RANDOM)
-            self._chunk_table[len(self._chunks)] = address
-            self._chunks.append(address)
+            _libc.madvise(address, length, _MADV_RANDOM)
+            first += count
+
+    def _no_memory(self) -> StorageError:
+        return StorageError(f"{self.path}: cannot map it into memory: {os.strerror(ctypes.get_errno())}")
 
     @property
     def head(self) -> Any:
@@ -189,6 +212,7 @@ class Device:
 
     @property
     def page_count(self) -> int:
+        """Pages that can be read; the file may have fewer, see ``head``."""
         return int(self._state["page_count"][0])
 
     def link(self, following: Device | None) -> None:
@@ -205,17 +229,35 @@ class Device:
         return memoryview((ctypes.c_char * (count * self.page_size)).from_address(self.address(offset))).cast("B")
 
     def grow(self, pages: int) -> None:
-        """Make room for at least ``pages`` more, and for some more than that."""
-        head, count = self.head, self.page_count
-        limit = head.pages_max or PAGES_PER_DEVICE - 1
+        """Make room for at least ``pages`` more, and for some more than that.  The guard is held."""
+        head = self.head
+        count, limit = head.page_count, head.pages_max or PAGES_PER_DEVICE - 1
         if count + pages > limit:
             raise SpaceFull(f"{self.path} cannot have more than {limit} pages: add a device to {self.space_name}")
         step = min(max(count * self.page_size // 4, GROWTH_MIN), GROWTH_MAX) // self.page_size
         target = min(count + max(pages, step), limit)
-        self._file.allocate(target * self.page_size)
-        self._map(target)
-        self._state["page_count"] = target
-        set_page_count(self._area, self.number, target)
+        with self._length:
+            self._file.allocate(target * self.page_size)
+            self._map(target)
+            self._state["page_count"] = max(target, self.page_count)
+            set_page_count(self._area, self.number, target)
+
+    def cut(self) -> int:
+        """Cut the file off behind the pages that the device head says it has; answers by how many bytes.
+
+        No redo of the pages behind may be needed any more, and no checkpoint may have them.
+        """
+        with self._length:
+            count = self.head.page_count
+            length, size = self._file.size(), count * self.page_size
+            if length <= size:
+                return 0
+            self._lay(count, self.page_count, False)
+            self._backed = count
+            self._file.truncate(size)
+            self.unsynced = True
+        self.sync()
+        return length - size
 
     def cover(self) -> bool:
         """Have room for as many pages as the device head says, once redo was replayed on it; False: it had that."""
@@ -255,7 +297,7 @@ class Device:
                 if self._verified[offset]:
                     seal_run(page.ctypes.data, 1, self.page_size, ckpt_id)
                 file.write(page.data, offset * self.page_size)
-            file.truncate(self.page_count * self.page_size)
+            file.truncate(self.head.page_count * self.page_size)
 
     def sync(self) -> None:
         """Make what was written last, if anything was."""
@@ -263,15 +305,21 @@ class Device:
             self.unsynced = False
             try:
                 self._file.sync()
-            except StorageError:
+            except BaseException:
                 self.unsynced = True
                 raise
 
     def give_back(self, first: int, count: int) -> None:
-        """Give up the private copies of neighbouring pages: the file has the same bytes.  The guard is held."""
+        """Give up the private copies of neighbouring pages: the file has the same bytes.  The guard is held.
+
+        Page 0 is kept: kernels read it without asking whether it was checked.
+        """
+        if first == 0:
+            first, count = 1, count - 1
         while count > 0:
             within = min(count, self.pages_per_chunk - first % self.pages_per_chunk)
             _libc.madvise(self.address(first), within * self.page_size, _MADV_DONTNEED)
+            self._verified[first : first + within] = 0  # what the file has is checked again, as at the first touch
             first, count = first + within, count - within
 
     def close(self) -> None:

@@ -89,7 +89,7 @@ class DiskFile:
         try:
             with _naming(self.path):
                 self._disk.raw_sync(self, everything)
-        except StorageError:
+        except BaseException:
             self._length_changed = True
             raise
 

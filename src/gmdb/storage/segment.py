@@ -14,6 +14,7 @@ from gmdb.format.address import device_of, offset_of
 from gmdb.format.page import SegmentType
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.kernel.ending import create_segment
+from gmdb.kernel.recovery import check_page
 from gmdb.kernel.segment import NAME_SIZE, read_map
 from gmdb.storage.store import PageStore
 from gmdb.storage.tablespace import Tablespace
@@ -47,6 +48,7 @@ class Segment:
         device = self.store.devices.get(device_of(self.entry_page))
         if device is None or offset_of(self.entry_page) >= device.page_count:
             raise Corruption(f"the entry page of a segment, {self.entry_page}, does not exist", self.entry_page)
+        self.store.call(check_page, self.space.space_id, self.entry_page)
         return SEGMENT_HEAD.at(device.memory(offset_of(self.entry_page)), SEGMENT_HEAD_AT)
 
     def page_ids(self) -> np.ndarray:

@@ -42,6 +42,7 @@ from gmdb.format.anatomy import check
 from gmdb.format.control import Purpose
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.area import STATE
+from gmdb.kernel.bulk import log_pages
 from gmdb.kernel.status import DAMAGED, LOG_FULL, NEED_SPACE
 from gmdb.storage import directory as files
 from gmdb.storage import disk
@@ -64,6 +65,16 @@ def create_store(directory: Path, next_obj_id: int, redo_file_size: int) -> None
     fields |= {"next_device": FIRST_USER_DEVICE + 1, "redo_file_size": redo_file_size, "clean": 1}
     files.write_control(directory, fields)
     files.sync_directory(directory)
+
+
+def _carried(control: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in control.items() if name not in NOT_CARRIED}
+
+
+def renew_identity(directory: Path) -> None:
+    """Make a closed database another one: log that was written under its old id is not taken for its own."""
+    fields = {**_carried(files.read_control(directory)), "database_id": list(os.urandom(16))}
+    files.write_control(directory, files.write_control(directory, fields))  # both copies
 
 
 def _no_log(_: bool) -> None:
@@ -151,14 +162,23 @@ class PageStore:
         first = self.control["next_device"]
         if devices < 1 or first + devices > DEVICES:
             raise SchemaError(f"tablespace {name}: {devices} devices; a database has at most {DEVICES}")
+        for number in files.device_numbers(self.directory):
+            if number >= first:  # of an attempt before, for which the disk had no space
+                disk.current.remove(files.device_path(self.directory, number))
         for number in range(first, first + devices):
             create_device(self.directory, number, first, name, page_size, device_pages_max)
         files.sync_directory(self.directory)
         self.write_control(next_device=first + devices)
         for number in range(first, first + devices):
-            self.devices[number] = Device(self._area, self.directory, number)
-        self.spaces = group_devices(list(self.devices.values()))
+            self.adopt_device(number)
+            # Whoever brings an older copy of the database up to date learns of the device from the log.
+            self.call(log_pages, first, 0, self.devices[number].address(0), page_size, 1)
         return self.spaces[first]
+
+    def adopt_device(self, number: int) -> None:
+        """Open a device that was made just now."""
+        self.devices[number] = Device(self._area, self.directory, number)
+        self.spaces = group_devices(list(self.devices.values()))
 
     def read_ahead(self, page_ids: np.ndarray) -> None:
         """Pages that a scan is about to read: runs of neighbours are fetched at once."""
@@ -183,7 +203,8 @@ class PageStore:
             if result == LOG_FULL:
                 self.make_log_room(essential)
             else:
-                self.spaces[space_id].grow(2)
+                for space in {space_id, UNDO_DEVICE}:  # it does not say whether rows or their undo need the pages
+                    self.spaces[space].grow(2)
         if result == DAMAGED:
             self.raise_damage()
         return result
@@ -248,20 +269,27 @@ class PageStore:
             raise StorageError(f"{directory}: {error.strerror}") from error
         for device in self.devices.values():
             device.dump(directory, self.control["ckpt_id"])
-        database_id = list(bytes.fromhex(self.control["database_id"]))
-        fields = {**self._carried(), "database_id": database_id, "purpose": Purpose.DUMP, "clean": 1}
+        fields = {**self.control_fields(), "purpose": Purpose.DUMP, "clean": 1}
         files.write_control(directory, files.write_control(directory, fields))  # both copies
 
     def _carried(self) -> dict[str, Any]:
-        return {name: value for name, value in self.control.items() if name not in NOT_CARRIED}
+        return _carried(self.control)
+
+    def control_fields(self) -> dict[str, Any]:
+        """The control record as it can be written for a copy of the database."""
+        return {**self._carried(), "database_id": list(bytes.fromhex(self.control["database_id"]))}
 
     def write_control(self, **changes: Any) -> None:
-        """Change some fields of the control file, and make that last."""
+        """Change some fields of the control file, and make that last.
+
+        Both copies are written, one after the other: if one is damaged later, the other says the same, and not that
+        the database was closed, or has no device that it has.
+        """
         with self._control_lock:
-            fields = {**self._carried(), **changes}
-            fields["database_id"] = list(bytes.fromhex(self.control["database_id"]))
-            written = files.write_control(self.directory, fields)
-            self.control.update({name: int(written[name]) for name in self._carried()})
+            fields = {**self.control_fields(), **changes}
+            for _ in range(2):
+                fields = files.write_control(self.directory, fields)
+                self.control.update({name: int(fields[name]) for name in self._carried()})
 
     def close(self) -> None:
         """Let go of files and memory, without writing anything."""

@@ -32,10 +32,11 @@ class Tablespace:
         """Make room for ``pages`` pages side by side; answers the device that has it."""
         full: SpaceFull | None = None
         for device in self.devices:
-            if device.page_count - device.head.hwm >= pages:
+            head = device.head
+            if head.page_count - head.hwm >= pages:
                 return device
             try:
-                device.grow(pages - (device.page_count - device.head.hwm))
+                device.grow(pages - (head.page_count - head.hwm))
                 return device
             except SpaceFull as error:
                 full = error

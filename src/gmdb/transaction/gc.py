@@ -5,6 +5,7 @@ locks come off the rows, their undo records go, and rows that are deleted for ev
 
 Invariants
  1. The guard is held for a batch of records or one page at a time, not longer.
+ 2. A transaction leaves the history when nothing is left of it: if the disk is full, it stays for the next time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gmdb.errors import StorageError
+from gmdb.errors import DiskFull, StorageError
 from gmdb.format.address import UNDO_DEVICE
 from gmdb.kernel.ending import forget_transaction
 from gmdb.kernel.gc import purge_records, tidy_page
@@ -38,6 +39,7 @@ class Ended:
     undo: array[int]
     tables: dict[int, tuple[int, int]] = field(default_factory=dict)  # obj_id: (entry page, tablespace)
     pages: set[tuple[int, int]] = field(default_factory=set)  # (obj_id, page): has rows to remove
+    done: int = 0  # records that are purged: if the disk is full in the middle, it goes on there
 
 
 class Collector:
@@ -49,40 +51,56 @@ class Collector:
     def add(self, ended: Ended) -> None:
         self.history.append(ended)
 
+    def finish_commits(self) -> None:
+        self._hub.finish_commits()
+
     def collect(self) -> int:
         """Purge all that can be; answers how many transactions were done."""
         done = 0
         untidy: dict[tuple[int, int], tuple[int, int]] = {}
         with self._running:
-            while True:
-                with self._hub.guard:
-                    if not self.history or self.history[0].scn > self._hub.snapshots.oldest():
-                        break
-                    ended = self.history.popleft()
-                self._purge(ended)
-                done += 1
-                untidy.update({key: ended.tables[key[0]] for key in ended.pages if key[0] in ended.tables})
+            while ended := self._next():
+                tables = {obj_id: table for one in ended for obj_id, table in one.tables.items()}
+                untidy.update({key: tables[key[0]] for key in self._purge(ended) if key[0] in tables})
+                done += len(ended)
                 if len(untidy) > TIDY_AT_ONCE:
                     self._tidy(untidy)
             self._tidy(untidy)
         return done
 
-    def _purge(self, ended: Ended) -> None:
-        store = self._hub.store
-        places = np.array(ended.undo, np.int64)
+    def _next(self) -> list[Ended]:
+        """The next transactions that everyone sees: several, since most are small.  They stay in the history."""
+        ended: list[Ended] = []
+        records = 0
+        with self._hub.guard:
+            oldest = self._hub.snapshots.oldest() if self.history else 0
+            for one in self.history:
+                if one.scn > oldest or records >= BATCH or len(ended) == BATCH:
+                    break
+                ended.append(one)
+                records += len(one.undo) - one.done
+        return ended
+
+    def _purge(self, ended: list[Ended]) -> set[tuple[int, int]]:
+        """Take away all that is left of some transactions; answers the pages, with their tables, to be tidied."""
+        places = np.concatenate([np.array(one.undo[one.done :], np.int64) for one in ended])
         pages = np.zeros(len(places), np.int64)
         done = 0
         while done < len(places):
             count = min(BATCH, len(places) - done)
             with self._hub.guard:
                 at, to = places.ctypes.data + 8 * done, pages.ctypes.data + 8 * done
-                done += store.call_essential(purge_records, UNDO_DEVICE, at, count, to, 1)
-        ended.pages.update((page >> 32, page & 0xFFFF_FFFF) for page in set(pages[pages != 0].tolist()))
+                purged = self._hub.store.call_essential(purge_records, UNDO_DEVICE, at, count, to, 1)
+            _note_purged(ended, pages[done : done + purged].tolist())
+            done += purged
         with self._hub.guard:
-            if ended.scn:
-                store.call_essential(forget_transaction, UNDO_DEVICE, ended.slot)
-            self._hub.memory.forget_load(ended.slot)
-            self._hub.memory.free(ended.slot)
+            for one in ended:
+                if one.scn:
+                    self._hub.store.call_essential(forget_transaction, UNDO_DEVICE, one.slot)
+                self._hub.memory.forget_load(one.slot)
+                self.history.popleft()
+                self._hub.memory.free(one.slot)
+        return set().union(*(one.pages for one in ended))
 
     def _tidy(self, untidy: dict[tuple[int, int], tuple[int, int]]) -> None:
         """Remove dead rows from pages, (obj_id, page) by (entry page, tablespace): each page once for many deletes."""
@@ -92,6 +110,14 @@ class Collector:
             while removed > 0:
                 with self._hub.guard:
                     removed = self._hub.store.call_essential(tidy_page, space_id, obj_id, entry_page, page_id)
+
+
+def _note_purged(ended: list[Ended], pages: list[int]) -> None:
+    """The next ``len(pages)`` records of some transactions are gone; a page that is not 0 has rows to remove."""
+    for one in ended:
+        mine, pages = pages[: len(one.undo) - one.done], pages[len(one.undo) - one.done :]
+        one.done += len(mine)
+        one.pages.update((page >> 32, page & 0xFFFF_FFFF) for page in set(mine) - {0})
 
 
 class BackgroundCollector:
@@ -121,8 +147,11 @@ class BackgroundCollector:
             self._wake.clear()
             if self._stop:
                 return
-            if self._collector.history:
-                try:
+            try:
+                self._collector.finish_commits()
+                if self._collector.history:
                     self._collector.collect()
-                except StorageError:
-                    return  # the disk failed: whoever changes something is told so
+            except DiskFull:
+                continue  # the next time there may be space
+            except StorageError:
+                return  # the disk failed, or a page is damaged: whoever changes something is told so

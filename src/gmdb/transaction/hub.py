@@ -57,6 +57,7 @@ class Transactions:
         self.guard = store.guard
         self.redo = redo
         self._pending: deque[tuple[int, int, int]] = deque()  # LSN, slot, SCN of commits that are not on disk yet
+        self.left_alone = False  # a session was interrupted while it waited for its commit to be on disk
         self.memory = TransactionMemory(store)
         self.memory.set("undo_entry", UNDO_ENTRY)
         self.snapshots = Snapshots(self.memory)
@@ -99,8 +100,19 @@ class Transactions:
         """Let others see the commits that are on disk, in the order of their SCNs."""
         with self.guard:
             while self._pending and self._pending[0][0] <= durable:
-                _, slot, scn = self._pending.popleft()
+                _, slot, scn = self._pending[0]
                 self.memory.publish(slot, scn)
+                self._pending.popleft()
+        if self.left_alone:
+            self.left_alone = False
+            self.waits.wake()
+
+    def finish_commits(self) -> None:
+        """Have commits on disk for which nobody waits any more, so that others see them and get their rows."""
+        with self.guard:
+            last = self._pending[-1][0] if self.left_alone and self._pending else 0
+        if last and self.redo is not None:
+            self.redo.make_durable(last)
 
     def object_of(self, page_id: int) -> int:
         """The table that a page belongs to at the moment."""

@@ -60,6 +60,10 @@ class TransactionMemory:
         """The newest commit."""
         return self.state[self._fields["scn"]]
 
+    def counters(self) -> dict[str, int]:
+        """Numbers that were not given out yet begin here; a commit may have its own before others see it."""
+        return {"next_transaction": self.next_number, "scn": self.get("next_scn") - 1}
+
     def start_at(self, scn: int) -> None:
         """Begin with the commits up to ``scn``, which everyone sees."""
         self.set("scn", scn)
@@ -138,5 +142,7 @@ class TransactionMemory:
 
     def forget_load(self, slot: int) -> None:
         """Everyone sees the transaction's bulk loads, or nobody ever will."""
-        entries = self.loads[: self.get("load_count")]
-        entries["number"][entries["transaction"] == slot] = 0
+        count = self.get("load_count")
+        if count:
+            entries = self.loads[:count]
+            entries["number"][entries["transaction"] == slot] = 0

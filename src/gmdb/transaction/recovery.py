@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gmdb.format.address import UNDO_DEVICE, device_of, offset_of
+from gmdb.format.page import slot_offset
 from gmdb.format.transactions import committed
 from gmdb.format.undo import NODE_AT, OWNER_AT, UNDO_HEAD, UNDO_OWNER, UNDO_RECORD, UndoOperation, record_extents
 from gmdb.kernel.ending import forget_transaction
@@ -110,11 +111,9 @@ class _Work:
 
     def _space_of(self, place: int) -> int:
         page = self._page(place >> 16)
-        for offset, _, slot in record_extents(page)[place & 0xFFFF : (place & 0xFFFF) + 1]:
-            assert slot == place & 0xFFFF
-            row_page = UNDO_RECORD.at(page, offset).row_id.page_id
-            return self._store.devices[device_of(row_page)].space_id
-        return UNDO_DEVICE
+        at = slot_offset(len(page), place & 0xFFFF)
+        record = UNDO_RECORD.at(page, int.from_bytes(page[at : at + 2], "little"))
+        return self._store.devices[device_of(record.row_id.page_id)].space_id
 
     def clean_up(self, places: list[int]) -> None:
         batch = np.array(places, np.int64)

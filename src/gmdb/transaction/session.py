@@ -14,12 +14,12 @@ import time
 import weakref
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
-from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, SchemaError, WriteConflict
+from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, SchemaError, StorageError, WriteConflict
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.page import SegmentType
 from gmdb.kernel.bulk import open_last_page
@@ -76,6 +76,7 @@ class Session:
 
     def _reset(self) -> None:
         self.slot = -1
+        self._logged_at = 0  # where the log must be on disk for the commit to count that is under way
         self.plain = False
         self.call[TRANSACTION] = -1
         self.call[STATEMENT] = 0
@@ -198,7 +199,10 @@ class Session:
     def share_table(self, obj_id: int, entry_page: int, space_id: int) -> None:
         """Hold a table against changes of its definition until the transaction ends."""
         self.require_open()
-        self._lock_table(obj_id, lambda: self.hub.tables.share(obj_id, self))
+        with self.hub.guard:  # the short way, while nobody waits for anything
+            taken = not self.hub.waits.queues and not self.hub.tables.share(obj_id, self)
+        if not taken:
+            self._lock_table(obj_id, lambda: self.hub.tables.share(obj_id, self))
         self.tables_held[obj_id] = (entry_page, space_id)
 
     def take_table_alone(self, obj_id: int) -> None:
@@ -339,7 +343,17 @@ class Session:
         """Make what was changed last.  Returns once it is on disk; from then on others see it."""
         self.require_open()
         if self.slot >= 0:
-            self._log_commit()
+            try:
+                self._log_commit()
+            except BaseException:
+                if self._logged_at:  # somebody will have it on disk: it cannot be rolled back any more
+                    self.hub.left_alone = True
+                    self._finish_commit()
+                raise
+        self._finish_commit()
+
+    def _finish_commit(self) -> None:
+        """The commit is on disk, or will be.  A second time does nothing."""
         with self.hub.guard:
             self._cursors.clear()  # what they have seen cannot be rolled back any more
             if self.slot >= 0 and self.call[COMMIT] == 0:  # it changed nothing
@@ -348,15 +362,18 @@ class Session:
 
     def _log_commit(self) -> None:
         """Have the commit on disk.  Not under the guard: whoever writes the log needs it."""
-        with self.hub.guard:
-            for _, entry_page, last_page, space_id in self._loads:
+        for _, entry_page, last_page, space_id in self._loads:
+            with self.hub.guard:
                 self.hub.store.call_essential(open_last_page, space_id, entry_page, last_page)
         lsn = self.hub.log_commit(self.slot, self.call_address, self.call)
+        self._logged_at = lsn
         if lsn and self.hub.redo is not None:
             self.hub.redo.make_durable(lsn)
 
     def rollback(self) -> None:
         self.require_open()
+        if self._logged_at:
+            raise InterfaceError("the transaction is being committed; it cannot be rolled back any more")
         if self.hub.store.failure is None:
             self.take_back_to(0)
         with self.hub.guard:
@@ -439,7 +456,12 @@ class Session:
         raise NoSuchSavepoint(f"no savepoint {name} is set in this transaction")
 
     def close(self) -> None:
-        """Roll back what is open and end the session."""
+        """Roll back what is open and end the session.  What another thread is committing here is committed first."""
         if not self.closed and self.hub.store.devices:
+            lsn = self._logged_at
+            if lsn and self.hub.redo is not None:
+                with suppress(StorageError):  # the one who commits is told
+                    self.hub.redo.make_durable(lsn)
+                self._finish_commit()
             self.rollback()
         self.closed = True

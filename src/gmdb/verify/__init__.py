@@ -10,7 +10,7 @@ Invariants
 Not here: an open database, or repairing anything.
 """
 
-from gmdb.verify.findings import Finding
-from gmdb.verify.verifier import Report, verify
+from gmdb.verify.findings import Finding, Report
+from gmdb.verify.verifier import verify
 
 __all__ = ["Finding", "Report", "verify"]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from gmdb.catalog.schema import FIRST_USER_ID, SYS_COLUMNS_COLUMNS, SYS_COLUMNS_ID, SYS_TABLES_ENTRY, TableDefinition
 from gmdb.errors import Error
 from gmdb.format import heap
-from gmdb.format.address import SYSTEM_DEVICE, UNDO_DEVICE, RowId, device_of, page_name
+from gmdb.format.address import SYSTEM_DEVICE, RowId, device_of, page_name
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.inspect.files import SYS_TABLES, DatabaseFiles
 from gmdb.inspect.page_view import known_tables
 from gmdb.verify.findings import Findings
-from gmdb.verify.segments import Segment
+from gmdb.verify.segments import UNDO_ENTRY, Segment
 from gmdb.verify.survey import MISSING, Survey
 
 Place = tuple[int, int]  # a page and an offset on it
@@ -81,7 +81,8 @@ def _check_columns(files: DatabaseFiles, tables: Mapping[int, TableDefinition], 
             names.add((obj_id, name.lower()))
 
 
-def check_catalog(survey: Survey, catalog: Catalog, segments: list[Segment]) -> None:
+def check_catalog(survey: Survey, catalog: Catalog, segments: list[Segment], in_between: Container[int]) -> None:
+    """``in_between``: entry pages of segments that are being made, or dropped and not yet gone."""
     if not catalog.is_known:
         return
     _check_numbers(survey, catalog)
@@ -91,9 +92,9 @@ def check_catalog(survey: Survey, catalog: Catalog, segments: list[Segment]) -> 
             said = f"table {table.name} starts at page {page_name(table.entry_page)}, {wrong}"
             survey.findings.on_page(*place, said)
     entries = {table.entry_page for _, table in catalog.listed}
+    entries |= {page for s in segments if s.entry_page == UNDO_ENTRY for page in (UNDO_ENTRY, s.head["child_seg"])}
     for segment in segments:
-        is_undo = segment.seg_type == SegmentType.UNDO and device_of(segment.entry_page) == UNDO_DEVICE
-        if segment.entry_page not in entries and not is_undo:
+        if segment.entry_page not in entries and segment.entry_page not in in_between:
             at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("obj_id")
             said = f"a segment of object {segment.obj_id}, but no table starts here"
             survey.findings.on_page(segment.entry_page, at, said)

@@ -1,11 +1,13 @@
-"""What a check has found: where, and what is wrong there."""
+"""What a check has found: where, and what is wrong there; and the report of all checks."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gmdb.format.address import device_of, page_name
+from gmdb.log.reports import Recovery
 from gmdb.storage.directory import device_path
 
 
@@ -47,3 +49,35 @@ class Findings(list[Finding]):
 
     def in_file(self, file: str, message: str, offset: int | None = None) -> None:
         self.append(Finding(file, None, offset, message))
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was looked at, and what is wrong with it."""
+
+    directory: Path
+    pages: int
+    size: int
+    tables: int
+    rows: int
+    findings: list[Finding]
+    recovery: Recovery | None = None  # what had to be done first, if the database was not closed
+
+    @property
+    def clean(self) -> bool:
+        return not self.findings
+
+    def document(self) -> dict[str, Any]:
+        """The report in plain values, for JSON."""
+        counts = {"pages": self.pages, "bytes": self.size, "tables": self.tables, "rows": self.rows}
+        findings = [finding.document() for finding in self.findings]
+        recovery = None if self.recovery is None else self.recovery.document()
+        told = {"clean": self.clean, "findings": findings, "recovery": recovery}
+        return {"database": str(self.directory), **counts, **told}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Report:
+        """A report that another process made; not what recovering its copy of the database was like."""
+        findings = [Finding(f["file"], f["page_id"], f["offset"], f["message"]) for f in document["findings"]]
+        pages, size, tables, rows = (int(document[name]) for name in ("pages", "bytes", "tables", "rows"))
+        return cls(Path(document["database"]), pages, size, tables, rows, findings)

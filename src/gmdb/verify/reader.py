@@ -42,8 +42,9 @@ class VerifiedFiles(DatabaseFiles):
         self._runs: dict[int, int] = {}
         self._rows: dict[int, list[tuple[RowId, tuple[Any, ...]]]] = {}
         try:
+            known = self.control.get("next_device", 0) or DEVICES
             for number in device_numbers(path):
-                if number < DEVICES:
+                if number < known:  # others are litter: their tablespace was never finished
                     device = self.devices[number] = DeviceFile(device_path(path, number), number)
                     self._runs[number] = os.open(device.path, os.O_RDONLY)
         except BaseException:

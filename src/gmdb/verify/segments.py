@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gmdb.format.address import NO_PAGE, device_of, page_name
+from gmdb.format.address import NO_PAGE, UNDO_DEVICE, device_of, page_id_of, page_name
 from gmdb.format.page import PAGE_HEAD, PageType
 from gmdb.format.segment import (
     ENTRY_MAP_AT,
@@ -29,10 +29,9 @@ from gmdb.verify.survey import MISSING, Survey
 _LISTS_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("free_lists[0].first.map_page")
 _HEAD_FIELDS = (
     "obj_id", "type", "create_no", "space_id", "page_count", "first_data_page", "last_page", "last_map_page",
-    "last_map_page_full", "pct_free",
+    "last_map_page_full", "pct_free", "child_seg",
 )  # fmt: skip
-
-LISTED = (PageType.DATA, PageType.TRANSACTIONS)  # what a map lists
+UNDO_ENTRY = page_id_of(UNDO_DEVICE, 1)
 
 
 @dataclass
@@ -49,6 +48,7 @@ class Segment:
     map_pages: list[int] = field(default_factory=list)
     map_counts: list[int] = field(default_factory=list)
     entries: np.ndarray = field(default_factory=lambda: np.empty(0, MAP_ENTRY.dtype))
+    listed: tuple[PageType, ...] = (PageType.DATA,)  # what its map lists
 
     @property
     def name(self) -> str:
@@ -90,6 +90,7 @@ def check_segments(survey: Survey, owners: Owners) -> list[Segment]:
     for entry in entries:
         owners.claim(entry, f"segment {page_name(entry)}")
     segments = [_read_map(survey, entry, owners) for entry in entries]
+    _check_children(survey, segments)
     for segment in segments:
         _check_head(survey, segment)
         _check_entries(survey, segment, owners)
@@ -196,6 +197,22 @@ def _head_finding(survey: Survey, segment: Segment, name: str, value: int) -> No
     survey.findings.on_page(segment.entry_page, SEGMENT_HEAD_AT + SEGMENT_HEAD.offset(name), said)
 
 
+def _check_children(survey: Survey, segments: list[Segment]) -> None:
+    """The undo segment alone has a child, whose pages are the table of committed transactions."""
+    by_entry = {segment.entry_page: segment for segment in segments}
+    for segment in segments:
+        child = segment.head["child_seg"]
+        if segment.entry_page == UNDO_ENTRY and child in by_entry and by_entry[child].seg_type == segment.seg_type:
+            by_entry[child].listed = (PageType.TRANSACTIONS,)
+        elif child != NO_PAGE and (survey.can_follow(child) or segment.entry_page != UNDO_ENTRY):
+            at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("child_seg")
+            said = f"child_seg {page_name(child)} leads to no segment that belongs to this one"
+            survey.findings.on_page(segment.entry_page, at, said)
+    if UNDO_ENTRY not in by_entry:  # then nobody knows which its child is
+        for segment in segments:
+            segment.listed = (PageType.DATA, PageType.TRANSACTIONS)
+
+
 # ---- the entries
 
 
@@ -210,7 +227,7 @@ def _check_entries(survey: Survey, segment: Segment, owners: Owners) -> None:
     for position, page_id, said in _wrong_targets(survey, segment, used, ids[used], facts):
         _entry_finding(survey, segment, position, f"lists page {page_name(page_id)}, {said}")
     known = np.isin(np.arange(len(used)), [i for i, _ in twice], invert=True)
-    known &= (facts["verdict"] <= SUSPECT) & np.isin(facts["page_type"], LISTED)
+    known &= (facts["verdict"] <= SUSPECT) & np.isin(facts["page_type"], segment.listed)
     _check_naming_back(survey, segment, used[known], ids[used[known]], facts[known])
     if survey.files.is_settled:
         for position in np.flatnonzero(segment.entries["list_id"] == LOADING).tolist():
@@ -233,7 +250,7 @@ def _wrong_targets(
         if device_of(int(ids[i])) not in doubtful:
             yield positions[i], int(ids[i]), "which is not in use"
     sound = facts["verdict"] <= SUSPECT
-    for i in np.flatnonzero(sound & ~np.isin(facts["page_type"], LISTED)):
+    for i in np.flatnonzero(sound & ~np.isin(facts["page_type"], segment.listed)):
         yield positions[i], int(ids[i]), f"which is no data page: its page_type is {facts['page_type'][i]}"
     elsewhere = [number for number, space in spaces.items() if space != own and number not in doubtful]
     for i in np.flatnonzero(sound & np.isin(ids >> 22, elsewhere)):

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.format.address import FIRST_USER_DEVICE, NO_PAGE, SYSTEM_DEVICE, UNDO_DEVICE, device_of, page_id_of, page_name
+from gmdb.format.address import (
+    DEVICES,
+    FIRST_USER_DEVICE,
+    NO_PAGE,
+    SYSTEM_DEVICE,
+    UNDO_DEVICE,
+    device_of,
+    page_id_of,
+    page_name,
+)
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.kernel.verify_rows import SUSPECT, UNWRITTEN
@@ -20,7 +29,8 @@ REQUIRED = (SYSTEM_DEVICE, UNDO_DEVICE, FIRST_USER_DEVICE)
 
 def check_files(files: VerifiedFiles, findings: Findings) -> None:
     """Devices that are missing, and files that are too short."""
-    for number in REQUIRED:
+    users = range(FIRST_USER_DEVICE, min(files.control.get("next_device", 0), DEVICES))
+    for number in sorted({*REQUIRED, *users}):
         if number not in files.devices:
             findings.in_file(device_path(files.path, number).name, "the file is missing")
     for number, device in files.devices.items():

@@ -1,6 +1,7 @@
 """Undo against locks: a live undo record names a row whose lock leads back to it, and a locked row has a record.
 
 A database that was closed has neither.  What a record's body holds, by operation, is said in ``kernel/undo.py``.
+Not here: whose records these are (runs.py).
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from gmdb.format.slotted import SLOT_FREED
 from gmdb.format.undo import UNDO_RECORD, UndoOperation
 from gmdb.kernel.verify import LOCKED
 from gmdb.kernel.verify_rows import SUSPECT, UNWRITTEN
-from gmdb.verify.survey import Survey
+from gmdb.verify.survey import MISSING, Survey
 
 NO_LOCK_BEFORE = 0xFFFF_FFFF
 HEAP_LOCK = UndoOperation.HEAP_LOCK
 NO_CHANGE = (UndoOperation.NONE, UndoOperation.OWNER)  # dead, or only the name of who wrote what follows
+PAGES_BODY = 12
 LINK_SIZE = 8  # where the change before is, at the end of a further record of the same lock
 _WITH_WORD = (UndoOperation.HEAP_UPDATE, UndoOperation.HEAP_UPDATE_INC, UndoOperation.HEAP_DELETE, HEAP_LOCK)
 _OF_ROWS = (UndoOperation.HEAP_INSERT, *_WITH_WORD)
+_OF_SEGMENTS = (UndoOperation.CREATE_SEGMENT, UndoOperation.SET_DROP)
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,11 @@ class LiveRecord:
         return int.from_bytes(self.body[: 4 if self.row_id.slot_id == NO_SLOT else 2], "little")
 
     @property
+    def map_place(self) -> tuple[int, int]:
+        """Of whole pages: map page and number of the entry that lists the first."""
+        return int.from_bytes(self.body[4:8], "little"), int.from_bytes(self.body[8:12], "little")
+
+    @property
     def word_before(self) -> int:
         """The lock word that the row had before; none for inserts."""
         return int.from_bytes(self.body[:4], "little") if self.operation in _WITH_WORD else NO_LOCK_BEFORE
@@ -61,13 +69,19 @@ class LiveRecord:
 
     def places(self) -> Iterator[int]:
         """The rows that it is about, as page id << 16 | slot."""
+        if self.row_id.slot_id == NO_SLOT:
+            return iter(())
         rows = self.count if self.operation == UndoOperation.HEAP_INSERT else 1
         first = self.row_id.page_id << 16 | self.row_id.slot_id
         return iter(range(first, first + min(rows, NO_SLOT - self.row_id.slot_id)))
 
 
-def check_undo(survey: Survey) -> None:
-    records = list(_live_records(survey))
+def segments_in_between(records: list[LiveRecord]) -> set[int]:
+    """Entry pages of segments that an open transaction makes, or that were dropped and are not yet gone."""
+    return {record.seg_entry for record in records if record.operation in _OF_SEGMENTS}
+
+
+def check_undo(survey: Survey, records: list[LiveRecord]) -> None:
     if survey.files.is_settled:
         for record in records:
             said = f"{record.name}: the record is live, but the database was closed"
@@ -78,7 +92,7 @@ def check_undo(survey: Survey) -> None:
         _Locks(survey, records).check()
 
 
-def _undo_pages(survey: Survey, sound: bool) -> list[int]:
+def undo_pages(survey: Survey, sound: bool) -> list[int]:
     return survey.pages_where(
         lambda facts: (
             (facts["page_type"] == PageType.DATA)
@@ -88,8 +102,12 @@ def _undo_pages(survey: Survey, sound: bool) -> list[int]:
     )
 
 
-def _live_records(survey: Survey) -> Iterator[LiveRecord]:
-    for page_id in _undo_pages(survey, sound=True):
+def live_records(survey: Survey) -> list[LiveRecord]:
+    return list(_read_records(survey))
+
+
+def _read_records(survey: Survey) -> Iterator[LiveRecord]:
+    for page_id in undo_pages(survey, sound=True):
         if not survey.fact(page_id)["slot_count"]:
             continue
         page = survey.files.page(page_id)
@@ -112,6 +130,7 @@ class _Locks:
 
     def __init__(self, survey: Survey, records: list[LiveRecord]) -> None:
         self._survey, self._records = survey, records
+        self._in_between = segments_in_between(records)
         notes = survey.noted(LOCKED)
         self._locks = dict(zip(notes["place"].tolist(), notes["value"].tolist(), strict=True))
         self._beneath: dict[int, set[int]] = {}  # locks that images keep of a row
@@ -127,12 +146,14 @@ class _Locks:
         named: set[tuple[int, int]] = set()
         for record in self._records:
             wrong = self._wrong_table(record)
+            if not wrong and record.operation in _OF_SEGMENTS:
+                wrong = self._wrong_segment(record)
             if not wrong and record.operation in _OF_ROWS and not self._is_dropped(record):
                 wrong = self._wrong_pages(record) if record.row_id.slot_id == NO_SLOT else self._wrong_rows(record)
                 named.update((place, record.lock_id) for place in record.places())
             if wrong:
                 self._survey.findings.on_page(record.page_id, record.offset, f"{record.name}: {wrong}")
-        if _undo_pages(self._survey, sound=False):
+        if undo_pages(self._survey, sound=False):
             return  # a record that is missed may be there
         for place, lock_id in self._locks.items():
             if (place, lock_id) not in named:
@@ -147,12 +168,26 @@ class _Locks:
         if table is not None and table.entry_page != record.seg_entry:
             return f"seg_entry {page_name(record.seg_entry)} is not where table {table.name} starts"
         fact = self._survey.fact(record.seg_entry)
-        if table is None and fact["page_type"] == PageType.SEGMENT_ENTRY and fact["obj_id"] == record.obj_id:
+        is_there = fact["page_type"] == PageType.SEGMENT_ENTRY and fact["obj_id"] == record.obj_id
+        if table is None and is_there and record.seg_entry not in self._in_between:
             return f"object {record.obj_id} is no table"
         return ""
 
+    def _wrong_segment(self, record: LiveRecord) -> str:
+        """Of a segment that was made, or is to be dropped: its entry page goes last, with the record."""
+        entry, fact = record.seg_entry, self._survey.fact(record.seg_entry)
+        if record.row_id.page_id != entry or record.row_id.slot_id != NO_SLOT:
+            return f"the record names another place than its segment's entry page, {page_name(entry)}"
+        is_entry = fact["page_type"] == PageType.SEGMENT_ENTRY and fact["obj_id"] == record.obj_id
+        if self._survey.can_follow(entry) and not is_entry:
+            return f"page {page_name(entry)} is no entry page of object {record.obj_id}"
+        return "" if fact["verdict"] != MISSING else f"page {page_name(entry)} is not in use"
+
     def _wrong_pages(self, record: LiveRecord) -> str:
         first = record.row_id.page_id
+        if len(record.body) < PAGES_BODY:
+            return f"a record of whole pages has a body of {PAGES_BODY} bytes at least, this one of {len(record.body)}"
+        map_page, number = record.map_place
         for page_id in range(first, first + record.count):
             fact = self._survey.fact(page_id)
             if fact["verdict"] == UNWRITTEN:
@@ -161,6 +196,9 @@ class _Locks:
                 return f"page {page_name(page_id)} is damaged, or not in use"
             if fact["obj_id"] != record.obj_id or fact["page_type"] != PageType.DATA:
                 return f"page {page_name(page_id)} is no data page of object {record.obj_id}"
+            if (fact["map_page_id"], fact["map_offset"]) != (map_page, number + page_id - first):
+                named = f"entry {number + page_id - first} of map page {page_name(map_page)}"
+                return f"page {page_name(page_id)} is not listed by {named}, as the record has it"
         return ""
 
     def _wrong_rows(self, record: LiveRecord) -> str:

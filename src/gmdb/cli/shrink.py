@@ -1,0 +1,44 @@
+"""``gmdb shrink``: free pages at the end of a database's files, given back to the operating system."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gmdb.cli.table import print_json
+from gmdb.storage.directory import require_database
+
+HELP = "make a database's files as short as their last page in use allows"
+DESCRIPTION = (
+    "Give free pages at the end of a database's files back to the operating system, after rows were deleted or tables\n"
+    "dropped. Pages in use stay where they are, so free ones before the last of them remain, for rows to come.\n"
+    "The database may be open in another process: then that one does it, while others go on working."
+)
+EXAMPLE = "examples:\n  gmdb shrink shop.gmdb\n  gmdb shrink shop.gmdb --json"
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "shrink",
+        help=HELP,
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("database", metavar="DB", help="the database's directory")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import gmdb  # compiled code, which other commands do without
+
+    require_database(Path(arguments.database))
+    with gmdb.connect(arguments.database) as db:
+        given = db.shrink()
+    if arguments.json:
+        print_json({"bytes": given})
+    else:
+        print(f"{given / (1 << 20):,.1f} MiB given back")
+    return 0

@@ -1,0 +1,51 @@
+"""Commits of several threads reach the disk together."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import gmdb
+from gmdb.log.files import RedoFiles
+
+THREADS, COMMITS = 6, 100
+
+
+@pytest.mark.parametrize("sync", ["full", "group"])
+def test_threads_that_commit_at_the_same_time_share_syncs(
+    path: Path, monkeypatch: pytest.MonkeyPatch, sync: str
+) -> None:
+    syncs = []
+    original = RedoFiles.sync
+
+    def counted(self: RedoFiles, writing: threading.Lock) -> None:
+        syncs.append(1)
+        original(self, writing)
+
+    with gmdb.connect(path, sync=sync) as db:
+        db.create_table("t", {"i": "INT"})
+        monkeypatch.setattr(RedoFiles, "sync", counted)
+
+        def work(number: int) -> None:
+            with gmdb.connect(path) as own:
+                for n in range(COMMITS):
+                    own.insert("t", (number * COMMITS + n,))
+                    own.commit()
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(work, range(THREADS)))
+        assert len(syncs) < THREADS * COMMITS * 3 // 4
+        assert sorted(db.arrow("t").read_all()["i"].to_pylist()) == list(range(THREADS * COMMITS))
+
+
+def test_a_thread_that_commits_alone_waits_for_nobody(path: Path) -> None:
+    with gmdb.connect(path) as db:
+        db.create_table("t", {"i": "INT"})
+        log = db._database.durability.redo  # type: ignore[union-attr]
+        for n in range(20):
+            db.insert("t", (n,))
+            db.commit()
+            assert log._company == 0
