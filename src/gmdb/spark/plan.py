@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
-from gmdb.errors import SnapshotExpired
+from gmdb.errors import NotClosed, SnapshotExpired
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.storage.directory import DirectoryLock, require_database
 
@@ -28,21 +28,21 @@ Run = tuple[int, int]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Which state of which database: the control file is written anew whenever pages are."""
+    """Which state of which database: every change ends in a commit, which has a number."""
 
     database_id: str
-    sequence: int
+    scn: int
 
     @classmethod
     def of(cls, control: dict[str, Any]) -> Snapshot:
-        return cls(control["database_id"], control["sequence"])
+        return cls(control["database_id"], control["scn"])
 
     def require(self, control: dict[str, Any], path: Path) -> None:
         """Raise SnapshotExpired unless the database is as it was when this was taken."""
         now = Snapshot.of(control)
         if now.database_id != self.database_id:
             raise SnapshotExpired(f"{path} is another database since load(); load again")
-        if now.sequence != self.sequence:
+        if now.scn != self.scn:
             raise SnapshotExpired(f"{path} changed since load(); load again")
 
 
@@ -65,6 +65,8 @@ def closed_database(path: Path) -> Iterator[DatabaseFiles]:
     lock = DirectoryLock(path, exclusive=False)
     try:
         with DatabaseFiles(path) as files:
+            if not files.control["clean"]:
+                raise NotClosed(f"{path} was not closed: open it once, which recovers it, and close it")
             yield files
     finally:
         lock.release()
