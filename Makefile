@@ -5,6 +5,7 @@ PY := .venv/bin/python
 STAMP := .venv/.made-from-lock
 PIP := $(PY) -m pip -qq --disable-pip-version-check --no-input
 ARGS ?=
+MINUTES ?= 10
 
 # Spark's driver and workers talk over the loopback device only.
 export SPARK_LOCAL_IP := 127.0.0.1
@@ -23,7 +24,7 @@ $(PYTHON) -c 'import venv, ensurepip' 2> /dev/null \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint bench docs lock clean
+.PHONY: help setup demo test soak check lint bench docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +37,9 @@ demo: $(STAMP) ## Make a table, draw a page of it, read it with Arrow and with S
 
 test: $(STAMP) ## Run the test suite; ARGS="-k heap" runs a part of it
 	@$(WITH_JAVA) $(PY) -m pytest $(ARGS)
+
+soak: $(STAMP) ## Crash databases with new random seeds for MINUTES=10, by power cuts, kills and flipped bits
+	@$(PY) -m tests.crash.soak --minutes $(MINUTES) $(ARGS)
 
 check: lint test ## Run ruff, mypy, the import layers, and then the test suite
 

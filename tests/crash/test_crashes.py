@@ -2,67 +2,121 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
-import gmdb
-from gmdb.log import durability, redo
 from gmdb.storage import disk
-from tests.crash.faults import Journal, Mark, RecordingDisk
-from tests.crash.power_cut import crash_states
-from tests.crash.workload import Workload, allowed, found
-from tests.integrity import problems
+from tests.crash import writers
+from tests.crash.faults import Journal
+from tests.crash.harness import (
+    Cuts,
+    MayFind,
+    QuickDisk,
+    QuickRecordingDisk,
+    connect,
+    create,
+    may_find_any_of,
+    may_find_one_of,
+    points_of,
+    scratch,
+    small_log,
+    spread,
+)
+from tests.crash.workload import Workload
 
-SEEDS = [int(seed) for seed in os.environ.get("GMDB_CRASH_SEEDS", "1,2,3").split(",")]
-STEPS = int(os.environ.get("GMDB_CRASH_STEPS", "150"))
+SEEDS, POINTS = range(1, 6), 130  # power cuts of each seed's workload
+RECOVERIES, AGAIN = 6, 6  # recoveries that are cut short, of each seed, and at how many points each
+THREADS_POINTS, OFF_POINTS = 150, 80
 
 
 @pytest.fixture(autouse=True)
-def small_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a short workload fills buffers and files."""
-    monkeypatch.setattr(durability, "REDO_FILE_SIZE", 2 << 20)
-    monkeypatch.setattr(redo, "BUFFER_SIZE", 64 << 10)
+def small() -> Iterator[None]:
+    with small_log():
+        yield
 
 
-def record(path: Path, seed: int, steps: int) -> Journal:
-    """Run the workload of a seed on a disk that keeps a journal."""
-    with disk.use(RecordingDisk(path)) as recording:
-        assert isinstance(recording, RecordingDisk)
-        with gmdb.connect(path) as db, gmdb.connect(path) as other:
-            db._database.transactions.stop()  # garbage is collected when the workload says so
-            workload = Workload(recording, db, other, seed)
-            for _ in range(steps):
-                workload.step()
-            workload.commit()
-            other.rollback()
+def record(path: Path, seed: int, steps: int, sync: str) -> Journal:
+    """Run the workload of a seed on a disk that keeps a journal; half-way the database is closed and opened again."""
+    recording = QuickRecordingDisk(path)
+    recording.mark(("done", {}))
+    with disk.use(recording):
+        workload = None
+        for _ in range(2):
+            with connect(path, sync=sync) as db, connect(path) as other:
+                db._database.transactions.stop()  # garbage is collected when the workload says so
+                if workload is None:
+                    workload = Workload(recording, db, other, seed)
+                else:
+                    workload.go_on(db, other)
+                for _ in range(steps // 2):
+                    workload.step()
+                workload.commit()
+                other.rollback()
     return recording.journal
 
 
+def record_writers(path: Path, seed: int, commits: int) -> Journal:
+    """Four threads at work, the database's own threads among them."""
+    with disk.use(QuickDisk()), connect(path) as db:
+        writers.prepare(db)
+    recording = QuickRecordingDisk(path)
+    shutil.copytree(path, path.with_name("base"), dirs_exist_ok=True)
+    with disk.use(recording), connect(path) as db:
+        background = db._database.transactions._background
+        assert background is not None
+        background.threshold = 4
+        writers.Writers(recording, path, 4, seed).run(db, commits, checkpoints=6)
+        time.sleep(0.01)
+    return recording.journal
+
+
+def cut(journal: Journal, place: Path, seed: int, points: int, recoveries: int, again: int, may_find: MayFind) -> int:
+    """Cut the power of what was recorded; answers how many states were checked."""
+    every = points_of(journal)
+    cuts = Cuts(journal, place / "base", place / "states", Random(seed), may_find)
+    cuts.check_at(spread(every, points or len(every)))
+    if not recoveries:
+        return cuts.checked
+    cuts_again = Cuts(journal, place / "base", place / "again", Random(seed), may_find)
+    cuts_again.check_recovery_at(spread(every, recoveries), again)
+    return cuts.checked + cuts_again.checked
+
+
+def cut_sessions(seed: int, steps: int, points: int, recoveries: int, again: int, sync: str = "full") -> int:
+    """Power cuts of two sessions that take turns."""
+    with scratch() as place:
+        create(place / "db")
+        shutil.copytree(place / "db", place / "base")
+        journal = record(place / "db", seed, steps, sync)
+        may_find = may_find_any_of if sync == "off" else may_find_one_of
+        return cut(journal, place, seed, points, recoveries, again, may_find)
+
+
+def cut_writers(seed: int, commits: int, points: int, recoveries: int, again: int) -> int:
+    """Power cuts of threads."""
+    with scratch() as place:
+        create(place / "db")
+        journal = record_writers(place / "db", seed, commits)
+        return cut(journal, place, seed, points, recoveries, again, writers.may_find)
+
+
+def test_the_suite_cuts_power_at_a_thousand_points() -> None:
+    assert len(SEEDS) * (POINTS + RECOVERIES * AGAIN) + THREADS_POINTS + RECOVERIES * AGAIN + OFF_POINTS >= 1000
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_power_cut_at_any_operation_loses_nothing_and_invents_nothing(tmp_path: Path, seed: int) -> None:
-    path = tmp_path / "db"
-    gmdb.connect(path).close()
-    base = tmp_path / "base"
-    shutil.copytree(path, base)
-    journal = record(path, seed, STEPS)
-    points = points_of(journal)
-    for upto, directory in crash_states(journal, base, tmp_path / "states", Random(seed), points):
-        check(journal, upto, directory)
+def test_a_power_cut_at_any_operation_loses_nothing_and_invents_nothing(seed: int) -> None:
+    assert cut_sessions(seed, 120, POINTS, RECOVERIES, AGAIN) == POINTS + RECOVERIES * AGAIN
 
 
-def points_of(journal: Journal) -> list[int]:
-    """After each operation from the workload's first word on; a mark is none."""
-    told = [n for n, operation in enumerate(journal) if isinstance(operation, Mark)]
-    return [n for n in range(told[0] + 1, len(journal) + 1) if not isinstance(journal[n - 1], Mark)]
+def test_a_power_cut_while_threads_write_loses_nothing_of_any_of_them() -> None:
+    assert cut_writers(1, 12, THREADS_POINTS, RECOVERIES, AGAIN) == THREADS_POINTS + RECOVERIES * AGAIN
 
 
-def check(journal: Journal, upto: int, directory: Path) -> None:
-    with gmdb.connect(directory) as db:
-        state = found(db)
-    assert state in allowed(journal, upto), f"after {upto} of {len(journal)} operations"
-    wrong = problems(directory)
-    assert not wrong, wrong[:10]
+def test_without_syncs_a_power_cut_takes_the_last_commits_and_leaves_a_sound_database() -> None:
+    assert cut_sessions(11, 120, OFF_POINTS, 0, 0, sync="off") == OFF_POINTS

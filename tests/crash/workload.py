@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from gmdb.connection import Connection
 from gmdb.format.address import RowId
-from tests.crash.faults import Journal, RecordingDisk, marks
+from tests.crash.faults import RecordingDisk
 
 COLUMNS = {"k": "INT NOT NULL", "s": "VARCHAR(3000)"}
 SCHEMA = pa.schema([pa.field("k", pa.int32(), nullable=False), ("s", pa.string())])
@@ -35,6 +35,8 @@ class Workload:
         self._row_ids: dict[str, dict[int, RowId]] = {}
         self._next_key = 0
         self._next_table = 0
+        self._next_space = 0
+        self._spaces = ["main"]
         self._others: set[tuple[str, int]] = set()  # rows that the other session holds
         self.tell()
 
@@ -47,13 +49,19 @@ class Workload:
         self._durable = {name: dict(rows) for name, rows in state.items()}
         self.tell()
 
+    def go_on(self, db: Connection, other: Connection) -> None:
+        """The database was closed and opened again."""
+        self._db, self._other = db, other
+        self._others.clear()
+        self._forget()
+
     # ---- steps
 
     def step(self) -> None:
         weights = {
             self.insert: 6, self.update: 6, self.grow: 3, self.delete: 3, self.commit: 6, self.rollback: 2,
             self.savepoint: 1, self.append: 1, self.other_change: 2, self.other_rollback: 1, self.checkpoint: 1,
-            self.collect: 1, self.create: 1, self.drop: 0.5,
+            self.collect: 1, self.create: 1, self.drop: 0.5, self.many: 0.5, self.create_space: 1,
         }  # fmt: skip
         self._random.choices(list(weights), list(weights.values()))[0]()
 
@@ -109,6 +117,11 @@ class Workload:
             table, key = found
             self._db.heap(table).delete(self._row_ids[table][key])
             del self._changed[table][key], self._row_ids[table][key]
+
+    def many(self) -> None:
+        """More changes than one undo page takes, in one transaction."""
+        for _ in range(self._random.choice([30, 300])):
+            self._random.choice([self.insert, self.update, self.grow, self.delete])()
 
     def commit(self) -> None:
         if self._db.in_transaction:
@@ -167,9 +180,19 @@ class Workload:
         self.commit()
         self._next_table += 1
         name = f"t{self._next_table}"
-        self._commit_to({**self._changed, name: {}}, lambda: self._db.create_table(name, COLUMNS))
+        space = self._random.choice(self._spaces)
+        state = {**self._changed, name: {}}
+        self._commit_to(state, lambda: self._db.create_table(name, COLUMNS, tablespace=space))
         self._changed[name] = {}
         self._row_ids[name] = {}
+
+    def create_space(self) -> None:
+        if len(self._spaces) < 3:
+            self._next_space += 1
+            name = f"space{self._next_space}"
+            page_size, devices = self._random.choice([(8192, 2), (16384, 1), (32768, 1)])
+            self._db.create_tablespace(name, page_size=page_size, devices=devices, device_pages_max=64)
+            self._spaces.append(name)
 
     def drop(self) -> None:
         if len(self._changed) < 3:
@@ -182,13 +205,10 @@ class Workload:
         del self._changed[name], self._row_ids[name]
 
 
-def allowed(journal: Journal, upto: int) -> list[Tables]:
-    """What may be found after the first ``upto`` operations: what was acknowledged, or the commit under way, too."""
-    told = marks(journal, upto)
-    states = [next(state for kind, state in reversed(told) if kind == "done")]
-    if told[-1][0] == "trying":
-        states.append(told[-1][1])
-    return states
+def allowed(told: list[Any]) -> list[Tables]:
+    """What may be found after all that was told: what was acknowledged last, or what was tried since."""
+    last = max((n for n, (kind, _) in enumerate(told) if kind == "done"), default=0)
+    return [state for _, state in told[last:]]
 
 
 def found(db: Connection) -> Tables:

@@ -9,7 +9,7 @@ import pytest
 from gmdb.access.heap import Heap
 from gmdb.connection import Connection
 from gmdb.errors import LocksExhausted, SnapshotTooOld, Transient, UndoExhausted
-from gmdb.format.address import RowId
+from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.transaction.hub import UNDO_ENTRY
 from tests.sessions import Connect, page_bytes
@@ -200,3 +200,16 @@ def test_undo_space_and_lock_ids_are_free_again_when_nobody_needs_them(
     assert db.locks().num_rows == 0
     assert db.transactions().num_rows == 0
     assert undo_pages(db) <= 1
+
+
+def test_a_table_is_made_while_open_transactions_have_filled_the_undo_file(
+    db: Connection, heap: Heap, connect: Connect
+) -> None:
+    del heap
+    size = db._database.store.devices[UNDO_DEVICE].path.stat().st_size
+    number = 0
+    while db._database.store.devices[UNDO_DEVICE].path.stat().st_size == size:
+        db.create_table(f"made{number}", {"i": "INT"})
+        connect().heap("t").insert((number, "x"))
+        number += 1
+    assert len(db.tables()) == 1 + number

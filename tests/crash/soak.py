@@ -1,0 +1,107 @@
+"""Crash workloads with new seeds until the time is up: ``make soak MINUTES=60``.
+
+Each run prints its kind and seed first.  The first failure ends it, says what was wrong, and how to see it again:
+``python -m tests.crash.soak KIND SEED``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from random import SystemRandom
+
+from tests.crash.harness import small_log
+from tests.crash.test_crashes import cut_sessions, cut_writers
+
+
+def cut_every_operation(seed: int) -> str:
+    return f"{cut_sessions(seed, 160, 0, 12, 12)} power cuts"
+
+
+def cut_without_syncs(seed: int) -> str:
+    return f"{cut_sessions(seed, 160, 200, 0, 0, sync='off')} power cuts"
+
+
+def cut_threads(seed: int) -> str:
+    return f"{cut_writers(seed, 25, 200, 12, 12)} power cuts"
+
+
+def kill(seed: int) -> str:
+    return _in_pytest("test_kills.py", GMDB_KILLS="40", GMDB_KILLS_SEED=str(seed)) or "40 kills"
+
+
+def flip_bits(seed: int) -> str:
+    counts = {"GMDB_FLIPS": "50000", "GMDB_FLIPS_VERIFIED": "400", "GMDB_FLIPS_SEED": str(seed)}
+    return _in_pytest("test_bit_flips.py", **counts) or "50,400 flipped bits"
+
+
+def _in_pytest(file: str, **settings: str) -> str:
+    """Run a file of tests in a process of its own."""
+    with tempfile.TemporaryDirectory() as place:
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"--basetemp={place}/tests"]
+        ended = subprocess.run(
+            [*command, str(Path(__file__).with_name(file))],
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-1000:]
+    return ""
+
+
+KINDS: dict[str, Callable[[int], str]] = {
+    "sessions": cut_every_operation,
+    "threads": cut_threads,
+    "off": cut_without_syncs,
+    "kills": kill,
+    "flips": flip_bits,
+}
+
+
+def run(kind: str, seed: int) -> bool:
+    """One run; whether all was well."""
+    print(f"{time.strftime('%H:%M:%S')} {kind} {seed}: ", end="", flush=True)
+    started = time.monotonic()
+    try:
+        with small_log():
+            done = KINDS[kind](seed)
+    except Exception:
+        print("FAILED")
+        traceback.print_exc()
+        print(f"\nsee it again: {Path(sys.executable).name} -m tests.crash.soak {kind} {seed}", flush=True)
+        return False
+    print(f"{done}, {time.monotonic() - started:.1f} s", flush=True)
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("kind", nargs="?", choices=KINDS)
+    parser.add_argument("seed", nargs="?", type=int)
+    options = parser.parse_args()
+    logging.disable(logging.ERROR)  # every state was not closed: no need to say so each time
+    kinds = [options.kind] if options.kind else list(KINDS)
+    if options.seed is not None:
+        return 0 if run(options.kind, options.seed) else 1
+    ends = time.monotonic() + 60 * options.minutes
+    number = 0
+    while time.monotonic() < ends:
+        if not run(kinds[number % len(kinds)], SystemRandom().randrange(1, 1 << 31)):
+            return 1
+        number += 1
+    print(f"all was well in {number} runs")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
