@@ -1,4 +1,4 @@
-"""``python -m bench``: run benchmarks and print how gmdb compares; ``memory`` and ``undo``: what it needs."""
+"""``python -m bench``: run benchmarks and print how gmdb compares; ``memory``, ``undo``, … : gmdb by itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import bulk, memory, points, transactions, undo
+from bench import bulk, durability, memory, points, transactions, undo
 from bench.harness import Benchmark, Result, run_benchmark
 from bench.report import heading, results_json, results_table
 
@@ -18,7 +18,8 @@ DEFAULT_ROUNDS = 7
 
 def benchmarks(rows: int) -> list[Benchmark]:
     """Every benchmark; another one is added here."""
-    return [*bulk.benchmarks(rows), *points.benchmarks(rows), *transactions.benchmarks(rows)]
+    modules = (bulk, points, transactions, durability)
+    return [benchmark for module in modules for benchmark in module.benchmarks(rows)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run_memory(given.rows or memory.DEFAULT_ROWS)
     if given.what == "undo":
         return _run_undo(given.rows or DEFAULT_ROWS)
+    if given.what in ("recovery", "checkpoint"):
+        return _run_durability(given.what)
     chosen = benchmarks(given.rows or DEFAULT_ROWS)
     if given.only:
         chosen = [benchmark for benchmark in chosen if any(name in benchmark.name for name in given.only)]
@@ -43,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description="Measure gmdb beside SQLite and DuckDB.")
-    parser.add_argument("what", nargs="?", choices=("speed", "memory", "undo"), default="speed")
+    parser.add_argument(
+        "what", nargs="?", choices=("speed", "memory", "undo", "recovery", "checkpoint"), default="speed"
+    )
     parser.add_argument("--rows", type=_positive, help=f"rows of the narrow table (default: {DEFAULT_ROWS:,})")
     parser.add_argument(
         "--rounds", type=_positive, default=DEFAULT_ROUNDS, help="rounds that count (default: %(default)s)"
@@ -79,6 +84,15 @@ def _run_memory(rows: int) -> int:
 def _run_undo(rows: int) -> int:
     with tempfile.TemporaryDirectory(prefix="gmdb-bench-") as directory:
         print(undo.undo_line(undo.measure(Path(directory), max(rows // undo.UPDATES_SHARE, 1))))
+    return 0
+
+
+def _run_durability(what: str) -> int:
+    with tempfile.TemporaryDirectory(prefix="gmdb-bench-") as directory:
+        if what == "recovery":
+            print(durability.recovery_line(durability.measure_recovery(Path(directory))))
+        else:
+            print(durability.checkpoint_line(durability.measure_checkpoint(Path(directory))))
     return 0
 
 

@@ -74,9 +74,8 @@ class Gmdb(Peer):
         self.save()
 
     def save(self) -> None:
-        """Commit, and have it on disk: a commit alone is in memory."""
+        """Commit: that has it on disk."""
         self.db.commit()
-        self.db.checkpoint()
 
     def scan(self) -> pa.Table:
         return self.db.arrow(self.table.name).read_all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gmdb.access.heap import Heap
 from gmdb.catalog.schema import (
@@ -98,9 +98,8 @@ class Catalog:
         except BaseException:
             self._session.rollback()
             raise
-        self._session.commit()
         table = TableDefinition(name, obj_id, space.space_id, segment.entry_page, tuple(columns))
-        self.tables[name] = table
+        self._commit(lambda: self.tables.update({name: table}))
         return table
 
     def drop_table(self, table: TableDefinition) -> None:
@@ -117,8 +116,19 @@ class Catalog:
         except BaseException:
             self._session.rollback()
             raise
-        self._session.commit()
-        del self.tables[table.name]
+        self._commit(lambda: self.tables.pop(table.name))
+
+    def _commit(self, note: Callable[[], object]) -> None:
+        """Commit a definition, and note it in memory; one that was refused leaves nothing for the next to commit."""
+        try:
+            self._session.commit()
+        except BaseException:
+            if self._session.in_transaction:
+                self._session.rollback()
+            elif self._store.failure is None:
+                note()  # an interrupt came after it was logged
+            raise
+        note()
 
     def _require_new_name(self, name: str) -> None:
         if not 1 <= len(name.encode()) <= 63 or "\0" in name:
