@@ -59,12 +59,15 @@ def scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def small_log() -> Iterator[None]:
-    """Have buffers and files of the log so small that a short workload fills them."""
+def small_log(group_max: int = 256 << 10) -> Iterator[None]:
+    """Have buffers and files of the log so small that a short workload fills them.
+
+    ``group_max``: no bulk append of the workload logs more at once; 640 KiB is enough for any.
+    """
     with (
-        patch.object(engine, "REDO_FILE_SIZE", 96 << 10),
+        patch.object(engine, "REDO_FILE_SIZE", group_max * 3 // 8),
         patch.object(redo, "BUFFER_SIZE", 32 << 10),
-        patch.object(redo, "GROUP_MAX", 256 << 10),  # a bulk append of some pages is the largest group here
+        patch.object(redo, "GROUP_MAX", group_max),
         patch.object(control, "FILE_SIZES", (64 << 10, 1 << 30)),
         patch.object(durability, "INTERVAL", 3600.0),  # checkpoints are the workload's to make
     ):
@@ -161,13 +164,15 @@ class Cuts:
         where = f"{directory}, after {upto} of {len(self._journal)} operations"
         readers = [True, False] if self.checked % READ_ONLY_EVERY == 0 else [False]
         with disk.use(QuickDisk()):
-            try:
-                for read_only in readers:
+            for read_only in readers:
+                try:
                     with connect(directory, read_only=read_only) as db:
                         state = found(db)
-                    self._check_contents(upto, state, f"{where}, read_only={read_only}")
-            except Exception as error:
-                raise AssertionError(f"{where}: it does not open: {error!r}") from error
+                except Exception as error:
+                    if read_only and "open it for writing once" in str(error):
+                        continue  # a file that had grown has lost its new length, and a reader cannot give it back
+                    raise AssertionError(f"{where}: it does not open: {error!r}") from error
+                self._check_contents(upto, state, f"{where}, read_only={read_only}")
         wrong = problems(directory)
         assert not wrong, f"{where}: {wrong[:10]}"
         self.checked += 1

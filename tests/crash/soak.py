@@ -19,7 +19,7 @@ from pathlib import Path
 from random import SystemRandom
 
 from tests.crash.harness import small_log
-from tests.crash.test_crashes import cut_sessions, cut_writers
+from tests.crash.test_crashes import cut_large, cut_sessions, cut_writers
 
 
 def cut_every_operation(seed: int) -> str:
@@ -28,6 +28,10 @@ def cut_every_operation(seed: int) -> str:
 
 def cut_without_syncs(seed: int) -> str:
     return f"{cut_sessions(seed, 160, 200, 0, 0, sync='off')} power cuts"
+
+
+def cut_shrinking(seed: int) -> str:
+    return f"{cut_large(seed, 60, 150, 6, 6)} power cuts"
 
 
 def cut_threads(seed: int) -> str:
@@ -61,6 +65,7 @@ def _in_pytest(file: str, **settings: str) -> str:
 KINDS: dict[str, Callable[[int], str]] = {
     "sessions": cut_every_operation,
     "threads": cut_threads,
+    "large": cut_shrinking,
     "off": cut_without_syncs,
     "kills": kill,
     "flips": flip_bits,

@@ -12,7 +12,7 @@ import pytest
 
 from gmdb.storage import disk
 from tests.crash import writers
-from tests.crash.faults import Journal
+from tests.crash.faults import Journal, Truncate
 from tests.crash.harness import (
     Cuts,
     MayFind,
@@ -31,7 +31,7 @@ from tests.crash.workload import Workload
 
 SEEDS, POINTS = range(1, 6), 130  # power cuts of each seed's workload
 RECOVERIES, AGAIN = 6, 6  # recoveries that are cut short, of each seed, and at how many points each
-THREADS_POINTS, OFF_POINTS = 150, 80
+THREADS_POINTS, OFF_POINTS, LARGE_POINTS = 150, 80, 80
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def small() -> Iterator[None]:
         yield
 
 
-def record(path: Path, seed: int, steps: int, sync: str) -> Journal:
+def record(path: Path, seed: int, steps: int, sync: str, large: bool) -> Journal:
     """Run the workload of a seed on a disk that keeps a journal; half-way the database is closed and opened again."""
     recording = QuickRecordingDisk(path)
     recording.mark(("done", {}))
@@ -50,7 +50,7 @@ def record(path: Path, seed: int, steps: int, sync: str) -> Journal:
             with connect(path, sync=sync) as db, connect(path) as other:
                 db._database.transactions.stop()  # garbage is collected when the workload says so
                 if workload is None:
-                    workload = Workload(recording, db, other, seed)
+                    workload = Workload(recording, db, other, seed, large=large)
                 else:
                     workload.go_on(db, other)
                 for _ in range(steps // 2):
@@ -89,10 +89,21 @@ def cut(journal: Journal, place: Path, seed: int, points: int, recoveries: int, 
 
 def cut_sessions(seed: int, steps: int, points: int, recoveries: int, again: int, sync: str = "full") -> int:
     """Power cuts of two sessions that take turns."""
+    return _cut_sessions(seed, steps, points, recoveries, again, sync, False)
+
+
+def cut_large(seed: int, steps: int, points: int, recoveries: int, again: int) -> int:
+    """Power cuts of sessions that fill tables, drop them and make the files shorter."""
+    with small_log(640 << 10):
+        return _cut_sessions(seed, steps, points, recoveries, again, "full", True)
+
+
+def _cut_sessions(seed: int, steps: int, points: int, recoveries: int, again: int, sync: str, large: bool) -> int:
     with scratch() as place:
         create(place / "db")
         shutil.copytree(place / "db", place / "base")
-        journal = record(place / "db", seed, steps, sync)
+        journal = record(place / "db", seed, steps, sync, large)
+        assert not large or any(isinstance(one, Truncate) for one in journal), "no file got shorter"
         may_find = may_find_any_of if sync == "off" else may_find_one_of
         return cut(journal, place, seed, points, recoveries, again, may_find)
 
@@ -106,7 +117,8 @@ def cut_writers(seed: int, commits: int, points: int, recoveries: int, again: in
 
 
 def test_the_suite_cuts_power_at_a_thousand_points() -> None:
-    assert len(SEEDS) * (POINTS + RECOVERIES * AGAIN) + THREADS_POINTS + RECOVERIES * AGAIN + OFF_POINTS >= 1000
+    seeds = len(SEEDS) * (POINTS + RECOVERIES * AGAIN)
+    assert seeds + THREADS_POINTS + RECOVERIES * AGAIN + OFF_POINTS + LARGE_POINTS >= 1000
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -120,3 +132,7 @@ def test_a_power_cut_while_threads_write_loses_nothing_of_any_of_them() -> None:
 
 def test_without_syncs_a_power_cut_takes_the_last_commits_and_leaves_a_sound_database() -> None:
     assert cut_sessions(11, 120, OFF_POINTS, 0, 0, sync="off") == OFF_POINTS
+
+
+def test_a_power_cut_while_files_get_shorter_loses_nothing() -> None:
+    assert cut_large(2, 40, LARGE_POINTS, 0, 0) == LARGE_POINTS

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 
+from gmdb.errors import Corruption
 from gmdb.format.address import UNDO_DEVICE, page_id_of
 from gmdb.format.device import SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PageType
 from gmdb.storage import disk
+from gmdb.storage.device import Device
 from gmdb.storage.directory import device_path
 from tests.crash.faults import Journal, Sync, Write
 from tests.crash.harness import QuickDisk, QuickRecordingDisk, connect, scratch, small_log
@@ -171,3 +176,32 @@ def test_a_device_that_begins_with_a_torn_page_is_mended(recorded: Recorded) -> 
         path = device_path(place / "state", 4)
         write(path, 0, bytes(SECTOR))
         check(recorded, place / "state", page_id_of(4, 0), True, "page 0")
+
+
+def test_a_file_that_had_grown_and_is_short_again_is_refused_to_readers_and_mended_by_writers() -> None:
+    """The mirror then has pages that lie behind the end of the file."""
+    with scratch() as place, disk.use(QuickDisk()):
+        path = place / "db"
+        with connect(path) as db:
+            db.create_table("t", COLUMNS)
+            db.checkpoint()
+            length = device_path(path, 4).stat().st_size
+            for k in range(400):
+                db.insert("t", (k, "x" * 2900))
+            db.commit()
+            contents = found(db)
+            write_pages, copied = Device.write_pages, place / "copy"
+
+            def copy_first(self: Device, *arguments: Any) -> None:
+                if not copied.exists():
+                    shutil.copytree(path, copied)
+                write_pages(self, *arguments)
+
+            with patch.object(Device, "write_pages", copy_first):
+                db.checkpoint()
+        os.truncate(device_path(copied, 4), length)
+        with pytest.raises(Corruption, match="open it for writing once"):
+            connect(copied, read_only=True)
+        with connect(copied) as db:
+            assert found(db) == contents
+        assert not problems(copied)

@@ -24,9 +24,17 @@ class Workload:
     """Two sessions that take turns; the second one's transactions stay open for long."""
 
     def __init__(
-        self, disk: RecordingDisk, db: Connection, other: Connection, seed: int, checkpoints: bool = True
+        self,
+        disk: RecordingDisk,
+        db: Connection,
+        other: Connection,
+        seed: int,
+        checkpoints: bool = True,
+        large: bool = False,
     ) -> None:
+        """``large``: tables grow to hundreds of pages and are dropped, and the files get shorter again."""
         self._disk = disk
+        self._large = large
         self._checkpoints = checkpoints
         self._random = Random(seed)
         self._db, self._other = db, other
@@ -63,6 +71,8 @@ class Workload:
             self.savepoint: 1, self.append: 1, self.other_change: 2, self.other_rollback: 1, self.checkpoint: 1,
             self.collect: 1, self.create: 1, self.drop: 0.5, self.many: 0.5, self.create_space: 1,
         }  # fmt: skip
+        if self._large:
+            weights |= {self.append: 5, self.drop: 4, self.shrink: 4, self.many: 0}
         self._random.choices(list(weights), list(weights.values()))[0]()
 
     def _table(self) -> str | None:
@@ -88,7 +98,8 @@ class Workload:
         table = self._table()
         if table is None:
             return
-        rows = [(self._next_key + n, self._text(300)) for n in range(1, self._random.choice([2, 30, 150]))]
+        sizes = [30, 2000, 4000] if self._large else [2, 30, 150]
+        rows = [(self._next_key + n, self._text(300)) for n in range(1, self._random.choice(sizes))]
         self._next_key += len(rows)
         columns = [list(column) for column in zip(*rows, strict=True)]
         self._db.append(table, pa.table(columns, schema=SCHEMA))
@@ -171,6 +182,10 @@ class Workload:
         if self._checkpoints:
             self._db.checkpoint()
 
+    def shrink(self) -> None:
+        self.commit()
+        self._db.shrink()
+
     def collect(self) -> None:
         self._db.gc()
 
@@ -191,7 +206,9 @@ class Workload:
             self._next_space += 1
             name = f"space{self._next_space}"
             page_size, devices = self._random.choice([(8192, 2), (16384, 1), (32768, 1)])
-            self._db.create_tablespace(name, page_size=page_size, devices=devices, device_pages_max=64)
+            self._db.create_tablespace(
+                name, page_size=page_size, devices=devices, device_pages_max=0 if self._large else 64
+            )
             self._spaces.append(name)
 
     def drop(self) -> None:

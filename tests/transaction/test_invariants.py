@@ -270,6 +270,23 @@ def test_a_cursor_that_outlives_its_transaction_keeps_its_instant_or_says_that_i
     db.gc()
 
 
+def test_a_cursor_that_saw_only_locks_does_not_take_another_transactions_changes_for_its_own(
+    db: Connection, rows: list[RowId], connect: Connect
+) -> None:
+    reader = connect("read committed")
+    reader.heap("t").lock(rows[1])
+    cursor, batches = reader.heap("t").rows(), reader.arrow("t", ["value"])
+    next(cursor)
+    before = db.heap("t").fetch(rows[299])[1]
+    reader.rollback()
+    db.gc()
+    writer = connect()  # it gets the slot that the reader's transaction had
+    writer.heap("t").update(rows[299], {"value": 99})
+    assert [values[1] for _, values in cursor][-1] == before
+    assert batches.read_all()["value"].to_pylist()[-1] == before
+    writer.commit()
+
+
 def _value_or_refusal(read: Callable[[], int]) -> int | str:
     try:
         return read()

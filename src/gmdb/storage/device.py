@@ -125,8 +125,8 @@ class Device:
             self._chunk_table = np.zeros(PAGES_PER_DEVICE // self.pages_per_chunk, np.int64)
             self._enter(area, DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count)
             for page_id, data in (mended or {}).items():
-                if device_of(page_id) == number:
-                    self.memory(offset_of(page_id))[:] = data
+                if device_of(page_id) == number and offset_of(page_id) < self.page_count:
+                    self.memory(offset_of(page_id))[:] = data  # a page behind those is in the log as a whole
         except BaseException:
             self.close()
             raise
@@ -146,8 +146,10 @@ class Device:
             where, what = findings[0] if findings else (0, "it is no device head")
             raise Corruption(f"{self.path}: page 0, offset {where}: {what}", page_id, where)
         page_count = DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count
-        if length < page_count * page_size and mended is not None and not self._read_only:
-            self._file.allocate(page_count * page_size)  # it had grown, but a crash took the new length back
+        if mended is not None and not self._read_only:
+            self._file.allocate(page_count * page_size)  # it may have grown, and a crash taken the new length back
+        elif length < page_count * page_size and mended is not None:
+            raise self._too_short(page_count)
         elif length < page_count * page_size:
             lost = page_count - length // page_size
             raise Corruption(
@@ -156,6 +158,9 @@ class Device:
                 page_id_of(self.number, length // page_size),
             )
         return page
+
+    def _too_short(self, page_count: int) -> Corruption:
+        return Corruption(f"{self.path} is shorter than its {page_count} pages: open it for writing once")
 
     def _enter(self, area: np.ndarray, page_count: int) -> None:
         state = area["devices"][0, self.number : self.number + 1]
@@ -264,10 +269,10 @@ class Device:
         target = self.head.page_count
         if target <= self.page_count:
             return False
-        if self._file.size() < target * self.page_size:
-            if self._read_only:
-                raise Corruption(f"{self.path} is shorter than its {target} pages: open it for writing once")
+        if not self._read_only:
             self._file.allocate(target * self.page_size)
+        elif self._file.size() < target * self.page_size:
+            raise self._too_short(target)
         self._map(target)
         self._state["page_count"] = target
         return True

@@ -47,7 +47,7 @@ from gmdb.transaction.call import (
 from gmdb.transaction.changes import change_with_patience, is_in_line
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
-from gmdb.transaction.snapshots import Snapshot
+from gmdb.transaction.snapshots import OWN, Snapshot
 
 ISOLATION_LEVELS = ("read committed", "repeatable read")
 
@@ -157,7 +157,7 @@ class Session:
             scn = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
             snapshot = self.hub.snapshots.take(scn, len(self.undo))
             own = self.slot if self.undo else -1
-            form = np.array([scn, own, self.call[STATEMENT]], np.int64)
+            form = snapshot.form = np.array([scn, own, self.call[STATEMENT]], np.int64)
             self._cursors.add(snapshot)
         try:
             yield snapshot, form
@@ -377,6 +377,9 @@ class Session:
         if self.hub.store.failure is None:
             self.take_back_to(0)
         with self.hub.guard:
+            for cursor in self._cursors:  # those that saw locks at most; the slot may be another transaction's soon
+                cursor.form[OWN] = -1
+            self._cursors.clear()
             if self.slot >= 0 and self.hub.store.failure is None:
                 self.hub.store.call_essential(end_rollback, UNDO_DEVICE, self.call_address)
                 self.hub.memory.mark_rolled_back(self.slot)

@@ -7,8 +7,14 @@ Invariants
 
 from __future__ import annotations
 
+import numpy as np
+
 from gmdb.errors import Error, SnapshotTooOld
+from gmdb.kernel.visibility import SNAPSHOT
 from gmdb.transaction.memory import TransactionMemory
+
+NO_FORM = np.empty(0, np.int64)
+OWN = list(SNAPSHOT.names or ()).index("transaction")  # in the form: the reader's own transaction
 
 
 class Snapshot:
@@ -18,6 +24,7 @@ class Snapshot:
         self._registry = registry
         self.scn = scn
         self.undo_mark = undo_mark  # how many of the session's own changes it sees
+        self.form = NO_FORM  # as kernels read it, if a cursor goes by it
         self._cancelled: Error | None = None
 
     def cancel(self, reason: Error) -> None:
