@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from gmdb.connection import Connection
-from gmdb.errors import Corruption, Error, NotADatabase, UnsupportedVersion
+from gmdb.errors import Corruption, Error
 from gmdb.format.address import page_id_of
 from gmdb.format.control import CONTROL, COPY_DISTANCE
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, SPACE_HEAD, SPACE_HEAD_AT
@@ -254,7 +254,7 @@ def test_a_flipped_bit_of_the_mirror_is_harmless(crashed: Crashed) -> None:
 
 
 @pytest.mark.parametrize("after", ["opening", "a new tablespace"])
-def test_a_flipped_bit_of_the_control_file_is_harmless_or_refused(after: str) -> None:
+def test_a_flipped_bit_of_the_control_file_is_harmless(after: str) -> None:
     """One copy is enough, whichever it is: it must not say that the database was closed, or forget a device."""
     random = Random(SEED + 6)
     with scratch() as place:
@@ -271,9 +271,6 @@ def test_a_flipped_bit_of_the_control_file_is_harmless_or_refused(after: str) ->
         for n in range(40):
             shutil.copytree(place / "crashed", place / "copy")
             flip(place / "copy" / CONTROL_NAME, 8 * COPY_DISTANCE * (n % 2) + random.randrange(8 * CONTROL.size))
-            try:
-                with connect(place / "copy") as db:
-                    assert found(db) == expected, f"flip {n}"
-            except (NotADatabase, UnsupportedVersion):
-                pass
+            with connect(place / "copy") as db:
+                assert found(db) == expected, f"flip {n}"
             shutil.rmtree(place / "copy")

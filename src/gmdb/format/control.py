@@ -65,6 +65,7 @@ CONTROL_1 = layout(
 _SINCE_1 = {"clean": 1, "redo_lsn": 0, "scn": 1, "next_device": 0, "redo_file_size": 0, "archiving": 0}
 _VERSIONS_MAX = 1000  # a higher one is a copy that was torn
 _VERSION_AT = CONTROL.offset("format_version")
+_SIZES = (64, 128, 256, 512, 1024, 2048, 4096)  # that a record of some version may have
 
 
 def pack_control(**fields: Any) -> bytes:
@@ -81,19 +82,29 @@ def _is_valid(raw: bytes) -> bool:
     return len(raw) >= size and crc32c(raw[: size - 4]) == int.from_bytes(raw[size - 4 : size], "little")
 
 
+def _version_of(raw: bytes) -> int:
+    return int.from_bytes(raw[_VERSION_AT : _VERSION_AT + 4], "little")
+
+
+def _is_sealed(raw: bytes) -> bool:
+    """Whether the record ends in its CRC, whatever size a version that is not known has given it."""
+    ends = [size for size in _SIZES if size <= len(raw)]
+    return any(crc32c(raw[: end - 4]) == int.from_bytes(raw[end - 4 : end], "little") for end in ends)
+
+
 def newest_control(data: bytes) -> dict[str, Any]:
     """The valid control record of a control file's bytes, with what older versions did not have filled in."""
-    copies = [data[at : at + CONTROL.size] for at in (0, COPY_DISTANCE)]
+    copies = [data[at : at + COPY_DISTANCE] for at in (0, COPY_DISTANCE)]
     whole = [raw for raw in copies if raw.startswith(MAGIC)]
     if not whole:
         raise NotADatabase("the control file does not begin as one")
-    versions = [int.from_bytes(raw[_VERSION_AT : _VERSION_AT + 4], "little") for raw in whole]
-    newest = max((version for version in versions if version < _VERSIONS_MAX), default=0)
-    if newest > FORMAT_VERSION:
+    valid = [raw for raw in whole if _version_of(raw) <= FORMAT_VERSION and _is_valid(raw)]
+    newer = [raw for raw in whole if FORMAT_VERSION < _version_of(raw) < _VERSIONS_MAX]
+    if any(not valid or _is_sealed(raw) for raw in newer):  # else it is a damaged copy beside a whole one
+        version = max(_version_of(raw) for raw in newer)
         raise UnsupportedVersion(
-            f"the database has format version {newest}; this gmdb knows up to {FORMAT_VERSION}: use a newer gmdb"
+            f"the database has format version {version}; this gmdb knows up to {FORMAT_VERSION}: use a newer gmdb"
         )
-    valid = [raw for raw in whole if _is_valid(raw)]
     if not valid:
         raise NotADatabase("both copies of the control record are damaged")
     found = [{**_SINCE_1, **_layout_of(raw).values(raw)} for raw in valid]

@@ -40,6 +40,7 @@ CHUNK_SIZE = 16 << 20
 GROWTH_MIN, GROWTH_MAX = 512 << 10, 64 << 20
 OVERRUN = 256 << 10  # readable zeros behind each chunk: how far a scan may stray on a page that changes under it
 _PROT_READ, _PROT_WRITE, _MADV_RANDOM, _MADV_DONTNEED = 1, 2, 1, 4
+_SYSTEM_PAGE = 4096
 _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x02, 0x10, 0x20, 0x4000
 
 _libc = ctypes.PyDLL(None, use_errno=True)  # keeps the GIL: these calls are short, getting it back may not be
@@ -148,9 +149,7 @@ class Device:
         page_count = DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count
         if mended is not None and not self._read_only:
             self._file.allocate(page_count * page_size)  # it may have grown, and a crash taken the new length back
-        elif length < page_count * page_size and mended is not None:
-            raise self._too_short(page_count)
-        elif length < page_count * page_size:
+        elif length < page_count * page_size and mended is None:
             lost = page_count - length // page_size
             raise Corruption(
                 f"{self.path} was cut short: {length} bytes, but {page_count} pages need {page_count * page_size}; "
@@ -158,9 +157,6 @@ class Device:
                 page_id_of(self.number, length // page_size),
             )
         return page
-
-    def _too_short(self, page_count: int) -> Corruption:
-        return Corruption(f"{self.path} is shorter than its {page_count} pages: open it for writing once")
 
     def _enter(self, area: np.ndarray, page_count: int) -> None:
         state = area["devices"][0, self.number : self.number + 1]
@@ -198,6 +194,7 @@ class Device:
             if file:
                 kind, protection = _MAP_PRIVATE | _MAP_FIXED, _PROT_READ | _PROT_WRITE
                 mapped = _mmap(address, length, protection, kind, self._file.number, at)
+                mapped = mapped and self._lay_beyond_the_end(address, length, at)
             else:
                 kind = _MAP_PRIVATE | _MAP_FIXED | _MAP_ANONYMOUS | _MAP_NORESERVE
                 mapped = _mmap(address, length, _PROT_READ, kind, -1, 0)
@@ -206,6 +203,15 @@ class Device:
             # Reading ahead is for scans to ask for: a page that is about to be filled needs no neighbours.
             _libc.madvise(address, length, _MADV_RANDOM)
             first += count
+
+    def _lay_beyond_the_end(self, address: int, length: int, at: int) -> int:
+        """For a reader after a crash: memory where the file is too short, for pages that only the log has."""
+        end = -(-self._file.size() // _SYSTEM_PAGE) * _SYSTEM_PAGE if self._read_only else at + length
+        missing = at + length - max(end, at)
+        if missing <= 0:
+            return address
+        kind = _MAP_PRIVATE | _MAP_FIXED | _MAP_ANONYMOUS | _MAP_NORESERVE
+        return _mmap(address + length - missing, missing, _PROT_READ | _PROT_WRITE, kind, -1, 0)
 
     def _no_memory(self) -> StorageError:
         return StorageError(f"{self.path}: cannot map it into memory: {os.strerror(ctypes.get_errno())}")
@@ -242,7 +248,8 @@ class Device:
         step = min(max(count * self.page_size // 4, GROWTH_MIN), GROWTH_MAX) // self.page_size
         target = min(count + max(pages, step), limit)
         with self._length:
-            self._file.allocate(target * self.page_size)
+            if not self._read_only:  # else it is memory alone, to roll back what a crash has left
+                self._file.allocate(target * self.page_size)
             self._map(target)
             self._state["page_count"] = max(target, self.page_count)
             set_page_count(self._area, self.number, target)
@@ -271,8 +278,6 @@ class Device:
             return False
         if not self._read_only:
             self._file.allocate(target * self.page_size)
-        elif self._file.size() < target * self.page_size:
-            raise self._too_short(target)
         self._map(target)
         self._state["page_count"] = target
         return True
