@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,25 @@ class Database:
         with self._definitions:
             self.catalog.drop_table(self.catalog.table(name))
         self.transactions.collector.collect()  # the pages are free again, unless a reader still needs them
+
+    def create_index(self, name: str, table: str, columns: Sequence[str], unique: bool, session: Session) -> None:
+        self.store.require_writable()
+        definition = self.catalog.table(table)
+        if definition.obj_id < FIRST_USER_ID:
+            raise SchemaError(f"{table} is a system table and cannot be indexed")
+        session.commit()  # what it changed in the table would be in the way
+        session.take_table_alone(definition.obj_id)
+        with self._definitions:
+            self.catalog.create_index(name, self.catalog.table(table), columns, unique)
+
+    def drop_index(self, name: str, session: Session) -> None:
+        self.store.require_writable()
+        table, _ = self.catalog.index(name)
+        session.commit()
+        session.take_table_alone(table.obj_id)
+        with self._definitions:
+            self.catalog.drop_index(name)
+        self.transactions.collector.collect()
 
     def heap(self, name: str, session: Session) -> Heap:
         session.require_open()

@@ -71,6 +71,10 @@ class NullNotAllowed(IntegrityError):
     """A NOT NULL column was given no value."""
 
 
+class UniqueViolation(IntegrityError):
+    """Another row has the key already, in an index whose keys are unique."""
+
+
 # ---- names and definitions: raised by catalog/ and engine
 
 
@@ -92,6 +96,10 @@ class NoSuchColumn(SchemaError):
 
 class SchemaMismatch(SchemaError):
     """An Arrow batch's columns are not the table's."""
+
+
+class NoSuchIndex(SchemaError):
+    """No index of that name exists, or none serves."""
 
 
 class NoSuchTablespace(SchemaError):

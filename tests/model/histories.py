@@ -25,6 +25,7 @@ from gmdb.format.page import PAGE_HEAD
 from gmdb.format.undo import NODE_AT, UNDO_HEAD
 from gmdb.storage.segment import Segment
 from gmdb.transaction.hub import UNDO_ENTRY
+from tests.access.trees import check_tree
 
 Values = tuple[int, int | None, str | None]
 Outcome = type[Error] | None
@@ -140,6 +141,11 @@ class History:
             {"id": "INT NOT NULL", "value": "INT", "text": f"VARCHAR({TEXT_MAX})"},
             pct_free=self.random.choice([0, 10, 30]),
         )
+        self.indexed = seed % 2 == 1
+        if self.indexed:
+            world.pool[0].create_index(f"{self.name}_id", self.name, ["id"], unique=True)
+            world.pool[0].create_index(f"{self.name}_value", self.name, ["value", "id"])
+            world.pool[0].commit()
 
     # ---- what the model says
 
@@ -350,7 +356,22 @@ class History:
         assert {values[0]: values for _, values in found} == rows
         for row_id, values in found:
             assert self.row_ids.get(values[0], row_id) == row_id
+        if self.indexed and not member.autocommit:
+            self._read_by_indexes(member, found)
         self._finish(member)
+
+    def _read_by_indexes(self, member: Member, found: list[tuple[RowId, Values]]) -> None:
+        """An index gives the same rows, in its order, both ways."""
+        heap = member.db.heap(self.name)
+        by_id = sorted(found, key=lambda row: row[1][0])
+        assert list(heap.by(f"{self.name}_id").range()) == by_id
+        assert list(heap.by(f"{self.name}_id").range(backwards=True)) == by_id[::-1]
+        by_value = [row for _, row in heap.by(f"{self.name}_value").range()]
+        assert sorted(by_value) == sorted(row for _, row in found) if None not in sum(by_value, ()) else True
+        assert len(by_value) == len(found)
+        assert [row[1] for row in by_value] == sorted((row[1] for row in by_value), key=lambda v: (v is None, v))
+        for row_id, values in found[:3]:
+            assert heap.by(f"{self.name}_id").find((values[0],)) == [(row_id, values)]
 
     def read_arrow(self, member: Member) -> None:
         self.check_arrow(member.db.arrow(self.name).read_all(), self.visible(member))
@@ -530,10 +551,24 @@ class History:
         self.world.pool[0].commit()
 
     def _check_pages(self) -> None:
+        if self.indexed:
+            check_indexes(self.world.pool[0], self.name)
         store = self.hub.store
         for page_id in self.world.pool[0].heap(self.name).segment.page_ids().tolist():
             page = bytes(store.devices[device_of(page_id)].memory(offset_of(page_id)))
             assert list(check(page)) == []
+
+
+def check_indexes(db: Connection, table: str) -> None:
+    """With nobody at work, an index has an entry for each row, without a lock, and no other."""
+    heap = db.heap(table)
+    rows = list(heap.rows())
+    for index in heap.indexes:
+        keyed = heap.by(index.name)
+        expected = [(tuple(values[n] for n in index.positions), row_id) for row_id, values in rows]
+        assert sorted(map(repr, keyed.tree.walk())) == sorted(map(repr, expected)), index.name
+        check_tree(keyed.tree)
+    db.commit()
 
 
 def undo_is_empty(db: Connection) -> bool:

@@ -78,7 +78,7 @@ def test_a_segment_without_a_table(damage: Damage) -> None:
         damage.write(page_id, offset + 3, bytes([RowFlag.DELETE]))
         damage.set(page_id, PAGE_HEAD, 0, "del_count", PAGE_HEAD.at(damage.page(page_id)).del_count + 1)
     at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("obj_id")
-    only(damage, table.entry_page, at, f"a segment of object {table.obj_id}, but no table starts here")
+    only(damage, table.entry_page, at, f"a segment of object {table.obj_id}, but no table or index starts here")
 
 
 def test_a_table_that_is_there_twice(damage: Damage) -> None:

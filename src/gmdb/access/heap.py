@@ -6,23 +6,27 @@ Not here: many rows at once (arrow/), rows by what is in them (statements.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
 
+from gmdb.access.indexes import IndexDefinition, no_such_index
+from gmdb.access.keyed import KeyedRows
 from gmdb.access.patches import Patches
 from gmdb.access.steps import Steps
-from gmdb.errors import Corruption, NoSuchRow, RowTooLarge
+from gmdb.errors import Corruption, Error, NoSuchRow, RowTooLarge, UniqueViolation, ValueTooLong
 from gmdb.format.address import RowId
+from gmdb.format.btree import KEY_BYTES_MAX
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.heap import row_size_max
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.dml import delete_row, fetch_row, insert_row, list_rows, lock_row, update_row
-from gmdb.kernel.status import DAMAGED, ROW_TOO_LARGE
+from gmdb.kernel.status import DAMAGED, DUPLICATE, KEY_TOO_LONG, ROW_TOO_LARGE
 from gmdb.storage.segment import Segment
+from gmdb.transaction.call import BLOCKED, INDEX
 from gmdb.transaction.session import Session
 
 _BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' numbers behind it
@@ -39,7 +43,16 @@ def row_too_large(table: str, size: int, page_size: int, where: str = "") -> Row
 
 
 class Heap:
-    def __init__(self, name: str, obj_id: int, segment: Segment, columns: Sequence[Column], session: Session) -> None:
+    def __init__(
+        self,
+        name: str,
+        obj_id: int,
+        segment: Segment,
+        columns: Sequence[Column],
+        session: Session,
+        indexes: Callable[[], tuple[IndexDefinition, ...]] = tuple,
+    ) -> None:
+        """``indexes`` tells which the table has now; it is asked whenever a transaction begins to use the table."""
         self.name = name
         self.obj_id = obj_id
         self.segment = segment
@@ -49,13 +62,15 @@ class Heap:
         self._encode_patch = Patches(name, columns).encode
         self._buffer = np.zeros(_BUFFER_SIZE, np.uint8)
         self._bytes = self._buffer.data
-        target = [session.call_address, obj_id, segment.entry_page, self._buffer.ctypes.data]
+        target = [session.call_address, obj_id, segment.entry_page, self._buffer.ctypes.data, 0, 0]
         self._target_fields = np.array(target, np.int64)
         self._target = self._target_fields.ctypes.data
+        self._current_indexes = indexes
+        self._use_indexes()
         self._space_id = segment.space.space_id
         self._area = segment.store.area
         self._store = segment.store
-        self._guard = segment.store.guard
+        self.guard = segment.store.guard
         self._queues = session.hub.waits.queues
 
     def insert(self, values: Sequence[Any]) -> RowId:
@@ -82,7 +97,7 @@ class Heap:
             size = fetch_row(self._area, self._target, 0, row_id[0] << 16 | row_id[1])
             row = bytes(self._bytes[:size]) if size > 0 else b""
         finally:
-            self._guard.release()
+            self.guard.release()
         if session.autocommit:
             session.finish_read()
         if size < 0:
@@ -92,9 +107,9 @@ class Heap:
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         """Give the row new values, all of them in column order or some by column name."""
         session = self.session
-        if session.plain and self.obj_id in session.tables_held:  # nothing to prepare: the short way
+        if session.plain and not self.indexes and self.obj_id in session.tables_held:  # the short way: all is prepared
             patch, undo = self._encode_patch(values), -1
-            if not self._guard.acquire(False):
+            if not self.guard.acquire(False):
                 self._store.enter()
             try:
                 if session.plain and not self._queues:
@@ -103,7 +118,7 @@ class Heap:
                     if undo >= 0:
                         session.undo.append(undo)
             finally:
-                self._guard.release()
+                self.guard.release()
             if self._store.scans:
                 self._store.give_way()
             if undo >= 0:
@@ -178,11 +193,35 @@ class Heap:
         with self.session.statement() as snapshot:
             yield Steps(self, snapshot)
 
+    def _use_indexes(self) -> None:
+        """Keep the indexes that the table has now in step with its rows."""
+        self.indexes = self._current_indexes()
+        self._by_index: dict[str, KeyedRows] = {}
+        self._index_pages = np.array([index.entry_page for index in self.indexes], np.int64)
+        self._target_fields[4:] = self._index_pages.ctypes.data, len(self.indexes)
+
+    @property
+    def target(self) -> int:
+        """Where kernels find out what the heap is."""
+        return self._target
+
+    def by(self, index: str) -> KeyedRows:
+        """The rows by one of the table's indexes."""
+        self.share()
+        if index not in self._by_index:
+            known = {definition.name: definition for definition in self.indexes}
+            if index not in known:
+                raise no_such_index(self.name, index, self.indexes)
+            self._by_index[index] = KeyedRows(self, known[index])
+        return self._by_index[index]
+
     def share(self) -> None:
         """Hold the table against changes of its definition until the transaction ends."""
         session = self.session
         if self.obj_id not in session.tables_held:
             session.share_table(self.obj_id, self.segment.entry_page, self._space_id)
+            if self._current_indexes() is not self.indexes:
+                self._use_indexes()
 
     def refuse_if_failed(self, status: int, row_id: RowId) -> None:
         """Turn a status into the exception that it means."""
@@ -195,4 +234,16 @@ class Heap:
         if status == DAMAGED:
             self.segment.store.raise_damage()
             raise Corruption(f"table {self.name}: a page is damaged")
+        if status in (DUPLICATE, KEY_TOO_LONG):
+            raise self._key_error(status)
         raise NoSuchRow(f"table {self.name} has no row {row_id}: it was deleted, or the row id is wrong")
+
+    def _key_error(self, status: int) -> Error:
+        """The error for a row whose key an index does not take."""
+        index = self.indexes[self.session.call[INDEX]]
+        names = ", ".join(self.columns[n].name for n in index.positions)
+        where = f"table {self.name}, index {index.name} ({names})"
+        if status == KEY_TOO_LONG:
+            return ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes")
+        place = self.session.call[BLOCKED]
+        return UniqueViolation(f"{where}: row {RowId(place >> 16, place & 0xFFFF)} has the same key already")

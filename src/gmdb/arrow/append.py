@@ -21,18 +21,19 @@ import pyarrow as pa
 from gmdb.access.heap import Heap, row_too_large
 from gmdb.arrow.schema import batches_of, fit_batch
 from gmdb.errors import SpaceFull, ValueTooLong
-from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, offset_of
+from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, RowId, device_of, offset_of
 from gmdb.format.columns import Kind
 from gmdb.format.heap import HEAP_NODE, ROWS_AT, reserve_size
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.row import UNLOCKED
 from gmdb.kernel.append import FORMATTING, format_rows, start_pages
-from gmdb.kernel.bulk import PLACE, log_pages, publish_pages, reserve_pages, stamp_pages, top_up_page
+from gmdb.kernel.bulk import PLACE, enter_rows, log_pages, publish_pages, reserve_pages, stamp_pages, top_up_page
 from gmdb.kernel.checkpoint import seal_run
 from gmdb.kernel.columns import ARROW_COLUMN
 from gmdb.kernel.status import LOCKS_FULL, LOG_FULL, NEED_SPACE, TOO_LONG, UNDO_FULL
 
 BUFFER_SIZE = 1 << 20
+ROWS_AT_ONCE = 32  # rows that one call enters into indexes
 
 
 def append(heap: Heap, data: Any) -> int:
@@ -146,11 +147,27 @@ class _Load:
         call = self._session.call_address
         arguments = (call, self._state.ctypes.data, self._heap.obj_id, self._segment.entry_page, page_id, count)
         space_id = self._segment.space.space_id
+        first = self._slot_count(page_id)
         placed = self._session.change(top_up_page, space_id, None, arguments)
         if placed < 0:
             self._session.keep_result()
             self._refuse(placed)
+        if self._heap.indexes:
+            self._enter(page_id, first)
         return placed
+
+    def _slot_count(self, page_id: int) -> int:
+        page = self._store.devices[device_of(page_id)].memory(offset_of(page_id))
+        return int(HEAP_NODE.at(page, HEAD_SIZE).slot_count)
+
+    def _enter(self, page_id: int, slot: int) -> None:
+        """Enter a page's rows from ``slot`` on into the table's indexes."""
+        space_id, count = self._segment.space.space_id, self._slot_count(page_id)
+        while slot < count:
+            arguments = (self._heap.target, page_id, slot, ROWS_AT_ONCE)
+            slot = self._session.change(enter_rows, space_id, None, arguments)
+            if slot < 0:
+                self._heap.refuse_if_failed(slot, RowId(page_id, 0))
 
     def _refuse(self, status: int) -> NoReturn:
         state = self._state[0]
@@ -185,6 +202,8 @@ class _Load:
             self._store.call(publish_pages, space_id, self._segment.entry_page, places.ctypes.data, count)
         self._last_page = int(places["page_id"][-1])
         self._started = False
+        for page_id in places["page_id"].tolist() if self._heap.indexes else ():
+            self._enter(page_id, 0)
 
     def _log(self, count: int) -> None:
         """Log the pages' images.  They are in the file by now, so that a checkpoint that ends later has synced them."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gmdb.access.indexes import IndexDefinition
 from gmdb.errors import NoSuchColumn, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
 from gmdb.format.columns import Column, parse_column
 from gmdb.format.row import MAX_COLUMNS
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
-SYS_TABLES_ID, SYS_COLUMNS_ID, FIRST_USER_ID = 1, 2, 16
+SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, FIRST_USER_ID = 1, 2, 5, 16
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class TableDefinition:
     space_id: int
     entry_page: int
     columns: tuple[Column, ...]
+    indexes: tuple[IndexDefinition, ...] = ()
 
     def column(self, name: str) -> Column:
         return self.columns[self.position(name)]
@@ -61,6 +63,18 @@ SYS_TABLES_COLUMNS = make_columns(
         "name": "VARCHAR(63) NOT NULL",
         "space_id": "INT NOT NULL",
         "entry_page": "BIGINT NOT NULL",
+    },
+)
+
+SYS_INDEXES_COLUMNS = make_columns(
+    "sys_indexes",
+    {
+        "obj_id": "INT NOT NULL",
+        "table_id": "INT NOT NULL",
+        "name": "VARCHAR(63) NOT NULL",
+        "entry_page": "BIGINT NOT NULL",
+        "is_unique": "BOOLEAN NOT NULL",
+        "positions": "VARCHAR(100) NOT NULL",
     },
 )
 

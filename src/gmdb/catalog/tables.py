@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from gmdb.access.btree import BTree, fill_index
 from gmdb.access.heap import Heap
+from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.schema import (
     FIRST_USER_ID,
     SYS_COLUMNS_COLUMNS,
     SYS_COLUMNS_ID,
+    SYS_INDEXES_COLUMNS,
+    SYS_INDEXES_ID,
     SYS_TABLES_COLUMNS,
     SYS_TABLES_ENTRY,
     SYS_TABLES_ID,
     TableDefinition,
 )
-from gmdb.errors import Corruption, NoSuchTable, SchemaError, TableExists
-from gmdb.format.address import SYSTEM_DEVICE, RowId, page_name
+from gmdb.errors import Corruption, NoSuchIndex, NoSuchTable, SchemaError, TableExists
+from gmdb.format.address import SYSTEM_DEVICE, RowId, device_of, page_name
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.page import SegmentType
+from gmdb.kernel.indexing import INDEXES_MAX
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import PageStore
 from gmdb.storage.tablespace import Tablespace
@@ -38,10 +44,37 @@ class Catalog:
             raise Corruption("sys_tables does not list sys_columns", SYS_TABLES_ENTRY)
         columns_segment = Segment(store, system, rows["sys_columns"][2])
         self._columns = Heap("sys_columns", SYS_COLUMNS_ID, columns_segment, SYS_COLUMNS_COLUMNS, session)
-        columns = self._read_columns()
+        self._indexes = self._index_heap(rows)
+        columns, indexes = self._read_columns(), self._read_indexes()
         self.tables: dict[str, TableDefinition] = {}
         for name, (obj_id, space_id, entry) in rows.items():
-            self.tables[name] = TableDefinition(name, obj_id, space_id, entry, tuple(columns.get(obj_id, ())))
+            of_table = tuple(columns.get(obj_id, ())), tuple(indexes.get(obj_id, ()))
+            self.tables[name] = TableDefinition(name, obj_id, space_id, entry, *of_table)
+
+    def _index_heap(self, rows: dict[str, tuple[int, int, int]]) -> Heap | None:
+        """sys_indexes; a database from before there were indexes gets it when it is first opened for writing."""
+        system = self._store.spaces[SYSTEM_DEVICE]
+        if "sys_indexes" in rows:
+            segment = Segment(self._store, system, rows["sys_indexes"][2])
+        elif self._store.read_only:
+            return None
+        else:
+            segment = self._session.create_segment(
+                system, SYS_INDEXES_ID, "sys_indexes", SegmentType.SYSTEM, pct_free=10
+            )
+            _enter(self._tables, self._columns, "sys_indexes", SYS_INDEXES_ID, segment, SYS_INDEXES_COLUMNS)
+            self._session.commit()
+            rows["sys_indexes"] = (SYS_INDEXES_ID, SYSTEM_DEVICE, segment.entry_page)
+        return Heap("sys_indexes", SYS_INDEXES_ID, segment, SYS_INDEXES_COLUMNS, self._session)
+
+    def _read_indexes(self) -> dict[int, list[IndexDefinition]]:
+        found: dict[int, list[IndexDefinition]] = {}
+        if self._indexes is not None:
+            for _, (obj_id, table_id, name, entry_page, unique, positions) in self._indexes.rows():
+                numbers = tuple(map(int, positions.split(",")))
+                index = IndexDefinition(name, obj_id, table_id, entry_page, unique, numbers)
+                found.setdefault(table_id, []).append(index)
+        return found
 
     @staticmethod
     def create(store: PageStore, session: Session) -> None:
@@ -83,7 +116,15 @@ class Catalog:
         space = self._store.spaces.get(table.space_id)
         if space is None:
             raise Corruption(f"table {table.name} lies in tablespace {table.space_id}, which has no device")
-        return Heap(table.name, table.obj_id, Segment(self._store, space, table.entry_page), table.columns, session)
+        segment = Segment(self._store, space, table.entry_page)
+        return Heap(table.name, table.obj_id, segment, table.columns, session, lambda: self._indexes_of(table))
+
+    def _indexes_of(self, table: TableDefinition) -> tuple[IndexDefinition, ...]:
+        """The indexes that a table has now."""
+        current = self.tables.get(table.name)
+        if current is None or current.obj_id != table.obj_id:
+            raise NoSuchTable(f"table {table.name} was dropped")
+        return current.indexes
 
     def create_table(self, name: str, columns: Sequence[Column], space: Tablespace, pct_free: int) -> TableDefinition:
         """Add a table, as a transaction of its own: if it fails, what was made of it is taken back."""
@@ -112,6 +153,8 @@ class Catalog:
                 for row_id, values in list(heap.rows()):
                     if values[0] == table.obj_id:
                         heap.delete(row_id)
+            for index in table.indexes:
+                self._strike_index(index)
             self._session.drop_segment(table.obj_id, segment)
         except BaseException:
             self._session.rollback()
@@ -129,6 +172,68 @@ class Catalog:
                 note()  # an interrupt came after it was logged
             raise
         note()
+
+    # ---- indexes
+
+    def create_index(self, name: str, table: TableDefinition, columns: Sequence[str], unique: bool) -> None:
+        """Add an index, filled from the table's rows, as a transaction of its own.  The caller has the table alone."""
+        self._require_new_index(name, table)
+        positions = [table.position(column) for column in columns]
+        if len(set(positions)) < len(positions):
+            raise SchemaError(f"index {name}: a column is named twice in {', '.join(columns)}")
+        heap = self.heap(table.name, self._session)
+        obj_id = self._store.control["next_obj_id"]
+        self._store.write_control(next_obj_id=obj_id + 1)
+        try:
+            segment = self._session.create_segment(heap.segment.space, obj_id, name, SegmentType.BTREE, 0)
+            tree = BTree.create(segment, [table.columns[n] for n in positions], positions, unique)
+            fill_index(tree, heap, name)
+            row = (obj_id, table.obj_id, name, segment.entry_page, unique, ",".join(map(str, positions)))
+            assert self._indexes is not None
+            self._indexes.insert(row)
+        except BaseException:
+            self._session.rollback()
+            raise
+        self._session.commit()
+        since = self._session.hub.memory.scn
+        index = IndexDefinition(name, obj_id, table.obj_id, segment.entry_page, unique, tuple(positions), since)
+        self.tables[table.name] = replace(table, indexes=(*table.indexes, index))
+
+    def drop_index(self, name: str) -> None:
+        """Remove an index.  The caller has its table alone."""
+        table, index = self.index(name)
+        try:
+            self._strike_index(index)
+        except BaseException:
+            self._session.rollback()
+            raise
+        self._session.commit()
+        self.tables[table.name] = replace(table, indexes=tuple(i for i in table.indexes if i is not index))
+
+    def index(self, name: str) -> tuple[TableDefinition, IndexDefinition]:
+        """An index and its table."""
+        for table in self.tables.values():
+            for index in table.indexes:
+                if index.name == name:
+                    return table, index
+        raise NoSuchIndex(f"there is no index {name}")
+
+    def _strike_index(self, index: IndexDefinition) -> None:
+        """Take an index out of the catalog, and have its pages given back."""
+        assert self._indexes is not None
+        for row_id, values in list(self._indexes.rows()):
+            if values[0] == index.obj_id:
+                self._indexes.delete(row_id)
+        space = self._store.spaces[self._store.devices[device_of(index.entry_page)].space_id]
+        self._session.drop_segment(index.obj_id, Segment(self._store, space, index.entry_page))
+
+    def _require_new_index(self, name: str, table: TableDefinition) -> None:
+        if not 1 <= len(name.encode()) <= 63 or "\0" in name:
+            raise SchemaError(f"{name!r} is no index name: it must have 1 to 63 bytes")
+        if any(index.name.lower() == name.lower() for t in self.tables.values() for index in t.indexes):
+            raise SchemaError(f"there is an index {name} already")
+        if len(table.indexes) >= INDEXES_MAX:
+            raise SchemaError(f"table {table.name} has {INDEXES_MAX} indexes already; it cannot have more")
 
     def _require_new_name(self, name: str) -> None:
         if not 1 <= len(name.encode()) <= 63 or "\0" in name:

@@ -7,12 +7,14 @@ branch), then its key columns by the row's 2-bit rule.  A branch's last entry, a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import Any
 
 from gmdb.format import slotted
 from gmdb.format.layout import Finding, Region, layout
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
 from gmdb.format.row import ROW_HEAD, header_size
+from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 
 BTREE_NODE = layout(
     "B-tree node head",
@@ -31,6 +33,32 @@ BTREE_CHILD = layout(
     spare=("<u4", "0"),
 )
 
+INDEX_HEAD = layout(
+    "index head",
+    64,
+    root=("<u4", "the root page"),
+    unique=("u1", "1: no two rows may have the same key"),
+    column_count=("u1", "key columns"),
+    reserved=("<u2", "0"),
+    orders=("16u1", "of each key column, how its values are compared: see Order"),
+    positions=("32u1", "of each key column, its number in the table (u16s)"),
+    reserved2=("8u1", "0"),
+)
+
+
+class Order(IntEnum):
+    """How the stored values of a key column are compared."""
+
+    WORD = 0  # 4 bytes, a signed number
+    LONG = 1  # 8 bytes, a signed number
+    DOUBLE = 2  # 8 bytes, a floating-point number; NaN is the largest
+    WIDE = 3  # length and 16 bytes, a signed number
+    BYTES = 4  # length and bytes, by their values
+
+
+INDEX_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("reserve2")  # on the entry page of the index's segment
+KEY_COLUMNS_MAX = 15  # a branch entry has one more, the row id, and all size bits in one word
+KEY_BYTES_MAX = 2000
 NODE_AT = HEAD_SIZE
 ENTRIES_AT = NODE_AT + BTREE_NODE.size
 POINTER_SIZE = BTREE_CHILD.size

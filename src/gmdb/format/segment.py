@@ -59,7 +59,7 @@ SEGMENT_HEAD = layout(
     min_list_id=("u1", "lowest free list in use; pages with less room than it asks are on no list"),
     pct_free=("u1", "per cent of a page that inserts leave for updates"),
     reserve=("2u1", "0"),
-    reserve2=("64u1", "0"),
+    reserve2=("64u1", "of an index: its index head; else 0"),
     child_seg=("<u4", "entry page of a segment that belongs to this one; none = 0xFFFFFFFF"),
 )
 

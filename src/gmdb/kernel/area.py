@@ -59,7 +59,8 @@ STATE = np.dtype(
         ("undo_limit", "<i8"),  # undo pages that may be used
         ("table_pages", "<i8"),  # address of the pages (u32s) of the table of committed transactions
         ("table_page_count", "<i8"),
-        ("scratch", "<i8"),  # address of memory for two rows, for whoever holds the guard
+        ("scratch", "<i8"),  # address of memory for three rows, for whoever holds the guard
+        ("index_scratch", "<i8"),  # address of memory for entries and a way through a tree, for the same
         ("next_scn", "<i8"),  # what the next commit gets; ``scn`` follows once it is durable
         ("log_buffer", "<i8"),  # address of the redo that is not written yet; 0 = changes are not logged
         ("log_end", "<i8"),  # bytes of it in use

@@ -17,12 +17,13 @@ from gmdb.format.page import PAGE_SIZES, PageType
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import FURTHER_MAP_AT, LOADING, MAP_ENTRY, NO_LIST, SEGMENT_HEAD_AT
 from gmdb.kernel.append import fill_pages, formatting_at
-from gmdb.kernel.area import address_of, begin_change, end_change, page_head, touch
+from gmdb.kernel.area import address_of, begin_change, end_change, page_head, page_size_of, touch
 from gmdb.kernel.compiler import kernel, routine
-from gmdb.kernel.dml import call_at
+from gmdb.kernel.dml import call_at, target_at
 from gmdb.kernel.free_lists import clear_links, entry_address, log_entry, map_at, map_entry, touch_entry, touch_map
 from gmdb.kernel.heap import relist, touch_heap
-from gmdb.kernel.heap_page import heap_node, log_appended
+from gmdb.kernel.heap_page import heap_node, lock_of, log_appended, row_in_slot
+from gmdb.kernel.indexing import enter_row, prepare
 from gmdb.kernel.locks import INSERT, free_lock, lock_at, locks_available, new_lock, transaction_at
 from gmdb.kernel.memory import records, store_32
 from gmdb.kernel.pages import device_head, format_page, log_device
@@ -216,6 +217,40 @@ def publish_pages(area, entry_id, places, count):
         map_entry(entry_address(map_page, place.map_offset)).list_id = NO_LIST
         log_entry(area, map_page, place.map_offset)
     return close_group(area, 0, DONE)
+
+
+@routine
+def _enter_rows(area, call, target, page_id, slot, count):
+    page = touch_heap(area, page_id)
+    if page < 0:
+        return page
+    page_size = page_size_of(area, page_id)
+    first = slot
+    while slot < heap_node(page + NODE_AT).slot_count and slot - first < count:
+        row = row_in_slot(page, page_size, slot)
+        place = page_id << 16 | slot
+        status = prepare(area, call, target, row, 0, place)
+        if status == DONE:
+            status = enter_row(area, call, target, row, lock_of(row), place)
+        if status < 0:
+            return slot if slot > first else status
+        slot += 1
+    return slot
+
+
+@kernel
+def enter_rows(area, target_address, page_id, slot, count):
+    """Enter up to ``count`` rows that were appended to a page, from ``slot`` on, into the table's indexes.
+
+    Answers the slot to go on with; a status only if nothing was done.
+    """
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    target = target_at(target_address)
+    call = call_at(target.call)
+    call.undo, call.blocked, call.more_count = -1, -1, 0
+    done = _enter_rows(area, call, target, page_id, slot, count)
+    return close_group(area, transaction_at(area, call.transaction).number, done)
 
 
 @kernel

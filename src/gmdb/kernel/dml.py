@@ -28,6 +28,7 @@ from gmdb.kernel.heap_page import (
     set_deleted,
     set_lock,
 )
+from gmdb.kernel.indexing import change_row, enter_row, prepare, require_space, strike_row
 from gmdb.kernel.locks import (
     DELETE,
     INSERT,
@@ -83,6 +84,10 @@ CALL = np.dtype(
         ("undo_page", "<i8"),  # the undo page that the transaction writes to; -1 = none yet
         ("undo_runs", "<i8"),  # on how many undo pages it began
         ("commit", "<i8"),  # out: its SCN
+        ("blocked", "<i8"),  # out: the row, page id << 16 | slot, that has a key or may have it; -1 = none
+        ("index", "<i8"),  # out: which of the table's indexes that was about
+        ("more", "<i8"),  # address of the places of further undo records (i64s)
+        ("more_count", "<i8"),  # out: how many there are
     ]
 )
 TARGET = np.dtype(
@@ -91,6 +96,8 @@ TARGET = np.dtype(
         ("obj_id", "<i8"),
         ("entry_id", "<i8"),
         ("buffer", "<i8"),  # address of a row or patch that goes in, or of a row that comes out
+        ("indexes", "<i8"),  # address of the entry pages (i64s) of the table's indexes
+        ("index_count", "<i8"),
     ]
 )
 call_at = records(CALL)
@@ -106,6 +113,8 @@ def _begin(area, target):
     """The call, with its statement begun if it is one of its own."""
     call = call_at(target.call)
     call.undo = -1
+    call.blocked = -1
+    call.more_count = 0
     if call.alone:
         call.statement += 1
         call.insert_lock = -1
@@ -207,7 +216,9 @@ def _insert(area, target, call, size):
     obj_id, entry_id, row = target.obj_id, target.entry_id, target.buffer
     if not row_fits(size, page_size_of(area, entry_id)):
         return ROW_TOO_LARGE
-    status = reserve_undo(area, call, RECORD_SIZE + _INSERT_BODY)
+    status = prepare(area, call, target, row, 0, -1) if target.index_count else DONE
+    if status == DONE:
+        status = reserve_undo(area, call, RECORD_SIZE + _INSERT_BODY)
     if status < 0:
         return status
     if call.insert_lock < 0 and locks_available(area) < 1:
@@ -226,7 +237,8 @@ def _insert(area, target, call, size):
         return place
     lock_at(area, lock_id).rows += 1
     _log_insert(area, call, place >> 16, place & 0xFFFF, obj_id, entry_id, lock_id)
-    return place
+    status = enter_row(area, call, target, row, lock_id, place)
+    return place if status == DONE else status
 
 
 @kernel
@@ -272,6 +284,13 @@ def _update(area, target, call, place):
     call.size = size
     if size < 0 or not row_fits(size, page_size_of(area, page_id)):
         return ROW_TOO_LARGE
+    before_row = 0
+    if target.index_count:
+        before_row = row + 2 * ROW_BUFFER
+        move_bytes(before_row, old, load_u16(old + SIZE_AT))
+        status = prepare(area, call, target, row, before_row, place)
+        if status < 0:
+            return status
     operation = OP_UPDATE_INC
     image_size = extract_image(image, old, patch)
     if image_size > load_u16(old + SIZE_AT):
@@ -291,6 +310,8 @@ def _update(area, target, call, place):
         lock_id = _lock_row(area, call, page_id, slot, home, UPDATE)
         set_lock(area, page, home, lock_id)
         _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, operation, image, image_size)
+        if target.index_count:
+            status = change_row(area, call, target, row, before_row, lock_id, place)
     end_change(area, page_id)
     return call.undo if status == DONE else status
 
@@ -313,7 +334,9 @@ def _delete(area, target, call, place):
     if home < 0:
         return home
     page = address_of(area, page_id)
-    status = reserve_undo(area, call, RECORD_SIZE + _DELETE_BODY + LINK_SIZE)
+    status = require_space(area, target, target.index_count) if target.index_count else DONE
+    if status == DONE:
+        status = reserve_undo(area, call, RECORD_SIZE + _DELETE_BODY + LINK_SIZE)
     if status < 0:
         return status
     if locks_available(area) < 1:
@@ -324,6 +347,8 @@ def _delete(area, target, call, place):
     set_lock(area, page, home, lock_id)
     set_deleted(area, page, home, True)
     _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, OP_DELETE, home, _DELETE_BODY)
+    if target.index_count:
+        strike_row(area, call, target, data_of(area, home), lock_id, place)
     end_change(area, page_id)
     return DONE
 

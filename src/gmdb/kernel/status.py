@@ -15,3 +15,5 @@ UNDO_FULL = -11  # the undo space is used up
 INVISIBLE = -12  # the snapshot sees no version of the row
 BUSY = -13  # pages change while they are read: take the guard and call again
 LOG_FULL = -14  # the log buffer has no room for another group: write it out and call again
+KEY_TOO_LONG = -15  # an index key has more bytes than an entry may have
+DUPLICATE = -16  # a unique index has the key already

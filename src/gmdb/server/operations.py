@@ -147,6 +147,18 @@ def drop_table(client: Client, name: str) -> None:
 
 
 @operation
+def create_index(client: Client, name: str, table: str, columns: list[str], unique: bool) -> None:
+    require_writable(client)
+    _connection(client).create_index(name, table, columns, unique=unique)
+
+
+@operation
+def drop_index(client: Client, name: str) -> None:
+    require_writable(client)
+    _connection(client).drop_index(name)
+
+
+@operation
 def tables(client: Client) -> Answer:
     return {"names": _connection(client).tables()}
 
@@ -206,12 +218,39 @@ def rows(client: Client, table: int, cursor: int = 0) -> Answer:
     if not cursor:
         cursor = client.new_number()
         client.cursors[cursor] = client.heaps[table].encoded_rows()
+    return _next_rows(client, cursor)
+
+
+def _next_rows(client: Client, cursor: int) -> Answer:
     reading = client.cursors.pop(cursor)
     found = list(islice(reading, ROWS_A_TIME))
     more = len(found) == ROWS_A_TIME
     if more:
         client.cursors[cursor] = reading
     return {"cursor": cursor, "more": more}, pack_rows(found)
+
+
+@operation
+def rows_by_key(
+    client: Client,
+    table: int,
+    index: str = "",
+    counts: tuple[int, int] = (0, 0),
+    bounds: tuple[bool, bool, bool] = (False, False, False),
+    cursor: int = 0,
+    body: bytes = b"",
+) -> Answer:
+    """The first or the next rows of a range of keys; ``counts`` says how many columns its two ends have."""
+    if not cursor:
+        keyed = client.heaps[table].by(index)
+        ends = [row for _, row in unpack_rows(body)]
+        low, high = (keyed.decode_key(row, count) for row, count in zip(ends, counts, strict=True))
+        low_open, high_open, backwards = bounds
+        cursor = client.new_number()
+        found = keyed.range(low, high, low_open=low_open, high_open=high_open, backwards=backwards)
+        encode = client.heaps[table].encode
+        client.cursors[cursor] = ((row_id, encode(values)) for row_id, values in found)
+    return _next_rows(client, cursor)
 
 
 # ---- statements over many rows

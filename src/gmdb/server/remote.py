@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from gmdb.access.indexes import IndexDefinition, KeyCodec, no_such_index
 from gmdb.access.patches import Patches
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.access.steps import Changes, RowChanged, Steps
@@ -31,10 +32,11 @@ from gmdb.server.wire import in_chunks, pack_rows, table_from_plain, unpack_rows
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap as _Heap
+    from gmdb.access.keyed import KeyedRows as _KeyedRows
     from gmdb.connection import Connection as _Connection
     from gmdb.verify.findings import Report
 else:
-    _Heap = _Connection = object
+    _Heap = _KeyedRows = _Connection = object
 
 MAIN_SPACE, MAIN_PAGE_SIZE = "main", 8192
 CHANGES_A_TIME = 1000
@@ -107,6 +109,12 @@ class RemoteConnection(_Connection):
 
     def drop_table(self, name: str) -> None:
         self._link.ask("drop_table", name=name)
+
+    def create_index(self, name: str, table: str, columns: Sequence[str], *, unique: bool = False) -> None:
+        self._link.ask("create_index", name=name, table=table, columns=list(columns), unique=unique)
+
+    def drop_index(self, name: str) -> None:
+        self._link.ask("drop_index", name=name)
 
     def tables(self) -> list[str]:
         return list(self._link.ask("tables")[0]["names"])
@@ -243,17 +251,28 @@ class RemoteHeap(_Heap):
         self._ask("lock", row=_plain(row_id), nowait=nowait)
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-        head, body = self._ask("rows")
+        return self.read("rows")
+
+    def read(self, op: str, body: bytes = b"", **fields: Any) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        """The rows that an operation gives out some at a time."""
+        head, body = self._ask(op, body, **fields)
         try:
             while True:
                 for row_id, row in unpack_rows(body):
                     yield row_id, self._codec.decode(row)
                 if not head["more"]:
                     return
-                head, body = self._ask("rows", cursor=head["cursor"])
+                head, body = self._ask(op, cursor=head["cursor"])
         except GeneratorExit:
             self._link.drop(head["cursor"])
             raise
+
+    def by(self, index: str) -> RemoteKeyedRows:
+        table = table_from_plain(self._link.ask("heap", name=self.name)[0]["table"])
+        for definition in table.indexes:
+            if definition.name == index:
+                return RemoteKeyedRows(self, definition)
+        raise no_such_index(self.name, index, table.indexes)
 
     def share(self) -> None:
         self._ask("share")
@@ -288,6 +307,31 @@ class RemoteHeap(_Heap):
                 self._link.ask("statement_end", statement=number, kept=False)
             raise
         self._link.ask("statement_end", statement=number, kept=True)
+
+
+class RemoteKeyedRows(_KeyedRows):
+    """A heap's rows by one of its indexes."""
+
+    def __init__(self, heap: RemoteHeap, index: IndexDefinition) -> None:
+        self.index = index
+        self._remote = heap
+        self._keys = KeyCodec([heap.columns[n] for n in index.positions])
+
+    def find(self, key: Sequence[Any]) -> list[tuple[RowId, tuple[Any, ...]]]:
+        return list(self.range(key, key))
+
+    def range(
+        self,
+        low: Sequence[Any] = (),
+        high: Sequence[Any] = (),
+        *,
+        low_open: bool = False,
+        high_open: bool = False,
+        backwards: bool = False,
+    ) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        ends = pack_rows([(RowId(0, 0), self._keys.encode(low)), (RowId(0, 0), self._keys.encode(high))])
+        bounds, counts = [low_open, high_open, backwards], [len(low), len(high)]
+        return self._remote.read("rows_by_key", ends, index=self.index.name, counts=counts, bounds=bounds)
 
 
 class RemoteSteps(Steps):

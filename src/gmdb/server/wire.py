@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from gmdb import errors
+from gmdb.access.indexes import IndexDefinition
 from gmdb.access.steps import RowChanged
 from gmdb.catalog.schema import TableDefinition
 from gmdb.format.address import RowId
@@ -90,13 +91,17 @@ def decode_patch(columns: Sequence[Column], patch: bytes) -> dict[str, Any]:
 
 def table_to_plain(table: TableDefinition) -> list[Any]:
     columns = [[c.name, c.type.name, c.type.length, c.type.scale, c.nullable] for c in table.columns]
-    return [table.name, table.obj_id, table.space_id, table.entry_page, columns]
+    indexes = [
+        [i.name, i.obj_id, i.table_id, i.entry_page, i.unique, list(i.positions), i.since] for i in table.indexes
+    ]
+    return [table.name, table.obj_id, table.space_id, table.entry_page, columns, indexes]
 
 
 def table_from_plain(plain: list[Any]) -> TableDefinition:
-    name, obj_id, space_id, entry_page, columns = plain
+    name, obj_id, space_id, entry_page, columns, indexes = plain
     made = (Column(c, ColumnType(type_, length, scale), nullable) for c, type_, length, scale, nullable in columns)
-    return TableDefinition(name, obj_id, space_id, entry_page, tuple(made))
+    known = (IndexDefinition(i, o, t, e, u, tuple(positions), since) for i, o, t, e, u, positions, since in indexes)
+    return TableDefinition(name, obj_id, space_id, entry_page, tuple(made), tuple(known))
 
 
 def pack_table(table: pa.Table) -> bytes:

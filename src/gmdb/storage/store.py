@@ -53,6 +53,7 @@ SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE, MAIN_PAGE_SIZE = 8192, 32768, 8192
 MAIN_SPACE = "main"
 ATTEMPTS = 1000
 TURNS = 32
+PAGES_MIN, PAGES_MAX = 2, 128  # a kernel call takes few pages, or many if it splits pages of many indexes
 NOT_CARRIED = ("magic", "format_version", "database_id", "reserved", "crc")
 
 
@@ -199,15 +200,24 @@ class PageStore:
         return self._call(kernel, space_id, True, *arguments)
 
     def _call(self, kernel: Callable[..., int], space_id: int, essential: bool, *arguments: int) -> int:
+        pages = PAGES_MIN
         while (result := kernel(self.area, *arguments)) in (NEED_SPACE, LOG_FULL):
             if result == LOG_FULL:
                 self.make_log_room(essential)
             else:
-                for space in {space_id, UNDO_DEVICE}:  # it does not say whether rows or their undo need the pages
-                    self.spaces[space].grow(2)
+                pages = self.grow_for(space_id, pages)
         if result == DAMAGED:
             self.raise_damage()
         return result
+
+    def grow_for(self, space_id: int, pages: int) -> int:
+        """Make room for a kernel that needs pages, for rows or for their undo: it does not say which, nor how many.
+
+        Answers how many to ask for if that was not enough.
+        """
+        for space in {space_id, UNDO_DEVICE}:
+            self.spaces[space].grow(pages)
+        return min(2 * pages, PAGES_MAX)
 
     def raise_damage(self) -> None:
         """Raise what is wrong with the page that a kernel stumbled over."""

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from gmdb.kernel.dml import CALL
 
-SCN, TRANSACTION, STATEMENT, INSERT_LOCK, UNDO, BLOCKER, SIZE, ALONE, LATEST, UNDO_PAGE, UNDO_RUNS, COMMIT = range(12)
+(
+    SCN,
+    TRANSACTION,
+    STATEMENT,
+    INSERT_LOCK,
+    UNDO,
+    BLOCKER,
+    SIZE,
+    ALONE,
+    LATEST,
+    UNDO_PAGE,
+    UNDO_RUNS,
+    COMMIT,
+    BLOCKED,
+    INDEX,
+    MORE,
+    MORE_COUNT,
+) = range(16)
 assert CALL.names is not None
 assert [name.upper() for name in CALL.names] == [
     "SCN",
@@ -19,4 +36,8 @@ assert [name.upper() for name in CALL.names] == [
     "UNDO_PAGE",
     "UNDO_RUNS",
     "COMMIT",
+    "BLOCKED",
+    "INDEX",
+    "MORE",
+    "MORE_COUNT",
 ]

@@ -6,10 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import RowLocked, WriteConflict
-from gmdb.format.address import UNDO_DEVICE, RowId
+from gmdb.format.address import RowId
 from gmdb.kernel.dml import holds_row
 from gmdb.kernel.status import CHANGED, DAMAGED, LOCKED, LOCKS_FULL, LOG_FULL, NEED_SPACE, UNDO_FULL
-from gmdb.transaction.call import BLOCKER, LATEST, SCN
+from gmdb.storage.store import PAGES_MIN
+from gmdb.transaction.call import BLOCKED, BLOCKER, LATEST, SCN
 
 if TYPE_CHECKING:
     from gmdb.transaction.session import Session
@@ -36,15 +37,20 @@ def change_with_patience(
     waits = session.hub.waits
     deadline = time.monotonic() + session.lock_timeout
     waited = False
+    session.pages_wanted = PAGES_MIN
     seen = waits.releases - 1  # try once more at once: it may have been let go already
     try:
         while result in TRY_AGAIN:
             if result == CHANGED and session.depth and session.call[LATEST]:
                 return result
             if result == LOCKED and not nowait:
-                waited = True
+                waited, awaited = True, _awaited(session, key)
                 holder = session.hub.active.get(session.call[BLOCKER])
-                waits.wait(session, key, f"row {key}", [holder] if holder else [], seen, deadline)
+                try:
+                    waits.wait(session, awaited, f"row {awaited}", [holder] if holder else [], seen, deadline)
+                finally:
+                    if awaited != key:
+                        waits.leave(awaited, session)
             else:
                 _overcome(session, result, key)
             seen = waits.releases
@@ -53,6 +59,12 @@ def change_with_patience(
     finally:
         if waited:
             waits.leave(key, session)
+
+
+def _awaited(session: Session, key: RowId | None) -> RowId | None:
+    """The row that is waited for: the one to be changed, or another that may have the same key."""
+    place = session.call[BLOCKED]
+    return key if place < 0 else RowId(place >> 16, place & 0xFFFF)
 
 
 def _overcome(session: Session, result: int, key: RowId | None) -> None:
@@ -75,14 +87,13 @@ def _try_again(
     with session.hub.guard:
         session.require_open()
         if result == NEED_SPACE:
-            store.spaces[space_id].grow(2)
-            store.spaces[UNDO_DEVICE].grow(2)
+            session.pages_wanted = store.grow_for(space_id, session.pages_wanted)
         elif result == DAMAGED:
             store.raise_damage()
         elif result == CHANGED:
             session.call[SCN] = session.hub.memory.scn
         if is_in_line(session, key, arguments):
-            session.call[BLOCKER] = -1
+            session.call[BLOCKER] = session.call[BLOCKED] = -1
             return LOCKED
         result = kernel(store.area, *arguments)
         if result >= 0:

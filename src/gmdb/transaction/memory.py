@@ -14,6 +14,7 @@ from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import NO_LOCK
 from gmdb.format.transactions import TRANSACTION_ENTRY, committed, entries_per_page
 from gmdb.kernel.area import STATE
+from gmdb.kernel.btree import SCRATCH_SIZE
 from gmdb.kernel.locks import ACTIVE, LOAD, LOCK, LOCKS_MAX, ROLLED_BACK, TRANSACTION, TRANSACTIONS_MAX
 from gmdb.kernel.transactions import TABLE_PAGES_MAX
 from gmdb.kernel.undo import POOL_MAX
@@ -29,9 +30,10 @@ class TransactionMemory:
         self.locks = np.zeros(LOCKS_MAX, LOCK)
         self.transactions = np.zeros(TRANSACTIONS_MAX, TRANSACTION)
         self.loads = np.zeros(LOADS_MAX, LOAD)
-        self._scratch = np.zeros(2 * ROW_BUFFER, np.uint8)
+        self._scratch = np.zeros(3 * ROW_BUFFER, np.uint8)
         self._free_slots: list[int] = []
         self._slot_high = 0
+        self._index_scratch = np.zeros(SCRATCH_SIZE, np.uint8)
         self._undo_pool = np.zeros(POOL_MAX, np.uint32)
         self._table_pages = np.zeros(TABLE_PAGES_MAX, np.uint32)
         self.next_number = store.control["next_transaction"]
@@ -48,6 +50,7 @@ class TransactionMemory:
         self.set("undo_limit", UNDO_PAGES_MAX)
         self.set("table_pages", self._table_pages.ctypes.data)
         self.set("scratch", self._scratch.ctypes.data)
+        self.set("index_scratch", self._index_scratch.ctypes.data)
 
     def get(self, field: str) -> int:
         return self.state[self._fields[field]]

@@ -32,10 +32,13 @@ from gmdb.storage.segment import Segment
 from gmdb.storage.tablespace import Tablespace
 from gmdb.transaction.call import (
     ALONE,
+    BLOCKED,
     BLOCKER,
     COMMIT,
     INSERT_LOCK,
     LATEST,
+    MORE,
+    MORE_COUNT,
     SCN,
     SIZE,
     STATEMENT,
@@ -49,6 +52,7 @@ from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.snapshots import OWN, Snapshot
 
+MORE_MAX = 2048  # undo records that one call may write beside its first
 ISOLATION_LEVELS = ("read committed", "repeatable read")
 
 
@@ -64,7 +68,10 @@ class Session:
         self._buffer = np.zeros(len(CALL.names or ()), np.int64)
         self.call = self._buffer.data
         self.call_address = self._buffer.ctypes.data
+        self._more = np.zeros(MORE_MAX, np.int64)
+        self.call[MORE] = self._more.ctypes.data
         self._cursors: weakref.WeakSet[Snapshot] = weakref.WeakSet()
+        self.pages_wanted = 0  # how many pages a change asks for that found too few
         self.depth = 0  # statements of several steps that are running, one within the other
         self.call[ALONE] = 1
         self.call[LATEST] = int(self._reads_latest())
@@ -258,7 +265,7 @@ class Session:
                     self.keep_result()
             else:
                 result = LOCKED
-                self.call[BLOCKER] = -1
+                self.call[BLOCKER] = self.call[BLOCKED] = -1
         finally:
             hub.guard.release()
         try:
@@ -296,6 +303,9 @@ class Session:
         """Keep where the undo record is that the last call wrote, if any, for the transaction's end."""
         if self.call[UNDO] >= 0:
             self.undo.append(self.call[UNDO])
+        if self.call[MORE_COUNT]:
+            self.undo.extend(self._more[: self.call[MORE_COUNT]].tolist())
+            self.call[MORE_COUNT] = 0
 
     def log_newest(self, count: int) -> None:
         """Keep the ``count`` records that the last call wrote; they are neighbours on the undo page."""

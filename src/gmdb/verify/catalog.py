@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Set
 from typing import Any
 
-from gmdb.catalog.schema import FIRST_USER_ID, SYS_COLUMNS_COLUMNS, SYS_COLUMNS_ID, SYS_TABLES_ENTRY, TableDefinition
+from gmdb.catalog.schema import (
+    FIRST_USER_ID,
+    SYS_COLUMNS_COLUMNS,
+    SYS_COLUMNS_ID,
+    SYS_INDEXES_COLUMNS,
+    SYS_INDEXES_ID,
+    SYS_TABLES_ENTRY,
+    TableDefinition,
+)
 from gmdb.errors import Error
 from gmdb.format import heap
 from gmdb.format.address import SYSTEM_DEVICE, RowId, device_of, page_name
@@ -23,9 +31,15 @@ Place = tuple[int, int]  # a page and an offset on it
 class Catalog:
     """The tables, and where in the system tables each is described."""
 
-    def __init__(self, tables: Mapping[int, TableDefinition], listed: list[tuple[Place, TableDefinition]]) -> None:
+    def __init__(
+        self,
+        tables: Mapping[int, TableDefinition],
+        listed: list[tuple[Place, TableDefinition]],
+        index_entries: Set[int] = frozenset(),
+    ) -> None:
         self.tables = tables
         self.listed = listed
+        self.index_entries = index_entries
 
     @property
     def is_known(self) -> bool:
@@ -37,6 +51,7 @@ def read_catalog(files: DatabaseFiles, findings: Findings) -> Catalog:
     try:
         tables = {table.obj_id: table for table in files.tables()}
         listed = list(_listed(files, tables))
+        index_entries = _index_entries(files, tables)
         _check_columns(files, tables, findings)
     except Error as error:
         page_id, offset = getattr(error, "page_id", None), getattr(error, "offset", None)
@@ -46,7 +61,16 @@ def read_catalog(files: DatabaseFiles, findings: Findings) -> Catalog:
             f"the catalog cannot be read, so rows and segments were not held against it: {error}",
         )
         return Catalog(known_tables(files), [])
-    return Catalog(tables, listed)
+    return Catalog(tables, listed, index_entries)
+
+
+def _index_entries(files: DatabaseFiles, tables: Mapping[int, TableDefinition]) -> set[int]:
+    """The pages at which indexes start."""
+    if SYS_INDEXES_ID not in tables:
+        return set()
+    entry = tables[SYS_INDEXES_ID].entry_page
+    source = TableDefinition("sys_indexes", SYS_INDEXES_ID, SYSTEM_DEVICE, entry, SYS_INDEXES_COLUMNS)
+    return {values[3] for _, values in files.rows(source)}
 
 
 def _place(files: DatabaseFiles, row_id: RowId) -> Place:
@@ -91,12 +115,12 @@ def check_catalog(survey: Survey, catalog: Catalog, segments: list[Segment], in_
         if wrong:
             said = f"table {table.name} starts at page {page_name(table.entry_page)}, {wrong}"
             survey.findings.on_page(*place, said)
-    entries = {table.entry_page for _, table in catalog.listed}
+    entries = {table.entry_page for _, table in catalog.listed} | catalog.index_entries
     entries |= {page for s in segments if s.entry_page == UNDO_ENTRY for page in (UNDO_ENTRY, s.head["child_seg"])}
     for segment in segments:
         if segment.entry_page not in entries and segment.entry_page not in in_between:
             at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("obj_id")
-            said = f"a segment of object {segment.obj_id}, but no table starts here"
+            said = f"a segment of object {segment.obj_id}, but no table or index starts here"
             survey.findings.on_page(segment.entry_page, at, said)
 
 

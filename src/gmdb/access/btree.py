@@ -1,0 +1,150 @@
+"""A B-tree index: entries of key and row id, in order.
+
+Not here: which transactions see what an entry leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gmdb.errors import DataError, SchemaError, UniqueViolation, ValueTooLong
+from gmdb.format.address import RowId
+from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, Order
+from gmdb.format.columns import Column, Kind
+from gmdb.format.row import ROW_HEAD, decode_row, encode_row
+from gmdb.kernel.btree_calls import WALK, add_to_tree, find_in_tree, plant_tree, take_from_tree, walk_tree
+from gmdb.kernel.index_build import enter_page
+from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT
+from gmdb.kernel.status import DUPLICATE, KEY_TOO_LONG, NOT_FOUND
+from gmdb.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from gmdb.access.heap import Heap
+
+_ORDERS = {
+    Kind.WORD: Order.WORD,
+    Kind.BIT: Order.WORD,
+    Kind.DECIMAL_WORD: Order.WORD,
+    Kind.LONG: Order.LONG,
+    Kind.DECIMAL_LONG: Order.LONG,
+    Kind.DECIMAL_WIDE: Order.WIDE,
+    Kind.TEXT: Order.BYTES,
+    Kind.BYTES: Order.BYTES,
+}
+WALK_BUFFER = 1 << 16
+ROWS_AT_ONCE = 64
+
+
+def order_of(column: Column) -> Order:
+    return Order.DOUBLE if column.type.name == "DOUBLE" else _ORDERS[column.type.kind]
+
+
+class BTree:
+    """The entries of one index, in its segment."""
+
+    def __init__(self, segment: Segment, columns: Sequence[Column]) -> None:
+        if not 1 <= len(columns) <= KEY_COLUMNS_MAX:
+            raise SchemaError(f"an index has 1 to {KEY_COLUMNS_MAX} columns, not {len(columns)}")
+        self.segment = segment
+        self.columns = tuple(columns)
+        self._store = segment.store
+        self._entry = np.zeros(ENTRY_BUFFER, np.uint8)
+
+    @classmethod
+    def create(cls, segment: Segment, columns: Sequence[Column], positions: Sequence[int], unique: bool) -> BTree:
+        """Make the root of an index whose segment has no pages yet."""
+        tree = cls(segment, columns)
+        head = INDEX_HEAD.pack(
+            unique=int(unique),
+            column_count=len(columns),
+            orders=[*map(order_of, columns), *[0] * (16 - len(columns))],
+            positions=list(np.array([*positions, *[0] * (16 - len(positions))], "<u2").tobytes()),
+        )
+        raw = np.frombuffer(head, np.uint8)
+        tree._call(plant_tree, raw.ctypes.data)
+        return tree
+
+    def _call(self, kernel: Any, *arguments: int) -> int:
+        with self._store.guard:
+            return self._store.call(kernel, self.segment.space.space_id, self.segment.entry_page, *arguments)
+
+    # ---- entries
+
+    def encode(self, key: Sequence[Any], row_id: RowId | None = None) -> bytes:
+        """An entry's bytes; a key of fewer columns serves to search by them."""
+        columns = self.columns[: len(key)]
+        row = encode_row([Column(c.name, c.type, True) for c in columns], list(key))
+        if len(row) - ROW_HEAD.size > KEY_BYTES_MAX:
+            raise DataError(f"an index key has at most {KEY_BYTES_MAX} bytes, not {len(row) - ROW_HEAD.size}")
+        word = 0 if row_id is None else row_id.word
+        size = (len(row) + 8).to_bytes(2, "little")
+        return row[:4] + size + row[6:POINTER_AT] + word.to_bytes(8, "little") + row[POINTER_AT:]
+
+    def decode(self, entry: bytes) -> tuple[tuple[Any, ...], RowId]:
+        row = entry[:4] + (len(entry) - 8).to_bytes(2, "little") + entry[6:POINTER_AT] + entry[VALUES_AT:]
+        word = int.from_bytes(entry[POINTER_AT:VALUES_AT], "little")
+        return tuple(decode_row(self.columns, row)), RowId.from_word(word)
+
+    def _put(self, key: Sequence[Any], row_id: RowId) -> int:
+        raw = self.encode(key, row_id)
+        self._entry[: len(raw)] = np.frombuffer(raw, np.uint8)
+        return self._entry.ctypes.data
+
+    def add(self, key: Sequence[Any], row_id: RowId) -> None:
+        self._call(add_to_tree, self._put(key, row_id))
+
+    def take(self, key: Sequence[Any], row_id: RowId) -> bool:
+        """Take an entry out; whether it was there."""
+        return self._call(take_from_tree, self._put(key, row_id)) != NOT_FOUND
+
+    def __contains__(self, item: tuple[Sequence[Any], RowId]) -> bool:
+        return self._call(find_in_tree, self._put(*item)) != NOT_FOUND
+
+    def walk(
+        self,
+        low: Sequence[Any] = (),
+        high: Sequence[Any] = (),
+        *,
+        low_open: bool = False,
+        high_open: bool = False,
+        backwards: bool = False,
+    ) -> Iterator[tuple[tuple[Any, ...], RowId]]:
+        """The entries from ``low`` to ``high``, each the first columns of a key; without them, from end to end."""
+        buffers = [np.zeros(ENTRY_BUFFER, np.uint8) for _ in range(3)]
+        walk = np.zeros(1, WALK)
+        walk["index"], walk["backwards"] = self.segment.entry_page, int(backwards)
+        walk["position"] = buffers[2].ctypes.data
+        for name, key, buffer in (("low", low, buffers[0]), ("high", high, buffers[1])):
+            if key:
+                raw = self.encode(key)
+                buffer[: len(raw)] = np.frombuffer(raw, np.uint8)
+                walk[name], walk[f"{name}_columns"] = buffer.ctypes.data, len(key)
+        walk["low_bound"] = 1 if low_open else -1
+        walk["high_bound"] = -1 if high_open else 1
+        output = np.zeros(WALK_BUFFER, np.uint8)
+        while not walk["done"][0]:
+            with self._store.guard:
+                used = self._store.call(walk_tree, 0, walk.ctypes.data, output.ctypes.data, WALK_BUFFER)
+            at, data = 0, output[:used].tobytes()
+            while at < used:
+                size = int.from_bytes(data[at + 4 : at + 6], "little")
+                yield self.decode(data[at : at + size])
+                at += size
+
+
+def fill_index(tree: BTree, heap: Heap, name: str) -> None:
+    """Enter all rows of a table into an index that has none; nobody changes the table meanwhile."""
+    store, arguments = tree.segment.store, (tree.segment.entry_page, heap.obj_id)
+    for page_id in heap.segment.page_ids().tolist():
+        slot = 0
+        while slot < heap.segment.space.page_size:
+            with store.guard:
+                slot = store.call(enter_page, tree.segment.space.space_id, *arguments, page_id, slot, ROWS_AT_ONCE)
+            if slot == DUPLICATE:
+                names = ", ".join(column.name for column in tree.columns)
+                raise UniqueViolation(f"index {name}: two rows of table {heap.name} have the same key ({names})")
+            if slot == KEY_TOO_LONG:
+                raise ValueTooLong(f"index {name}: a row of table {heap.name} has a key of over {KEY_BYTES_MAX} bytes")

@@ -1,0 +1,156 @@
+"""Rows by their keys, through an index: one key, or a range of them, on one snapshot.
+
+Not here: choosing an index (the caller names one), or full scans (heap.py, arrow/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gmdb.access.btree import BTree
+from gmdb.access.indexes import IndexDefinition, KeyCodec
+from gmdb.format.address import RowId
+from gmdb.kernel.btree_calls import WALK
+from gmdb.kernel.index_read import FOUND, read_rows
+from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT
+from gmdb.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from gmdb.access.heap import Heap
+
+BUFFER_SIZE = 1 << 18
+FIRST_ROWS, MORE_ROWS = 16, 1024  # rows a call: few at first, for a caller may want no more
+AT_ONCE = 256  # rows of one key that a single call gives out
+Found = tuple[RowId, tuple[Any, ...]]
+_LOW, _LOW_COLUMNS, _HIGH, _HIGH_COLUMNS, _STARTED, _DONE = (
+    list(WALK.names or ()).index(name) for name in ("low", "low_columns", "high", "high_columns", "started", "done")
+)
+
+
+class KeyedRows:
+    """A heap's rows by one of its indexes."""
+
+    def __init__(self, heap: Heap, index: IndexDefinition) -> None:
+        self.index = index
+        self._heap = heap
+        segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
+        self.tree = BTree(segment, [heap.columns[n] for n in index.positions])
+        self._output = np.zeros(BUFFER_SIZE, np.uint8)
+        self._output_address, self._output_bytes = self._output.ctypes.data, self._output.data
+        self._walk = _Walk(self.tree, (), (), False, False, False)
+        self._keys = KeyCodec(self.tree.columns)
+
+    def find(self, key: Sequence[Any]) -> list[Found]:
+        """The rows whose first key columns are these."""
+        heap, walk = self._heap, self._walk
+        session, store = heap.session, heap.segment.store
+        if heap.obj_id not in session.tables_held:
+            heap.share()
+        walk.begin_at(self._keys.encode(key), len(key))
+        store.enter()
+        try:
+            store.require_open()
+            session.prepare()
+            used = read_rows(store.area, heap.target, 0, walk.address, self._output_address, BUFFER_SIZE, AT_ONCE)
+            data = bytes(self._output_bytes[:used]) if used > 0 else b""
+        finally:
+            heap.guard.release()
+        if used < 0:
+            store.raise_damage()
+        found = self._decoded(data)
+        if not walk.done:
+            return list(self.range(key, key))  # more than a call gives out: all of them on one snapshot
+        if session.autocommit:
+            session.finish_read()
+        return found
+
+    def decode_key(self, row: bytes, count: int) -> tuple[Any, ...]:
+        """The first ``count`` columns of a key, from bytes in a row's shape."""
+        return self._keys.decode(row, count)
+
+    def range(
+        self,
+        low: Sequence[Any] = (),
+        high: Sequence[Any] = (),
+        *,
+        low_open: bool = False,
+        high_open: bool = False,
+        backwards: bool = False,
+    ) -> Iterator[Found]:
+        """The rows from key ``low`` to key ``high``, in order; without them, from end to end."""
+        heap = self._heap
+        heap.share()
+        walk = _Walk(self.tree, low, high, low_open, high_open, backwards)
+        with heap.session.cursor() as (snapshot, form):
+            limit = FIRST_ROWS
+            while not walk.done:
+                found = self._some(walk, form.ctypes.data, limit)
+                snapshot.check()
+                yield from found
+                limit = MORE_ROWS
+        heap.session.finish_read()
+
+    def _some(self, walk: _Walk, snapshot: int, limit: int) -> list[Found]:
+        store = self._heap.segment.store
+        with store.guard:
+            store.require_open()
+            target, output = self._heap.target, self._output
+            used = store.call(read_rows, 0, target, snapshot, walk.address, output.ctypes.data, BUFFER_SIZE, limit)
+            data = output[:used].tobytes()
+        return self._decoded(data)
+
+    def _decoded(self, data: bytes) -> list[Found]:
+        found, at = [], 0
+        decode = self._heap.decode
+        while at < len(data):
+            place = int.from_bytes(data[at : at + 8], "little")
+            start = at + FOUND.itemsize
+            at = start + int.from_bytes(data[at + 8 : at + 16], "little")
+            found.append((RowId(place >> 16, place & 0xFFFF), decode(data[start:at])))
+        return found
+
+
+class _Walk:
+    """The memory of a walk through an index."""
+
+    def __init__(
+        self,
+        tree: BTree,
+        low: Sequence[Any],
+        high: Sequence[Any],
+        low_open: bool,
+        high_open: bool,
+        backwards: bool,
+    ) -> None:
+        self._memory = np.zeros(3 * ENTRY_BUFFER, np.uint8)
+        self._walk = np.zeros(1, WALK)
+        self.address: int = self._walk.ctypes.data
+        self._fields = self._walk.view(np.int64).data
+        self._bytes, self._memory_address = self._memory.data, self._memory.ctypes.data
+        walk = self._walk[0]
+        walk["index"], walk["backwards"] = tree.segment.entry_page, int(backwards)
+        walk["position"] = self._memory.ctypes.data + 2 * ENTRY_BUFFER
+        for n, (name, key) in enumerate((("low", low), ("high", high))):
+            if key:
+                raw = tree.encode(key)
+                self._memory[n * ENTRY_BUFFER : n * ENTRY_BUFFER + len(raw)] = np.frombuffer(raw, np.uint8)
+                walk[name] = self._memory.ctypes.data + n * ENTRY_BUFFER
+                walk[f"{name}_columns"] = len(key)
+        walk["low_bound"] = 1 if low_open else -1
+        walk["high_bound"] = -1 if high_open else 1
+
+    def begin_at(self, key: bytes, columns: int) -> None:
+        """Start over, for the entries whose first columns are those of ``key``, which has a row's shape."""
+        self._bytes[:POINTER_AT] = key[:POINTER_AT]
+        self._bytes[VALUES_AT : VALUES_AT + len(key) - POINTER_AT] = key[POINTER_AT:]
+        fields = self._fields
+        fields[_LOW] = fields[_HIGH] = self._memory_address
+        fields[_LOW_COLUMNS] = fields[_HIGH_COLUMNS] = columns
+        fields[_STARTED] = fields[_DONE] = 0
+
+    @property
+    def done(self) -> bool:
+        return bool(self._fields[_DONE])

@@ -1,0 +1,431 @@
+"""B-trees: finding entries, adding them with splits, taking them out with merges.
+
+Entries are ordered by key and row id.  A branch entry's key is the highest of its child; a branch's last entry has
+none, for its parent bounds it.  A branch entry has the row id as one more column if the index is not unique, or if
+entries with that key lie on both sides of it.
+
+Invariants
+ 1. Leaves are level 0, and each level is linked both ways in key order.
+ 2. Every child of a page is one level below it.
+ 3. What a kernel here changes is one group of redo: a crash leaves no split half done.
+"""
+
+from __future__ import annotations
+
+from gmdb.format.address import NO_PAGE
+from gmdb.format.btree import INDEX_AT, INDEX_HEAD
+from gmdb.format.page import PageType, SegmentType
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, UNLOCKED
+from gmdb.format.segment import SEGMENT_HEAD_AT
+from gmdb.kernel.area import change, damaged, page_head, page_size_of, state_of, touch_type
+from gmdb.kernel.btree_page import (
+    append_entries,
+    capacity_of,
+    child_of,
+    cut_entries,
+    entry_in,
+    entry_size,
+    init_node,
+    insert_entry,
+    node_at,
+    remove_entry,
+    room_in,
+    set_child,
+    set_siblings,
+    used_bytes,
+)
+from gmdb.kernel.compiler import routine
+from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT, compare_keys, index_head, key_columns, place_of_word
+from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, store_16, store_32, store_64
+from gmdb.kernel.pages import pages_available
+from gmdb.kernel.redo import log_bytes, log_page
+from gmdb.kernel.segment import add_page, release_page, segment_head
+from gmdb.kernel.status import DONE, NEED_SPACE, NOT_FOUND
+
+LEVELS_MAX = 16
+OTHER_AT = 4 * ENTRY_BUFFER  # in the scratch: the entry at hand, three for splits and merges, another, the way down
+SCRATCH_SIZE = 5 * ENTRY_BUFFER + 8 * LEVELS_MAX
+_DATA, _ENTRY_PAGE, _BTREE = int(PageType.DATA), int(PageType.SEGMENT_ENTRY), int(SegmentType.BTREE)
+_PATH_AT = 5 * ENTRY_BUFFER
+_OPEN_SIZE, _INDEX_SIZE = VALUES_AT, INDEX_HEAD.size
+_EIGHT = 2
+
+
+@routine
+def touch_node(area, page_id):
+    return touch_type(area, page_id, _DATA, _BTREE)
+
+
+@routine
+def open_index(area, entry_id):
+    """Where the head of the index lies whose segment begins at a page; a status if there is none."""
+    page = touch_type(area, entry_id, _ENTRY_PAGE, _BTREE)
+    return page if page < 0 else page + INDEX_AT
+
+
+@routine
+def entry_page_of(index):
+    return page_head(index - INDEX_AT).page_id
+
+
+@routine
+def root_of(index):
+    """The root page's id."""
+    return index_head(index).root
+
+
+@routine
+def _set_root(area, index, root):
+    page = index - INDEX_AT
+    change(area, page)
+    index_head(index).root = root
+    log_bytes(area, page, INDEX_AT, 4)
+
+
+@routine
+def new_node(area, index, level):
+    """A page without entries for a level; the caller has made sure that there is one to take."""
+    page_id = add_page(area, entry_page_of(index))
+    if page_id >= 0:
+        init_node(area, touch_node(area, page_id), level)
+    return page_id
+
+
+@routine
+def plant(area, index, head):
+    """Give an index without pages its head and its root, a leaf."""
+    page_id = new_node(area, index, 0)
+    if page_id < 0:
+        return page_id
+    change(area, index - INDEX_AT)
+    move_bytes(index, head, _INDEX_SIZE)
+    index_head(index).root = page_id
+    log_bytes(area, index - INDEX_AT, INDEX_AT, _INDEX_SIZE)
+    return DONE
+
+
+# ---- finding
+
+
+@routine
+def _has_row_id(index, entry):
+    """Whether a branch entry has the row id as its last column."""
+    return load_u16(entry + COL_COUNT_AT) > key_columns(index)
+
+
+@routine
+def _compare(index, entry, is_leaf, key, columns, bound):
+    """Where an entry stands to a search: before it (-1), at it (0), behind it (1).
+
+    ``key`` is an entry, of which ``columns`` columns count.  ``bound``: -1 looks for the place before all entries
+    with that key, 1 for the place behind them, 0 for the very row id.
+    """
+    result = compare_keys(index, entry, key, columns)
+    if result:
+        return result
+    if bound:
+        return -bound
+    if not is_leaf and not _has_row_id(index, entry):
+        return 1  # all row ids with that key come before it
+    at = entry + POINTER_AT if is_leaf else entry + entry_size(entry) - 8
+    mine, sought = place_of_word(load_i64(at)), place_of_word(load_i64(key + POINTER_AT))
+    return 1 if mine > sought else -1 if mine < sought else 0
+
+
+@routine
+def lower_bound(index, page, page_size, key, columns, bound):
+    """The first slot whose entry is not before the search; in a branch, the last one at the latest."""
+    node = node_at(page)
+    is_leaf = node.level == 0
+    low, high = 0, node.slot_count if is_leaf else node.slot_count - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if _compare(index, entry_in(page, page_size, middle), is_leaf, key, columns, bound) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@routine
+def _path(area, level):
+    return state_of(area).index_scratch + _PATH_AT + 8 * level
+
+
+@routine
+def descend(area, index, key, columns, bound):
+    """The leaf where a search ends; the way there, page id << 16 | slot a level, stays in the index's scratch."""
+    page_id = root_of(index)
+    level = LEVELS_MAX
+    while True:
+        page = touch_node(area, page_id)
+        if page < 0:
+            return page
+        node = node_at(page)
+        if node.level >= level or (node.level and not node.slot_count):
+            return damaged(area, page_id)
+        level = node.level
+        if level == 0:
+            return page_id
+        page_size = page_size_of(area, page_id)
+        slot = lower_bound(index, page, page_size, key, columns, bound)
+        store_64(_path(area, level), page_id << 16 | slot)
+        page_id = child_of(entry_in(page, page_size, slot))
+
+
+@routine
+def find_entry(area, index, entry):
+    """Where a leaf entry with this key and row id is, page id << 16 | slot; NOT_FOUND if it is nowhere."""
+    page_id = descend(area, index, entry, key_columns(index), 0)
+    if page_id < 0:
+        return page_id
+    page, page_size = touch_node(area, page_id), page_size_of(area, page_id)
+    slot = lower_bound(index, page, page_size, entry, key_columns(index), 0)
+    if slot == node_at(page).slot_count:
+        return NOT_FOUND
+    found = entry_in(page, page_size, slot)
+    if _compare(index, found, True, entry, key_columns(index), 0):
+        return NOT_FOUND
+    return page_id << 16 | slot
+
+
+# ---- adding
+
+
+@routine
+def require_pages(area, index):
+    """NEED_SPACE if the tablespace has too few pages for an insert that splits every level."""
+    page = touch_node(area, root_of(index))
+    if page < 0:
+        return page
+    space_id = segment_head(index - INDEX_AT + SEGMENT_HEAD_AT).space_id
+    return NEED_SPACE if pages_available(area, space_id) < node_at(page).level + 4 else DONE
+
+
+@routine
+def _has_room(page, page_size, size):
+    return room_in(page) >= size + 2 or used_bytes(page, page_size) + size + 2 <= capacity_of(page_size)
+
+
+@routine
+def _split_point(page, page_size, slot, size):
+    """How many entries go left, counting the new one at ``slot``: about half, or all before it if they only grow."""
+    count = node_at(page).slot_count
+    last = count if node_at(page).level == 0 else count - 1
+    if slot == last and node_at(page).next == NO_PAGE:
+        return max(slot, 1)
+    half, left = (used_bytes(page, page_size) + size + 2) >> 1, 0
+    for n in range(count):
+        here = size if n == slot else entry_size(entry_in(page, page_size, n if n < slot else n - 1))
+        if n and left + here + 2 > half:
+            return n
+        left += here + 2
+    return count
+
+
+@routine
+def _write_open(entry, child):
+    """The last entry of a branch: no key, for everything that comes behind the others."""
+    store_32(entry, UNLOCKED)
+    store_16(entry + SIZE_AT, _OPEN_SIZE)
+    store_16(entry + COL_COUNT_AT, 1)
+    store_32(entry + BITS_AT, 0)
+    store_64(entry + POINTER_AT, child)
+
+
+@routine
+def _write_separator(index, buffer, last, following, is_leaf, child):
+    """The branch entry for a page whose last entry is ``last``; ``following`` is the first of the next page."""
+    size = entry_size(last)
+    move_bytes(buffer, last, size)
+    store_32(buffer, UNLOCKED)
+    if is_leaf and (not index_head(index).unique or compare_keys(index, last, following, key_columns(index)) == 0):
+        columns = key_columns(index)
+        store_64(buffer + size, load_i64(last + POINTER_AT))
+        store_16(buffer + SIZE_AT, size + 8)
+        store_16(buffer + COL_COUNT_AT, columns + 1)
+        store_32(buffer + BITS_AT, load_u32(last + BITS_AT) | _EIGHT << 2 * columns)
+    store_64(buffer + POINTER_AT, child)
+
+
+@routine
+def _open_last(page, page_size):
+    """Take the key off a branch's last entry: what is behind it went to another page."""
+    slot = node_at(page).slot_count - 1
+    entry = entry_in(page, page_size, slot)
+    _write_open(entry, child_of(entry))
+
+
+@routine
+def _split(area, index, page_id, page, slot, entry, separator):
+    """Move the upper part of a page, with ``entry`` put in as number ``slot``, to a new one; answers its id."""
+    page_size = page_size_of(area, page_id)
+    node = node_at(page)
+    is_leaf = node.level == 0
+    point = _split_point(page, page_size, slot, entry_size(entry))
+    new_id = new_node(area, index, node.level)
+    if new_id < 0:
+        return new_id
+    new = touch_node(area, new_id)
+    count = node.slot_count
+    change(area, page)
+    change(area, new)
+    if slot < point:  # the new entry stays left
+        append_entries(new, page_size, page, point - 1, count - point + 1)
+        cut_entries(page, page_size, point - 1)
+        insert_entry(area, page, page_size, slot, entry)
+    else:
+        append_entries(new, page_size, page, point, count - point)
+        cut_entries(page, page_size, point)
+        insert_entry(area, new, page_size, slot - point, entry)
+    following = node.next
+    node.next = new_id
+    node_at(new).prev, node_at(new).next = page_id, following
+    last = entry_in(page, page_size, node.slot_count - 1)
+    _write_separator(index, separator, last, entry_in(new, page_size, 0), is_leaf, page_id)
+    if not is_leaf:
+        _open_last(page, page_size)
+    log_page(area, page)
+    log_page(area, new)
+    if following != NO_PAGE:
+        other = touch_node(area, following)
+        if other < 0:
+            return other
+        set_siblings(area, other, new_id, node_at(other).next)
+    return new_id
+
+
+@routine
+def _grow(area, index, level, left, right, separator):
+    """A new root above two pages."""
+    root = new_node(area, index, level)
+    if root < 0:
+        return root
+    page, page_size = touch_node(area, root), page_size_of(area, root)
+    upper = state_of(area).index_scratch + 3 * ENTRY_BUFFER
+    _write_open(upper, right)
+    insert_entry(area, page, page_size, 0, upper)
+    insert_entry(area, page, page_size, 0, separator)
+    _set_root(area, index, root)
+    return DONE
+
+
+@routine
+def add_entry(area, index, entry):
+    """Put a leaf entry into the tree; ``require_pages`` was asked before."""
+    page_id = descend(area, index, entry, key_columns(index), 0)
+    if page_id < 0:
+        return page_id
+    page_size = page_size_of(area, page_id)
+    slot = lower_bound(index, touch_node(area, page_id), page_size, entry, key_columns(index), 0)
+    item, level = entry, 0
+    while True:
+        page = touch_node(area, page_id)
+        if page < 0:
+            return page
+        if _has_room(page, page_size, entry_size(item)):
+            insert_entry(area, page, page_size, slot, item)
+            return DONE
+        separator = state_of(area).index_scratch + ENTRY_BUFFER * (1 + (level & 1))
+        new_id = _split(area, index, page_id, page, slot, item, separator)
+        if new_id < 0:
+            return new_id
+        if page_id == root_of(index):
+            return _grow(area, index, level + 1, page_id, new_id, separator)
+        level += 1
+        place = load_i64(_path(area, level))
+        parent = touch_node(area, place >> 16)
+        if parent < 0:
+            return parent
+        set_child(area, parent, entry_in(parent, page_size, place & 0xFFFF), new_id)
+        page_id, slot, item = place >> 16, place & 0xFFFF, separator
+
+
+# ---- taking out
+
+
+@routine
+def _lower_root(area, index):
+    """A root with a single child gives way to it."""
+    while True:
+        root = root_of(index)
+        page = touch_node(area, root)
+        if page < 0:
+            return page
+        if node_at(page).level == 0 or node_at(page).slot_count > 1:
+            return DONE
+        _set_root(area, index, child_of(entry_in(page, page_size_of(area, root), 0)))
+        status = release_page(area, entry_page_of(index), root)
+        if status < 0:
+            return status
+
+
+@routine
+def _merge(area, index, parent, page_size, slot):
+    """Put the child behind ``slot`` and the one in it onto one page, if they fit; answers 1 if so, else 0."""
+    lower, upper = entry_in(parent, page_size, slot), entry_in(parent, page_size, slot + 1)
+    left_id, right_id = child_of(lower), child_of(upper)
+    left, right = touch_node(area, left_id), touch_node(area, right_id)
+    if left < 0 or right < 0:
+        return min(left, right)
+    is_leaf = node_at(left).level == 0
+    regained = 0 if is_leaf else entry_size(lower) - _OPEN_SIZE
+    if used_bytes(left, page_size) + regained + used_bytes(right, page_size) > capacity_of(page_size):
+        return 0
+    change(area, left)
+    if not is_leaf:  # its last entry has its key again
+        last = node_at(left).slot_count - 1
+        buffer = state_of(area).index_scratch + ENTRY_BUFFER
+        move_bytes(buffer, lower, entry_size(lower))
+        store_64(buffer + POINTER_AT, child_of(entry_in(left, page_size, last)))
+        cut_entries(left, page_size, last)
+        insert_entry(area, left, page_size, last, buffer)
+    cut_entries(left, page_size, node_at(left).slot_count)
+    append_entries(left, page_size, right, 0, node_at(right).slot_count)
+    following = node_at(right).next
+    node_at(left).next = following
+    log_page(area, left)
+    if following != NO_PAGE:
+        other = touch_node(area, following)
+        if other < 0:
+            return other
+        set_siblings(area, other, left_id, node_at(other).next)
+    set_child(area, parent, upper, left_id)
+    remove_entry(area, parent, page_size, slot)
+    status = release_page(area, entry_page_of(index), right_id)
+    return status if status < 0 else 1
+
+
+@routine
+def _rebalance(area, index, page_id):
+    """Merge pages that have become nearly empty with a neighbour, from a leaf on upwards, along the path to it."""
+    level, page_size = 0, page_size_of(area, page_id)
+    while page_id != root_of(index):
+        page = touch_node(area, page_id)
+        if page < 0:
+            return page
+        if 3 * used_bytes(page, page_size) >= capacity_of(page_size):
+            return DONE
+        level += 1
+        place = load_i64(_path(area, level))
+        parent = touch_node(area, place >> 16)
+        if parent < 0:
+            return parent
+        slot, count = place & 0xFFFF, node_at(parent).slot_count
+        if count > 1:
+            merged = _merge(area, index, parent, page_size, slot if slot + 1 < count else slot - 1)
+            if merged < 1:
+                return merged
+        page_id = place >> 16
+    return _lower_root(area, index)
+
+
+@routine
+def take_entry(area, index, entry):
+    """Take the leaf entry with this key and row id out of the tree; NOT_FOUND if it is not there."""
+    place = find_entry(area, index, entry)
+    if place < 0:
+        return place
+    page_id = place >> 16
+    remove_entry(area, touch_node(area, page_id), page_size_of(area, page_id), place & 0xFFFF)
+    return _rebalance(area, index, page_id)

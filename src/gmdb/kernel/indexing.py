@@ -1,0 +1,372 @@
+"""Indexes kept in step with rows: what an insert, update or delete of a row does to the indexes of its table.
+
+An index has an entry for each key that some version of a row has, for as long as somebody may need that version.
+Whoever reads by an entry looks at the row: the version that its snapshot sees must have the entry's key.  So entries
+need no versions of their own.  An entry whose key the newest version no longer has is marked DELETE; the undo record of
+that leads garbage collection to it.
+
+Invariants
+ 1. ``prepare`` finds out all that could fail, before anything is changed.
+ 2. A unique index has no two rows whose newest versions, committed or not, have the same key without a NULL.
+"""
+
+from __future__ import annotations
+
+from gmdb.format.address import NO_PAGE, UNDO_DEVICE
+from gmdb.format.row import NO_LOCK
+from gmdb.format.segment import SEGMENT_HEAD_AT
+from gmdb.format.undo import UndoOperation
+from gmdb.kernel.area import page_size_of, state_of, touch
+from gmdb.kernel.btree import (
+    OTHER_AT,
+    add_entry,
+    descend,
+    entry_page_of,
+    find_entry,
+    lower_bound,
+    open_index,
+    root_of,
+    take_entry,
+    touch_node,
+)
+from gmdb.kernel.btree_page import entry_in, entry_size, node_at, set_word
+from gmdb.kernel.compiler import routine
+from gmdb.kernel.free_lists import touch_entry
+from gmdb.kernel.heap import LOAD_NUMBER_AT, data_of, home_of
+from gmdb.kernel.heap_page import FLAG_DELETE, flags_of, lock_of
+from gmdb.kernel.keys import (
+    POINTER_AT,
+    compare_keys,
+    has_null,
+    index_head,
+    key_columns,
+    make_entry,
+    place_of_word,
+    row_id_word,
+)
+from gmdb.kernel.locks import ACTIVE, LOAD_SIZE, U_LOCK, load_record, lock_at, transaction_at
+from gmdb.kernel.memory import load_i64, load_u32, move_bytes, store_32, store_64
+from gmdb.kernel.pages import pages_available
+from gmdb.kernel.segment import segment_head
+from gmdb.kernel.status import DONE, DUPLICATE, LOCKED, NEED_SPACE, UNDO_FULL
+from gmdb.kernel.undo import (
+    RECORD_SIZE,
+    SHADOW,
+    copy_body,
+    log_newest,
+    newest_place,
+    record_entry,
+    record_lock,
+    record_object,
+    record_operation,
+    record_size,
+    reserve_undo,
+    write_record,
+)
+
+OP_ADD, OP_TAKE = int(UndoOperation.BTREE_INSERT), int(UndoOperation.BTREE_DELETE)
+INDEXES_MAX = 16  # of a table
+_UNDO_SPACE = UNDO_DEVICE
+_DELETED = FLAG_DELETE << 24
+
+
+@routine
+def _entry_buffer(area):
+    return state_of(area).index_scratch
+
+
+@routine
+def _other_buffer(area):
+    return state_of(area).index_scratch + OTHER_AT
+
+
+@routine
+def _index(area, target, n):
+    return open_index(area, load_i64(target.indexes + 8 * n))
+
+
+# ---- before a change
+
+
+@routine
+def require_space(area, target, records):
+    """Whether the tablespace has pages for splits in every index, and undo for so many more records."""
+    need, space_id = 2, 0
+    for n in range(target.index_count):
+        index = _index(area, target, n)
+        if index < 0:
+            return index
+        root = touch_node(area, root_of(index))
+        if root < 0:
+            return root
+        need += node_at(root).level + 4
+        space_id = segment_head(touch_entry(area, entry_page_of(index)) + SEGMENT_HEAD_AT).space_id
+    if pages_available(area, space_id) < need or pages_available(area, _UNDO_SPACE) < records + 2:
+        return NEED_SPACE
+    undo = touch_entry(area, state_of(area).undo_entry)
+    if undo < 0:
+        return undo
+    used = segment_head(undo + SEGMENT_HEAD_AT).page_count
+    return UNDO_FULL if used + records + 2 > state_of(area).undo_limit else DONE
+
+
+@routine
+def _loader(area, page):
+    """The transaction whose bulk load of the page is still open; -1 if there is none."""
+    number = load_i64(page + LOAD_NUMBER_AT)
+    state = state_of(area)
+    for i in range(state.load_count):
+        load = load_record(state.loads + i * LOAD_SIZE)
+        if number and load.number == number and transaction_at(area, load.transaction).scn == ACTIVE:
+            return load.transaction
+    return -1
+
+
+@routine
+def _changer(area, call, row, page):
+    """The other transaction, still open, that has changed or brought the row; -1 if there is none."""
+    lock_id = lock_of(row)
+    while lock_id != NO_LOCK:
+        lock = lock_at(area, lock_id)
+        if lock.action != U_LOCK:
+            is_open = lock.transaction != call.transaction and transaction_at(area, lock.transaction).scn == ACTIVE
+            return lock.transaction if is_open else -1
+        lock_id = lock.previous
+    loader = _loader(area, page)
+    return -1 if loader == call.transaction else loader
+
+
+@routine
+def _check_row(area, call, target, index, entry, place):
+    """Whether the row at a place stands in the way of a key: DUPLICATE, LOCKED if that is not decided yet."""
+    row = home_of(area, target.obj_id, place >> 16, place & 0xFFFF)
+    if row < 0:
+        return DONE
+    call.blocked = place
+    other = _changer(area, call, row, touch(area, place >> 16))
+    if other >= 0:
+        call.blocker = other
+        return LOCKED
+    if flags_of(row) & FLAG_DELETE:
+        return DONE
+    data = data_of(area, row)
+    if data < 0:
+        return data
+    buffer = _other_buffer(area)
+    if make_entry(index, data, buffer, 0) < 0 or compare_keys(index, buffer, entry, key_columns(index)):
+        return DONE
+    return DUPLICATE
+
+
+@routine
+def _check_unique(area, call, target, index, entry, own):
+    """Whether another row than ``own`` has the entry's key."""
+    if not index_head(index).unique or has_null(index, entry):
+        return DONE
+    columns = key_columns(index)
+    page_id = descend(area, index, entry, columns, -1)
+    if page_id < 0:
+        return page_id
+    page, page_size = touch_node(area, page_id), page_size_of(area, page_id)
+    slot = lower_bound(index, page, page_size, entry, columns, -1)
+    while True:
+        while slot >= node_at(page).slot_count:
+            page_id = node_at(page).next
+            if page_id == NO_PAGE:
+                return DONE
+            page, slot = touch_node(area, page_id), 0
+            if page < 0:
+                return page
+        found = entry_in(page, page_size, slot)
+        if compare_keys(index, found, entry, columns):
+            return DONE
+        place = place_of_word(load_i64(found + POINTER_AT))
+        if place != own:
+            status = _check_row(area, call, target, index, entry, place)
+            if status < 0:
+                return status
+        slot += 1
+
+
+@routine
+def prepare(area, call, target, new, old, own):
+    """Find out whether a row can be inserted, or given new data: DONE, or why not.  ``old`` is 0 for an insert."""
+    status = require_space(area, target, 2 * target.index_count)
+    if status < 0:
+        return status
+    for n in range(target.index_count):
+        index, entry = _index(area, target, n), _entry_buffer(area)
+        call.index = n
+        size = make_entry(index, new, entry, 0)
+        if size < 0:
+            return size
+        if old and not _key_changes(area, index, entry, old):
+            continue
+        status = _check_unique(area, call, target, index, entry, own)
+        if status < 0:
+            return status
+    return DONE
+
+
+@routine
+def _key_changes(area, index, entry, old):
+    """Whether a row's key is another one than that of ``entry``."""
+    buffer = _other_buffer(area)
+    make_entry(index, old, buffer, 0)
+    return compare_keys(index, buffer, entry, key_columns(index)) != 0
+
+
+# ---- changes
+
+
+@routine
+def _note(area, call, index, entry, operation, lock_id, word, place):
+    """Write the undo record of a change of an entry; there is space for it."""
+    size = entry_size(entry)
+    reserve_undo(area, call, RECORD_SIZE + size)
+    obj_id = segment_head(touch_entry(area, entry_page_of(index)) + SEGMENT_HEAD_AT).obj_id
+    row_page, row_slot = place >> 16, place & 0xFFFF
+    entry_id = entry_page_of(index)
+    record = write_record(area, call, row_page, row_slot, lock_id, obj_id, entry_id, operation, size)
+    copy_body(record, entry, size)
+    store_32(record + RECORD_SIZE, word)
+    log_newest(area, call, record)
+    store_64(call.more + 8 * call.more_count, newest_place(area, call))
+    call.more_count += 1
+
+
+@routine
+def _add(area, call, index, row, lock_id, place):
+    """Have an entry for the row's key: a new one, or one that was marked as deleted."""
+    entry = _entry_buffer(area)
+    make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
+    store_32(entry, lock_id)
+    found, word = find_entry(area, index, entry), SHADOW
+    if found >= 0:
+        page = touch_node(area, found >> 16)
+        there = entry_in(page, page_size_of(area, found >> 16), found & 0xFFFF)
+        word = load_u32(there)
+        set_word(area, page, there, lock_id)
+    else:
+        status = add_entry(area, index, entry)
+        if status < 0:
+            return status
+    _note(area, call, index, entry, OP_ADD, lock_id, word, place)
+    return DONE
+
+
+@routine
+def _mark(area, call, index, row, lock_id, place):
+    """The newest version of the row no longer has this key."""
+    entry = _entry_buffer(area)
+    make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
+    found = find_entry(area, index, entry)
+    if found < 0:
+        return
+    page = touch_node(area, found >> 16)
+    there = entry_in(page, page_size_of(area, found >> 16), found & 0xFFFF)
+    word = load_u32(there)
+    set_word(area, page, there, lock_id | _DELETED)
+    _note(area, call, index, entry, OP_TAKE, lock_id, word, place)
+
+
+@routine
+def enter_row(area, call, target, row, lock_id, place):
+    """A row was inserted."""
+    for n in range(target.index_count):
+        status = _add(area, call, _index(area, target, n), row, lock_id, place)
+        if status < 0:
+            return status
+    return DONE
+
+
+@routine
+def change_row(area, call, target, new, old, lock_id, place):
+    """A row was given new data."""
+    for n in range(target.index_count):
+        index, entry = _index(area, target, n), _entry_buffer(area)
+        make_entry(index, new, entry, 0)
+        if _key_changes(area, index, entry, old):
+            _mark(area, call, index, old, lock_id, place)
+            status = _add(area, call, index, new, lock_id, place)
+            if status < 0:
+                return status
+    return DONE
+
+
+@routine
+def strike_row(area, call, target, row, lock_id, place):
+    """A row was deleted."""
+    for n in range(target.index_count):
+        _mark(area, call, _index(area, target, n), row, lock_id, place)
+
+
+# ---- afterwards
+
+
+@routine
+def _recorded_entry(area, record):
+    """The entry that an undo record is about, in a buffer."""
+    buffer = _entry_buffer(area)
+    move_bytes(buffer, record + RECORD_SIZE, record_size(record) - RECORD_SIZE)
+    return buffer
+
+
+@routine
+def _open_recorded(area, record):
+    """The index that an undo record is about; negative if it was dropped."""
+    page = touch(area, record_entry(record))
+    if page < 0:
+        return page
+    index = open_index(area, record_entry(record))
+    if index > 0 and segment_head(page + SEGMENT_HEAD_AT).obj_id != record_object(record):
+        return -1
+    return index
+
+
+@routine
+def take_back_entry(area, record, locked):
+    """Undo what a record says of an entry."""
+    index = _open_recorded(area, record)
+    if index < 0:
+        return DONE
+    word, entry = load_u32(record + RECORD_SIZE), _recorded_entry(area, record)
+    if record_operation(record) == OP_ADD and (word == SHADOW or _deleter_is_gone(area, record, word, locked)):
+        take_entry(area, index, entry)
+        return DONE
+    found = find_entry(area, index, entry)
+    if found >= 0:
+        page = touch_node(area, found >> 16)
+        set_word(area, page, entry_in(page, page_size_of(area, found >> 16), found & 0xFFFF), word)
+    return DONE
+
+
+@routine
+def _deleter_is_gone(area, record, word, locked):
+    """Whether nobody will come to remove an entry that had been marked as deleted before it was used again."""
+    if word & NO_LOCK == record_lock(record):
+        return False  # the same transaction had marked it
+    if record_lock(record) == NO_LOCK:
+        return True
+    return not locked or lock_at(area, record_lock(record)).previous == NO_LOCK
+
+
+@routine
+def purge_entry(area, record):
+    """Everyone sees the change that the record is about: an entry that was deleted goes, any other has no lock."""
+    index = _open_recorded(area, record)
+    if index < 0:
+        return
+    entry = _recorded_entry(area, record)
+    found = find_entry(area, index, entry)
+    if found < 0:
+        return
+    page = touch_node(area, found >> 16)
+    there = entry_in(page, page_size_of(area, found >> 16), found & 0xFFFF)
+    word = load_u32(there)
+    if word & NO_LOCK != record_lock(record):
+        return
+    if record_operation(record) == OP_TAKE and word & _DELETED:
+        take_entry(area, index, entry)
+    elif record_operation(record) == OP_ADD and not word & _DELETED:
+        set_word(area, page, there, word | NO_LOCK)

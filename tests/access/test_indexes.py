@@ -1,0 +1,180 @@
+"""Indexes beside transactions: what they find, what they refuse, who waits for whom."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import gmdb
+from gmdb.connection import Connection
+from gmdb.errors import LockTimeout, NoSuchIndex, NoSuchTable, SchemaError, UniqueViolation, ValueTooLong
+from gmdb.format.address import RowId
+from tests.model.histories import check_indexes
+
+COLUMNS = {"k": "INT", "s": "VARCHAR(3000)"}
+
+
+@pytest.fixture
+def table(db: Connection) -> Connection:
+    db.create_table("t", COLUMNS)
+    db.create_index("t_k", "t", ["k"], unique=True)
+    return db
+
+
+def keys(db: Connection, index: str = "t_k") -> list[int]:
+    return [values[0] for _, values in db.heap("t").by(index).range()]
+
+
+def test_an_index_of_a_table_with_rows_has_them(db: Connection) -> None:
+    db.create_table("t", COLUMNS)
+    db.append("t", pa.table({"k": pa.array(range(999, -1, -1), pa.int32()), "s": ["x"] * 1000}))
+    db.commit()
+    db.create_index("t_k", "t", ["k"], unique=True)
+    assert keys(db) == list(range(1000))
+    db.commit()
+    check_indexes(db, "t")
+
+
+def test_a_key_is_found_once_its_row_is_committed_and_not_after_it_is_gone(table: Connection, path: Path) -> None:
+    other = gmdb.connect(path)
+    row_id = table.insert("t", (1, "a"))
+    assert other.heap("t").by("t_k").find((1,)) == []
+    assert table.heap("t").by("t_k").find((1,)) == [(row_id, (1, "a"))]
+    table.commit()
+    assert other.heap("t").by("t_k").find((1,)) == [(row_id, (1, "a"))]
+    table.heap("t").update(row_id, {"k": 2})
+    assert other.heap("t").by("t_k").find((1,)) == [(row_id, (1, "a"))]
+    assert other.heap("t").by("t_k").find((2,)) == []
+    table.commit()
+    assert other.heap("t").by("t_k").find((1,)) == []
+    table.heap("t").delete(row_id)
+    table.commit()
+    assert other.heap("t").by("t_k").find((2,)) == []
+    other.close()
+    table.gc()
+    check_indexes(table, "t")
+
+
+def test_a_duplicate_is_refused_and_the_statement_leaves_no_trace(table: Connection) -> None:
+    row_id = table.insert("t", (1, "a"))
+    table.insert("t", (2, "b"))
+    table.commit()
+    with pytest.raises(UniqueViolation, match=rf"table t, index t_k \(k\): row {row_id} has the same key already"):
+        table.insert("t", (1, "again"))
+    with pytest.raises(UniqueViolation):
+        table.update("t", {"k": 1}, lambda row: row["k"] == 2)
+    with pytest.raises(UniqueViolation):
+        table.append("t", pa.table({"k": pa.array([7, 8, 2], pa.int32()), "s": ["x"] * 3}))
+    assert keys(table) == [1, 2]
+    table.commit()
+    table.gc()
+    check_indexes(table, "t")
+
+
+def test_nulls_are_no_duplicates_and_sort_last(table: Connection) -> None:
+    for value in (None, 5, None, 3):
+        table.insert("t", (value, "x"))
+    assert keys(table) == [3, 5, None, None]
+
+
+def test_a_key_that_another_transaction_may_give_up_is_waited_for(table: Connection, path: Path) -> None:
+    other = gmdb.connect(path, lock_timeout=10)
+    table.insert("t", (1, "a"))
+    outcome: list[object] = []
+
+    def insert() -> None:
+        try:
+            outcome.append(other.insert("t", (1, "b")))
+            other.commit()
+        except UniqueViolation as error:
+            outcome.append(error)
+            other.rollback()
+
+    for end, expected in ((table.rollback, RowId), (table.commit, UniqueViolation)):
+        outcome.clear()
+        if expected is UniqueViolation:
+            other.delete("t")
+            other.commit()
+            table.insert("t", (1, "a"))
+        waiting = threading.Thread(target=insert)
+        waiting.start()
+        waiting.join(0.3)
+        assert not outcome, "it did not wait"
+        end()
+        waiting.join(10)
+        assert isinstance(outcome[0], expected)
+    impatient = gmdb.connect(path, lock_timeout=0.1)
+    table.insert("t", (9, "a"))
+    with pytest.raises(LockTimeout, match="row 4:"):
+        impatient.insert("t", (9, "b"))
+    impatient.close()
+    other.close()
+
+
+def test_a_deleted_key_can_be_used_again_before_garbage_is_collected(table: Connection) -> None:
+    for n in range(5):
+        row_id = table.insert("t", (1, f"{n}"))
+        table.commit()
+        table.heap("t").delete(row_id)
+    table.insert("t", (1, "last"))
+    table.commit()
+    assert [values for _, values in table.heap("t").by("t_k").find((1,))] == [(1, "last")]
+    table.commit()
+    table.gc()
+    check_indexes(table, "t")
+
+
+def test_an_index_made_by_one_session_is_kept_by_the_heaps_of_others(db: Connection, path: Path) -> None:
+    db.create_table("t", COLUMNS)
+    other = gmdb.connect(path)
+    heap = other.heap("t")
+    heap.insert((1, "a"))
+    other.commit()
+    db.create_index("t_k", "t", ["k"])
+    heap.insert((2, "b"))
+    other.commit()
+    assert keys(db) == [1, 2]
+    db.drop_index("t_k")
+    heap.insert((3, "c"))
+    with pytest.raises(NoSuchIndex, match="table t has no index t_k; its indexes are: none yet"):
+        heap.by("t_k")
+    other.close()
+
+
+def test_names_and_keys_that_cannot_be_are_refused(table: Connection) -> None:
+    with pytest.raises(SchemaError, match="there is an index T_K already"):
+        table.create_index("T_K", "t", ["s"])
+    with pytest.raises(SchemaError, match="has no column nope"):
+        table.create_index("n", "t", ["nope"])
+    with pytest.raises(SchemaError, match="named twice"):
+        table.create_index("n", "t", ["k", "k"])
+    with pytest.raises(NoSuchTable):
+        table.create_index("n", "nowhere", ["k"])
+    with pytest.raises(NoSuchIndex):
+        table.drop_index("nothing")
+    table.create_index("t_s", "t", ["s"])
+    with pytest.raises(ValueTooLong, match=r"index t_s \(s\): a key has at most 2000 bytes"):
+        table.insert("t", (1, "x" * 2500))
+    table.insert("t", (1, "x"))
+    table.insert("t", (2, "x"))
+    table.commit()
+    with pytest.raises(UniqueViolation, match=r"two rows of table t have the same key \(s\)"):
+        table.create_index("u", "t", ["s"], unique=True)
+    assert [index.name for index in table.table("t").indexes] == ["t_k", "t_s"]
+
+
+def test_indexes_are_there_after_the_database_was_closed(path: Path) -> None:
+    with gmdb.connect(path) as db:
+        db.create_table("t", COLUMNS)
+        db.create_index("t_s", "t", ["s", "k"])
+        for n in range(2000):
+            db.insert("t", (n, f"{n % 7}"))
+    with gmdb.connect(path) as db:
+        expected = sorted(((n, f"{n % 7}") for n in range(2000)), key=lambda row: (row[1], row[0]))
+        assert [values for _, values in db.heap("t").by("t_s").range()] == expected
+        assert [values for _, values in db.heap("t").by("t_s").range(("3",), ("3",), backwards=True)] == [
+            row for row in expected[::-1] if row[1] == "3"
+        ]
