@@ -10,7 +10,15 @@ import pytest
 
 import gmdb
 from gmdb.connection import Connection
-from gmdb.errors import LockTimeout, NoSuchIndex, NoSuchTable, SchemaError, UniqueViolation, ValueTooLong
+from gmdb.errors import (
+    LockTimeout,
+    NoSuchIndex,
+    NoSuchTable,
+    SchemaError,
+    SnapshotTooOld,
+    UniqueViolation,
+    ValueTooLong,
+)
 from gmdb.format.address import RowId
 from tests.model.histories import check_indexes
 
@@ -142,6 +150,30 @@ def test_an_index_made_by_one_session_is_kept_by_the_heaps_of_others(db: Connect
     with pytest.raises(NoSuchIndex, match="table t has no index t_k; its indexes are: none yet"):
         heap.by("t_k")
     other.close()
+
+
+def test_a_snapshot_from_before_an_index_does_not_go_by_it(db: Connection, path: Path) -> None:
+    db.create_table("t", COLUMNS)
+    db.create_table("other", {"i": "INT"})
+    row_id = db.insert("t", (1, "a"))
+    db.commit()
+    reader = gmdb.connect(path, isolation="repeatable read")
+    assert list(reader.heap("other").rows()) == []  # its snapshot is taken
+    db.heap("t").update(row_id, {"k": 2})
+    db.commit()
+    db.create_index("t_k", "t", ["k"])
+    for read in (lambda by: by.find((1,)), lambda by: list(by.range())):
+        with pytest.raises(SnapshotTooOld, match="index t_k is newer than this transaction's snapshot"):
+            read(reader.heap("t").by("t_k"))
+    reader.commit()
+    assert reader.heap("t").by("t_k").find((2,)) == [(row_id, (2, "a"))]
+    reader.close()
+
+
+def test_a_key_longer_than_any_entry_is_not_found(table: Connection) -> None:
+    table.create_index("t_s", "t", ["s", "k"])
+    table.insert("t", (1, "x"))
+    assert table.heap("t").by("t_s").find(("x" * 3000, 1)) == []
 
 
 def test_names_and_keys_that_cannot_be_are_refused(table: Connection) -> None:

@@ -12,11 +12,14 @@ import numpy as np
 
 from gmdb.access.btree import BTree
 from gmdb.access.indexes import IndexDefinition, KeyCodec
+from gmdb.errors import SnapshotTooOld
 from gmdb.format.address import RowId
+from gmdb.format.btree import KEY_BYTES_MAX
 from gmdb.kernel.btree_calls import WALK
 from gmdb.kernel.index_read import FOUND, read_rows
 from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT
 from gmdb.storage.segment import Segment
+from gmdb.transaction.call import LATEST, SCN
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap
@@ -49,11 +52,15 @@ class KeyedRows:
         session, store = heap.session, heap.segment.store
         if heap.obj_id not in session.tables_held:
             heap.share()
-        walk.begin_at(self._keys.encode(key), len(key))
+        row = self._keys.encode(key)
+        if len(row) - POINTER_AT > KEY_BYTES_MAX:
+            return []  # no entry is that long
+        walk.begin_at(row, len(key))
         store.enter()
         try:
             store.require_open()
             session.prepare()
+            self._require_seen(session.call[SCN] if not session.call[LATEST] else self.index.since)
             used = read_rows(store.area, heap.target, 0, walk.address, self._output_address, BUFFER_SIZE, AT_ONCE)
             data = bytes(self._output_bytes[:used]) if used > 0 else b""
         finally:
@@ -85,6 +92,7 @@ class KeyedRows:
         heap.share()
         walk = _Walk(self.tree, low, high, low_open, high_open, backwards)
         with heap.session.cursor() as (snapshot, form):
+            self._require_seen(snapshot.scn)
             limit = FIRST_ROWS
             while not walk.done:
                 found = self._some(walk, form.ctypes.data, limit)
@@ -92,6 +100,11 @@ class KeyedRows:
                 yield from found
                 limit = MORE_ROWS
         heap.session.finish_read()
+
+    def _require_seen(self, scn: int) -> None:
+        """Refuse a snapshot that is older than the index, which has no entries for the versions of before."""
+        if scn < self.index.since:
+            raise SnapshotTooOld(f"index {self.index.name} is newer than this transaction's snapshot; start over")
 
     def _some(self, walk: _Walk, snapshot: int, limit: int) -> list[Found]:
         store = self._heap.segment.store
