@@ -36,6 +36,9 @@ _ORDERS = {
 }
 WALK_BUFFER = 1 << 16
 ROWS_AT_ONCE = 64
+_LOW, _LOW_COLUMNS, _HIGH, _HIGH_COLUMNS, _STARTED, _DONE = (
+    list(WALK.names or ()).index(name) for name in ("low", "low_columns", "high", "high_columns", "started", "done")
+)
 
 
 def order_of(column: Column) -> Order:
@@ -113,26 +116,59 @@ class BTree:
         backwards: bool = False,
     ) -> Iterator[tuple[tuple[Any, ...], RowId]]:
         """The entries from ``low`` to ``high``, each the first columns of a key; without them, from end to end."""
-        buffers = [np.zeros(ENTRY_BUFFER, np.uint8) for _ in range(3)]
-        walk = np.zeros(1, WALK)
-        walk["index"], walk["backwards"] = self.segment.entry_page, int(backwards)
-        walk["position"] = buffers[2].ctypes.data
-        for name, key, buffer in (("low", low, buffers[0]), ("high", high, buffers[1])):
-            if key:
-                raw = self.encode(key)
-                buffer[: len(raw)] = np.frombuffer(raw, np.uint8)
-                walk[name], walk[f"{name}_columns"] = buffer.ctypes.data, len(key)
-        walk["low_bound"] = 1 if low_open else -1
-        walk["high_bound"] = -1 if high_open else 1
+        walk = Walk(self, low, high, low_open, high_open, backwards)
         output = np.zeros(WALK_BUFFER, np.uint8)
-        while not walk["done"][0]:
+        while not walk.done:
             with self._store.guard:
-                used = self._store.call(walk_tree, 0, walk.ctypes.data, output.ctypes.data, WALK_BUFFER)
+                used = self._store.call(walk_tree, 0, walk.address, output.ctypes.data, WALK_BUFFER)
             at, data = 0, output[:used].tobytes()
             while at < used:
                 size = int.from_bytes(data[at + 4 : at + 6], "little")
                 yield self.decode(data[at : at + size])
                 at += size
+
+
+class Walk:
+    """The memory of a walk through an index."""
+
+    def __init__(
+        self,
+        tree: BTree,
+        low: Sequence[Any],
+        high: Sequence[Any],
+        low_open: bool,
+        high_open: bool,
+        backwards: bool,
+    ) -> None:
+        self._memory = np.zeros(3 * ENTRY_BUFFER, np.uint8)
+        self._walk = np.zeros(1, WALK)
+        self.address: int = self._walk.ctypes.data
+        self._fields = self._walk.view(np.int64).data
+        self._bytes, self._memory_address = self._memory.data, self._memory.ctypes.data
+        walk = self._walk[0]
+        walk["index"], walk["backwards"] = tree.segment.entry_page, int(backwards)
+        walk["position"] = self._memory.ctypes.data + 2 * ENTRY_BUFFER
+        for n, (name, key) in enumerate((("low", low), ("high", high))):
+            if key:
+                raw = tree.encode(key)
+                self._memory[n * ENTRY_BUFFER : n * ENTRY_BUFFER + len(raw)] = np.frombuffer(raw, np.uint8)
+                walk[name] = self._memory.ctypes.data + n * ENTRY_BUFFER
+                walk[f"{name}_columns"] = len(key)
+        walk["low_bound"] = 1 if low_open else -1
+        walk["high_bound"] = -1 if high_open else 1
+
+    def begin_at(self, key: bytes, columns: int) -> None:
+        """Start over, for the entries whose first columns are those of ``key``, which has a row's shape."""
+        self._bytes[:POINTER_AT] = key[:POINTER_AT]
+        self._bytes[VALUES_AT : VALUES_AT + len(key) - POINTER_AT] = key[POINTER_AT:]
+        fields = self._fields
+        fields[_LOW] = fields[_HIGH] = self._memory_address
+        fields[_LOW_COLUMNS] = fields[_HIGH_COLUMNS] = columns
+        fields[_STARTED] = fields[_DONE] = 0
+
+    @property
+    def done(self) -> bool:
+        return bool(self._fields[_DONE])
 
 
 def fill_index(tree: BTree, heap: Heap, name: str) -> None:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gmdb.access.btree import BTree
+from gmdb.access.btree import BTree, Walk
 from gmdb.access.indexes import IndexDefinition, KeyCodec
 from gmdb.errors import SnapshotTooOld
 from gmdb.format.address import RowId
 from gmdb.format.btree import KEY_BYTES_MAX
-from gmdb.kernel.btree_calls import WALK
 from gmdb.kernel.index_read import FOUND, read_rows
-from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT
+from gmdb.kernel.keys import POINTER_AT
 from gmdb.storage.segment import Segment
 from gmdb.transaction.call import LATEST, SCN
 
@@ -28,9 +27,6 @@ BUFFER_SIZE = 1 << 18
 FIRST_ROWS, MORE_ROWS = 16, 1024  # rows a call: few at first, for a caller may want no more
 AT_ONCE = 256  # rows of one key that a single call gives out
 Found = tuple[RowId, tuple[Any, ...]]
-_LOW, _LOW_COLUMNS, _HIGH, _HIGH_COLUMNS, _STARTED, _DONE = (
-    list(WALK.names or ()).index(name) for name in ("low", "low_columns", "high", "high_columns", "started", "done")
-)
 
 
 class KeyedRows:
@@ -43,7 +39,7 @@ class KeyedRows:
         self.tree = BTree(segment, [heap.columns[n] for n in index.positions])
         self._output = np.zeros(BUFFER_SIZE, np.uint8)
         self._output_address, self._output_bytes = self._output.ctypes.data, self._output.data
-        self._walk = _Walk(self.tree, (), (), False, False, False)
+        self._walk = Walk(self.tree, (), (), False, False, False)
         self._keys = KeyCodec(self.tree.columns)
 
     def find(self, key: Sequence[Any]) -> list[Found]:
@@ -90,7 +86,7 @@ class KeyedRows:
         """The rows from key ``low`` to key ``high``, in order; without them, from end to end."""
         heap = self._heap
         heap.share()
-        walk = _Walk(self.tree, low, high, low_open, high_open, backwards)
+        walk = Walk(self.tree, low, high, low_open, high_open, backwards)
         with heap.session.cursor() as (snapshot, form):
             self._require_seen(snapshot.scn)
             limit = FIRST_ROWS
@@ -106,7 +102,7 @@ class KeyedRows:
         if scn < self.index.since:
             raise SnapshotTooOld(f"index {self.index.name} is newer than this transaction's snapshot; start over")
 
-    def _some(self, walk: _Walk, snapshot: int, limit: int) -> list[Found]:
+    def _some(self, walk: Walk, snapshot: int, limit: int) -> list[Found]:
         store = self._heap.segment.store
         with store.guard:
             store.require_open()
@@ -124,46 +120,3 @@ class KeyedRows:
             at = start + int.from_bytes(data[at + 8 : at + 16], "little")
             found.append((RowId(place >> 16, place & 0xFFFF), decode(data[start:at])))
         return found
-
-
-class _Walk:
-    """The memory of a walk through an index."""
-
-    def __init__(
-        self,
-        tree: BTree,
-        low: Sequence[Any],
-        high: Sequence[Any],
-        low_open: bool,
-        high_open: bool,
-        backwards: bool,
-    ) -> None:
-        self._memory = np.zeros(3 * ENTRY_BUFFER, np.uint8)
-        self._walk = np.zeros(1, WALK)
-        self.address: int = self._walk.ctypes.data
-        self._fields = self._walk.view(np.int64).data
-        self._bytes, self._memory_address = self._memory.data, self._memory.ctypes.data
-        walk = self._walk[0]
-        walk["index"], walk["backwards"] = tree.segment.entry_page, int(backwards)
-        walk["position"] = self._memory.ctypes.data + 2 * ENTRY_BUFFER
-        for n, (name, key) in enumerate((("low", low), ("high", high))):
-            if key:
-                raw = tree.encode(key)
-                self._memory[n * ENTRY_BUFFER : n * ENTRY_BUFFER + len(raw)] = np.frombuffer(raw, np.uint8)
-                walk[name] = self._memory.ctypes.data + n * ENTRY_BUFFER
-                walk[f"{name}_columns"] = len(key)
-        walk["low_bound"] = 1 if low_open else -1
-        walk["high_bound"] = -1 if high_open else 1
-
-    def begin_at(self, key: bytes, columns: int) -> None:
-        """Start over, for the entries whose first columns are those of ``key``, which has a row's shape."""
-        self._bytes[:POINTER_AT] = key[:POINTER_AT]
-        self._bytes[VALUES_AT : VALUES_AT + len(key) - POINTER_AT] = key[POINTER_AT:]
-        fields = self._fields
-        fields[_LOW] = fields[_HIGH] = self._memory_address
-        fields[_LOW_COLUMNS] = fields[_HIGH_COLUMNS] = columns
-        fields[_STARTED] = fields[_DONE] = 0
-
-    @property
-    def done(self) -> bool:
-        return bool(self._fields[_DONE])
