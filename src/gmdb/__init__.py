@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gmdb.access.indexes import KeyRange
 from gmdb.errors import Error
+from gmdb.format.address import RowId
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
 
-__all__ = ["Error", "connect"]
+__all__ = ["Error", "KeyRange", "RowId", "connect"]
 __version__ = "0.1.0"
 
 

@@ -7,7 +7,7 @@ connection commits at the end of its block, rolls back if that fails, and closes
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from gmdb.access.heap import Heap
+from gmdb.access.indexes import KeyRange
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.arrow.append import append
-from gmdb.arrow.scan import Reading, Scan
 from gmdb.catalog.schema import TableDefinition
 from gmdb.copies import verify_copy
+from gmdb.cursor import Cursor, open_cursor
 from gmdb.engine import Database, open_database, release_database
-from gmdb.errors import SchemaError
 from gmdb.format.address import RowId
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.backup import finish
@@ -179,25 +179,22 @@ class Connection:
 
     def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """A table's rows, or some of its columns, as a stream of record batches, all of one instant."""
-        heap = self.heap(name)
-        table = self._database.table(name)
-        wanted = range(len(table.columns)) if columns is None else [table.position(c) for c in columns]
-        if len(set(wanted)) < len(wanted):
-            raise SchemaError(f"table {table.name}: a column is asked for twice in {', '.join(columns or ())}")
-        heap.share()
-        batches = self._batches(heap, table, list(wanted))
-        schema = next(batches)
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        return self.select(name, columns).arrow()
 
-    def _batches(self, heap: Heap, table: TableDefinition, wanted: list[int]) -> Iterator[Any]:
-        """First the schema, so that the snapshot is taken when the scan is asked for; then the batches."""
-        store = self._database.store
-        with self._session.cursor() as (snapshot, form):
-            pages = heap.segment.page_ids()
-            scan = Scan(store, table.obj_id, table.columns, wanted, pages, heap.segment.space.page_size)
-            yield scan.schema
-            yield from scan.batches(Reading(form, snapshot))
-        self._session.finish_read()
+    def select(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        *,
+        by: str | None = None,
+        keys: KeyRange | None = None,
+        row_ids: Sequence[RowId] | None = None,
+    ) -> Cursor:
+        """A cursor over a table's rows: all of them, a range of the keys of index ``by``, or those with some row ids.
+
+        ``select("tbl", ["i"], by="tbl_i", keys=KeyRange((1,), (9,))).arrow()``, or ``.rows()`` for one at a time.
+        """
+        return open_cursor(self.heap(name), self._database.table(name), columns, by, keys, row_ids)
 
     # ---- what is going on
 

@@ -14,6 +14,7 @@ import pytest
 
 import gmdb
 from gmdb.access.btree import BTree
+from gmdb.access.indexes import KeyRange
 from gmdb.connection import Connection
 from gmdb.errors import DataError
 from gmdb.format.address import RowId
@@ -52,7 +53,7 @@ def order(key: tuple[Any, ...], row_id: RowId) -> tuple[Any, ...]:
 
 
 def walked(tree: BTree, **options: Any) -> list[tuple[tuple[Any, ...], RowId]]:
-    return list(tree.walk(**options))
+    return list(tree.walk(KeyRange(**options)))
 
 
 def play(tree: BTree, types: list[str], seed: int, steps: int, nulls: bool = True) -> None:
@@ -110,7 +111,7 @@ def test_many_duplicates_of_a_key_span_pages(db: Connection) -> None:
             tree.add((7,), row_id)
         tree.add((6,), RowId(0, 0))
         tree.add((8,), RowId(0, 0))
-        assert [row_id for _, row_id in tree.walk((7,), (7,))] == row_ids
+        assert [row_id for _, row_id in tree.walk(KeyRange((7,), (7,)))] == row_ids
         assert level_of(tree, root_of(tree)) >= 1
         for row_id in row_ids[::-1]:
             assert tree.take((7,), row_id)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gmdb.access.indexes import EVERYTHING, KeyRange
 from gmdb.errors import DataError, SchemaError, UniqueViolation, ValueTooLong
 from gmdb.format.address import RowId
 from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, Order
@@ -36,8 +37,8 @@ _ORDERS = {
 }
 WALK_BUFFER = 1 << 16
 ROWS_AT_ONCE = 64
-_LOW, _LOW_COLUMNS, _HIGH, _HIGH_COLUMNS, _STARTED, _DONE = (
-    list(WALK.names or ()).index(name) for name in ("low", "low_columns", "high", "high_columns", "started", "done")
+LOW_COLUMNS_FIELD, HIGH_COLUMNS_FIELD, DONE_FIELD = (
+    list(WALK.names or ()).index(name) for name in ("low_columns", "high_columns", "done")
 )
 
 
@@ -106,22 +107,13 @@ class BTree:
     def __contains__(self, item: tuple[Sequence[Any], RowId]) -> bool:
         return self._call(find_in_tree, self._put(*item)) != NOT_FOUND
 
-    def walk(
-        self,
-        low: Sequence[Any] = (),
-        high: Sequence[Any] = (),
-        *,
-        low_open: bool = False,
-        high_open: bool = False,
-        backwards: bool = False,
-    ) -> Iterator[tuple[tuple[Any, ...], RowId]]:
-        """The entries from ``low`` to ``high``, each the first columns of a key; without them, from end to end."""
-        walk = Walk(self, low, high, low_open, high_open, backwards)
-        output = np.zeros(WALK_BUFFER, np.uint8)
+    def walk(self, keys: KeyRange = EVERYTHING) -> Iterator[tuple[tuple[Any, ...], RowId]]:
+        """The entries of a range, key and row id."""
+        walk = Walk(self, keys)
         while not walk.done:
             with self._store.guard:
-                used = self._store.call(walk_tree, 0, walk.address, output.ctypes.data, WALK_BUFFER)
-            at, data = 0, output[:used].tobytes()
+                used = self._store.call(walk_tree, 0, walk.address)
+            at, data = 0, walk.output[:used].tobytes()
             while at < used:
                 size = int.from_bytes(data[at + 4 : at + 6], "little")
                 yield self.decode(data[at : at + size])
@@ -134,41 +126,36 @@ class Walk:
     def __init__(
         self,
         tree: BTree,
-        low: Sequence[Any],
-        high: Sequence[Any],
-        low_open: bool,
-        high_open: bool,
-        backwards: bool,
+        keys: KeyRange = EVERYTHING,
+        room: int = WALK_BUFFER,
     ) -> None:
-        self._memory = np.zeros(3 * ENTRY_BUFFER, np.uint8)
+        """``room``: bytes of what a call gives out."""
+        self._memory = np.zeros(3 * ENTRY_BUFFER + room, np.uint8)
         self._walk = np.zeros(1, WALK)
         self.address: int = self._walk.ctypes.data
         self._fields = self._walk.view(np.int64).data
-        self._bytes, self._memory_address = self._memory.data, self._memory.ctypes.data
+        at = self._memory.ctypes.data
         walk = self._walk[0]
-        walk["index"], walk["backwards"] = tree.segment.entry_page, int(backwards)
-        walk["position"] = self._memory.ctypes.data + 2 * ENTRY_BUFFER
-        for n, (name, key) in enumerate((("low", low), ("high", high))):
+        walk["index"], walk["backwards"] = tree.segment.entry_page, int(keys.backwards)
+        walk["position"], walk["output"], walk["room"] = at + 2 * ENTRY_BUFFER, at + 3 * ENTRY_BUFFER, room
+        self.output = self._memory.data[3 * ENTRY_BUFFER :]
+        for n, (name, key) in enumerate((("low", keys.low), ("high", keys.high))):
             if key:
                 raw = tree.encode(key)
                 self._memory[n * ENTRY_BUFFER : n * ENTRY_BUFFER + len(raw)] = np.frombuffer(raw, np.uint8)
-                walk[name] = self._memory.ctypes.data + n * ENTRY_BUFFER
+                walk[name] = at + n * ENTRY_BUFFER
                 walk[f"{name}_columns"] = len(key)
-        walk["low_bound"] = 1 if low_open else -1
-        walk["high_bound"] = -1 if high_open else 1
+        walk["low_bound"] = 1 if keys.low_open else -1
+        walk["high_bound"] = -1 if keys.high_open else 1
 
-    def begin_at(self, key: bytes, columns: int) -> None:
-        """Start over, for the entries whose first columns are those of ``key``, which has a row's shape."""
-        self._bytes[:POINTER_AT] = key[:POINTER_AT]
-        self._bytes[VALUES_AT : VALUES_AT + len(key) - POINTER_AT] = key[POINTER_AT:]
-        fields = self._fields
-        fields[_LOW] = fields[_HIGH] = self._memory_address
-        fields[_LOW_COLUMNS] = fields[_HIGH_COLUMNS] = columns
-        fields[_STARTED] = fields[_DONE] = 0
+    def use_one_key(self) -> tuple[memoryview, memoryview]:
+        """Walk over the entries of one key; answers where it goes, in an entry's shape, and the walk's fields."""
+        self._walk["low"] = self._walk["high"] = self._memory.ctypes.data
+        return self._memory.data, self._fields
 
     @property
     def done(self) -> bool:
-        return bool(self._fields[_DONE])
+        return bool(self._fields[DONE_FIELD])
 
 
 def fill_index(tree: BTree, heap: Heap, name: str) -> None:

@@ -58,7 +58,8 @@ class Heap:
         self.segment = segment
         self.columns = tuple(columns)
         self.session = session
-        self._codec = RowCodec(columns)
+        codec = RowCodec(columns)
+        self.encode, self.decode = codec.encode, codec.decode
         self._encode_patch = Patches(name, columns).encode
         self._buffer = np.zeros(_BUFFER_SIZE, np.uint8)
         self._bytes = self._buffer.data
@@ -75,7 +76,7 @@ class Heap:
 
     def insert(self, values: Sequence[Any]) -> RowId:
         """Add a row, values in column order; answers the row id that it keeps for life."""
-        row = self._codec.encode(values)
+        row = self.encode(values)
         size = len(row)
         self._bytes[:size] = row
         if self.obj_id not in self.session.tables_held:
@@ -102,7 +103,7 @@ class Heap:
             session.finish_read()
         if size < 0:
             self._refuse(size, row_id)
-        return self._codec.decode(row)
+        return self.decode(row)
 
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         """Give the row new values, all of them in column order or some by column name."""
@@ -179,12 +180,6 @@ class Heap:
                 size = store.call(fetch_row, 0, self._target, form.ctypes.data, page_id << 16 | slot)
                 found.append((RowId(page_id, slot), bytes(self._bytes[:size])))
         return found
-
-    def encode(self, values: Sequence[Any]) -> bytes:
-        return self._codec.encode(values)
-
-    def decode(self, row: bytes) -> tuple[Any, ...]:
-        return self._codec.decode(row)
 
     @contextmanager
     def statement(self) -> Iterator[Steps]:

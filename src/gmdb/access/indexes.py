@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gmdb.errors import NoSuchIndex
+from gmdb.errors import NoSuchIndex, SchemaError
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 
@@ -22,26 +22,49 @@ class IndexDefinition:
     since: int = 0  # snapshots older than this commit cannot go by it
 
 
+@dataclass(frozen=True)
+class KeyRange:
+    """Keys of an index from ``low`` to ``high``, each the first columns of a key; without them, from end to end."""
+
+    low: Sequence[Any] = ()
+    high: Sequence[Any] = ()
+    low_open: bool = False
+    high_open: bool = False
+    backwards: bool = False
+
+
+EVERYTHING = KeyRange()
+
+
 def no_such_index(table: str, index: str, known: Sequence[IndexDefinition]) -> NoSuchIndex:
     names = ", ".join(definition.name for definition in known) or "none yet"
     return NoSuchIndex(f"table {table} has no index {index}; its indexes are: {names}")
 
 
-class KeyCodec:
-    """Keys, or their first columns, in a row's shape."""
+def keys_without_index(table: str) -> SchemaError:
+    return SchemaError(f"table {table}: a range of keys needs the name of an index: by=...")
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+
+class KeyCodec:
+    """Keys, or their first columns, in a row's shape; with ``gap``, in an entry's."""
+
+    def __init__(self, columns: Sequence[Column], gap: int = 0) -> None:
         self._columns = [Column(column.name, column.type, True) for column in columns]
+        self._gap = gap
         self._codecs: dict[int, RowCodec] = {}
 
     def _codec(self, count: int) -> RowCodec:
         codec = self._codecs.get(count)
         if codec is None:
-            codec = self._codecs[count] = RowCodec(self._columns[:count])
+            codec = self._codecs[count] = RowCodec(self._columns[:count], gap=self._gap)
         return codec
 
     def encode(self, key: Sequence[Any]) -> bytes:
         return self._codec(len(key)).encode(key)
+
+    def encoders(self) -> dict[int, Callable[[Sequence[Any]], bytes]]:
+        """``encode`` for keys of each number of columns."""
+        return {count: self._codec(count).encode for count in range(1, len(self._columns) + 1)}
 
     def decode(self, row: bytes, count: int) -> tuple[Any, ...]:
         return self._codec(count).decode(row)

@@ -5,17 +5,16 @@ Not here: choosing an index (the caller names one), or full scans (heap.py, arro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
-from gmdb.access.btree import BTree, Walk
-from gmdb.access.indexes import IndexDefinition, KeyCodec
-from gmdb.errors import SnapshotTooOld
+from gmdb.access.btree import DONE_FIELD, HIGH_COLUMNS_FIELD, LOW_COLUMNS_FIELD, BTree, Walk
+from gmdb.access.indexes import IndexDefinition, KeyCodec, KeyRange
+from gmdb.errors import DataError, SnapshotTooOld
 from gmdb.format.address import RowId
-from gmdb.format.btree import KEY_BYTES_MAX
-from gmdb.kernel.index_read import FOUND, read_rows
+from gmdb.format.btree import KEY_BYTES_MAX, POINTER_SIZE
+from gmdb.kernel.index_read import FOUND, find_rows, read_rows
 from gmdb.kernel.keys import POINTER_AT
 from gmdb.storage.segment import Segment
 from gmdb.transaction.call import LATEST, SCN
@@ -23,10 +22,13 @@ from gmdb.transaction.call import LATEST, SCN
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap
 
-BUFFER_SIZE = 1 << 18
+ROOM = 1 << 18  # bytes of rows that a call gives out
 FIRST_ROWS, MORE_ROWS = 16, 1024  # rows a call: few at first, for a caller may want no more
-AT_ONCE = 256  # rows of one key that a single call gives out
+ENTRY_MAX = POINTER_AT + POINTER_SIZE + KEY_BYTES_MAX
 Found = tuple[RowId, tuple[Any, ...]]
+_FOUND_SIZE = FOUND.itemsize
+_new = tuple.__new__  # a RowId without the detour that a NamedTuple takes
+_unpack_found = struct.Struct("<IIq").unpack_from
 
 
 class KeyedRows:
@@ -37,42 +39,59 @@ class KeyedRows:
         self._heap = heap
         segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
         self.tree = BTree(segment, [heap.columns[n] for n in index.positions])
-        self._output = np.zeros(BUFFER_SIZE, np.uint8)
-        self._output_address, self._output_bytes = self._output.ctypes.data, self._output.data
-        self._walk = Walk(self.tree, (), (), False, False, False)
-        self._keys = KeyCodec(self.tree.columns)
+        self.find = self._make_find()
 
-    def find(self, key: Sequence[Any]) -> list[Found]:
-        """The rows whose first key columns are these."""
-        heap, walk = self._heap, self._walk
-        session, store = heap.session, heap.segment.store
-        if heap.obj_id not in session.tables_held:
-            heap.share()
-        row = self._keys.encode(key)
-        if len(row) - POINTER_AT > KEY_BYTES_MAX:
-            return []  # no entry is that long
-        walk.begin_at(row, len(key))
-        store.enter()
-        try:
-            store.require_open()
-            session.prepare()
-            self._require_seen(session.call[SCN] if not session.call[LATEST] else self.index.since)
-            used = read_rows(store.area, heap.target, 0, walk.address, self._output_address, BUFFER_SIZE, AT_ONCE)
-            data = bytes(self._output_bytes[:used]) if used > 0 else b""
-        finally:
-            heap.guard.release()
-        if used < 0:
-            store.raise_damage()
-        found = self._decoded(data)
-        if not walk.done:
-            return list(self.range(key, key))  # more than a call gives out: all of them on one snapshot
-        if session.autocommit:
-            session.finish_read()
-        return found
+    def _make_find(self) -> Callable[[Sequence[Any]], list[Found]]:
+        """``find``, with all that it needs bound to it: it is what a program calls most."""
+        heap, walk = self._heap, Walk(self.tree, room=ROOM)
+        session, store, guard = heap.session, heap.segment.store, heap.guard
+        obj_id, share, area, call, target = heap.obj_id, heap.share, store.area, session.call, heap.target
+        encoders = KeyCodec(self.tree.columns, gap=POINTER_SIZE).encoders()
+        walk_address, (walk_bytes, fields), output = walk.address, walk.use_one_key(), walk.output
+        decode, decoded = heap.decode, self._decoded
 
-    def decode_key(self, row: bytes, count: int) -> tuple[Any, ...]:
-        """The first ``count`` columns of a key, from bytes in a row's shape."""
-        return self._keys.decode(row, count)
+        def find(key: Sequence[Any]) -> list[Found]:
+            """The rows whose first key columns are these."""
+            if obj_id not in session.tables_held:
+                share()
+            columns = len(key)
+            entry = encoders[columns](key) if columns in encoders else self._refuse(key)
+            size = len(entry)
+            if size > ENTRY_MAX:
+                return []  # no entry is that long
+            if not guard.acquire(False):
+                store.enter()
+            try:
+                if session.closed or not store.devices:
+                    session.require_open()
+                if not call[LATEST]:
+                    session.prepare()
+                    self.require_seen(call[SCN])
+                walk_bytes[:size] = entry
+                fields[LOW_COLUMNS_FIELD] = fields[HIGH_COLUMNS_FIELD] = columns
+                used = find_rows(area, target, walk_address)
+                data = output[:used].tobytes() if used > 0 else b""
+                done = fields[DONE_FIELD]
+            finally:
+                guard.release()
+            if used < 0:
+                store.raise_damage()
+            if not done:
+                return list(self.range(key, key))  # more than a call gives out: all of them on one snapshot
+            if session.autocommit:
+                session.finish_read()
+            if used == 0:
+                return []
+            page_id, slot, size = _unpack_found(data)
+            if used == size + _FOUND_SIZE:
+                return [(_new(RowId, (page_id, slot)), decode(data[_FOUND_SIZE:]))]
+            return decoded(data)
+
+        return find
+
+    def _refuse(self, key: Sequence[Any]) -> NoReturn:
+        count = len(self.index.positions)
+        raise DataError(f"index {self.index.name} has {count} columns: a key has 1 to {count} values, not {len(key)}")
 
     def range(
         self,
@@ -84,11 +103,15 @@ class KeyedRows:
         backwards: bool = False,
     ) -> Iterator[Found]:
         """The rows from key ``low`` to key ``high``, in order; without them, from end to end."""
+        return self.walk(KeyRange(low, high, low_open, high_open, backwards))
+
+    def walk(self, keys: KeyRange) -> Iterator[Found]:
+        """``range``, of keys that were put together elsewhere."""
         heap = self._heap
         heap.share()
-        walk = Walk(self.tree, low, high, low_open, high_open, backwards)
+        walk = Walk(self.tree, keys, ROOM)
         with heap.session.cursor() as (snapshot, form):
-            self._require_seen(snapshot.scn)
+            self.require_seen(snapshot.scn)
             limit = FIRST_ROWS
             while not walk.done:
                 found = self._some(walk, form.ctypes.data, limit)
@@ -97,7 +120,7 @@ class KeyedRows:
                 limit = MORE_ROWS
         heap.session.finish_read()
 
-    def _require_seen(self, scn: int) -> None:
+    def require_seen(self, scn: int) -> None:
         """Refuse a snapshot that is older than the index, which has no entries for the versions of before."""
         if scn < self.index.since:
             raise SnapshotTooOld(f"index {self.index.name} is newer than this transaction's snapshot; start over")
@@ -106,17 +129,15 @@ class KeyedRows:
         store = self._heap.segment.store
         with store.guard:
             store.require_open()
-            target, output = self._heap.target, self._output
-            used = store.call(read_rows, 0, target, snapshot, walk.address, output.ctypes.data, BUFFER_SIZE, limit)
-            data = output[:used].tobytes()
+            used = store.call(read_rows, 0, self._heap.target, snapshot, walk.address, limit)
+            data = walk.output[:used].tobytes()
         return self._decoded(data)
 
     def _decoded(self, data: bytes) -> list[Found]:
-        found, at = [], 0
-        decode = self._heap.decode
-        while at < len(data):
-            place = int.from_bytes(data[at : at + 8], "little")
-            start = at + FOUND.itemsize
-            at = start + int.from_bytes(data[at + 8 : at + 16], "little")
-            found.append((RowId(place >> 16, place & 0xFFFF), decode(data[start:at])))
+        found, at, end, decode = [], 0, len(data), self._heap.decode
+        while at < end:
+            page_id, slot, size = _unpack_found(data, at)
+            start = at + _FOUND_SIZE
+            at = start + size
+            found.append((_new(RowId, (page_id, slot)), decode(data[start:at])))
         return found

@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gmdb.arrow.schema import arrow_schema, arrow_type
-from gmdb.format.columns import Column, Kind
-from gmdb.kernel.columns import ARROW_COLUMN
+from gmdb.arrow.buffers import ColumnBuffers, plan_columns
+from gmdb.arrow.schema import arrow_schema
+from gmdb.format.columns import Column
 from gmdb.kernel.scan import SCAN, measure_pages, scan_pages
 from gmdb.kernel.status import BUSY, NO_ROOM
 from gmdb.storage.store import PageStore
 from gmdb.transaction.snapshots import Snapshot
 
 RANGE_SIZE = 8 << 20  # bytes of pages that make a batch
-_WIDTHS = {Kind.WORD: 4, Kind.LONG: 8, Kind.DECIMAL_WORD: 16, Kind.DECIMAL_LONG: 16, Kind.DECIMAL_WIDE: 16}
 
 
 class Reading:
@@ -99,10 +98,8 @@ class Scan:
         self._store.call(measure_pages, 0, ids.ctypes.data, len(ids), sizes.ctypes.data)
         slots, row_bytes = int(sizes[0]), int(sizes[1])
         while True:
-            plan = np.zeros(len(self._columns), ARROW_COLUMN)
-            for entry, column in zip(plan, self._columns, strict=True):
-                entry["kind"] = column.type.kind
-            outputs = [_Output(plan[i], self._columns[i], slots, row_bytes) for i in self._wanted]
+            plan = plan_columns(self._columns)
+            outputs = [ColumnBuffers(plan[i], self._columns[i], slots, row_bytes) for i in self._wanted]
             scan = np.zeros(1, SCAN)
             scan["scn"], scan["transaction"], scan["statement"] = reading.form
             scan["obj_id"], scan["ids"], scan["page_count"] = self._obj_id, ids.ctypes.data, len(ids)
@@ -125,43 +122,3 @@ class Scan:
             if status == NO_ROOM:
                 return False
         return True
-
-
-class _Output:
-    """The buffers of one column, as large as they may have to be, and the array that they become."""
-
-    def __init__(self, entry: Any, column: Column, slots: int, row_bytes: int) -> None:
-        self._entry = entry
-        self._type = arrow_type(column.type)
-        self._variable = column.type.kind in (Kind.TEXT, Kind.BYTES)
-        self._validity = _filled((slots + 7) // 8, 0xFF)
-        if self._variable:
-            longest = min(slots * column.type.length, row_bytes)
-            self._offsets = pa.allocate_buffer(4 * (slots + 1), resizable=True)
-            np.frombuffer(self._offsets, np.int32, 1)[0] = 0
-            self._values = pa.allocate_buffer(max(longest, 1), resizable=True)
-            entry["offsets"] = self._offsets.address
-            entry["capacity"] = longest
-        elif column.type.kind is Kind.BIT:
-            self._values = _filled((slots + 7) // 8, 0)
-        else:
-            self._values = pa.allocate_buffer(max(slots * _WIDTHS[column.type.kind], 1), resizable=True)
-        entry["wanted"] = 1
-        entry["validity"] = self._validity.address
-        entry["values"] = self._values.address
-
-    def array(self, rows: int) -> pa.Array:
-        nulls = int(self._entry["nulls"])
-        validity = self._validity if nulls else None
-        if self._variable:
-            self._values.resize(int(self._entry["used"]), shrink_to_fit=True)
-            buffers = [validity, self._offsets, self._values]
-        else:
-            buffers = [validity, self._values]
-        return pa.Array.from_buffers(self._type, rows, buffers, nulls)
-
-
-def _filled(size: int, byte: int) -> pa.Buffer:
-    buffer = pa.allocate_buffer(max(size, 1), resizable=True)
-    np.frombuffer(buffer, np.uint8)[:] = byte
-    return buffer

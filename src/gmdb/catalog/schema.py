@@ -7,9 +7,10 @@ Not here: reading or changing them (tables.py for an open database, inspect/ for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gmdb.access.indexes import IndexDefinition
+from gmdb.access.indexes import IndexDefinition, no_such_index
 from gmdb.errors import NoSuchColumn, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
 from gmdb.format.columns import Column, parse_column
@@ -40,6 +41,21 @@ class TableDefinition:
             if spelling in names:
                 return names.index(spelling)
         raise NoSuchColumn(f"table {self.name} has no column {name}; its columns are {', '.join(names)}")
+
+    def positions(self, names: Sequence[str] | None) -> list[int]:
+        """The numbers of some columns, each named once; None stands for all."""
+        if names is None:
+            return list(range(len(self.columns)))
+        found = [self.position(name) for name in names]
+        if len(set(found)) < len(found):
+            raise SchemaError(f"table {self.name}: a column is asked for twice in {', '.join(names)}")
+        return found
+
+    def index(self, name: str) -> IndexDefinition:
+        for index in self.indexes:
+            if index.name == name:
+                return index
+        raise no_such_index(self.name, name, self.indexes)
 
 
 def make_columns(table: str, columns: dict[str, str] | list[tuple[str, str]]) -> tuple[Column, ...]:

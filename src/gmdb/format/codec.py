@@ -1,130 +1,231 @@
 """Rows of one table into bytes and back, fast.
 
-Does what ``encode_row`` and ``decode_row`` do, with all that depends on the columns alone worked out beforehand.
-A value that does not fit goes through them again, for the error that they raise.
+Does what ``encode_row`` and ``decode_row`` do, by functions that are written for the columns at hand: one for rows
+without NULLs to be made, one for each pattern of size codes that rows to be read have shown.  A value that does not
+fit, or bytes that are no value, go through the general functions, for the error that they raise.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
 from typing import Any
 
-from gmdb.format.columns import Column, Kind
-from gmdb.format.row import BITS_AT, SIZE_AT, UNLOCKED, SizeCode, decode_row, encode_row, header_size
+from gmdb.errors import DataError
+from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, Column, Kind
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, UNLOCKED, SizeCode, decode_row, encode_row, header_size
 
-_LENGTHS = tuple(n.to_bytes(2, "little") for n in range(1 << 12))
-Encode = Callable[[Any], bytes]
-Decode = Callable[[bytes, int], tuple[Any, int]]
-
-
-def _integer_encoder(width: int) -> Encode:
-    def encode(value: Any) -> bytes:
-        if type(value) is not int:
-            raise ValueError
-        return value.to_bytes(width, "little", signed=True)
-
-    return encode
-
-
-def _text_encoder(length_max: int) -> Encode:
-    lengths = _LENGTHS
-
-    def encode(value: Any) -> bytes:
-        raw = value.encode()
-        if len(raw) > length_max:
-            raise ValueError
-        return lengths[len(raw) + 1] + raw + b"\0"
-
-    return encode
-
-
-def _encoder(column: Column) -> Encode:
-    """The value's stored bytes, with the length before them where there is one; any exception means: not so."""
-    type_ = column.type
-    if type_.name in ("INT", "BIGINT"):
-        return _integer_encoder(4 if type_.name == "INT" else 8)
-    if type_.name == "VARCHAR":
-        return _text_encoder(type_.length)
-    if type_.size_code == SizeCode.VARIABLE:
-        return lambda value: len(raw := type_.encode(value)).to_bytes(2, "little") + raw
-    return type_.encode
-
-
-def _decoder(column: Column) -> Decode:
-    """From a position in the row to the value there and the position behind it."""
-    type_ = column.type
-    if type_.name in ("INT", "BIGINT", "DOUBLE"):
-        form = struct.Struct({"INT": "<i", "BIGINT": "<q", "DOUBLE": "<d"}[type_.name])
-        unpack, size = form.unpack_from, form.size
-        return lambda row, at: (unpack(row, at)[0], at + size)
-    if type_.kind is Kind.TEXT:
-
-        def text(row: bytes, at: int) -> tuple[str, int]:
-            end = at + 2 + row[at] + (row[at + 1] << 8)
-            return row[at + 2 : end - 1].decode(), end
-
-        return text
-    if type_.size_code == SizeCode.VARIABLE:
-
-        def variable(row: bytes, at: int) -> tuple[Any, int]:
-            end = at + 2 + row[at] + (row[at + 1] << 8)
-            return type_.decode(row[at + 2 : end]), end
-
-        return variable
-    width = 4 * type_.size_code
-    return lambda row, at: (type_.decode(row[at : at + width]), at + width)
+PATTERNS_MAX = 64  # decoders that a codec keeps; rows of further patterns take the general way
+_NOT_SO = "(DataError, ValueError, TypeError, AttributeError, OverflowError, IndexError, struct.error)"
+_GIVEN: dict[str, Any] = {
+    "DataError": DataError,
+    "struct": struct,
+    "date": date,
+    "datetime": datetime,
+    "timedelta": timedelta,
+    "EPOCH": EPOCH,
+    "FIRST_DAY": EPOCH_DATE.toordinal(),
+    "MICROSECOND": MICROSECOND,
+}
+# Of types that are stored as a number: its form, what a value must be, how it becomes the number, and back.
+_NUMBERS = {
+    "INT": ("i", "type({v}) is int", "{v}", "{v}"),
+    "BIGINT": ("q", "type({v}) is int", "{v}", "{v}"),
+    "DOUBLE": ("d", "(type({v}) is float or type({v}) is int)", "{v}", "{v}"),
+    "BOOLEAN": ("i", "type({v}) is bool", "{v}", "{v} != 0"),
+    "DATE": ("i", "type({v}) is date", "{v}.toordinal() - FIRST_DAY", "date.fromordinal({v} + FIRST_DAY)"),
+    "TIMESTAMP": (
+        "q",
+        "type({v}) is datetime and {v}.tzinfo is None",
+        "({v} - EPOCH) // MICROSECOND",
+        "EPOCH + timedelta(0, 0, {v})",
+    ),
+}
 
 
 class RowCodec:
-    """Rows, or patches, of a fixed list of columns."""
+    """Rows, or patches, of a fixed list of columns.  ``gap``: zero bytes between header and values, as in keys."""
 
-    def __init__(self, columns: Sequence[Column], numbers: Sequence[int] | None = None) -> None:
+    def __init__(self, columns: Sequence[Column], numbers: Sequence[int] | None = None, gap: int = 0) -> None:
         self._columns = tuple(columns)
-        self._encoders = [_encoder(column) for column in columns]
-        self._decoders = [_decoder(column) for column in columns]
-        self._head_size = header_size(len(columns))
-        bits = sum(column.type.size_code << 2 * n for n, column in enumerate(columns))
-        self._bits = bits.to_bytes(self._head_size - BITS_AT, "little")
-        self._lock_word = UNLOCKED.to_bytes(4, "little")
-        self._count = len(columns).to_bytes(2, "little")
-        self._after_size = self._count + self._bits
+        self._head = header_size(len(columns))
+        self._gap = gap
         self._tail = b"".join(n.to_bytes(2, "little") for n in numbers or ())
-
-    def encode(self, values: Sequence[Any]) -> bytes:
-        """A row's bytes, or a patch's; raises a DataError that names the column if a value does not fit it."""
-        try:
-            cells = b"".join([encode(value) for encode, value in zip(self._encoders, values, strict=True)])
-            size = (self._head_size + len(cells)).to_bytes(2, "little")
-            return b"".join((self._lock_word, size, self._after_size, cells, self._tail))
-        except Exception:
-            return encode_row(self._columns, values) + self._tail  # a NULL, or an error to be raised properly
-
-    def decode(self, row: bytes) -> tuple[Any, ...]:
-        """The values of a row."""
-        head = self._head_size
-        if row[SIZE_AT + 2 : head] != self._after_size:
-            return decode_row(self._columns, row)  # NULLs, or a row older than some of the columns
-        at, values = head, []
-        try:
-            for decode in self._decoders:
-                value, at = decode(row, at)
-                values.append(value)
-        except (ValueError, IndexError, struct.error):
-            return decode_row(self._columns, row)  # bytes that are no such value: it raises properly
-        return tuple(values)
+        self._decoders: dict[bytes, Callable[[bytes], tuple[Any, ...]]] = {}
+        self.encode: Callable[[Sequence[Any]], bytes] = self._make_encoder("values")
+        self.decode: Callable[[bytes], tuple[Any, ...]] = self._make_decode()
 
     def encode_only(self) -> Callable[[Any], bytes]:
-        """``encode`` for a patch of one column, given its value: the bytes before a value of each size are at hand."""
-        (column,), encode, tail = self._columns, self._encoders[0], self._tail
-        sizes = range(self._head_size, self._head_size + column.type.length + 16)
-        heads = [self._lock_word + size.to_bytes(2, "little") + self._after_size for size in sizes]
+        """``encode`` for a single column, given its value instead of a list of one."""
+        return self._make_encoder("v0")
 
-        def encode_value(value: Any) -> bytes:
-            try:
-                cell = encode(value)
-                return heads[len(cell)] + cell + tail
-            except Exception:
-                return self.encode([value])
+    def _make_decode(self) -> Callable[[bytes], tuple[Any, ...]]:
+        find, head, learn = self._decoders.get, self._head, self._learn
 
-        return encode_value
+        def decode(row: bytes) -> tuple[Any, ...]:
+            """The values of a row."""
+            made = find(row[COL_COUNT_AT:head])
+            return made(row) if made is not None else learn(row)
+
+        return decode
+
+    def _learn(self, row: bytes) -> tuple[Any, ...]:
+        """Decode a row of a pattern that was not seen yet."""
+        pattern = row[COL_COUNT_AT : self._head]
+        bits = int.from_bytes(pattern[2:], "little")
+        codes = [bits >> 2 * n & 3 for n in range(len(self._columns))]
+        fits = all(code in (0, column.type.size_code) for code, column in zip(codes, self._columns, strict=True))
+        if fits and int.from_bytes(pattern[:2], "little") == len(codes) and len(self._decoders) < PATTERNS_MAX:
+            self._decoders[pattern] = self._make_decoder(codes)
+        return decode_row(self._columns, row)
+
+    def _encode_slowly(self, values: Sequence[Any]) -> bytes:
+        """Rows with NULLs, and values that do not fit: it raises a DataError that names the column."""
+        row = encode_row(self._columns, values)
+        if not self._gap:
+            return row + self._tail
+        size = (len(row) + self._gap).to_bytes(2, "little")
+        return row[:4] + size + row[COL_COUNT_AT : self._head] + bytes(self._gap) + row[self._head :]
+
+    def _make_encoder(self, parameter: str) -> Callable[[Any], bytes]:
+        """A function that writes rows without NULLs."""
+        writer = _Encoder(self._columns, self._head, self._gap, self._tail)
+        values = ", ".join(f"v{n}" for n in range(len(self._columns)))
+        unpacking = [f"({values},) = values"] if parameter == "values" else []
+        slowly = f"slowly({'values' if parameter == 'values' else '[v0]'})"
+        lines = [*unpacking, f"if {writer.condition}:", *("    " + line for line in writer.lines)]
+        return _define(f"encode({parameter})", lines, slowly, {**writer.names, "slowly": self._encode_slowly})
+
+    def _make_decoder(self, codes: Sequence[int]) -> Callable[[bytes], tuple[Any, ...]]:
+        """A function that reads rows whose columns have these size codes."""
+        reader = _Decoder(self._columns, codes, self._head)
+        slowly = {"slowly": lambda row: decode_row(self._columns, row)}
+        return _define("decode(row)", reader.lines, "slowly(row)", {**reader.names, **slowly})
+
+
+def _define(signature: str, lines: Sequence[str], otherwise: str, names: dict[str, Any]) -> Any:
+    """A function of some lines, the last of which returns; whatever does not fit goes the other way."""
+    body = "".join(f"        {line}\n" for line in lines)
+    text = f"def {signature}:\n    try:\n{body}    except {_NOT_SO}:\n        pass\n    return {otherwise}\n"
+    scope = {**_GIVEN, **names}
+    exec(compile(text, "<row codec>", "exec"), scope)
+    return scope[signature.partition("(")[0]]
+
+
+class _Encoder:
+    """The lines that write a row: runs of numbers are packed together, bytes go in between."""
+
+    def __init__(self, columns: Sequence[Column], head: int, gap: int, tail: bytes) -> None:
+        self.names: dict[str, Any] = {"tail": tail}
+        self.lines: list[str] = []
+        self._conditions: list[str] = []
+        bits = sum(column.type.size_code << 2 * n for n, column in enumerate(columns))
+        words = [bits >> 32 * n & 0xFFFF_FFFF for n in range((head - BITS_AT) // 4)]
+        self._form = f"<IHH{len(words)}I{gap}x"
+        self._fields = [str(UNLOCKED), "size", str(len(columns)), *map(str, words)]
+        self._parts: list[str] = []
+        self._sizes: list[str] = []
+        self._fixed = head + gap
+        for n, column in enumerate(columns):
+            self._add(column, n)
+        self._pack()
+        parts = " + ".join([*self._parts, "tail"] if tail else self._parts)
+        size = " + ".join([str(self._fixed), *self._sizes])
+        self.lines += [f"size = {size}", f"return {parts}"]
+        self.condition = " and ".join(self._conditions) or "True"
+
+    def _add(self, column: Column, n: int) -> None:
+        type_, v = column.type, f"v{n}"
+        if type_.name in _NUMBERS:
+            form, condition, number, _ = _NUMBERS[type_.name]
+            self._conditions.append(condition.format(v=v))
+            self._number(form, number.format(v=v))
+        elif type_.name == "DECIMAL":
+            self.names[f"encode{n}"] = type_.encode
+            self._conditions.append(f"{v} is not None")
+            width = {Kind.DECIMAL_WORD: 4, Kind.DECIMAL_LONG: 8, Kind.DECIMAL_WIDE: 16}[type_.kind]
+            if type_.kind is Kind.DECIMAL_WIDE:
+                self._number("H", "16")
+            self._number(f"{width}s", f"encode{n}({v})")
+        else:
+            self._bytes(column, n)
+
+    def _bytes(self, column: Column, n: int) -> None:
+        """Text, which has a NUL behind it, or bytes."""
+        is_text, length = column.type.kind is Kind.TEXT, column.type.length
+        ending = int(is_text)
+        self._conditions.append(f"type(v{n}) is {'str' if is_text else 'bytes'}")
+        self.lines.append(f"b{n} = v{n}{'.encode()' if is_text else ''}")
+        self.lines.append(f"if len(b{n}) > {length}: raise ValueError")
+        if column.type.padding:
+            self.lines.append(f"b{n} = b{n}.ljust({length}, {column.type.padding!r})")
+        self._number("H", f"len(b{n}) + {ending}")
+        self._pack()
+        self._parts.append(f"b{n}")
+        self._sizes.append(f"len(b{n})")
+        self._form += "x" * ending
+        self._fixed += ending
+
+    def _number(self, form: str, value: str) -> None:
+        self._form += form
+        self._fields.append(value)
+        self._fixed += struct.calcsize("<" + form)
+
+    def _pack(self) -> None:
+        """Write what was collected."""
+        if self._form != "<":
+            name = f"pack{len(self._parts)}"
+            self.names[name] = struct.Struct(self._form).pack
+            self._parts.append(f"{name}({', '.join(self._fields)})")
+        self._form, self._fields = "<", []
+
+
+class _Decoder:
+    """The lines that read a row: runs of numbers are unpacked together, with the length of what comes behind."""
+
+    def __init__(self, columns: Sequence[Column], codes: Sequence[int], head: int) -> None:
+        self.names: dict[str, Any] = {}
+        self.lines: list[str] = []
+        self._form = "<"
+        self._targets: list[str] = []
+        self._base, self._skip = "", head  # where the run begins: the end of bytes before it, if any, and a distance
+        values = []
+        for n, (column, code) in enumerate(zip(columns, codes, strict=True)):
+            values.append("None" if code == SizeCode.NULL else self._read(column, n))
+        self._unpack()
+        self.lines.append(f"return ({', '.join(values)},)" if values else "return ()")
+
+    def _read(self, column: Column, n: int) -> str:
+        """Have a column's value read; answers the expression that is it."""
+        type_ = column.type
+        if type_.name in _NUMBERS:
+            form, _, _, value = _NUMBERS[type_.name]
+            self._number(form, f"v{n}")
+            return value.format(v=f"v{n}")
+        self.names[f"decode{n}"] = type_.decode
+        if type_.size_code != SizeCode.VARIABLE:
+            self._number(f"{4 * type_.size_code}s", f"v{n}")
+            return f"decode{n}(v{n})"
+        self._number("H", f"n{n}")
+        start = self._unpack()
+        self.lines += [f"s{n} = {start}", f"e{n} = s{n} + n{n}"]
+        self._base, self._skip = f"e{n}", 0
+        if type_.kind is Kind.TEXT:
+            return f"row[s{n}:e{n} - 1].decode()"
+        return f"decode{n}(row[s{n}:e{n}])"
+
+    def _number(self, form: str, target: str) -> None:
+        self._form += form
+        self._targets.append(target)
+
+    def _unpack(self) -> str:
+        """Read what was collected; answers where it ends."""
+        start = f"{self._base} + {self._skip}" if self._base else str(self._skip)
+        self._skip += struct.calcsize(self._form)
+        if self._targets:
+            name = f"unpack{len(self.names)}"
+            self.names[name] = struct.Struct(self._form).unpack_from
+            self.lines.append(f"({', '.join(self._targets)},) = {name}(row, {start})")
+        self._form, self._targets = "<", []
+        return f"{self._base} + {self._skip}" if self._base else str(self._skip)

@@ -20,7 +20,7 @@ import re
 import struct
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from decimal import Decimal, InvalidOperation, localcontext
+from decimal import Context, Decimal, InvalidOperation
 from enum import IntEnum
 from typing import Any
 
@@ -32,6 +32,7 @@ DECIMAL_DIGITS_MAX = 38
 EPOCH_DATE = date(1970, 1, 1)
 EPOCH = datetime(1970, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
+_EXACT = Context(prec=100)  # more digits than any DECIMAL has: nothing is rounded
 
 
 class Kind(IntEnum):
@@ -217,15 +218,13 @@ def _timestamp(_: ColumnType, value: Any) -> bytes:
 def _decimal(type_: ColumnType, value: Any) -> bytes:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise TypeMismatch(f"{value!r} is no Decimal")
-    with localcontext() as context:
-        context.prec = 100
-        try:
-            scaled = Decimal(value).scaleb(type_.scale)
-            digits = int(scaled)
-        except (InvalidOperation, ValueError, OverflowError):
-            raise ValueOutOfRange(f"{value} is no {type_}") from None
-        if digits != scaled or abs(digits) >= 10**type_.length:
-            raise ValueOutOfRange(f"{value} does not fit {type_} without rounding")
+    try:
+        scaled = Decimal(value).scaleb(type_.scale, _EXACT)
+        digits = int(scaled)
+    except (InvalidOperation, ValueError, OverflowError):
+        raise ValueOutOfRange(f"{value} is no {type_}") from None
+    if digits != scaled or abs(digits) >= 10**type_.length:
+        raise ValueOutOfRange(f"{value} does not fit {type_} without rounding")
     width = {Kind.DECIMAL_WORD: 4, Kind.DECIMAL_LONG: 8, Kind.DECIMAL_WIDE: 16}[type_.kind]
     return digits.to_bytes(width, "little", signed=True)
 
@@ -252,9 +251,7 @@ def _binary(type_: ColumnType, value: Any) -> bytes:
 
 
 def _decode_decimal(type_: ColumnType, raw: bytes) -> Decimal:
-    with localcontext() as context:
-        context.prec = 100
-        return Decimal(int.from_bytes(raw, "little", signed=True)).scaleb(-type_.scale)
+    return Decimal(int.from_bytes(raw, "little", signed=True)).scaleb(-type_.scale, _EXACT)
 
 
 _ENCODERS: dict[str, Any] = {

@@ -13,7 +13,7 @@ Invariants
 from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE
-from gmdb.format.btree import INDEX_AT, INDEX_HEAD
+from gmdb.format.btree import INDEX_AT, INDEX_HEAD, Order
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, UNLOCKED
 from gmdb.format.segment import SEGMENT_HEAD_AT
@@ -36,7 +36,7 @@ from gmdb.kernel.btree_page import (
 )
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT, compare_keys, index_head, key_columns, place_of_word
-from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, store_16, store_32, store_64
+from gmdb.kernel.memory import load_i32, load_i64, load_u8, load_u16, load_u32, move_bytes, store_16, store_32, store_64
 from gmdb.kernel.pages import pages_available
 from gmdb.kernel.redo import log_bytes, log_page
 from gmdb.kernel.segment import add_page, release_page, segment_head
@@ -49,6 +49,9 @@ _DATA, _ENTRY_PAGE, _BTREE = int(PageType.DATA), int(PageType.SEGMENT_ENTRY), in
 _PATH_AT = 5 * ENTRY_BUFFER
 _OPEN_SIZE, _INDEX_SIZE = VALUES_AT, INDEX_HEAD.size
 _EIGHT = 2
+_WORD, _LONG = int(Order.WORD), int(Order.LONG)
+_ORDERS_AT = INDEX_HEAD.offset("orders")
+_FAR, _NEAR = 16, 4  # entries: how many are worth a guess, and how far off that may be
 
 
 @routine
@@ -133,17 +136,64 @@ def _compare(index, entry, is_leaf, key, columns, bound):
 
 
 @routine
+def _number_of(entry, order):
+    """The first key column of an entry, which is a number and not NULL."""
+    return load_i32(entry + VALUES_AT) if order == _WORD else load_i64(entry + VALUES_AT)
+
+
+@routine
+def _is_number(entry):
+    return load_u32(entry + BITS_AT) & 3 != 0
+
+
+@routine
+def _guess(page, page_size, low, high, order, number):
+    """Where among the entries from ``low`` to before ``high`` a number should be, if they are spread evenly."""
+    first, last = entry_in(page, page_size, low), entry_in(page, page_size, high - 1)
+    if not _is_number(first) or not _is_number(last):
+        return (low + high) >> 1
+    bottom, top = _number_of(first, order), _number_of(last, order)
+    if number <= bottom:
+        return low
+    if number >= top:
+        return high - 1
+    share = (float(number) - float(bottom)) / (float(top) - float(bottom))
+    return min(low + int(share * (high - 1 - low)), high - 1)
+
+
+@routine
 def lower_bound(index, page, page_size, key, columns, bound):
-    """The first slot whose entry is not before the search; in a branch, the last one at the latest."""
+    """The first slot whose entry is not before the search; in a branch, the last one at the latest.
+
+    Where keys begin with a number, it goes by that: the first look is where the number should be, the second a few
+    entries further, for every look at another part of a page costs a trip to memory.
+    """
     node = node_at(page)
     is_leaf = node.level == 0
     low, high = 0, node.slot_count if is_leaf else node.slot_count - 1
+    order = load_u8(index + _ORDERS_AT)
+    by_number = (order == _WORD or order == _LONG) and columns > 0 and _is_number(key)
+    number = _number_of(key, order) if by_number else 0
+    middle, reach = (low + high) >> 1, 0
+    if by_number and high - low > _FAR:
+        middle, reach = _guess(page, page_size, low, high, order, number), _NEAR
     while low < high:
-        middle = (low + high) >> 1
-        if _compare(index, entry_in(page, page_size, middle), is_leaf, key, columns, bound) < 0:
+        entry = entry_in(page, page_size, middle)
+        result = 0
+        if by_number:
+            mine = _number_of(entry, order)
+            result = 1 if not _is_number(entry) or mine > number else -1 if mine < number else 0
+        if result == 0:
+            result = _compare(index, entry, is_leaf, key, columns, bound)
+        if result < 0:
             low = middle + 1
         else:
             high = middle
+        if reach and high - low > 2 * reach:
+            middle = low + reach if result < 0 else high - reach
+            reach <<= 2
+        else:
+            middle, reach = (low + high) >> 1, 0
     return low
 
 

@@ -42,6 +42,8 @@ WALK = np.dtype(
         ("started", "<i8"),
         ("done", "<i8"),  # out: 1 = there is no more
         ("count", "<i8"),  # out: entries that the last call gave out
+        ("output", "<i8"),  # address of room for what is given out
+        ("room", "<i8"),  # its bytes
     ]
 )
 walk_at = records(WALK)
@@ -133,9 +135,10 @@ def next_leaf(area, walk, page):
 
 
 @kernel
-def walk_tree(area, walk_address, buffer, room):
-    """Copy the next entries of a walk to a buffer, one behind the other; answers how many bytes they take."""
+def walk_tree(area, walk_address):
+    """Copy the next entries of a walk to its output, one behind the other; answers how many bytes they take."""
     walk = walk_at(walk_address)
+    buffer, room = walk.output, walk.room
     index = open_index(area, walk.index)
     walk.count = 0
     if index < 0:

@@ -7,23 +7,24 @@ the rows may lie on pages that change meanwhile, and be nonsense until the calle
 from __future__ import annotations
 
 from gmdb.format.columns import Kind
-from gmdb.format.row import BITS_AT, COL_COUNT_AT
-from gmdb.kernel.columns import clear_bit, copy_short, set_bit
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT
+from gmdb.kernel.columns import COLUMN_SIZE, arrow_column, clear_bit, copy_short, set_bit
 from gmdb.kernel.compiler import routine
-from gmdb.kernel.memory import load_i32, load_i64, load_u16, load_u32, store_32, store_64
-from gmdb.kernel.status import NO_ROOM
+from gmdb.kernel.memory import load_i32, load_i64, load_u16, load_u32, move_bytes, store_32, store_64
+from gmdb.kernel.status import DONE, NO_ROOM, NOT_FOUND
+from gmdb.kernel.visibility import ROW_BUFFER
 
 _WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES = (int(kind) for kind in Kind)
 
 
 @routine
-def start_cursors(rows, cursors, count, column_count):
+def start_cursors(rows, cursors, count, column_count, gap):
     """Point each cursor at its row's first value; answers whether a row has fewer columns than the table."""
     short = False
     for k in range(count):
         columns = load_u16(rows[k] + COL_COUNT_AT)
         short |= columns < column_count
-        cursors[k] = rows[k] + BITS_AT + 4 * max((columns + 15) >> 4, 1)
+        cursors[k] = rows[k] + BITS_AT + 4 * max((columns + 15) >> 4, 1) + gap
     return short
 
 
@@ -172,3 +173,50 @@ def decode_column(column, rows, cursors, limits, count, number, short, done):
     if kind == _TEXT or kind == _BYTES:
         return _decode_variable(column, rows, cursors, limits, count, number, short, done)
     return _decode_decimals(column, rows, cursors, count, number, short, done)
+
+
+@routine
+def keep_version(arena, version):
+    """Make room behind a version that was built in the arena; answers where the next one is built."""
+    if version == arena + ROW_BUFFER:
+        move_bytes(arena, version, load_u16(version + SIZE_AT))
+    return arena + load_u16(arena + SIZE_AT)
+
+
+@routine
+def decode_block(scan, rows, cursors, limits, count, gap):
+    """Decode the rows of a block behind those that are done; answers DONE, NO_ROOM, or NOT_FOUND for nonsense.
+
+    ``scan`` has their columns and how many rows are done.  ``gap``: bytes between a row's header and its values.
+    """
+    short = start_cursors(rows, cursors, count, scan.column_count, gap)
+    for number in range(scan.column_count):
+        column = arrow_column(scan.columns + number * COLUMN_SIZE)
+        decoded = decode_column(column, rows, cursors, limits, count, number, short, scan.done)
+        if decoded == NO_ROOM:
+            return NO_ROOM
+        if decoded < count:
+            return NOT_FOUND
+    return DONE
+
+
+@routine
+def save_columns(scan, saved):
+    """Remember how far the columns were filled before the block."""
+    for number in range(scan.column_count):
+        column = arrow_column(scan.columns + number * COLUMN_SIZE)
+        saved[2 * number], saved[2 * number + 1] = column.used, column.nulls
+
+
+@routine
+def restore_columns(scan, saved, count):
+    """Take a block back that was read while its pages changed."""
+    for number in range(scan.column_count):
+        column = arrow_column(scan.columns + number * COLUMN_SIZE)
+        if not column.wanted:
+            continue
+        for k in range(scan.done, scan.done + count):
+            set_bit(column.validity, k)
+            if column.kind == _BIT:
+                clear_bit(column.values, k)
+        column.used, column.nulls = saved[2 * number], saved[2 * number + 1]

@@ -15,18 +15,18 @@ from gmdb.kernel.dml import call_at, target_at
 from gmdb.kernel.heap import data_of, home_of
 from gmdb.kernel.heap_page import FLAGS_AT
 from gmdb.kernel.keys import POINTER_AT, compare_keys, key_columns, make_entry, place_of_word
-from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, store_8, store_64
+from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, store_8, store_32, store_64
 from gmdb.kernel.status import INVISIBLE, NOT_FOUND
 from gmdb.kernel.visibility import load_is_seen, resolve, snapshot_at
 
-FOUND = np.dtype([("place", "<i8"), ("size", "<i8")])  # before each row that is given out
+FOUND = np.dtype([("page_id", "<u4"), ("slot", "<u4"), ("size", "<i8")])  # before each row that is given out
+FOUND_MAX = 256  # rows that ``find_rows`` gives out
 _FOUND_SIZE = FOUND.itemsize
 
 
 @routine
-def _visible_row(area, snapshot, obj_id, index, entry):
-    """The version of an entry's row that the snapshot sees, if it has the entry's key; else INVISIBLE."""
-    place = place_of_word(load_i64(entry + POINTER_AT))
+def visible_version(area, snapshot, obj_id, place, buffer):
+    """The version of a row that the snapshot sees, built in the buffer if need be; INVISIBLE if there is none."""
     page_id, slot = place >> 16, place & 0xFFFF
     home = home_of(area, obj_id, page_id, slot)
     if home < 0:
@@ -35,27 +35,25 @@ def _visible_row(area, snapshot, obj_id, index, entry):
     if version < 0:
         return version
     seen = load_is_seen(area, snapshot, address_of(area, page_id))
-    version = resolve(area, snapshot, load_u32(home), version, seen, state_of(area).scratch, page_id, slot)
+    version = resolve(area, snapshot, load_u32(home), version, seen, buffer, page_id, slot)
+    return INVISIBLE if version == NOT_FOUND else version
+
+
+@routine
+def visible_row(area, snapshot, obj_id, index, entry, buffer):
+    """The version of an entry's row that the snapshot sees, if it has the entry's key; else INVISIBLE."""
+    version = visible_version(area, snapshot, obj_id, place_of_word(load_i64(entry + POINTER_AT)), buffer)
     if version < 0:
-        return INVISIBLE if version == NOT_FOUND else version
+        return version
     other = state_of(area).index_scratch + OTHER_AT
     if make_entry(index, version, other, 0) < 0 or compare_keys(index, other, entry, key_columns(index)):
         return INVISIBLE
     return version
 
 
-@kernel
-def read_rows(area, target_address, snapshot_address, walk_address, buffer, room, limit):
-    """Copy the next visible rows of a walk to a buffer, each behind its place and size; answers the bytes used.
-
-    Without a snapshot, the session's own.  Stops after ``limit`` rows, or before one that does not fit.
-    """
-    target, walk = target_at(target_address), walk_at(walk_address)
-    if snapshot_address == 0:
-        call = call_at(target.call)
-        if call.latest:
-            call.scn = state_of(area).scn
-        snapshot_address = target.call
+@routine
+def _read(area, target, snapshot_address, walk, limit):
+    buffer, room = walk.output, walk.room
     snapshot, index = snapshot_at(snapshot_address), open_index(area, walk.index)
     walk.count = 0
     if index < 0:
@@ -82,14 +80,16 @@ def read_rows(area, target_address, snapshot_address, walk_address, buffer, room
         if is_past_end(walk, index, entry):
             walk.done = 1
             return used
-        version = _visible_row(area, snapshot, target.obj_id, index, entry)
+        version = visible_row(area, snapshot, target.obj_id, index, entry, state_of(area).scratch)
         if version < 0 and version != INVISIBLE:
             return version
         if version > 0:
             size = load_u16(version + SIZE_AT)
             if used + _FOUND_SIZE + size > room:
                 return used
-            store_64(buffer + used, place_of_word(load_i64(entry + POINTER_AT)))
+            row_id = place_of_word(load_i64(entry + POINTER_AT))
+            store_32(buffer + used, row_id >> 16)
+            store_32(buffer + used + 4, row_id & 0xFFFF)
             store_64(buffer + used + 8, size)
             move_bytes(buffer + used + _FOUND_SIZE, version, size)
             store_8(buffer + used + _FOUND_SIZE + FLAGS_AT, 0)
@@ -100,3 +100,23 @@ def read_rows(area, target_address, snapshot_address, walk_address, buffer, room
         if not walk.backwards:
             slot += 1
     return used
+
+
+@kernel
+def read_rows(area, target_address, snapshot_address, walk_address, limit):
+    """Copy the next visible rows of a walk to its output, each behind its place and size; answers the bytes used.
+
+    Stops after ``limit`` rows, or before one that does not fit.
+    """
+    return _read(area, target_at(target_address), snapshot_address, walk_at(walk_address), limit)
+
+
+@kernel
+def find_rows(area, target_address, walk_address):
+    """``read_rows`` from the walk's beginning, by the session's own snapshot."""
+    target, walk = target_at(target_address), walk_at(walk_address)
+    walk.started = walk.done = 0
+    call = call_at(target.call)
+    if call.latest:
+        call.scn = state_of(area).scn
+    return _read(area, target, target.call, walk, FOUND_MAX)

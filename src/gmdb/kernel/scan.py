@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.format.columns import Kind
 from gmdb.format.heap import NODE_AT
 from gmdb.format.page import TAIL_SIZE, PageType
-from gmdb.format.row import NO_LOCK, SIZE_AT, UNLOCKED
+from gmdb.format.row import NO_LOCK, UNLOCKED
 from gmdb.format.slotted import SLOT_FREED
 from gmdb.kernel.area import damaged, page_head, page_size_of, touch, version_address
-from gmdb.kernel.columns import (
-    BLOCK_ROWS,
-    COLUMN_SIZE,
-    arrow_column,
-    clear_bit,
-    set_bit,
-)
+from gmdb.kernel.columns import BLOCK_ROWS
 from gmdb.kernel.compiler import long_kernel, routine
-from gmdb.kernel.decode import decode_column, start_cursors
+from gmdb.kernel.decode import decode_block, keep_version, restore_columns, save_columns
 from gmdb.kernel.heap import link_target, linked_row
 from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, flags_of, heap_node, row_in_slot
 from gmdb.kernel.memory import (
@@ -30,7 +23,6 @@ from gmdb.kernel.memory import (
     fence,
     load_u16,
     load_u32,
-    move_bytes,
     records,
     store_64,
 )
@@ -42,7 +34,6 @@ WATCHED_MAX = 1024  # pages that a block may read
 ARENA_SIZE = 1 << 20  # for versions that a block builds from undo
 RETRIES = 8
 _DATA = int(PageType.DATA)
-_BIT = int(Kind.BIT)
 
 SCAN = np.dtype(
     [
@@ -125,14 +116,6 @@ def _version_of(area, scan, home, page_id, slot, page_seen, arena, watch):
 
 
 @routine
-def _keep(arena, version):
-    """Make room behind a version that was built in the arena; answers where the next one is built."""
-    if version == arena + ROW_BUFFER:
-        move_bytes(arena, version, load_u16(version + SIZE_AT))
-    return arena + load_u16(arena + SIZE_AT)
-
-
-@routine
 def _gather_plain(page, page_size, slot, slot_count, rows, limits, count, room):
     """Collect rows without lock or flag, as most are, up to the first other; answers (slot, rows)."""
     directory, limit = page + page_size - TAIL_SIZE - 2, page + page_size
@@ -180,7 +163,7 @@ def _gather_page(area, scan, page_id, page, rows, limits, watch, arenas, count):
         rows[count], limits[count] = version, version + ROW_BUFFER
         if arenas[0] <= version < arenas[1]:
             rows[count] = arenas[0]
-            arenas[0] = _keep(arenas[0], version)
+            arenas[0] = keep_version(arenas[0], version)
         count += 1
 
 
@@ -202,55 +185,19 @@ def _gather(area, scan, rows, limits, watch, arenas):
 
 
 @routine
-def _decode_block(scan, rows, cursors, limits, count):
-    """Decode the rows of a block behind those that are done; answers DONE, NO_ROOM, or NOT_FOUND for nonsense."""
-    short = start_cursors(rows, cursors, count, scan.column_count)
-    for number in range(scan.column_count):
-        column = arrow_column(scan.columns + number * COLUMN_SIZE)
-        decoded = decode_column(column, rows, cursors, limits, count, number, short, scan.done)
-        if decoded == NO_ROOM:
-            return NO_ROOM
-        if decoded < count:
-            return NOT_FOUND
-    return DONE
-
-
-@routine
-def _save(scan, saved):
-    """Remember how far the columns were filled before the block."""
-    for number in range(scan.column_count):
-        column = arrow_column(scan.columns + number * COLUMN_SIZE)
-        saved[2 * number], saved[2 * number + 1] = column.used, column.nulls
-
-
-@routine
-def _restore(scan, saved, count):
-    """Take a block back that was read while its pages changed."""
-    for number in range(scan.column_count):
-        column = arrow_column(scan.columns + number * COLUMN_SIZE)
-        if not column.wanted:
-            continue
-        for k in range(scan.done, scan.done + count):
-            set_bit(column.validity, k)
-            if column.kind == _BIT:
-                clear_bit(column.values, k)
-        column.used, column.nulls = saved[2 * number], saved[2 * number + 1]
-
-
-@routine
 def _scan_block(area, scan, rows, cursors, limits, watch, saved, arenas):
     """One block of rows, read again as often as its pages change meanwhile; answers its rows or a status."""
     first_page, first_slot = scan.next_page, scan.next_slot
-    _save(scan, saved)
+    save_columns(scan, saved)
     for _ in range(1 if scan.trusted else RETRIES):
         watch[0] = 1
         arenas[0] = arenas[2]
         count = _gather(area, scan, rows, limits, watch, arenas)
-        status = _decode_block(scan, rows, cursors, limits, count) if count >= 0 else count
+        status = decode_block(scan, rows, cursors, limits, count, 0) if count >= 0 else count
         unchanged = _unchanged(area, watch)
         if status == DONE and unchanged:
             return count
-        _restore(scan, saved, max(count, 0))
+        restore_columns(scan, saved, max(count, 0))
         if unchanged and status == NO_ROOM:
             return NO_ROOM
         if unchanged:

@@ -17,6 +17,7 @@ from gmdb.access.steps import RowChanged
 from gmdb.copies import verify_copy
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
+from gmdb.format.codec import RowCodec
 from gmdb.server.session import Client
 from gmdb.server.wire import (
     CHUNK_SIZE,
@@ -28,6 +29,7 @@ from gmdb.server.wire import (
     pack_table,
     table_to_plain,
     unpack,
+    unpack_range,
     unpack_rows,
 )
 
@@ -231,24 +233,54 @@ def _next_rows(client: Client, cursor: int) -> Answer:
 
 
 @operation
-def rows_by_key(
-    client: Client,
-    table: int,
-    index: str = "",
-    counts: tuple[int, int] = (0, 0),
-    bounds: tuple[bool, bool, bool] = (False, False, False),
-    cursor: int = 0,
-    body: bytes = b"",
-) -> Answer:
-    """The first or the next rows of a range of keys; ``counts`` says how many columns its two ends have."""
+def rows_by_key(client: Client, table: int, index: str = "", cursor: int = 0, body: bytes = b"", **ends: Any) -> Answer:
+    """The first or the next rows of a range of keys."""
     if not cursor:
         keyed = client.heaps[table].by(index)
-        ends = [row for _, row in unpack_rows(body)]
-        low, high = (keyed.decode_key(row, count) for row, count in zip(ends, counts, strict=True))
-        low_open, high_open, backwards = bounds
         cursor = client.new_number()
-        found = keyed.range(low, high, low_open=low_open, high_open=high_open, backwards=backwards)
         encode = client.heaps[table].encode
+        found = keyed.walk(unpack_range(keyed.tree.columns, body, **ends))
+        client.cursors[cursor] = ((row_id, encode(values)) for row_id, values in found)
+    return _next_rows(client, cursor)
+
+
+# ---- cursors: some columns, by any way of finding rows
+
+
+def _cursor(
+    client: Client,
+    name: str,
+    columns: list[str] | None,
+    by: str | None,
+    row_ids: list[list[int]] | None,
+    body: bytes = b"",
+    **ends: Any,
+) -> Any:
+    keys = None
+    if by is not None:
+        table = _connection(client).table(name)
+        keys = unpack_range([table.columns[n] for n in table.index(by).positions], body, **ends)
+    places = None if row_ids is None else [RowId(*row_id) for row_id in row_ids]
+    return _connection(client).select(name, columns, by=by, keys=keys, row_ids=places)
+
+
+@operation
+def select(client: Client, **what: Any) -> Answer:
+    """Begin a scan, on the snapshot of now; a stream of its own brings the batches."""
+    reader = _cursor(client, **what).arrow()
+    number = client.new_number()
+    client.scans[number] = reader
+    return {"scan": number}, reader.schema.serialize().to_pybytes()
+
+
+@operation
+def select_rows(client: Client, cursor: int = 0, **what: Any) -> Answer:
+    """The first or the next rows of a cursor."""
+    if not cursor:
+        table = _connection(client).table(what["name"])
+        encode = RowCodec([table.columns[n] for n in table.positions(what["columns"])]).encode
+        cursor = client.new_number()
+        found = _cursor(client, **what).rows()
         client.cursors[cursor] = ((row_id, encode(values)) for row_id, values in found)
     return _next_rows(client, cursor)
 
@@ -304,16 +336,7 @@ def statement_end(client: Client, statement: int, kept: bool) -> None:
     client.close_statement(statement, kept)
 
 
-# ---- scans, what is going on, the end
-
-
-@operation
-def scan(client: Client, name: str, columns: list[str] | None) -> Answer:
-    """Begin a scan, on the snapshot of now; a stream of its own brings the batches."""
-    reader = _connection(client).arrow(name, columns)
-    number = client.new_number()
-    client.scans[number] = reader
-    return {"scan": number}, reader.schema.serialize().to_pybytes()
+# ---- what is going on, the end
 
 
 @operation

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gmdb.access.indexes import IndexDefinition, KeyCodec, no_such_index
+from gmdb.access.indexes import IndexDefinition, KeyRange, keys_without_index
 from gmdb.access.patches import Patches
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.access.steps import Changes, RowChanged, Steps
@@ -28,15 +28,16 @@ from gmdb.format.codec import RowCodec
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.server.link import Link
-from gmdb.server.wire import in_chunks, pack_rows, table_from_plain, unpack_rows, unpack_table
+from gmdb.server.wire import in_chunks, pack_range, pack_rows, table_from_plain, unpack_rows, unpack_table
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap as _Heap
     from gmdb.access.keyed import KeyedRows as _KeyedRows
     from gmdb.connection import Connection as _Connection
+    from gmdb.cursor import Cursor as _Cursor
     from gmdb.verify.findings import Report
 else:
-    _Heap = _KeyedRows = _Connection = object
+    _Heap = _KeyedRows = _Connection = _Cursor = object
 
 MAIN_SPACE, MAIN_PAGE_SIZE = "main", 8192
 CHANGES_A_TIME = 1000
@@ -147,9 +148,20 @@ class RemoteConnection(_Connection):
         return self.heap(name).append(data)
 
     def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        head, body = self._link.ask("scan", name=name, columns=None if columns is None else list(columns))
-        schema = pa.ipc.read_schema(pa.py_buffer(body))
-        return pa.RecordBatchReader.from_batches(schema, self._link.batches(head["scan"]))
+        return self.select(name, columns).arrow()
+
+    def select(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        *,
+        by: str | None = None,
+        keys: KeyRange | None = None,
+        row_ids: Sequence[RowId] | None = None,
+    ) -> RemoteCursor:
+        if by is None and keys is not None:
+            raise keys_without_index(name)
+        return RemoteCursor(self._link, self.table(name), columns, by, keys, row_ids)
 
     # ---- what is going on
 
@@ -255,24 +267,11 @@ class RemoteHeap(_Heap):
 
     def read(self, op: str, body: bytes = b"", **fields: Any) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """The rows that an operation gives out some at a time."""
-        head, body = self._ask(op, body, **fields)
-        try:
-            while True:
-                for row_id, row in unpack_rows(body):
-                    yield row_id, self._codec.decode(row)
-                if not head["more"]:
-                    return
-                head, body = self._ask(op, cursor=head["cursor"])
-        except GeneratorExit:
-            self._link.drop(head["cursor"])
-            raise
+        return read_rows(self._link, self._codec, op, body, table=self.obj_id, **fields)
 
     def by(self, index: str) -> RemoteKeyedRows:
         table = table_from_plain(self._link.ask("heap", name=self.name)[0]["table"])
-        for definition in table.indexes:
-            if definition.name == index:
-                return RemoteKeyedRows(self, definition)
-        raise no_such_index(self.name, index, table.indexes)
+        return RemoteKeyedRows(self, table.index(index))
 
     def share(self) -> None:
         self._ask("share")
@@ -315,7 +314,7 @@ class RemoteKeyedRows(_KeyedRows):
     def __init__(self, heap: RemoteHeap, index: IndexDefinition) -> None:
         self.index = index
         self._remote = heap
-        self._keys = KeyCodec([heap.columns[n] for n in index.positions])
+        self._columns = [heap.columns[n] for n in index.positions]
 
     def find(self, key: Sequence[Any]) -> list[tuple[RowId, tuple[Any, ...]]]:
         return list(self.range(key, key))
@@ -329,9 +328,60 @@ class RemoteKeyedRows(_KeyedRows):
         high_open: bool = False,
         backwards: bool = False,
     ) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-        ends = pack_rows([(RowId(0, 0), self._keys.encode(low)), (RowId(0, 0), self._keys.encode(high))])
-        bounds, counts = [low_open, high_open, backwards], [len(low), len(high)]
-        return self._remote.read("rows_by_key", ends, index=self.index.name, counts=counts, bounds=bounds)
+        return self.walk(KeyRange(low, high, low_open, high_open, backwards))
+
+    def walk(self, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        head, body = pack_range(self._columns, keys)
+        return self._remote.read("rows_by_key", body, index=self.index.name, **head)
+
+
+class RemoteCursor(_Cursor):
+    """Some columns of a table's rows, by one way of finding them."""
+
+    def __init__(
+        self,
+        link: Link,
+        table: TableDefinition,
+        columns: Sequence[str] | None,
+        by: str | None,
+        keys: KeyRange | None,
+        row_ids: Sequence[RowId] | None,
+    ) -> None:
+        self._link = link
+        self._chosen = [table.columns[n] for n in table.positions(columns)]
+        self._what: dict[str, Any] = {"name": table.name, "columns": None if columns is None else list(columns)}
+        self._what |= {"by": by, "row_ids": None if row_ids is None else [_plain(row_id) for row_id in row_ids]}
+        self._body = b""
+        if by is not None:
+            index = table.index(by)
+            head, self._body = pack_range([table.columns[n] for n in index.positions], keys or KeyRange())
+            self._what |= head
+
+    def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        return read_rows(self._link, RowCodec(self._chosen), "select_rows", self._body, **self._what)
+
+    def arrow(self) -> pa.RecordBatchReader:
+        head, body = self._link.ask("select", self._body, **self._what)
+        schema = pa.ipc.read_schema(pa.py_buffer(body))
+        return pa.RecordBatchReader.from_batches(schema, self._link.batches(head["scan"]))
+
+
+def read_rows(
+    link: Link, codec: RowCodec, op: str, body: bytes = b"", **fields: Any
+) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+    """The rows that an operation gives out some at a time."""
+    head, body = link.ask(op, body, **fields)
+    again = {name: fields[name] for name in ("table",) if name in fields}
+    try:
+        while True:
+            for row_id, row in unpack_rows(body):
+                yield row_id, codec.decode(row)
+            if not head["more"]:
+                return
+            head, body = link.ask(op, cursor=head["cursor"], **again)
+    except GeneratorExit:
+        link.drop(head["cursor"])
+        raise
 
 
 class RemoteSteps(Steps):

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from gmdb import errors
-from gmdb.access.indexes import IndexDefinition
+from gmdb.access.indexes import IndexDefinition, KeyCodec, KeyRange
 from gmdb.access.steps import RowChanged
 from gmdb.catalog.schema import TableDefinition
 from gmdb.format.address import RowId
@@ -139,3 +139,17 @@ def error_from(head: Head) -> Exception:
         except TypeError:  # one of those that want more than a message
             pass
     return errors.InternalError(f"the owner of the database failed with {name}: {message}")
+
+
+def pack_range(columns: Sequence[Column], keys: KeyRange) -> tuple[Head, bytes]:
+    """A range of the keys of an index that has these columns."""
+    codec = KeyCodec(columns)
+    ends = [(RowId(0, 0), codec.encode(end)) for end in (keys.low, keys.high)]
+    bounds = [keys.low_open, keys.high_open, keys.backwards]
+    return {"counts": [len(keys.low), len(keys.high)], "bounds": bounds}, pack_rows(ends)
+
+
+def unpack_range(columns: Sequence[Column], body: bytes, counts: Sequence[int], bounds: Sequence[bool]) -> KeyRange:
+    codec = KeyCodec(columns)
+    low, high = (codec.decode(row, count) for (_, row), count in zip(unpack_rows(body), counts, strict=True))
+    return KeyRange(low, high, *bounds)

@@ -149,3 +149,5 @@ class TransactionMemory:
         if count:
             entries = self.loads[:count]
             entries["number"][entries["transaction"] == slot] = 0
+            used = np.flatnonzero(entries["number"])
+            self.set("load_count", int(used[-1]) + 1 if len(used) else 0)

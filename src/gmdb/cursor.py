@@ -1,0 +1,179 @@
+"""Cursors: rows of a table by one way of finding them, one by one or as Arrow batches, on one snapshot.
+
+The ways: the whole table in page order, a range of an index's keys in key order, or a list of row ids in its order.
+If an index has all columns that are wanted, the rows themselves are not visited.
+Not here: choosing the way (the caller does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from gmdb.access.btree import Walk
+from gmdb.access.heap import Heap
+from gmdb.access.indexes import KeyRange, keys_without_index
+from gmdb.access.keyed import KeyedRows
+from gmdb.arrow.lookup import Batch, Lookup
+from gmdb.arrow.scan import Reading, Scan
+from gmdb.catalog.schema import TableDefinition
+from gmdb.errors import SchemaError
+from gmdb.format.address import RowId
+
+Row = tuple[RowId, tuple[Any, ...]]
+
+
+class Cursor:
+    """Some columns of a table's rows.  Every read is on a snapshot of its own, taken when it begins."""
+
+    def __init__(self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None) -> None:
+        self._heap = heap
+        self._table = table
+        self._wanted = table.positions(columns)
+
+    def rows(self) -> Iterator[Row]:
+        """The rows one by one, each with its row id."""
+        raise NotImplementedError
+
+    def _read(self, reading: Reading) -> Iterator[Any]:
+        """First the schema, then the batches."""
+        raise NotImplementedError
+
+    def arrow(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches."""
+        self._heap.share()
+        batches = self._batches()
+        schema = next(batches)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def _batches(self) -> Iterator[Any]:
+        """First the schema, so that the snapshot is taken when the stream is asked for; then the batches."""
+        with self._heap.session.cursor() as (snapshot, form):
+            yield from self._read(Reading(form, snapshot))
+        self._heap.session.finish_read()
+
+    def _project(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """Of whole rows, the columns that are wanted."""
+        wanted = self._wanted
+        if wanted == list(range(len(self._table.columns))):
+            yield from rows
+        elif len(wanted) > 1:
+            choose = itemgetter(*wanted)
+            yield from ((row_id, choose(values)) for row_id, values in rows)
+        else:
+            yield from ((row_id, tuple(values[n] for n in wanted)) for row_id, values in rows)
+
+
+class FullScan(Cursor):
+    """The whole table, in page order."""
+
+    def rows(self) -> Iterator[Row]:
+        return self._project(self._heap.rows())
+
+    def _read(self, reading: Reading) -> Iterator[Any]:
+        segment = self._heap.segment
+        pages, page_size = segment.page_ids(), segment.space.page_size
+        scan = Scan(segment.store, self._table.obj_id, self._table.columns, self._wanted, pages, page_size)
+        yield scan.schema
+        yield from scan.batches(reading)
+
+
+class KeyScan(Cursor):
+    """The rows of a range of an index's keys, in their order."""
+
+    def __init__(
+        self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None, index: str, keys: KeyRange
+    ) -> None:
+        super().__init__(heap, table, columns)
+        self._keyed: KeyedRows = heap.by(index)
+        self._keys = keys
+        positions = self._keyed.index.positions
+        self.covered = all(n in positions and table.columns[n].type.name != "DOUBLE" for n in self._wanted)
+        # (Entries of equal doubles may have other bytes than the row, as 0.0 and -0.0 do.)
+
+    def rows(self) -> Iterator[Row]:
+        if not self.covered:
+            return self._project(self._keyed.walk(self._keys))
+        return self._covered_rows()
+
+    def _covered_rows(self) -> Iterator[Row]:
+        self._heap.share()
+        with self._heap.session.cursor() as (snapshot, form):
+            for batch, places in self._lookup(Reading(form, snapshot)):
+                yield from _rows_of(batch, places)
+        self._heap.session.finish_read()
+
+    def _read(self, reading: Reading) -> Iterator[Any]:
+        yield self._make_lookup().schema
+        for batch, _ in self._lookup(reading):
+            yield batch
+
+    def _make_lookup(self) -> Lookup:
+        store, obj_id, columns = self._heap.segment.store, self._table.obj_id, self._table.columns
+        if not self.covered:
+            return Lookup(store, obj_id, columns, self._wanted)
+        positions = self._keyed.index.positions
+        wanted = [positions.index(n) for n in self._wanted]
+        return Lookup(store, obj_id, [columns[n] for n in positions], wanted, covered=True)
+
+    def _lookup(self, reading: Reading) -> Iterator[Batch]:
+        self._keyed.require_seen(int(reading.form[0]))
+        return self._make_lookup().by_walk(Walk(self._keyed.tree, self._keys), reading)
+
+
+class RowIdScan(Cursor):
+    """The rows with some row ids, in their order; those that are not there are left out."""
+
+    def __init__(
+        self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None, row_ids: Sequence[RowId]
+    ) -> None:
+        super().__init__(heap, table, columns)
+        self._places = np.array([page_id << 16 | slot for page_id, slot in row_ids], np.int64)
+
+    def rows(self) -> Iterator[Row]:
+        self._heap.share()
+        with self._heap.session.cursor() as (snapshot, form):
+            for batch, places in self._lookup().by_places(self._places, Reading(form, snapshot)):
+                yield from _rows_of(batch, places)
+        self._heap.session.finish_read()
+
+    def _read(self, reading: Reading) -> Iterator[Any]:
+        lookup = self._lookup()
+        yield lookup.schema
+        for batch, _ in lookup.by_places(self._places, reading):
+            yield batch
+
+    def _lookup(self) -> Lookup:
+        return Lookup(self._heap.segment.store, self._table.obj_id, self._table.columns, self._wanted)
+
+
+def _rows_of(batch: pa.RecordBatch, places: np.ndarray) -> Iterator[Row]:
+    """A batch, row by row."""
+    columns = [column.to_pylist() for column in batch.columns]
+    values = zip(*columns, strict=True) if columns else iter([()] * len(places))
+    for place, row in zip(places.tolist(), values, strict=True):
+        yield RowId(place >> 16, place & 0xFFFF), row
+
+
+def open_cursor(
+    heap: Heap,
+    table: TableDefinition,
+    columns: Sequence[str] | None,
+    by: str | None,
+    keys: KeyRange | None,
+    row_ids: Sequence[RowId] | None,
+) -> Cursor:
+    """The cursor for a way to find rows: an index and a range of its keys, row ids, or neither."""
+    if by is not None and row_ids is not None:
+        raise SchemaError(f"table {table.name}: rows are found by an index or by row ids, not by both")
+    if by is not None:
+        return KeyScan(heap, table, columns, by, keys or KeyRange())
+    if row_ids is not None:
+        return RowIdScan(heap, table, columns, row_ids)
+    if keys is not None:
+        raise keys_without_index(table.name)
+    return FullScan(heap, table, columns)

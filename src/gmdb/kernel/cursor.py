@@ -1,0 +1,207 @@
+"""Rows into Arrow columns in the order of an index, or by a list of row ids.
+
+Who calls holds the guard, so nothing changes meanwhile: unlike a scan of pages, a block need never be read again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmdb.format.address import NO_PAGE
+from gmdb.format.btree import POINTER_SIZE
+from gmdb.format.row import UNLOCKED
+from gmdb.kernel.area import page_size_of, state_of
+from gmdb.kernel.btree import open_index, touch_node
+from gmdb.kernel.btree_calls import begin_walk, is_past_end, next_leaf, walk_at
+from gmdb.kernel.btree_page import entry_in, entry_size, node_at
+from gmdb.kernel.columns import BLOCK_ROWS
+from gmdb.kernel.compiler import long_kernel, routine
+from gmdb.kernel.decode import decode_block, keep_version, restore_columns, save_columns
+from gmdb.kernel.index_read import visible_row, visible_version
+from gmdb.kernel.keys import POINTER_AT, place_of_word
+from gmdb.kernel.memory import address_of_array, load_i64, load_u32, move_bytes, records, store_64
+from gmdb.kernel.status import DONE, INVISIBLE
+from gmdb.kernel.visibility import ROW_BUFFER
+
+ARENA_SIZE = 1 << 19  # for versions that a block builds from undo
+BLOCKS_AT_ONCE = 8  # for so many the guard is held
+
+CURSOR = np.dtype(
+    [
+        ("scn", "<i8"),  # the snapshot: the fields of visibility.SNAPSHOT come first
+        ("transaction", "<i8"),
+        ("statement", "<i8"),
+        ("obj_id", "<i8"),
+        ("columns", "<i8"),  # address of the columns, the table's or the index's, up to the last that is wanted
+        ("column_count", "<i8"),
+        ("row_capacity", "<i8"),  # rows that the buffers have room for
+        ("done", "<i8"),  # rows decoded so far
+        ("covered", "<i8"),  # 1: the columns are the index's, and its entries have all that is wanted
+        ("row_ids", "<i8"),  # address for the rows' places (i64s, page id << 16 | slot); 0: nobody asks for them
+        ("places", "<i8"),  # address of the places of rows that are wanted (i64s)
+        ("place_count", "<i8"),
+        ("next_place", "<i8"),
+    ]
+)
+cursor_at = records(CURSOR)
+
+
+@routine
+def _is_settled(area, entry):
+    """Whether every snapshot sees the entry's row with the entry's key, by the entry alone.
+
+    An entry has a lock until everyone sees what was done to it.  Rows of bulk loads have none.
+    """
+    return load_u32(entry) == UNLOCKED and state_of(area).load_count == 0
+
+
+@routine
+def _keep(rows, limits, arenas, count, version):
+    """Put a version into the block; one that was built in the arena stays there."""
+    rows[count], limits[count] = version, version + ROW_BUFFER
+    if arenas[0] <= version < arenas[1]:
+        rows[count] = arenas[0]
+        arenas[0] = keep_version(arenas[0], version)
+
+
+@routine
+def _has_room(cursor, arenas, count):
+    return count < min(BLOCK_ROWS, cursor.row_capacity - cursor.done) and arenas[0] + 2 * ROW_BUFFER <= arenas[1]
+
+
+@routine
+def _note_place(cursor, count, place):
+    if cursor.row_ids:
+        store_64(cursor.row_ids + 8 * (cursor.done + count), place)
+
+
+@routine
+def _gather_walk(area, cursor, walk, index, rows, limits, arenas, last):
+    """Collect the next rows of a walk; answers how many.  ``last``: the last entry looked at, and whether all are."""
+    place = begin_walk(area, walk, index)
+    if place < 0:
+        return place
+    page_id, slot, count = place >> 16, place & 0xFFFF, 0
+    page, page_size = touch_node(area, page_id), page_size_of(area, page_id)
+    last[0], last[1] = 0, 0
+    while _has_room(cursor, arenas, count):
+        if (walk.backwards and slot == 0) or (not walk.backwards and slot >= node_at(page).slot_count):
+            page_id = next_leaf(area, walk, page)
+            if page_id == NO_PAGE:
+                last[1] = 1
+                return count
+            page = touch_node(area, page_id)
+            if page < 0:
+                return page
+            slot = node_at(page).slot_count if walk.backwards else 0
+            continue
+        if walk.backwards:
+            slot -= 1
+        entry = entry_in(page, page_size, slot)
+        if is_past_end(walk, index, entry):
+            last[1] = 1
+            return count
+        last[0] = entry
+        version = entry
+        if not cursor.covered or not _is_settled(area, entry):
+            version = visible_row(area, cursor, cursor.obj_id, index, entry, arenas[0])
+        if version < 0 and version != INVISIBLE:
+            return version
+        if version > 0:
+            _note_place(cursor, count, place_of_word(load_i64(entry + POINTER_AT)))
+            _keep(rows, limits, arenas, count, entry if cursor.covered else version)
+            count += 1
+        if not walk.backwards:
+            slot += 1
+    return count
+
+
+@routine
+def _gather_places(area, cursor, rows, limits, arenas):
+    """Collect the next rows of a list of row ids; those that the snapshot does not see are left out."""
+    count = 0
+    while cursor.next_place < cursor.place_count and _has_room(cursor, arenas, count):
+        place = load_i64(cursor.places + 8 * cursor.next_place)
+        version = visible_version(area, cursor, cursor.obj_id, place, arenas[0])
+        if version < 0 and version != INVISIBLE:
+            return version
+        if version > 0:
+            _note_place(cursor, count, place)
+            _keep(rows, limits, arenas, count, version)
+            count += 1
+        cursor.next_place += 1
+    return count
+
+
+@routine
+def _decode(cursor, rows, cursors, limits, saved, count):
+    """Decode a block; one that does not fit leaves no trace."""
+    save_columns(cursor, saved)
+    status = decode_block(cursor, rows, cursors, limits, count, POINTER_SIZE if cursor.covered else 0)
+    if status == DONE:
+        cursor.done += count
+    else:
+        restore_columns(cursor, saved, count)
+    return status
+
+
+@routine
+def _blocks():
+    """Memory for a block: rows, cursors, limits."""
+    return np.empty(BLOCK_ROWS, np.int64), np.empty(BLOCK_ROWS, np.int64), np.empty(BLOCK_ROWS, np.int64)
+
+
+@long_kernel
+def read_index(area, cursor_address, walk_address):
+    """Decode the next rows of a walk into the columns' buffers, some blocks of them; ``walk.done`` tells the end.
+
+    NO_ROOM if the next rows do not fit into the buffers any more.
+    """
+    cursor, walk = cursor_at(cursor_address), walk_at(walk_address)
+    index = open_index(area, walk.index)
+    if index < 0:
+        return index
+    rows, cursors, limits = _blocks()
+    saved, last = np.empty(2 * cursor.column_count + 2, np.int64), np.zeros(2, np.int64)
+    memory = np.empty(ARENA_SIZE + 2 * ROW_BUFFER, np.uint8)
+    arena, status = address_of_array(memory), DONE
+    arenas = np.array([arena, arena + ARENA_SIZE])
+    for _ in range(BLOCKS_AT_ONCE):
+        arenas[0] = arena
+        count = _gather_walk(area, cursor, walk, index, rows, limits, arenas, last)
+        status = _decode(cursor, rows, cursors, limits, saved, count) if count >= 0 else count
+        if status < 0:
+            break
+        if last[0]:
+            move_bytes(walk.position, last[0], entry_size(last[0]))
+            walk.started = 1
+        walk.done = last[1]
+        if walk.done or cursor.done == cursor.row_capacity:
+            break
+    memory[0] = 0  # an array lives until its last use: not shorter than the addresses into it
+    return status
+
+
+@long_kernel
+def read_places(area, cursor_address):
+    """Decode the next rows of a list of row ids into the columns' buffers, some blocks of them.
+
+    NO_ROOM if the next rows do not fit into the buffers any more.
+    """
+    cursor = cursor_at(cursor_address)
+    rows, cursors, limits = _blocks()
+    saved = np.empty(2 * cursor.column_count + 2, np.int64)
+    memory = np.empty(ARENA_SIZE + 2 * ROW_BUFFER, np.uint8)
+    arena, status = address_of_array(memory), DONE
+    arenas = np.array([arena, arena + ARENA_SIZE])
+    for _ in range(BLOCKS_AT_ONCE):
+        arenas[0], first = arena, cursor.next_place
+        count = _gather_places(area, cursor, rows, limits, arenas)
+        status = _decode(cursor, rows, cursors, limits, saved, count) if count >= 0 else count
+        if status < 0:
+            cursor.next_place = first
+            break
+        if cursor.next_place == cursor.place_count or cursor.done == cursor.row_capacity:
+            break
+    memory[0] = 0  # an array lives until its last use: not shorter than the addresses into it
+    return status
