@@ -16,8 +16,9 @@ from gmdb.format.address import RowId
 from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, Order
 from gmdb.format.columns import Column, Kind
 from gmdb.format.row import ROW_HEAD, decode_row, encode_row
-from gmdb.kernel.btree_calls import WALK, add_to_tree, find_in_tree, plant_tree, take_from_tree, walk_tree
 from gmdb.kernel.index_build import enter_page
+from gmdb.kernel.index_calls import add_to_index, find_in_index, plant_index, take_from_index, walk_index
+from gmdb.kernel.index_walk import WALK
 from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT
 from gmdb.kernel.status import DUPLICATE, KEY_TOO_LONG, NOT_FOUND
 from gmdb.storage.segment import Segment
@@ -68,7 +69,7 @@ class BTree:
             positions=list(np.array([*positions, *[0] * (16 - len(positions))], "<u2").tobytes()),
         )
         raw = np.frombuffer(head, np.uint8)
-        tree._call(plant_tree, raw.ctypes.data)
+        tree._call(plant_index, raw.ctypes.data)
         return tree
 
     def _call(self, kernel: Any, *arguments: int) -> int:
@@ -98,21 +99,21 @@ class BTree:
         return self._entry.ctypes.data
 
     def add(self, key: Sequence[Any], row_id: RowId) -> None:
-        self._call(add_to_tree, self._put(key, row_id))
+        self._call(add_to_index, self._put(key, row_id))
 
     def take(self, key: Sequence[Any], row_id: RowId) -> bool:
         """Take an entry out; whether it was there."""
-        return self._call(take_from_tree, self._put(key, row_id)) != NOT_FOUND
+        return self._call(take_from_index, self._put(key, row_id)) != NOT_FOUND
 
     def __contains__(self, item: tuple[Sequence[Any], RowId]) -> bool:
-        return self._call(find_in_tree, self._put(*item)) != NOT_FOUND
+        return self._call(find_in_index, self._put(*item)) != NOT_FOUND
 
     def walk(self, keys: KeyRange = EVERYTHING) -> Iterator[tuple[tuple[Any, ...], RowId]]:
         """The entries of a range, key and row id."""
         walk = Walk(self, keys)
         while not walk.done:
             with self._store.guard:
-                used = self._store.call(walk_tree, 0, walk.address)
+                used = self._store.call(walk_index, 0, walk.address)
             at, data = 0, walk.output[:used].tobytes()
             while at < used:
                 size = int.from_bytes(data[at + 4 : at + 6], "little")

@@ -13,11 +13,10 @@ Invariants
 from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE
-from gmdb.format.btree import INDEX_AT, INDEX_HEAD, Order
+from gmdb.format.btree import INDEX_HEAD, Order
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, UNLOCKED
-from gmdb.format.segment import SEGMENT_HEAD_AT
-from gmdb.kernel.area import change, damaged, page_head, page_size_of, state_of, touch_type
+from gmdb.kernel.area import change, damaged, page_size_of, state_of, touch_type
 from gmdb.kernel.btree_page import (
     append_entries,
     capacity_of,
@@ -35,19 +34,15 @@ from gmdb.kernel.btree_page import (
     used_bytes,
 )
 from gmdb.kernel.compiler import routine
+from gmdb.kernel.index_head import LEVELS_MAX, entry_page_of, path_at, root_of, set_root, write_head
 from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT, compare_keys, index_head, key_columns, place_of_word
 from gmdb.kernel.memory import load_i32, load_i64, load_u8, load_u16, load_u32, move_bytes, store_16, store_32, store_64
-from gmdb.kernel.pages import pages_available
-from gmdb.kernel.redo import log_bytes, log_page
-from gmdb.kernel.segment import add_page, release_page, segment_head
-from gmdb.kernel.status import DONE, NEED_SPACE, NOT_FOUND
+from gmdb.kernel.redo import log_page
+from gmdb.kernel.segment import add_page, release_page
+from gmdb.kernel.status import DONE, NOT_FOUND
 
-LEVELS_MAX = 16
-OTHER_AT = 4 * ENTRY_BUFFER  # in the scratch: the entry at hand, three for splits and merges, another, the way down
-SCRATCH_SIZE = 5 * ENTRY_BUFFER + 8 * LEVELS_MAX
-_DATA, _ENTRY_PAGE, _BTREE = int(PageType.DATA), int(PageType.SEGMENT_ENTRY), int(SegmentType.BTREE)
-_PATH_AT = 5 * ENTRY_BUFFER
-_OPEN_SIZE, _INDEX_SIZE = VALUES_AT, INDEX_HEAD.size
+_DATA, _BTREE = int(PageType.DATA), int(SegmentType.BTREE)
+_OPEN_SIZE = VALUES_AT
 _EIGHT = 2
 _WORD, _LONG = int(Order.WORD), int(Order.LONG)
 _ORDERS_AT = INDEX_HEAD.offset("orders")
@@ -57,32 +52,6 @@ _FAR, _NEAR = 16, 4  # entries: how many are worth a guess, and how far off that
 @routine
 def touch_node(area, page_id):
     return touch_type(area, page_id, _DATA, _BTREE)
-
-
-@routine
-def open_index(area, entry_id):
-    """Where the head of the index lies whose segment begins at a page; a status if there is none."""
-    page = touch_type(area, entry_id, _ENTRY_PAGE, _BTREE)
-    return page if page < 0 else page + INDEX_AT
-
-
-@routine
-def entry_page_of(index):
-    return page_head(index - INDEX_AT).page_id
-
-
-@routine
-def root_of(index):
-    """The root page's id."""
-    return index_head(index).root
-
-
-@routine
-def _set_root(area, index, root):
-    page = index - INDEX_AT
-    change(area, page)
-    index_head(index).root = root
-    log_bytes(area, page, INDEX_AT, 4)
 
 
 @routine
@@ -100,11 +69,7 @@ def plant(area, index, head):
     page_id = new_node(area, index, 0)
     if page_id < 0:
         return page_id
-    change(area, index - INDEX_AT)
-    move_bytes(index, head, _INDEX_SIZE)
-    index_head(index).root = page_id
-    log_bytes(area, index - INDEX_AT, INDEX_AT, _INDEX_SIZE)
-    return DONE
+    return write_head(area, index, head, page_id)
 
 
 # ---- finding
@@ -198,11 +163,6 @@ def lower_bound(index, page, page_size, key, columns, bound):
 
 
 @routine
-def _path(area, level):
-    return state_of(area).index_scratch + _PATH_AT + 8 * level
-
-
-@routine
 def descend(area, index, key, columns, bound):
     """The leaf where a search ends; the way there, page id << 16 | slot a level, stays in the index's scratch."""
     page_id = root_of(index)
@@ -219,37 +179,75 @@ def descend(area, index, key, columns, bound):
             return page_id
         page_size = page_size_of(area, page_id)
         slot = lower_bound(index, page, page_size, key, columns, bound)
-        store_64(_path(area, level), page_id << 16 | slot)
+        store_64(path_at(area, level), page_id << 16 | slot)
         page_id = child_of(entry_in(page, page_size, slot))
 
 
 @routine
 def find_entry(area, index, entry):
     """Where a leaf entry with this key and row id is, page id << 16 | slot; NOT_FOUND if it is nowhere."""
-    page_id = descend(area, index, entry, key_columns(index), 0)
-    if page_id < 0:
-        return page_id
+    place = seek(area, index, entry, key_columns(index), 0)
+    if place < 0:
+        return place
+    page_id, slot = place >> 16, place & 0xFFFF
     page, page_size = touch_node(area, page_id), page_size_of(area, page_id)
-    slot = lower_bound(index, page, page_size, entry, key_columns(index), 0)
     if slot == node_at(page).slot_count:
         return NOT_FOUND
     found = entry_in(page, page_size, slot)
     if _compare(index, found, True, entry, key_columns(index), 0):
         return NOT_FOUND
-    return page_id << 16 | slot
+    return place
+
+
+@routine
+def seek(area, index, key, columns, bound):
+    """Where a search ends in its leaf: page id << 16 | slot, which may be the one behind its last entry."""
+    page_id = descend(area, index, key, columns, bound)
+    if page_id < 0:
+        return page_id
+    page, page_size = touch_node(area, page_id), page_size_of(area, page_id)
+    return page_id << 16 | lower_bound(index, page, page_size, key, columns, bound)
+
+
+@routine
+def at_or_after(area, page_id, slot):
+    """The place of the first entry from a slot on, in this leaf or those behind it; NOT_FOUND if there is none."""
+    while True:
+        page = touch_node(area, page_id)
+        if page < 0:
+            return page
+        if slot < node_at(page).slot_count:
+            return page_id << 16 | slot
+        page_id, slot = node_at(page).next, 0
+        if page_id == NO_PAGE:
+            return NOT_FOUND
+
+
+@routine
+def before(area, page_id, slot):
+    """The place of the last entry before a slot, in this leaf or those before it; NOT_FOUND if there is none."""
+    while slot == 0:
+        page = touch_node(area, page_id)
+        if page < 0:
+            return page
+        page_id = node_at(page).prev
+        if page_id == NO_PAGE:
+            return NOT_FOUND
+        page = touch_node(area, page_id)
+        if page < 0:
+            return page
+        slot = node_at(page).slot_count
+    return page_id << 16 | slot - 1
 
 
 # ---- adding
 
 
 @routine
-def require_pages(area, index):
-    """NEED_SPACE if the tablespace has too few pages for an insert that splits every level."""
+def pages_for_entry(area, index):
+    """How many pages an insert takes if it splits every level; a status if the root cannot be read."""
     page = touch_node(area, root_of(index))
-    if page < 0:
-        return page
-    space_id = segment_head(index - INDEX_AT + SEGMENT_HEAD_AT).space_id
-    return NEED_SPACE if pages_available(area, space_id) < node_at(page).level + 4 else DONE
+    return page if page < 0 else node_at(page).level + 4
 
 
 @routine
@@ -356,18 +354,18 @@ def _grow(area, index, level, left, right, separator):
     _write_open(upper, right)
     insert_entry(area, page, page_size, 0, upper)
     insert_entry(area, page, page_size, 0, separator)
-    _set_root(area, index, root)
+    set_root(area, index, root)
     return DONE
 
 
 @routine
 def add_entry(area, index, entry):
-    """Put a leaf entry into the tree; ``require_pages`` was asked before."""
-    page_id = descend(area, index, entry, key_columns(index), 0)
-    if page_id < 0:
-        return page_id
+    """Put a leaf entry into the tree; whoever calls made sure of ``pages_for_entry``."""
+    place = seek(area, index, entry, key_columns(index), 0)
+    if place < 0:
+        return place
+    page_id, slot = place >> 16, place & 0xFFFF
     page_size = page_size_of(area, page_id)
-    slot = lower_bound(index, touch_node(area, page_id), page_size, entry, key_columns(index), 0)
     item, level = entry, 0
     while True:
         page = touch_node(area, page_id)
@@ -383,7 +381,7 @@ def add_entry(area, index, entry):
         if page_id == root_of(index):
             return _grow(area, index, level + 1, page_id, new_id, separator)
         level += 1
-        place = load_i64(_path(area, level))
+        place = load_i64(path_at(area, level))
         parent = touch_node(area, place >> 16)
         if parent < 0:
             return parent
@@ -404,7 +402,7 @@ def _lower_root(area, index):
             return page
         if node_at(page).level == 0 or node_at(page).slot_count > 1:
             return DONE
-        _set_root(area, index, child_of(entry_in(page, page_size_of(area, root), 0)))
+        set_root(area, index, child_of(entry_in(page, page_size_of(area, root), 0)))
         status = release_page(area, entry_page_of(index), root)
         if status < 0:
             return status
@@ -457,7 +455,7 @@ def _rebalance(area, index, page_id):
         if 3 * used_bytes(page, page_size) >= capacity_of(page_size):
             return DONE
         level += 1
-        place = load_i64(_path(area, level))
+        place = load_i64(path_at(area, level))
         parent = touch_node(area, place >> 16)
         if parent < 0:
             return parent

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.format.address import NO_PAGE
 from gmdb.format.btree import POINTER_SIZE
 from gmdb.format.row import UNLOCKED
-from gmdb.kernel.area import page_size_of, state_of
-from gmdb.kernel.btree import open_index, touch_node
-from gmdb.kernel.btree_calls import begin_walk, is_past_end, next_leaf, walk_at
-from gmdb.kernel.btree_page import entry_in, entry_size, node_at
+from gmdb.kernel.area import state_of
 from gmdb.kernel.columns import BLOCK_ROWS
 from gmdb.kernel.compiler import long_kernel, routine
 from gmdb.kernel.decode import decode_block, keep_version, restore_columns, save_columns
+from gmdb.kernel.index import entry_at, open_index
 from gmdb.kernel.index_read import visible_row, visible_version
+from gmdb.kernel.index_walk import first_entry, keep_position, next_entry, walk_at
 from gmdb.kernel.keys import POINTER_AT, place_of_word
-from gmdb.kernel.memory import address_of_array, load_i64, load_u32, move_bytes, records, store_64
-from gmdb.kernel.status import DONE, INVISIBLE
+from gmdb.kernel.memory import address_of_array, load_i64, load_u32, records, store_64
+from gmdb.kernel.status import DONE, INVISIBLE, NOT_FOUND
 from gmdb.kernel.visibility import ROW_BUFFER
 
 ARENA_SIZE = 1 << 19  # for versions that a block builds from undo
@@ -78,30 +76,10 @@ def _note_place(cursor, count, place):
 @routine
 def _gather_walk(area, cursor, walk, index, rows, limits, arenas, last):
     """Collect the next rows of a walk; answers how many.  ``last``: the last entry looked at, and whether all are."""
-    place = begin_walk(area, walk, index)
-    if place < 0:
-        return place
-    page_id, slot, count = place >> 16, place & 0xFFFF, 0
-    page, page_size = touch_node(area, page_id), page_size_of(area, page_id)
-    last[0], last[1] = 0, 0
-    while _has_room(cursor, arenas, count):
-        if (walk.backwards and slot == 0) or (not walk.backwards and slot >= node_at(page).slot_count):
-            page_id = next_leaf(area, walk, page)
-            if page_id == NO_PAGE:
-                last[1] = 1
-                return count
-            page = touch_node(area, page_id)
-            if page < 0:
-                return page
-            slot = node_at(page).slot_count if walk.backwards else 0
-            continue
-        if walk.backwards:
-            slot -= 1
-        entry = entry_in(page, page_size, slot)
-        if is_past_end(walk, index, entry):
-            last[1] = 1
-            return count
-        last[0] = entry
+    count, place = 0, first_entry(area, walk, index)
+    last[0] = 0
+    while place >= 0 and _has_room(cursor, arenas, count):
+        entry = last[0] = entry_at(area, place)
         version = entry
         if not cursor.covered or not _is_settled(area, entry):
             version = visible_row(area, cursor, cursor.obj_id, index, entry, arenas[0])
@@ -111,9 +89,9 @@ def _gather_walk(area, cursor, walk, index, rows, limits, arenas, last):
             _note_place(cursor, count, place_of_word(load_i64(entry + POINTER_AT)))
             _keep(rows, limits, arenas, count, entry if cursor.covered else version)
             count += 1
-        if not walk.backwards:
-            slot += 1
-    return count
+        place = next_entry(area, walk, index, place)
+    last[1] = 1 if place == NOT_FOUND else 0
+    return place if place < 0 and place != NOT_FOUND else count
 
 
 @routine
@@ -173,8 +151,7 @@ def read_index(area, cursor_address, walk_address):
         if status < 0:
             break
         if last[0]:
-            move_bytes(walk.position, last[0], entry_size(last[0]))
-            walk.started = 1
+            keep_position(walk, last[0])
         walk.done = last[1]
         if walk.done or cursor.done == cursor.row_capacity:
             break

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from gmdb.format.address import NO_PAGE
 from gmdb.format.heap import NODE_AT
 from gmdb.kernel.area import page_head, page_size_of, state_of, touch
-from gmdb.kernel.btree import add_entry, descend, lower_bound, open_index, require_pages, touch_node
-from gmdb.kernel.btree_page import entry_in, node_at
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import data_of
 from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_LINK, flags_of, heap_node, row_in_slot
-from gmdb.kernel.keys import compare_keys, has_null, index_head, key_columns, make_entry, row_id_word
+from gmdb.kernel.index import add_entry, first_with_key, open_index, require_pages
+from gmdb.kernel.keys import has_null, index_head, make_entry, row_id_word
 from gmdb.kernel.redo import close_group, require_log_room
 from gmdb.kernel.status import DONE, DUPLICATE, LOG_FULL
-
-
-@routine
-def _is_taken(area, index, entry):
-    """Whether the index has an entry with this key."""
-    columns = key_columns(index)
-    page_id = descend(area, index, entry, columns, -1)
-    if page_id < 0:
-        return False
-    page, page_size = touch_node(area, page_id), page_size_of(area, page_id)
-    slot = lower_bound(index, page, page_size, entry, columns, -1)
-    while slot >= node_at(page).slot_count:
-        page_id, slot = node_at(page).next, 0
-        if page_id == NO_PAGE:
-            return False
-        page = touch_node(area, page_id)
-        if page < 0:
-            return False
-    return compare_keys(index, entry_in(page, page_size, slot), entry, columns) == 0
 
 
 @routine
@@ -40,7 +19,7 @@ def _enter(area, index, row, page_id, slot):
     size = make_entry(index, row, entry, row_id_word(page_id, slot))
     if size < 0:
         return size
-    if index_head(index).unique and not has_null(index, entry) and _is_taken(area, index, entry):
+    if index_head(index).unique and not has_null(index, entry) and first_with_key(area, index, entry) >= 0:
         return DUPLICATE
     return add_entry(area, index, entry)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.format.address import NO_PAGE
 from gmdb.format.row import SIZE_AT
-from gmdb.kernel.area import address_of, page_size_of, state_of
-from gmdb.kernel.btree import OTHER_AT, open_index, touch_node
-from gmdb.kernel.btree_calls import begin_walk, is_past_end, next_leaf, walk_at
-from gmdb.kernel.btree_page import entry_in, entry_size, node_at
+from gmdb.kernel.area import address_of, state_of
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.dml import call_at, target_at
 from gmdb.kernel.heap import data_of, home_of
 from gmdb.kernel.heap_page import FLAGS_AT
+from gmdb.kernel.index import entry_at, open_index
+from gmdb.kernel.index_head import OTHER_AT
+from gmdb.kernel.index_walk import end_call, first_entry, keep_position, next_entry, walk_at
 from gmdb.kernel.keys import POINTER_AT, compare_keys, key_columns, make_entry, place_of_word
 from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, store_8, store_32, store_64
 from gmdb.kernel.status import INVISIBLE, NOT_FOUND
@@ -55,38 +54,18 @@ def visible_row(area, snapshot, obj_id, index, entry, buffer):
 def _read(area, target, snapshot_address, walk, limit):
     buffer, room = walk.output, walk.room
     snapshot, index = snapshot_at(snapshot_address), open_index(area, walk.index)
-    walk.count = 0
     if index < 0:
         return index
-    place = begin_walk(area, walk, index)
-    if place < 0:
-        return place
-    page_id, slot, used = place >> 16, place & 0xFFFF, 0
-    page, page_size = touch_node(area, page_id), page_size_of(area, page_id)
-    while walk.count < limit:
-        if (walk.backwards and slot == 0) or (not walk.backwards and slot >= node_at(page).slot_count):
-            page_id = next_leaf(area, walk, page)
-            if page_id == NO_PAGE:
-                walk.done = 1
-                return used
-            page = touch_node(area, page_id)
-            if page < 0:
-                return page
-            slot = node_at(page).slot_count if walk.backwards else 0
-            continue
-        if walk.backwards:
-            slot -= 1
-        entry = entry_in(page, page_size, slot)
-        if is_past_end(walk, index, entry):
-            walk.done = 1
-            return used
+    count, used, place = 0, 0, first_entry(area, walk, index)
+    while place >= 0 and count < limit:
+        entry = entry_at(area, place)
         version = visible_row(area, snapshot, target.obj_id, index, entry, state_of(area).scratch)
         if version < 0 and version != INVISIBLE:
             return version
         if version > 0:
             size = load_u16(version + SIZE_AT)
             if used + _FOUND_SIZE + size > room:
-                return used
+                break
             row_id = place_of_word(load_i64(entry + POINTER_AT))
             store_32(buffer + used, row_id >> 16)
             store_32(buffer + used + 4, row_id & 0xFFFF)
@@ -94,12 +73,10 @@ def _read(area, target, snapshot_address, walk, limit):
             move_bytes(buffer + used + _FOUND_SIZE, version, size)
             store_8(buffer + used + _FOUND_SIZE + FLAGS_AT, 0)
             used += _FOUND_SIZE + size
-            walk.count += 1
-        move_bytes(walk.position, entry, entry_size(entry))
-        walk.started = 1
-        if not walk.backwards:
-            slot += 1
-    return used
+            count += 1
+        keep_position(walk, entry)
+        place = next_entry(area, walk, index, place)
+    return end_call(walk, place, used)
 
 
 @kernel

@@ -12,28 +12,27 @@ Invariants
 
 from __future__ import annotations
 
-from gmdb.format.address import NO_PAGE, UNDO_DEVICE
+from gmdb.format.address import UNDO_DEVICE
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD_AT
 from gmdb.format.undo import UndoOperation
-from gmdb.kernel.area import page_size_of, state_of, touch
-from gmdb.kernel.btree import (
-    OTHER_AT,
-    add_entry,
-    descend,
-    entry_page_of,
-    find_entry,
-    lower_bound,
-    open_index,
-    root_of,
-    take_entry,
-    touch_node,
-)
-from gmdb.kernel.btree_page import entry_in, entry_size, node_at, set_word
+from gmdb.kernel.area import state_of, touch
+from gmdb.kernel.btree_page import entry_size, set_word
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import touch_entry
 from gmdb.kernel.heap import LOAD_NUMBER_AT, data_of, home_of
 from gmdb.kernel.heap_page import FLAG_DELETE, flags_of, lock_of
+from gmdb.kernel.index import (
+    add_entry,
+    entry_at,
+    find_entry,
+    first_with_key,
+    next_with_key,
+    open_index,
+    pages_for_entry,
+    take_entry,
+)
+from gmdb.kernel.index_head import OTHER_AT, entry_page_of, object_of, space_of
 from gmdb.kernel.keys import (
     POINTER_AT,
     compare_keys,
@@ -48,7 +47,7 @@ from gmdb.kernel.locks import ACTIVE, LOAD_SIZE, U_LOCK, load_record, lock_at, t
 from gmdb.kernel.memory import load_i64, load_u32, move_bytes, store_32, store_64
 from gmdb.kernel.pages import pages_available
 from gmdb.kernel.segment import segment_head
-from gmdb.kernel.status import DONE, DUPLICATE, LOCKED, NEED_SPACE, UNDO_FULL
+from gmdb.kernel.status import DONE, DUPLICATE, LOCKED, NEED_SPACE, NOT_FOUND, UNDO_FULL
 from gmdb.kernel.undo import (
     RECORD_SIZE,
     SHADOW,
@@ -96,11 +95,11 @@ def require_space(area, target, records):
         index = _index(area, target, n)
         if index < 0:
             return index
-        root = touch_node(area, root_of(index))
-        if root < 0:
-            return root
-        need += node_at(root).level + 4
-        space_id = segment_head(touch_entry(area, entry_page_of(index)) + SEGMENT_HEAD_AT).space_id
+        pages = pages_for_entry(area, index)
+        if pages < 0:
+            return pages
+        need += pages
+        space_id = space_of(index)
     if pages_available(area, space_id) < need or pages_available(area, _UNDO_SPACE) < records + 2:
         return NEED_SPACE
     undo = touch_entry(area, state_of(area).undo_entry)
@@ -163,29 +162,15 @@ def _check_unique(area, call, target, index, entry, own):
     """Whether another row than ``own`` has the entry's key."""
     if not index_head(index).unique or has_null(index, entry):
         return DONE
-    columns = key_columns(index)
-    page_id = descend(area, index, entry, columns, -1)
-    if page_id < 0:
-        return page_id
-    page, page_size = touch_node(area, page_id), page_size_of(area, page_id)
-    slot = lower_bound(index, page, page_size, entry, columns, -1)
-    while True:
-        while slot >= node_at(page).slot_count:
-            page_id = node_at(page).next
-            if page_id == NO_PAGE:
-                return DONE
-            page, slot = touch_node(area, page_id), 0
-            if page < 0:
-                return page
-        found = entry_in(page, page_size, slot)
-        if compare_keys(index, found, entry, columns):
-            return DONE
-        place = place_of_word(load_i64(found + POINTER_AT))
+    at = first_with_key(area, index, entry)
+    while at >= 0:
+        place = place_of_word(load_i64(entry_at(area, at) + POINTER_AT))
         if place != own:
             status = _check_row(area, call, target, index, entry, place)
             if status < 0:
                 return status
-        slot += 1
+        at = next_with_key(area, index, entry, at)
+    return DONE if at == NOT_FOUND else at
 
 
 @routine
@@ -224,10 +209,8 @@ def _note(area, call, index, entry, operation, lock_id, word, place):
     """Write the undo record of a change of an entry; there is space for it."""
     size = entry_size(entry)
     reserve_undo(area, call, RECORD_SIZE + size)
-    obj_id = segment_head(touch_entry(area, entry_page_of(index)) + SEGMENT_HEAD_AT).obj_id
-    row_page, row_slot = place >> 16, place & 0xFFFF
-    entry_id = entry_page_of(index)
-    record = write_record(area, call, row_page, row_slot, lock_id, obj_id, entry_id, operation, size)
+    obj_id, entry_id = object_of(index), entry_page_of(index)
+    record = write_record(area, call, place >> 16, place & 0xFFFF, lock_id, obj_id, entry_id, operation, size)
     copy_body(record, entry, size)
     store_32(record + RECORD_SIZE, word)
     log_newest(area, call, record)
@@ -243,8 +226,7 @@ def _add(area, call, index, row, lock_id, place):
     store_32(entry, lock_id)
     found, word = find_entry(area, index, entry), SHADOW
     if found >= 0:
-        page = touch_node(area, found >> 16)
-        there = entry_in(page, page_size_of(area, found >> 16), found & 0xFFFF)
+        page, there = touch(area, found >> 16), entry_at(area, found)
         word = load_u32(there)
         set_word(area, page, there, lock_id)
     else:
@@ -263,8 +245,7 @@ def _mark(area, call, index, row, lock_id, place):
     found = find_entry(area, index, entry)
     if found < 0:
         return
-    page = touch_node(area, found >> 16)
-    there = entry_in(page, page_size_of(area, found >> 16), found & 0xFFFF)
+    page, there = touch(area, found >> 16), entry_at(area, found)
     word = load_u32(there)
     set_word(area, page, there, lock_id | _DELETED)
     _note(area, call, index, entry, OP_TAKE, lock_id, word, place)
@@ -319,7 +300,7 @@ def _open_recorded(area, record):
     if page < 0:
         return page
     index = open_index(area, record_entry(record))
-    if index > 0 and segment_head(page + SEGMENT_HEAD_AT).obj_id != record_object(record):
+    if index > 0 and object_of(index) != record_object(record):
         return -1
     return index
 
@@ -336,8 +317,7 @@ def take_back_entry(area, record, locked):
         return DONE
     found = find_entry(area, index, entry)
     if found >= 0:
-        page = touch_node(area, found >> 16)
-        set_word(area, page, entry_in(page, page_size_of(area, found >> 16), found & 0xFFFF), word)
+        set_word(area, touch(area, found >> 16), entry_at(area, found), word)
     return DONE
 
 
@@ -361,8 +341,7 @@ def purge_entry(area, record):
     found = find_entry(area, index, entry)
     if found < 0:
         return
-    page = touch_node(area, found >> 16)
-    there = entry_in(page, page_size_of(area, found >> 16), found & 0xFFFF)
+    page, there = touch(area, found >> 16), entry_at(area, found)
     word = load_u32(there)
     if word & NO_LOCK != record_lock(record):
         return

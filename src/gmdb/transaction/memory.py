@@ -14,7 +14,7 @@ from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import NO_LOCK
 from gmdb.format.transactions import TRANSACTION_ENTRY, committed, entries_per_page
 from gmdb.kernel.area import STATE
-from gmdb.kernel.btree import SCRATCH_SIZE
+from gmdb.kernel.index_head import SCRATCH_SIZE
 from gmdb.kernel.locks import ACTIVE, LOAD, LOCK, LOCKS_MAX, ROLLED_BACK, TRANSACTION, TRANSACTIONS_MAX
 from gmdb.kernel.transactions import TABLE_PAGES_MAX
 from gmdb.kernel.undo import POOL_MAX

@@ -1,0 +1,67 @@
+"""What Python asks of an index itself: plant it, add and take entries, look entries up, copy the entries of a walk."""
+
+from __future__ import annotations
+
+from gmdb.kernel.btree_page import entry_size
+from gmdb.kernel.compiler import kernel
+from gmdb.kernel.index import add_entry, entry_at, find_entry, open_index, plant, require_pages, take_entry
+from gmdb.kernel.index_walk import end_call, first_entry, keep_position, next_entry, walk_at
+from gmdb.kernel.memory import move_bytes
+from gmdb.kernel.redo import close_group, require_log_room
+from gmdb.kernel.status import DONE, LOG_FULL
+
+
+@kernel
+def plant_index(area, entry_id, head):
+    """Give a new index its head (64 bytes) and its root."""
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    index = open_index(area, entry_id)
+    return close_group(area, 0, plant(area, index, head)) if index > 0 else index
+
+
+@kernel
+def add_to_index(area, entry_id, entry):
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    index = open_index(area, entry_id)
+    if index < 0:
+        return index
+    status = require_pages(area, index)
+    if status == DONE:
+        status = add_entry(area, index, entry)
+    return close_group(area, 0, status)
+
+
+@kernel
+def take_from_index(area, entry_id, entry):
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    index = open_index(area, entry_id)
+    return close_group(area, 0, take_entry(area, index, entry)) if index > 0 else index
+
+
+@kernel
+def find_in_index(area, entry_id, entry):
+    index = open_index(area, entry_id)
+    return find_entry(area, index, entry) if index > 0 else index
+
+
+@kernel
+def walk_index(area, walk_address):
+    """Copy the next entries of a walk to its output, one behind the other; answers how many bytes they take."""
+    walk = walk_at(walk_address)
+    index = open_index(area, walk.index)
+    if index < 0:
+        return index
+    used, place = 0, first_entry(area, walk, index)
+    while place >= 0:
+        entry = entry_at(area, place)
+        size = entry_size(entry)
+        if used + size > walk.room:
+            break
+        move_bytes(walk.output + used, entry, size)
+        used += size
+        keep_position(walk, entry)
+        place = next_entry(area, walk, index, place)
+    return end_call(walk, place, used)
