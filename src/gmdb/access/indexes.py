@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gmdb.errors import NoSuchIndex
+from gmdb.errors import NoSuchIndex, NotSupportedError
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 
@@ -20,6 +20,22 @@ class IndexDefinition:
     unique: bool
     positions: tuple[int, ...]  # of its columns, in the table
     since: int = 0  # snapshots older than this commit cannot go by it
+    using: str = "btree"  # or "hash", which finds whole keys only
+
+    def require_order(self) -> None:
+        """Refuse a range of keys if the index has them in no order."""
+        if self.using != "btree":
+            raise NotSupportedError(
+                f"index {self.name} finds single keys only; for a range of keys, use a B-tree index"
+            )
+
+    def require_key(self, key: Sequence[Any]) -> None:
+        """Refuse a key of fewer columns than the index can go by, or of more than it has."""
+        if len(key) != len(self.positions) and self.using != "btree":
+            raise NotSupportedError(
+                f"index {self.name} finds keys by all of its {len(self.positions)} columns, not by {len(key)}; "
+                "for the first columns of a key, use a B-tree index"
+            )
 
 
 def no_such_index(table: str, index: str, known: Sequence[IndexDefinition]) -> NoSuchIndex:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gmdb.access.btree import BTree, Walk
+from gmdb.access.btree import Walk
+from gmdb.access.hash import INDEX_KINDS
 from gmdb.access.indexes import IndexDefinition, KeyCodec
 from gmdb.errors import SnapshotTooOld
 from gmdb.format.address import RowId
@@ -36,14 +37,15 @@ class KeyedRows:
         self.index = index
         self._heap = heap
         segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
-        self.tree = BTree(segment, [heap.columns[n] for n in index.positions])
+        self.tree = INDEX_KINDS[index.using](segment, [heap.columns[n] for n in index.positions])
         self._output = np.zeros(BUFFER_SIZE, np.uint8)
         self._output_address, self._output_bytes = self._output.ctypes.data, self._output.data
         self._walk = Walk(self.tree, (), (), False, False, False)
         self._keys = KeyCodec(self.tree.columns)
 
     def find(self, key: Sequence[Any]) -> list[Found]:
-        """The rows whose first key columns are these."""
+        """The rows whose first key columns are these; by a hash index, all of them."""
+        self.index.require_key(key)
         heap, walk = self._heap, self._walk
         session, store = heap.session, heap.segment.store
         if heap.obj_id not in session.tables_held:
@@ -65,7 +67,9 @@ class KeyedRows:
             store.raise_damage()
         found = self._decoded(data)
         if not walk.done:
-            return list(self.range(key, key))  # more than a call gives out: all of them on one snapshot
+            return list(
+                self._rows(Walk(self.tree, key, key, False, False, False))
+            )  # more than a call gives out: all of them on one snapshot
         if session.autocommit:
             session.finish_read()
         return found
@@ -84,9 +88,12 @@ class KeyedRows:
         backwards: bool = False,
     ) -> Iterator[Found]:
         """The rows from key ``low`` to key ``high``, in order; without them, from end to end."""
+        self.index.require_order()
+        return self._rows(Walk(self.tree, low, high, low_open, high_open, backwards))
+
+    def _rows(self, walk: Walk) -> Iterator[Found]:
         heap = self._heap
         heap.share()
-        walk = Walk(self.tree, low, high, low_open, high_open, backwards)
         with heap.session.cursor() as (snapshot, form):
             self._require_seen(snapshot.scn)
             limit = FIRST_ROWS

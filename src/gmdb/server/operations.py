@@ -147,9 +147,9 @@ def drop_table(client: Client, name: str) -> None:
 
 
 @operation
-def create_index(client: Client, name: str, table: str, columns: list[str], unique: bool) -> None:
+def create_index(client: Client, name: str, table: str, columns: list[str], unique: bool, using: str) -> None:
     require_writable(client)
-    _connection(client).create_index(name, table, columns, unique=unique)
+    _connection(client).create_index(name, table, columns, unique=unique, using=using)
 
 
 @operation
@@ -237,17 +237,25 @@ def rows_by_key(
     index: str = "",
     counts: tuple[int, int] = (0, 0),
     bounds: tuple[bool, bool, bool] = (False, False, False),
+    single: bool = False,
     cursor: int = 0,
     body: bytes = b"",
 ) -> Answer:
-    """The first or the next rows of a range of keys; ``counts`` says how many columns its two ends have."""
+    """The first or the next rows of a range of keys, or of a single one.
+
+    ``counts`` says how many columns the range's two ends have.
+    """
     if not cursor:
         keyed = client.heaps[table].by(index)
         ends = [row for _, row in unpack_rows(body)]
         low, high = (keyed.decode_key(row, count) for row, count in zip(ends, counts, strict=True))
         low_open, high_open, backwards = bounds
         cursor = client.new_number()
-        found = keyed.range(low, high, low_open=low_open, high_open=high_open, backwards=backwards)
+        found = (
+            iter(keyed.find(low))
+            if single
+            else keyed.range(low, high, low_open=low_open, high_open=high_open, backwards=backwards)
+        )
         encode = client.heaps[table].encode
         client.cursors[cursor] = ((row_id, encode(values)) for row_id, values in found)
     return _next_rows(client, cursor)

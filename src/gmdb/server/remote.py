@@ -110,8 +110,10 @@ class RemoteConnection(_Connection):
     def drop_table(self, name: str) -> None:
         self._link.ask("drop_table", name=name)
 
-    def create_index(self, name: str, table: str, columns: Sequence[str], *, unique: bool = False) -> None:
-        self._link.ask("create_index", name=name, table=table, columns=list(columns), unique=unique)
+    def create_index(
+        self, name: str, table: str, columns: Sequence[str], *, unique: bool = False, using: str = "btree"
+    ) -> None:
+        self._link.ask("create_index", name=name, table=table, columns=list(columns), unique=unique, using=using)
 
     def drop_index(self, name: str) -> None:
         self._link.ask("drop_index", name=name)
@@ -318,7 +320,8 @@ class RemoteKeyedRows(_KeyedRows):
         self._keys = KeyCodec([heap.columns[n] for n in index.positions])
 
     def find(self, key: Sequence[Any]) -> list[tuple[RowId, tuple[Any, ...]]]:
-        return list(self.range(key, key))
+        self.index.require_key(key)
+        return list(self._read(key, key, [False, False, False], single=True))
 
     def range(
         self,
@@ -329,9 +332,15 @@ class RemoteKeyedRows(_KeyedRows):
         high_open: bool = False,
         backwards: bool = False,
     ) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        self.index.require_order()
+        return self._read(low, high, [low_open, high_open, backwards], single=False)
+
+    def _read(
+        self, low: Sequence[Any], high: Sequence[Any], bounds: list[bool], single: bool
+    ) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         ends = pack_rows([(RowId(0, 0), self._keys.encode(low)), (RowId(0, 0), self._keys.encode(high))])
-        bounds, counts = [low_open, high_open, backwards], [len(low), len(high)]
-        return self._remote.read("rows_by_key", ends, index=self.index.name, counts=counts, bounds=bounds)
+        fields = {"index": self.index.name, "counts": [len(low), len(high)], "bounds": bounds, "single": single}
+        return self._remote.read("rows_by_key", ends, **fields)
 
 
 class RemoteSteps(Steps):
