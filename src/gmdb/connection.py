@@ -128,10 +128,15 @@ class Connection:
         self._database.drop_table(name, self._session)
         self._session.commit()
 
-    def create_index(self, name: str, table: str, columns: Sequence[str], *, unique: bool = False) -> None:
-        """Add a B-tree index on some columns of a table, once no other transaction uses it.  Commits what is open."""
+    def create_index(
+        self, name: str, table: str, columns: Sequence[str], *, unique: bool = False, using: str = "btree"
+    ) -> None:
+        """Add an index on some columns of a table, once no other transaction uses it.  Commits what is open.
+
+        A ``"btree"`` finds keys, ranges of them and their first columns; a ``"hash"`` index only whole keys.
+        """
         self._session.require_open()
-        self._database.create_index(name, table, columns, unique, self._session)
+        self._database.create_index(name, table, columns, unique, using, self._session)
         self._session.commit()
 
     def drop_index(self, name: str) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from gmdb.access.btree import Walk
 from gmdb.access.heap import Heap
-from gmdb.access.indexes import KeyRange, keys_without_index
+from gmdb.access.indexes import EVERYTHING, KeyRange, keys_without_index
 from gmdb.access.keyed import KeyedRows
 from gmdb.arrow.lookup import Batch, Lookup
 from gmdb.arrow.scan import Reading, Scan
@@ -90,6 +90,7 @@ class KeyScan(Cursor):
     ) -> None:
         super().__init__(heap, table, columns)
         self._keyed: KeyedRows = heap.by(index)
+        self._keyed.index.require(keys)
         self._keys = keys
         positions = self._keyed.index.positions
         self.covered = all(n in positions and table.columns[n].type.name != "DOUBLE" for n in self._wanted)
@@ -171,7 +172,7 @@ def open_cursor(
     if by is not None and row_ids is not None:
         raise SchemaError(f"table {table.name}: rows are found by an index or by row ids, not by both")
     if by is not None:
-        return KeyScan(heap, table, columns, by, keys or KeyRange())
+        return KeyScan(heap, table, columns, by, keys or EVERYTHING)
     if row_ids is not None:
         return RowIdScan(heap, table, columns, row_ids)
     if keys is not None:

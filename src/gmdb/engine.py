@@ -127,7 +127,9 @@ class Database:
             self.catalog.drop_table(self.catalog.table(name))
         self.transactions.collector.collect()  # the pages are free again, unless a reader still needs them
 
-    def create_index(self, name: str, table: str, columns: Sequence[str], unique: bool, session: Session) -> None:
+    def create_index(
+        self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, session: Session
+    ) -> None:
         self.store.require_writable()
         definition = self.catalog.table(table)
         if definition.obj_id < FIRST_USER_ID:
@@ -135,7 +137,7 @@ class Database:
         session.commit()  # what it changed in the table would be in the way
         session.take_table_alone(definition.obj_id)
         with self._definitions:
-            self.catalog.create_index(name, self.catalog.table(table), columns, unique)
+            self.catalog.create_index(name, self.catalog.table(table), columns, unique, using)
 
     def drop_index(self, name: str, session: Session) -> None:
         self.store.require_writable()

@@ -13,8 +13,9 @@ import numpy as np
 from gmdb.access.indexes import EVERYTHING, KeyRange
 from gmdb.errors import DataError, SchemaError, UniqueViolation, ValueTooLong
 from gmdb.format.address import RowId
-from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, Order
+from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, IndexKind, Order
 from gmdb.format.columns import Column, Kind
+from gmdb.format.page import SegmentType
 from gmdb.format.row import ROW_HEAD, decode_row, encode_row
 from gmdb.kernel.index_build import enter_page
 from gmdb.kernel.index_calls import add_to_index, find_in_index, plant_index, take_from_index, walk_index
@@ -50,6 +51,8 @@ def order_of(column: Column) -> Order:
 class BTree:
     """The entries of one index, in its segment."""
 
+    kind, segment_type = IndexKind.BTREE, SegmentType.BTREE
+
     def __init__(self, segment: Segment, columns: Sequence[Column]) -> None:
         if not 1 <= len(columns) <= KEY_COLUMNS_MAX:
             raise SchemaError(f"an index has 1 to {KEY_COLUMNS_MAX} columns, not {len(columns)}")
@@ -65,6 +68,7 @@ class BTree:
         head = INDEX_HEAD.pack(
             unique=int(unique),
             column_count=len(columns),
+            kind=int(cls.kind),
             orders=[*map(order_of, columns), *[0] * (16 - len(columns))],
             positions=list(np.array([*positions, *[0] * (16 - len(positions))], "<u2").tobytes()),
         )

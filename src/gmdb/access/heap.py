@@ -24,7 +24,7 @@ from gmdb.format.columns import Column
 from gmdb.format.heap import row_size_max
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.dml import delete_row, fetch_row, insert_row, list_rows, lock_row, update_row
-from gmdb.kernel.status import DAMAGED, DUPLICATE, KEY_TOO_LONG, ROW_TOO_LARGE
+from gmdb.kernel.status import DAMAGED, DUPLICATE, HASHES_CLASH, KEY_TOO_LONG, ROW_TOO_LARGE
 from gmdb.storage.segment import Segment
 from gmdb.transaction.call import BLOCKED, INDEX
 from gmdb.transaction.session import Session
@@ -229,7 +229,7 @@ class Heap:
         if status == DAMAGED:
             self.segment.store.raise_damage()
             raise Corruption(f"table {self.name}: a page is damaged")
-        if status in (DUPLICATE, KEY_TOO_LONG):
+        if status in (DUPLICATE, KEY_TOO_LONG, HASHES_CLASH):
             raise self._key_error(status)
         raise NoSuchRow(f"table {self.name} has no row {row_id}: it was deleted, or the row id is wrong")
 
@@ -240,5 +240,8 @@ class Heap:
         where = f"table {self.name}, index {index.name} ({names})"
         if status == KEY_TOO_LONG:
             return ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes")
+        if status == HASHES_CLASH:
+            clash = "several long keys of the row's versions have the same hash"
+            return ValueTooLong(f"{where}: {clash}; commit, and change the row again when nobody reads the old ones")
         place = self.session.call[BLOCKED]
         return UniqueViolation(f"{where}: row {RowId(place >> 16, place & 0xFFFF)} has the same key already")

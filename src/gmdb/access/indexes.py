@@ -6,20 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gmdb.errors import NoSuchIndex, SchemaError
+from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
-
-
-@dataclass(frozen=True)
-class IndexDefinition:
-    name: str
-    obj_id: int
-    table_id: int
-    entry_page: int
-    unique: bool
-    positions: tuple[int, ...]  # of its columns, in the table
-    since: int = 0  # snapshots older than this commit cannot go by it
 
 
 @dataclass(frozen=True)
@@ -31,6 +20,32 @@ class KeyRange:
     low_open: bool = False
     high_open: bool = False
     backwards: bool = False
+
+
+@dataclass(frozen=True)
+class IndexDefinition:
+    name: str
+    obj_id: int
+    table_id: int
+    entry_page: int
+    unique: bool
+    positions: tuple[int, ...]  # of its columns, in the table
+    since: int = 0  # snapshots older than this commit cannot go by it
+    using: str = "btree"  # or "hash", which finds whole keys only
+
+    def require(self, keys: KeyRange) -> None:
+        """Refuse keys that the index cannot go by: a hash index finds whole keys, one at a time."""
+        if self.using == "btree":
+            return
+        if len(keys.low) not in (0, len(self.positions)):
+            raise NotSupportedError(
+                f"index {self.name} finds keys by all of its {len(self.positions)} columns, not by {len(keys.low)}; "
+                "for the first columns of a key, use a B-tree index"
+            )
+        if not keys.low or tuple(keys.low) != tuple(keys.high) or keys.low_open or keys.high_open:
+            raise NotSupportedError(
+                f"index {self.name} finds single keys only; for a range of keys, use a B-tree index"
+            )
 
 
 EVERYTHING = KeyRange()

@@ -9,7 +9,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gmdb.access.btree import DONE_FIELD, HIGH_COLUMNS_FIELD, LOW_COLUMNS_FIELD, BTree, Walk
+from gmdb.access.btree import DONE_FIELD, HIGH_COLUMNS_FIELD, LOW_COLUMNS_FIELD, Walk
+from gmdb.access.hash import INDEX_KINDS
 from gmdb.access.indexes import IndexDefinition, KeyCodec, KeyRange
 from gmdb.errors import DataError, SnapshotTooOld
 from gmdb.format.address import RowId
@@ -38,7 +39,7 @@ class KeyedRows:
         self.index = index
         self._heap = heap
         segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
-        self.tree = BTree(segment, [heap.columns[n] for n in index.positions])
+        self.tree = INDEX_KINDS[index.using](segment, [heap.columns[n] for n in index.positions])
         self.find = self._make_find()
 
     def _make_find(self) -> Callable[[Sequence[Any]], list[Found]]:
@@ -47,6 +48,8 @@ class KeyedRows:
         session, store, guard = heap.session, heap.segment.store, heap.guard
         obj_id, share, area, call, target = heap.obj_id, heap.share, store.area, session.call, heap.target
         encoders = KeyCodec(self.tree.columns, gap=POINTER_SIZE).encoders()
+        if self.index.using != "btree":
+            encoders = {count: encode for count, encode in encoders.items() if count == len(self.tree.columns)}
         walk_address, (walk_bytes, fields), output = walk.address, walk.use_one_key(), walk.output
         decode, decoded = heap.decode, self._decoded
 
@@ -90,6 +93,7 @@ class KeyedRows:
         return find
 
     def _refuse(self, key: Sequence[Any]) -> NoReturn:
+        self.index.require(KeyRange(key, key))
         count = len(self.index.positions)
         raise DataError(f"index {self.index.name} has {count} columns: a key has 1 to {count} values, not {len(key)}")
 
@@ -107,9 +111,12 @@ class KeyedRows:
 
     def walk(self, keys: KeyRange) -> Iterator[Found]:
         """``range``, of keys that were put together elsewhere."""
+        self.index.require(keys)
+        return self._rows(Walk(self.tree, keys, ROOM))
+
+    def _rows(self, walk: Walk) -> Iterator[Found]:
         heap = self._heap
         heap.share()
-        walk = Walk(self.tree, keys, ROOM)
         with heap.session.cursor() as (snapshot, form):
             self.require_seen(snapshot.scn)
             limit = FIRST_ROWS

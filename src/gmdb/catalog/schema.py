@@ -91,6 +91,7 @@ SYS_INDEXES_COLUMNS = make_columns(
         "entry_page": "BIGINT NOT NULL",
         "is_unique": "BOOLEAN NOT NULL",
         "positions": "VARCHAR(100) NOT NULL",
+        "kind": "VARCHAR(10)",  # NULL in rows from before there were hash indexes: a B-tree
     },
 )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from gmdb.access.btree import BTree, fill_index
+from gmdb.access.btree import fill_index
+from gmdb.access.hash import INDEX_KINDS
 from gmdb.access.heap import Heap
 from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.schema import (
@@ -45,6 +47,7 @@ class Catalog:
         columns_segment = Segment(store, system, rows["sys_columns"][2])
         self._columns = Heap("sys_columns", SYS_COLUMNS_ID, columns_segment, SYS_COLUMNS_COLUMNS, session)
         self._indexes = self._index_heap(rows)
+        self._add_column_of_kinds()
         columns, indexes = self._read_columns(), self._read_indexes()
         self.tables: dict[str, TableDefinition] = {}
         for name, (obj_id, space_id, entry) in rows.items():
@@ -67,12 +70,20 @@ class Catalog:
             rows["sys_indexes"] = (SYS_INDEXES_ID, SYSTEM_DEVICE, segment.entry_page)
         return Heap("sys_indexes", SYS_INDEXES_ID, segment, SYS_INDEXES_COLUMNS, self._session)
 
+    def _add_column_of_kinds(self) -> None:
+        """List the columns that sys_indexes did not have when the database was made."""
+        known = len(self._read_columns().get(SYS_INDEXES_ID, ()))
+        if known and not self._store.read_only:
+            for position in range(known, len(SYS_INDEXES_COLUMNS)):
+                self._columns.insert(_column_row(SYS_INDEXES_ID, position, SYS_INDEXES_COLUMNS[position]))
+            self._session.commit()
+
     def _read_indexes(self) -> dict[int, list[IndexDefinition]]:
         found: dict[int, list[IndexDefinition]] = {}
         if self._indexes is not None:
-            for _, (obj_id, table_id, name, entry_page, unique, positions) in self._indexes.rows():
+            for _, (obj_id, table_id, name, entry_page, unique, positions, kind) in self._indexes.rows():
                 numbers = tuple(map(int, positions.split(",")))
-                index = IndexDefinition(name, obj_id, table_id, entry_page, unique, numbers)
+                index = IndexDefinition(name, obj_id, table_id, entry_page, unique, numbers, using=kind or "btree")
                 found.setdefault(table_id, []).append(index)
         return found
 
@@ -175,20 +186,22 @@ class Catalog:
 
     # ---- indexes
 
-    def create_index(self, name: str, table: TableDefinition, columns: Sequence[str], unique: bool) -> None:
+    def create_index(self, name: str, table: TableDefinition, columns: Sequence[str], unique: bool, using: str) -> None:
         """Add an index, filled from the table's rows, as a transaction of its own.  The caller has the table alone."""
         self._require_new_index(name, table)
         positions = [table.position(column) for column in columns]
         if len(set(positions)) < len(positions):
             raise SchemaError(f"index {name}: a column is named twice in {', '.join(columns)}")
-        heap = self.heap(table.name, self._session)
+        if using not in INDEX_KINDS:
+            raise SchemaError(f"index {name}: there is no kind {using!r} of index, only {' and '.join(INDEX_KINDS)}")
+        heap, kind = self.heap(table.name, self._session), INDEX_KINDS[using]
         obj_id = self._store.control["next_obj_id"]
         self._store.write_control(next_obj_id=obj_id + 1)
         try:
-            segment = self._session.create_segment(heap.segment.space, obj_id, name, SegmentType.BTREE, 0)
-            tree = BTree.create(segment, [table.columns[n] for n in positions], positions, unique)
+            segment = self._session.create_segment(heap.segment.space, obj_id, name, kind.segment_type, 0)
+            tree = kind.create(segment, [table.columns[n] for n in positions], positions, unique)
             fill_index(tree, heap, name)
-            row = (obj_id, table.obj_id, name, segment.entry_page, unique, ",".join(map(str, positions)))
+            row = (obj_id, table.obj_id, name, segment.entry_page, unique, ",".join(map(str, positions)), using)
             assert self._indexes is not None
             self._indexes.insert(row)
         except BaseException:
@@ -196,7 +209,7 @@ class Catalog:
             raise
         self._session.commit()
         since = self._session.hub.memory.scn
-        index = IndexDefinition(name, obj_id, table.obj_id, segment.entry_page, unique, tuple(positions), since)
+        index = IndexDefinition(name, obj_id, table.obj_id, segment.entry_page, unique, tuple(positions), since, using)
         self.tables[table.name] = replace(table, indexes=(*table.indexes, index))
 
     def drop_index(self, name: str) -> None:
@@ -250,7 +263,10 @@ def _enter(
 ) -> list[RowId]:
     row_ids = [tables.insert((obj_id, name, segment.space.space_id, segment.entry_page))]
     for position, column in enumerate(columns):
-        type_ = column.type
-        row = (obj_id, position, column.name, type_.name, type_.length, type_.scale, column.nullable)
-        row_ids.append(columns_heap.insert(row))
+        row_ids.append(columns_heap.insert(_column_row(obj_id, position, column)))
     return row_ids
+
+
+def _column_row(obj_id: int, position: int, column: Column) -> tuple[Any, ...]:
+    type_ = column.type
+    return obj_id, position, column.name, type_.name, type_.length, type_.scale, column.nullable

@@ -39,11 +39,18 @@ INDEX_HEAD = layout(
     root=("<u4", "the root page"),
     unique=("u1", "1: no two rows may have the same key"),
     column_count=("u1", "key columns"),
-    kind=("<u2", "0 B-tree, 1 hash index"),
+    kind=("<u2", "what its pages are: see IndexKind"),
     orders=("16u1", "of each key column, how its values are compared: see Order"),
     positions=("32u1", "of each key column, its number in the table (u16s)"),
     reserved2=("8u1", "0"),
 )
+
+
+class IndexKind(IntEnum):
+    """How an index finds its entries."""
+
+    BTREE = 0
+    HASH = 1
 
 
 class Order(IntEnum):
@@ -78,15 +85,20 @@ def entry_extents(page: Any) -> list[tuple[int, int, int]]:
 
 def regions(page: Any) -> Iterator[Region]:
     yield from BTREE_NODE.regions(page, NODE_AT, "node.")
+    yield from entry_regions(page, "row id, or child page", "key columns")
+
+
+def entry_regions(page: Any, pointer: str, key: str) -> Iterator[Region]:
+    """The entries of a page and their directory; ``pointer`` and ``key`` say what lies in an entry."""
     for offset, end, slot in entry_extents(page):
         yield from ROW_HEAD.regions(page, offset, f"entries[{slot}].")
         at = offset + header_size(ROW_HEAD.at(page, offset).col_count)
         if at + POINTER_SIZE <= min(end, len(memoryview(page))):
             raw = bytes(memoryview(page)[at : at + POINTER_SIZE])
-            yield Region(at, POINTER_SIZE, f"entries[{slot}].pointer", raw.hex(), "row id, or child page")
+            yield Region(at, POINTER_SIZE, f"entries[{slot}].pointer", raw.hex(), pointer)
             if end > at + POINTER_SIZE:
-                key = bytes(memoryview(page)[at + POINTER_SIZE : end])
-                yield Region(at + POINTER_SIZE, len(key), f"entries[{slot}].key", key.hex(), "key columns")
+                raw = bytes(memoryview(page)[at + POINTER_SIZE : end])
+                yield Region(at + POINTER_SIZE, len(raw), f"entries[{slot}].key", raw.hex(), key)
     count = min(BTREE_NODE.at(page, NODE_AT).slot_count, slotted.slot_room(page, ENTRIES_AT))
     yield from slotted.regions(page, count)
 

@@ -1,4 +1,9 @@
-"""Hash index pages.  ``hash_page_type`` in the page head tells a directory page from a bucket page."""
+"""Hash index pages.  ``hash_page_type`` in the page head tells a directory page from a bucket page.
+
+An entry's address has 64 bits: a hash of its key, then one of its row id.  From the top, each level of directories
+chooses by up to 10 of them; a directory's slots name the buckets or directories beneath it.  A bucket has entries like
+a B-tree's leaf, with the address as one more column, in order of address and row id.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,11 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
-from gmdb.format import slotted
+from gmdb.format import btree
+from gmdb.format.address import NO_PAGE
+from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, NODE_AT
 from gmdb.format.layout import Finding, Region, layout
-from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
+from gmdb.format.page import PAGE_HEAD, TAIL_SIZE
 
 
 class HashPageType(IntEnum):
@@ -17,51 +24,58 @@ class HashPageType(IntEnum):
     BUCKET = 2
 
 
-HASH_DIRECTORY = layout(
-    "hash directory head",
-    24,
-    next=("<u4", "next directory page; none = 0xFFFFFFFF"),
-    depth=("<u2", "how many bits of a hash choose a bucket"),
-    bucket_count=("<u2", "bucket page ids (u32) that follow on this page"),
+HASH_NODE = layout(
+    "hash node head",
+    28,
+    next=("<u4", "none = 0xFFFFFFFF"),
+    prev=("<u4", "none = 0xFFFFFFFF"),
+    depth=("<u2", "of a directory: by how many bits it chooses; of a bucket: how many of those its entries share"),
+    slot_count=("<u2", "of a directory: page ids (u32) that follow, none = 0xFFFFFFFF; of a bucket: entries"),
     reserved=("16u1", "0"),
 )
+LEVEL_BITS = 10  # by which one directory chooses at most
 
-HASH_BUCKET = layout(
-    "hash bucket head",
-    24,
-    next=("<u4", "overflow page of the same bucket; none = 0xFFFFFFFF"),
-    depth=("<u2", "how many bits of a hash all entries share"),
-    slot_count=("<u2", "entries"),
-    reserved=("16u1", "0"),
-)
-
-NODE_AT = HEAD_SIZE
-ENTRIES_AT = NODE_AT + HASH_BUCKET.size
+assert [(f.offset, f.size) for f in HASH_NODE.fields] == [(f.offset, f.size) for f in BTREE_NODE.fields]
 
 
-def _bucket_ids(page: Any) -> int:
+def is_directory(page: Any) -> bool:
+    return bool(PAGE_HEAD.at(page).hash_page_type == HashPageType.DIRECTORY)
+
+
+def slot_pages(page: Any) -> list[int]:
+    """The page ids in a directory's slots, as far as the page has them."""
     room = (len(memoryview(page)) - TAIL_SIZE - ENTRIES_AT) // 4
-    return min(HASH_DIRECTORY.at(page, NODE_AT).bucket_count, room)
+    count = min(HASH_NODE.at(page, NODE_AT).slot_count, room)
+    raw = bytes(memoryview(page)[ENTRIES_AT : ENTRIES_AT + 4 * count])
+    return [int.from_bytes(raw[at : at + 4], "little") for at in range(0, len(raw), 4)]
 
 
 def regions(page: Any) -> Iterator[Region]:
-    if PAGE_HEAD.at(page).hash_page_type == HashPageType.DIRECTORY:
-        yield from HASH_DIRECTORY.regions(page, NODE_AT, "node.")
-        for i in range(_bucket_ids(page)):
-            at = ENTRIES_AT + 4 * i
-            value = int.from_bytes(bytes(memoryview(page)[at : at + 4]), "little")
-            yield Region(at, 4, f"buckets[{i}]", value, "bucket page")
+    yield from HASH_NODE.regions(page, NODE_AT, "node.")
+    if is_directory(page):
+        for number, page_id in enumerate(slot_pages(page)):
+            yield Region(ENTRIES_AT + 4 * number, 4, f"slots[{number}]", page_id, "bucket or directory; none = 2³²−1")
     else:
-        yield from HASH_BUCKET.regions(page, NODE_AT, "node.")
-        count = min(HASH_BUCKET.at(page, NODE_AT).slot_count, slotted.slot_room(page, ENTRIES_AT))
-        yield from slotted.regions(page, count)
+        yield from btree.entry_regions(page, "row id", "key columns, then the address")
 
 
 def check(page: Any) -> Iterator[Finding]:
     kind = PAGE_HEAD.at(page).hash_page_type
     if kind == HashPageType.BUCKET:
-        yield from slotted.check(page, ENTRIES_AT, HASH_BUCKET.at(page, NODE_AT).slot_count)
+        yield from btree.check(page)
     elif kind != HashPageType.DIRECTORY:
         yield Finding(PAGE_HEAD.offset("hash_page_type"), f"hash_page_type {kind} is neither directory nor bucket")
-    elif _bucket_ids(page) != HASH_DIRECTORY.at(page, NODE_AT).bucket_count:
-        yield Finding(NODE_AT + HASH_DIRECTORY.offset("bucket_count"), "more buckets than the page can list")
+    else:
+        yield from _check_directory(page)
+
+
+def _check_directory(page: Any) -> Iterator[Finding]:
+    node, pages = HASH_NODE.at(page, NODE_AT), slot_pages(page)
+    if node.depth > LEVEL_BITS or node.slot_count != 1 << min(node.depth, LEVEL_BITS):
+        at = NODE_AT + HASH_NODE.offset("slot_count")
+        yield Finding(at, f"a directory of depth {node.depth} with {node.slot_count} slots")
+    elif PAGE_HEAD.at(page).free_begin != ENTRIES_AT + 4 * len(pages):
+        yield Finding(PAGE_HEAD.offset("free_begin"), f"free_begin should be {ENTRIES_AT + 4 * len(pages)}")
+    known, count = len({*pages} - {NO_PAGE}), PAGE_HEAD.at(page).hash_tab_head.page_count
+    if known != count:
+        yield Finding(PAGE_HEAD.offset("hash_tab_head.page_count"), f"page_count {count}, but the slots name {known}")

@@ -26,7 +26,7 @@ HASH_TAB_HEAD = layout(
     4,
     used_flag=("u1", "1: this page belongs to a hash index"),
     unused=("u1", "0"),
-    page_count=("<u2", "pages in this bucket's overflow chain"),
+    page_count=("<u2", "of a hash directory: pages that it leads to; else 0"),
 )
 
 PAGE_HEAD = layout(

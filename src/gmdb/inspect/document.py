@@ -57,6 +57,7 @@ _MODULES: dict[str, ModuleType] = {
 _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
     "page": (page.PageType, page.SegmentType),
     "row": (row.RowFlag, row.SizeCode),
+    "btree": (btree.IndexKind, btree.Order),
     "hash": (hash.HashPageType,),
     "undo": (undo.UndoOperation,),
     "redo": (redo.RedoItem,),

@@ -106,7 +106,12 @@ key and no upper bound. A branch of INT keys holds {branch_entries} entries in 8
     "hash": (
         "Hash index pages",
         """\
-`hash_page_type` in the page head tells a directory page, which lists the buckets' pages, from a bucket page.
+`hash_page_type` in the page head tells a directory page from a bucket page. An entry has an address of 64 bits: 40 that
+hash its key, then 24 that hash its row id. From the top, each level of directories chooses by up to 10 bits of the
+address, then of the row id, none across the border of the two; a slot names a bucket, a directory of the level below,
+or no page if there is no entry with these bits. A bucket is in all slots of its directory with the bits that its
+entries share. An entry is that of a B-tree's leaf with one more column, the address; the slot directory is in order
+of address, then of row id.
 """,
     ),
     "undo": (

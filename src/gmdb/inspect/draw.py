@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gmdb.format import anatomy, btree, device, heap, segment, undo
+from gmdb.format import anatomy, btree, device, hash, heap, segment, undo
 from gmdb.format.layout import Layout, Region
 from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, TAIL_SIZE, PageType, stored_crc
 from gmdb.format.slotted import SLOT_FREED, slot_room, slots
 from gmdb.inspect.canvas import PLAIN, RULE, Block, Line, Paint, byte_lines, printable, render, section_line
 from gmdb.inspect.draw_fields import field_lines
-from gmdb.inspect.draw_index import btree_blocks
+from gmdb.inspect.draw_index import directory_lines, index_blocks
 from gmdb.inspect.draw_map import map_lines, segment_head_lines
 from gmdb.inspect.draw_rows import row_blocks
 from gmdb.inspect.draw_undo import undo_blocks
@@ -64,7 +64,14 @@ def _body(view: PageView, full: bool) -> Iterator[Line]:
     elif structure is undo:
         yield from _slotted(view, undo.UNDO_HEAD, undo.RECORDS_AT, undo_blocks, full)
     elif structure is btree:
-        yield from _slotted(view, btree.BTREE_NODE, btree.ENTRIES_AT, btree_blocks, full)
+        yield from _slotted(view, btree.BTREE_NODE, btree.ENTRIES_AT, index_blocks, full)
+    elif structure is hash and not hash.is_directory(page):
+        yield from _slotted(view, hash.HASH_NODE, btree.ENTRIES_AT, index_blocks, full)
+    elif structure is hash:
+        yield from field_lines(hash.HASH_NODE, page, PAGE_HEAD.size, "node head")
+        yield RULE
+        yield from directory_lines(page)
+        yield from _gaps(page, full)
     elif structure is device:
         yield from field_lines(device.DEVICE_HEAD, page, device.DEVICE_HEAD_AT, "device head")
         yield RULE

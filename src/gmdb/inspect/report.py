@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from gmdb.format import anatomy, btree, device, heap, undo
+from gmdb.format import anatomy, btree, device, hash, heap, undo
 from gmdb.format.address import RowId, page_name
 from gmdb.format.heap import HEAP_NODE
 from gmdb.format.layout import Layout, Region
-from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, TAIL_SIZE, PageType
+from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import ROW_HEAD, header_size
 from gmdb.format.slotted import slot_room, slots
 from gmdb.inspect.page_view import PageView
@@ -70,6 +70,8 @@ def _body(view: PageView) -> dict[str, Any]:
         return _slotted(page, undo.UNDO_HEAD, undo.RECORDS_AT) | {"records": records}
     if structure is btree:
         return _slotted(page, btree.BTREE_NODE, btree.ENTRIES_AT) | {"entries": _btree_entries(page)}
+    if structure is hash and not hash.is_directory(page):
+        return _slotted(page, hash.HASH_NODE, btree.ENTRIES_AT) | {"entries": _btree_entries(page)}
     if structure is not None:
         return nest(structure.regions(page))
     if PAGE_HEAD.at(page).page_type == PageType.FREE:
@@ -91,13 +93,22 @@ def _heap(view: PageView) -> dict[str, Any]:
 
 def _btree_entries(page: bytes) -> list[dict[str, Any]]:
     """Entries in key order, which is slot order."""
-    is_leaf = btree.BTREE_NODE.at(page, btree.NODE_AT).level == 0
-    return [btree_entry(page, offset, end, slot, is_leaf) for offset, end, slot in btree.entry_extents(page)]
+    return [index_entry(page, offset, end, slot) for offset, end, slot in btree.entry_extents(page)]
 
 
-def btree_entry(page: bytes, offset: int, end: int, slot: int, is_leaf: bool) -> dict[str, Any]:
+def leads_to_rows(page: bytes) -> bool:
+    """Whether the entries of a page have row ids: a leaf's, a bucket's."""
+    return bool(PAGE_HEAD.at(page).seg_type == SegmentType.HASH or btree.BTREE_NODE.at(page, btree.NODE_AT).level == 0)
+
+
+def index_entry(page: bytes, offset: int, end: int, slot: int) -> dict[str, Any]:
     head = ROW_HEAD.values(page, offset)
     at = offset + header_size(head["col_count"])
     pointer = int.from_bytes(page[at : at + btree.POINTER_SIZE], "little")
-    target = {"row_id": str(RowId.from_word(pointer))} if is_leaf else {"child_page": pointer & 0xFFFF_FFFF}
+    target: dict[str, Any] = {"child_page": pointer & 0xFFFF_FFFF}
+    if leads_to_rows(page):
+        target = {"row_id": str(RowId.from_word(pointer))}
+    if PAGE_HEAD.at(page).seg_type == SegmentType.HASH and end - 8 >= at + btree.POINTER_SIZE:
+        end -= 8
+        target["address"] = f"{int.from_bytes(page[end : end + 8], 'little'):016x}"
     return {"slot": slot, "offset": offset, **head, **target, "key": page[at + btree.POINTER_SIZE : end].hex()}

@@ -24,11 +24,11 @@ from gmdb.kernel.btree_page import (
     cut_entries,
     entry_in,
     entry_size,
+    has_room,
     init_node,
     insert_entry,
     node_at,
     remove_entry,
-    room_in,
     set_child,
     set_siblings,
     used_bytes,
@@ -251,11 +251,6 @@ def pages_for_entry(area, index):
 
 
 @routine
-def _has_room(page, page_size, size):
-    return room_in(page) >= size + 2 or used_bytes(page, page_size) + size + 2 <= capacity_of(page_size)
-
-
-@routine
 def _split_point(page, page_size, slot, size):
     """How many entries go left, counting the new one at ``slot``: about half, or all before it if they only grow."""
     count = node_at(page).slot_count
@@ -371,7 +366,7 @@ def add_entry(area, index, entry):
         page = touch_node(area, page_id)
         if page < 0:
             return page
-        if _has_room(page, page_size, entry_size(item)):
+        if has_room(page, page_size, entry_size(item)):
             insert_entry(area, page, page_size, slot, item)
             return DONE
         separator = state_of(area).index_scratch + ENTRY_BUFFER * (1 + (level & 1))

@@ -1,4 +1,4 @@
-"""Entries on one B-tree page: appended in order of arrival, found through a directory in key order.
+"""Entries on one page of an index: appended in order of arrival, found through a directory in key order.
 
 Only holders of the guard read index pages, so nothing here brackets a page's version.
 """
@@ -104,6 +104,12 @@ def used_bytes(page, page_size):
 def capacity_of(page_size):
     """Bytes that entries and slots may take."""
     return page_size - ENTRIES_AT - TAIL_SIZE
+
+
+@routine
+def has_room(page, page_size, size):
+    """Whether an entry of so many bytes fits, if need be after compaction."""
+    return room_in(page) >= size + 2 or used_bytes(page, page_size) + size + 2 <= capacity_of(page_size)
 
 
 @routine

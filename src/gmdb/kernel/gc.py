@@ -14,7 +14,7 @@ from gmdb.kernel.area import begin_change, change, end_change, page_head, page_s
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import compact, home_of, release_if_empty, remove_row, touch_heap
 from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_ENTRY, flags_of, heap_node, lock_of, row_in_slot, set_lock
-from gmdb.kernel.indexing import OP_ADD, OP_TAKE, purge_entry
+from gmdb.kernel.indexing import is_of_entry, purge_entry
 from gmdb.kernel.locks import free_lock, lock_at
 from gmdb.kernel.memory import load_i64, load_u16, store_32, store_64
 from gmdb.kernel.redo import close_group, log_bytes, require_log_room
@@ -104,7 +104,7 @@ def _purge(area, record):
         _purge_insert(area, record, record_lock(record))
     elif operation == OP_LOCK:
         release_u_lock(area, record)
-    elif operation == OP_ADD or operation == OP_TAKE:
+    elif is_of_entry(operation):
         purge_entry(area, record)
     elif operation == OP_DROP:
         return drop_some(area, record_object(record), record_row_page(record), DROP_STEP)
@@ -121,7 +121,7 @@ def _forget(area, record):
     operation = record_operation(record)
     if operation == OP_DROP:
         return drop_some(area, record_object(record), record_row_page(record), DROP_STEP)
-    if operation == OP_ADD or operation == OP_TAKE:
+    if is_of_entry(operation):
         purge_entry(area, record)
         return DONE
     first = record_row_slot(record)

@@ -5,7 +5,7 @@ Only holders of the guard work on indexes, so one scratch serves all.
 
 from __future__ import annotations
 
-from gmdb.format.btree import INDEX_AT, INDEX_HEAD
+from gmdb.format.btree import INDEX_AT, INDEX_HEAD, IndexKind
 from gmdb.format.segment import SEGMENT_HEAD_AT
 from gmdb.kernel.area import change, page_head, state_of
 from gmdb.kernel.compiler import routine
@@ -19,6 +19,7 @@ LEVELS_MAX = 16
 OTHER_AT = 4 * ENTRY_BUFFER  # in the scratch: the entry at hand, three for splits and merges, another, the way down
 SCRATCH_SIZE = 5 * ENTRY_BUFFER + 8 * LEVELS_MAX
 _PATH_AT = 5 * ENTRY_BUFFER
+_HASH = int(IndexKind.HASH)
 _INDEX_SIZE = INDEX_HEAD.size
 
 
@@ -36,6 +37,11 @@ def space_of(index):
 @routine
 def object_of(index):
     return segment_head(index - INDEX_AT + SEGMENT_HEAD_AT).obj_id
+
+
+@routine
+def is_hash(index):
+    return index_head(index).kind == _HASH
 
 
 @routine

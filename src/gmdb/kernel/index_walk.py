@@ -1,4 +1,4 @@
-"""Walking an index, both ways, from one key to another.
+"""Walking an index: a B-tree both ways from one key to another, a hash index through one key or all of them.
 
 A walk keeps the last entry that it gave out and looks for its place again with every call, so that it goes on
 rightly whatever was split, merged or removed meanwhile.
@@ -11,7 +11,9 @@ import numpy as np
 from gmdb.kernel.btree import at_or_after, before, seek
 from gmdb.kernel.btree_page import entry_size
 from gmdb.kernel.compiler import routine
+from gmdb.kernel.hash import first_with_key, next_behind, next_with_key
 from gmdb.kernel.index import entry_at
+from gmdb.kernel.index_head import is_hash
 from gmdb.kernel.keys import POINTER_AT, compare_keys, key_columns
 from gmdb.kernel.memory import load_i64, move_bytes, records
 from gmdb.kernel.status import NOT_FOUND
@@ -39,6 +41,10 @@ walk_at = records(WALK)
 @routine
 def first_entry(area, walk, index):
     """Where a walk begins or goes on: page id << 16 | slot of the next entry to give out; NOT_FOUND if it is over."""
+    if is_hash(index):
+        if walk.started:
+            return next_behind(area, index, walk.low, walk.position)
+        return first_with_key(area, index, walk.low)
     if walk.started:
         key, columns, bound = walk.position, key_columns(index), 0
     elif walk.backwards:
@@ -63,6 +69,8 @@ def first_entry(area, walk, index):
 @routine
 def next_entry(area, walk, index, place):
     """Where a walk goes on behind the entry at a place; NOT_FOUND if that was its last."""
+    if is_hash(index):
+        return next_with_key(area, index, walk.low, place)
     page_id, slot = place >> 16, place & 0xFFFF
     place = before(area, page_id, slot) if walk.backwards else at_or_after(area, page_id, slot + 1)
     return _if_within(area, walk, index, place)

@@ -20,6 +20,7 @@ from gmdb.kernel.area import state_of, touch
 from gmdb.kernel.btree_page import entry_size, set_word
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import touch_entry
+from gmdb.kernel.hash import can_take
 from gmdb.kernel.heap import LOAD_NUMBER_AT, data_of, home_of
 from gmdb.kernel.heap_page import FLAG_DELETE, flags_of, lock_of
 from gmdb.kernel.index import (
@@ -32,7 +33,7 @@ from gmdb.kernel.index import (
     pages_for_entry,
     take_entry,
 )
-from gmdb.kernel.index_head import OTHER_AT, entry_page_of, object_of, space_of
+from gmdb.kernel.index_head import OTHER_AT, entry_page_of, is_hash, object_of, space_of
 from gmdb.kernel.keys import (
     POINTER_AT,
     compare_keys,
@@ -47,7 +48,7 @@ from gmdb.kernel.locks import ACTIVE, LOAD_SIZE, U_LOCK, load_record, lock_at, t
 from gmdb.kernel.memory import load_i64, load_u32, move_bytes, store_32, store_64
 from gmdb.kernel.pages import pages_available
 from gmdb.kernel.segment import segment_head
-from gmdb.kernel.status import DONE, DUPLICATE, LOCKED, NEED_SPACE, NOT_FOUND, UNDO_FULL
+from gmdb.kernel.status import DONE, DUPLICATE, HASHES_CLASH, LOCKED, NEED_SPACE, NOT_FOUND, UNDO_FULL
 from gmdb.kernel.undo import (
     RECORD_SIZE,
     SHADOW,
@@ -63,7 +64,8 @@ from gmdb.kernel.undo import (
     write_record,
 )
 
-OP_ADD, OP_TAKE = int(UndoOperation.BTREE_INSERT), int(UndoOperation.BTREE_DELETE)
+_ADD, _TAKE = int(UndoOperation.BTREE_INSERT), int(UndoOperation.BTREE_DELETE)
+_HASH_ADD, _HASH_TAKE = int(UndoOperation.HASH_INSERT), int(UndoOperation.HASH_DELETE)
 INDEXES_MAX = 16  # of a table
 _UNDO_SPACE = UNDO_DEVICE
 _DELETED = FLAG_DELETE << 24
@@ -82,6 +84,17 @@ def _other_buffer(area):
 @routine
 def _index(area, target, n):
     return open_index(area, load_i64(target.indexes + 8 * n))
+
+
+@routine
+def is_of_entry(operation):
+    """Whether undo records of an operation are about index entries."""
+    return _ADD <= operation <= _HASH_TAKE
+
+
+@routine
+def _adds(record):
+    return record_operation(record) == _ADD or record_operation(record) == _HASH_ADD
 
 
 # ---- before a change
@@ -182,11 +195,14 @@ def prepare(area, call, target, new, old, own):
     for n in range(target.index_count):
         index, entry = _index(area, target, n), _entry_buffer(area)
         call.index = n
-        size = make_entry(index, new, entry, 0)
+        size = make_entry(index, new, entry, row_id_word(own >> 16, own & 0xFFFF))
         if size < 0:
             return size
-        if old and not _key_changes(area, index, entry, old):
-            continue
+        if old:
+            if not _key_changes(area, index, entry, old):
+                continue
+            if is_hash(index) and not can_take(area, index, entry):
+                return HASHES_CLASH
         status = _check_unique(area, call, target, index, entry, own)
         if status < 0:
             return status
@@ -233,7 +249,7 @@ def _add(area, call, index, row, lock_id, place):
         status = add_entry(area, index, entry)
         if status < 0:
             return status
-    _note(area, call, index, entry, OP_ADD, lock_id, word, place)
+    _note(area, call, index, entry, _HASH_ADD if is_hash(index) else _ADD, lock_id, word, place)
     return DONE
 
 
@@ -248,7 +264,7 @@ def _mark(area, call, index, row, lock_id, place):
     page, there = touch(area, found >> 16), entry_at(area, found)
     word = load_u32(there)
     set_word(area, page, there, lock_id | _DELETED)
-    _note(area, call, index, entry, OP_TAKE, lock_id, word, place)
+    _note(area, call, index, entry, _HASH_TAKE if is_hash(index) else _TAKE, lock_id, word, place)
 
 
 @routine
@@ -312,7 +328,7 @@ def take_back_entry(area, record, locked):
     if index < 0:
         return DONE
     word, entry = load_u32(record + RECORD_SIZE), _recorded_entry(area, record)
-    if record_operation(record) == OP_ADD and (word == SHADOW or _deleter_is_gone(area, record, word, locked)):
+    if _adds(record) and (word == SHADOW or _deleter_is_gone(area, record, word, locked)):
         take_entry(area, index, entry)
         return DONE
     found = find_entry(area, index, entry)
@@ -345,7 +361,7 @@ def purge_entry(area, record):
     word = load_u32(there)
     if word & NO_LOCK != record_lock(record):
         return
-    if record_operation(record) == OP_TAKE and word & _DELETED:
+    if word & _DELETED and not _adds(record):
         take_entry(area, index, entry)
-    elif record_operation(record) == OP_ADD and not word & _DELETED:
+    elif _adds(record) and not word & _DELETED:
         set_word(area, page, there, word | NO_LOCK)

@@ -44,7 +44,7 @@ def _order_numbers(a, b):
 
 
 @routine
-def _order_of_double(bits):
+def order_of_double(bits):
     """A number that sorts as the double does: zeros are equal, all NaNs are, above everything."""
     if bits & _MAGNITUDE > _INFINITY:
         return _MAGNITUDE
@@ -76,11 +76,17 @@ def _compare_values(order, a, b):
     if order == _LONG:
         return _order_numbers(load_i64(a), load_i64(b))
     if order == _DOUBLE:
-        return _order_numbers(_order_of_double(load_i64(a)), _order_of_double(load_i64(b)))
+        return _order_numbers(order_of_double(load_i64(a)), order_of_double(load_i64(b)))
     if order == _WIDE:
         high = _order_numbers(load_i64(a + 10), load_i64(b + 10))
         return high if high else _order_numbers(load_i64(a + 2) ^ _LOWEST, load_i64(b + 2) ^ _LOWEST)
     return _compare_bytes(a, b)
+
+
+@routine
+def order_at(index, number):
+    """How values of a key column are compared."""
+    return load_u8(index + _ORDERS_AT + number)
 
 
 @routine
@@ -94,7 +100,7 @@ def compare_keys(index, a, b, columns):
             if a_code != b_code:
                 return 1 if a_code == 0 else -1
             continue
-        result = _compare_values(load_u8(index + _ORDERS_AT + n), a, b)
+        result = _compare_values(order_at(index, n), a, b)
         if result:
             return result
         a += stored_bytes(a, a_code)

@@ -1,7 +1,8 @@
 """Loads, stores and records over raw addresses.
 
 Every number is a signed 64-bit integer: user-space addresses fit, and mixing signed with unsigned would turn
-into floating point.  Loads of narrower fields extend with zeros, unless the name says signed.
+into floating point.  Where a result may have more bits, ``wrap`` keeps the low 64.  Loads of narrower fields extend
+with zeros, unless the name says signed.
 
 Each operation has a ctypes twin for the mode in which kernels are not compiled.
 """
@@ -25,7 +26,7 @@ from numba.extending import (
 )
 
 from gmdb.format.layout import Layout, Record
-from gmdb.kernel.compiler import COMPILED
+from gmdb.kernel.compiler import COMPILED, routine
 
 _I64 = ir.IntType(64)
 
@@ -207,4 +208,5 @@ fill_bytes = (
     _compiled_block_operation("llvm.memset") if COMPILED else lambda t, b, n: ctypes.memset(int(t), int(b), int(n))
 )
 fence = _compiled_fence if COMPILED else lambda: None
+wrap = routine(lambda number: number) if COMPILED else lambda number: (number + 2**63) % 2**64 - 2**63
 address_of_array = _compiled_address if COMPILED else lambda array: array.ctypes.data

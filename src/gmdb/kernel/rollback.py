@@ -8,7 +8,7 @@ from gmdb.kernel.area import begin_change, end_change, page_size_of, state_of
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import data_of, replace_row, touch_heap
 from gmdb.kernel.heap_page import lock_of, row_in_slot, set_deleted, set_lock
-from gmdb.kernel.indexing import OP_ADD, OP_TAKE, take_back_entry
+from gmdb.kernel.indexing import is_of_entry, take_back_entry
 from gmdb.kernel.locks import U_LOCK, free_lock, lock_at
 from gmdb.kernel.memory import load_u16, load_u32, move_bytes
 from gmdb.kernel.patch import merge_patch
@@ -157,7 +157,7 @@ def _take_back(area, record, locked):
     if operation == OP_LOCK and locked:
         release_u_lock(area, record)
         return DONE
-    if operation == OP_ADD or operation == OP_TAKE:
+    if is_of_entry(operation):
         return take_back_entry(area, record, locked)
     page_id = record_row_page(record)
     page = touch_heap(area, page_id)

@@ -149,9 +149,9 @@ def drop_table(client: Client, name: str) -> None:
 
 
 @operation
-def create_index(client: Client, name: str, table: str, columns: list[str], unique: bool) -> None:
+def create_index(client: Client, name: str, table: str, columns: list[str], unique: bool, using: str) -> None:
     require_writable(client)
-    _connection(client).create_index(name, table, columns, unique=unique)
+    _connection(client).create_index(name, table, columns, unique=unique, using=using)
 
 
 @operation

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gmdb.access.indexes import IndexDefinition, KeyRange, keys_without_index
+from gmdb.access.indexes import EVERYTHING, IndexDefinition, KeyRange, keys_without_index
 from gmdb.access.patches import Patches
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.access.steps import Changes, RowChanged, Steps
@@ -111,8 +111,10 @@ class RemoteConnection(_Connection):
     def drop_table(self, name: str) -> None:
         self._link.ask("drop_table", name=name)
 
-    def create_index(self, name: str, table: str, columns: Sequence[str], *, unique: bool = False) -> None:
-        self._link.ask("create_index", name=name, table=table, columns=list(columns), unique=unique)
+    def create_index(
+        self, name: str, table: str, columns: Sequence[str], *, unique: bool = False, using: str = "btree"
+    ) -> None:
+        self._link.ask("create_index", name=name, table=table, columns=list(columns), unique=unique, using=using)
 
     def drop_index(self, name: str) -> None:
         self._link.ask("drop_index", name=name)
@@ -331,6 +333,7 @@ class RemoteKeyedRows(_KeyedRows):
         return self.walk(KeyRange(low, high, low_open, high_open, backwards))
 
     def walk(self, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        self.index.require(keys)
         head, body = pack_range(self._columns, keys)
         return self._remote.read("rows_by_key", body, index=self.index.name, **head)
 
@@ -353,8 +356,9 @@ class RemoteCursor(_Cursor):
         self._what |= {"by": by, "row_ids": None if row_ids is None else [_plain(row_id) for row_id in row_ids]}
         self._body = b""
         if by is not None:
-            index = table.index(by)
-            head, self._body = pack_range([table.columns[n] for n in index.positions], keys or KeyRange())
+            index, keys = table.index(by), keys or EVERYTHING
+            index.require(keys)
+            head, self._body = pack_range([table.columns[n] for n in index.positions], keys)
             self._what |= head
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:

@@ -92,7 +92,8 @@ def decode_patch(columns: Sequence[Column], patch: bytes) -> dict[str, Any]:
 def table_to_plain(table: TableDefinition) -> list[Any]:
     columns = [[c.name, c.type.name, c.type.length, c.type.scale, c.nullable] for c in table.columns]
     indexes = [
-        [i.name, i.obj_id, i.table_id, i.entry_page, i.unique, list(i.positions), i.since] for i in table.indexes
+        [i.name, i.obj_id, i.table_id, i.entry_page, i.unique, list(i.positions), i.since, i.using]
+        for i in table.indexes
     ]
     return [table.name, table.obj_id, table.space_id, table.entry_page, columns, indexes]
 
@@ -100,7 +101,7 @@ def table_to_plain(table: TableDefinition) -> list[Any]:
 def table_from_plain(plain: list[Any]) -> TableDefinition:
     name, obj_id, space_id, entry_page, columns, indexes = plain
     made = (Column(c, ColumnType(type_, length, scale), nullable) for c, type_, length, scale, nullable in columns)
-    known = (IndexDefinition(i, o, t, e, u, tuple(positions), since) for i, o, t, e, u, positions, since in indexes)
+    known = (IndexDefinition(i, o, t, e, u, tuple(p), since, using) for i, o, t, e, u, p, since, using in indexes)
     return TableDefinition(name, obj_id, space_id, entry_page, tuple(made), tuple(known))
 
 
