@@ -135,9 +135,25 @@ class Database:
         if definition.obj_id < FIRST_USER_ID:
             raise SchemaError(f"{table} is a system table and cannot be indexed")
         session.commit()  # what it changed in the table would be in the way
-        session.take_table_alone(definition.obj_id)
-        with self._definitions:
-            self.catalog.create_index(name, self.catalog.table(table), columns, unique, using)
+        worker = self.new_session("read committed", False, session.lock_timeout)
+        worker.take_table_alone(definition.obj_id)
+        try:
+            with self._definitions:
+                build = self.catalog.begin_index(name, self.catalog.table(table), columns, unique, using, worker)
+        except BaseException:
+            worker.close()
+            raise
+        try:
+            build.fill()
+            build.finish()
+            with self._definitions:
+                self.catalog.finish_index(build)
+        except BaseException:
+            with self._definitions:
+                self.catalog.abandon_index(build)
+            build.give_up()
+            raise
+        build.end()
 
     def drop_index(self, name: str, session: Session) -> None:
         self.store.require_writable()

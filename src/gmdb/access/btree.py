@@ -6,26 +6,22 @@ Not here: which transactions see what an entry leads to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gmdb.access.indexes import EVERYTHING, KeyRange
-from gmdb.errors import DataError, SchemaError, UniqueViolation, ValueTooLong
-from gmdb.format.address import RowId
-from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, IndexKind, Order
+from gmdb.errors import DataError, SchemaError
+from gmdb.format.address import RowId, device_of, offset_of
+from gmdb.format.btree import INDEX_AT, INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, IndexKind, Order
 from gmdb.format.columns import Column, Kind
 from gmdb.format.page import SegmentType
 from gmdb.format.row import ROW_HEAD, decode_row, encode_row
-from gmdb.kernel.index_build import enter_page
 from gmdb.kernel.index_calls import add_to_index, find_in_index, plant_index, take_from_index, walk_index
 from gmdb.kernel.index_walk import WALK
 from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT
-from gmdb.kernel.status import DUPLICATE, KEY_TOO_LONG, NOT_FOUND
+from gmdb.kernel.status import NOT_FOUND
 from gmdb.storage.segment import Segment
-
-if TYPE_CHECKING:
-    from gmdb.access.heap import Heap
 
 _ORDERS = {
     Kind.WORD: Order.WORD,
@@ -38,7 +34,6 @@ _ORDERS = {
     Kind.BYTES: Order.BYTES,
 }
 WALK_BUFFER = 1 << 16
-ROWS_AT_ONCE = 64
 LOW_COLUMNS_FIELD, HIGH_COLUMNS_FIELD, DONE_FIELD = (
     list(WALK.names or ()).index(name) for name in ("low_columns", "high_columns", "done")
 )
@@ -75,6 +70,19 @@ class BTree:
         raw = np.frombuffer(head, np.uint8)
         tree._call(plant_index, raw.ctypes.data)
         return tree
+
+    @property
+    def root(self) -> int:
+        return int(self._head().root)
+
+    @property
+    def unique(self) -> bool:
+        return bool(self._head().unique)
+
+    def _head(self) -> Any:
+        entry_page = self.segment.entry_page
+        page = self._store.devices[device_of(entry_page)].memory(offset_of(entry_page))
+        return INDEX_HEAD.at(page, INDEX_AT)
 
     def _call(self, kernel: Any, *arguments: int) -> int:
         with self._store.guard:
@@ -161,18 +169,3 @@ class Walk:
     @property
     def done(self) -> bool:
         return bool(self._fields[DONE_FIELD])
-
-
-def fill_index(tree: BTree, heap: Heap, name: str) -> None:
-    """Enter all rows of a table into an index that has none; nobody changes the table meanwhile."""
-    store, arguments = tree.segment.store, (tree.segment.entry_page, heap.obj_id)
-    for page_id in heap.segment.page_ids().tolist():
-        slot = 0
-        while slot < heap.segment.space.page_size:
-            with store.guard:
-                slot = store.call(enter_page, tree.segment.space.space_id, *arguments, page_id, slot, ROWS_AT_ONCE)
-            if slot == DUPLICATE:
-                names = ", ".join(column.name for column in tree.columns)
-                raise UniqueViolation(f"index {name}: two rows of table {heap.name} have the same key ({names})")
-            if slot == KEY_TOO_LONG:
-                raise ValueTooLong(f"index {name}: a row of table {heap.name} has a key of over {KEY_BYTES_MAX} bytes")

@@ -24,6 +24,7 @@ from gmdb.format.columns import Column
 from gmdb.format.heap import row_size_max
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.dml import delete_row, fetch_row, insert_row, list_rows, lock_row, update_row
+from gmdb.kernel.indexing import BUILDING
 from gmdb.kernel.status import DAMAGED, DUPLICATE, HASHES_CLASH, KEY_TOO_LONG, ROW_TOO_LARGE
 from gmdb.storage.segment import Segment
 from gmdb.transaction.call import BLOCKED, INDEX
@@ -192,7 +193,8 @@ class Heap:
         """Keep the indexes that the table has now in step with its rows."""
         self.indexes = self._current_indexes()
         self._by_index: dict[str, KeyedRows] = {}
-        self._index_pages = np.array([index.entry_page for index in self.indexes], np.int64)
+        pages = [index.entry_page | (BUILDING if index.building else 0) for index in self.indexes]
+        self._index_pages = np.array(pages, np.int64)
         self._target_fields[4:] = self._index_pages.ctypes.data, len(self.indexes)
 
     @property
@@ -204,9 +206,9 @@ class Heap:
         """The rows by one of the table's indexes."""
         self.share()
         if index not in self._by_index:
-            known = {definition.name: definition for definition in self.indexes}
+            known = {definition.name: definition for definition in self.indexes if not definition.building}
             if index not in known:
-                raise no_such_index(self.name, index, self.indexes)
+                raise no_such_index(self.name, index, list(known.values()))
             self._by_index[index] = KeyedRows(self, known[index])
         return self._by_index[index]
 

@@ -32,6 +32,7 @@ class IndexDefinition:
     positions: tuple[int, ...]  # of its columns, in the table
     since: int = 0  # snapshots older than this commit cannot go by it
     using: str = "btree"  # or "hash", which finds whole keys only
+    building: bool = False  # nobody reads by it yet, and writers leave word of what they would do to it
 
     def require(self, keys: KeyRange) -> None:
         """Refuse keys that the index cannot go by: a hash index finds whole keys, one at a time."""

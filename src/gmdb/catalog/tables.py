@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gmdb.access.btree import fill_index
 from gmdb.access.hash import INDEX_KINDS
 from gmdb.access.heap import Heap
 from gmdb.access.indexes import IndexDefinition
+from gmdb.catalog.building import IndexBuild
 from gmdb.catalog.schema import (
     FIRST_USER_ID,
     SYS_COLUMNS_COLUMNS,
@@ -186,31 +186,56 @@ class Catalog:
 
     # ---- indexes
 
-    def create_index(self, name: str, table: TableDefinition, columns: Sequence[str], unique: bool, using: str) -> None:
-        """Add an index, filled from the table's rows, as a transaction of its own.  The caller has the table alone."""
+    def begin_index(
+        self, name: str, table: TableDefinition, columns: Sequence[str], unique: bool, using: str, session: Session
+    ) -> IndexBuild:
+        """Make an index that is to be filled; ``session``, whose transaction it belongs to, has the table alone."""
         self._require_new_index(name, table)
         positions = [table.position(column) for column in columns]
         if len(set(positions)) < len(positions):
             raise SchemaError(f"index {name}: a column is named twice in {', '.join(columns)}")
         if using not in INDEX_KINDS:
             raise SchemaError(f"index {name}: there is no kind {using!r} of index, only {' and '.join(INDEX_KINDS)}")
-        heap, kind = self.heap(table.name, self._session), INDEX_KINDS[using]
+        heap, kind = self.heap(table.name, session), INDEX_KINDS[using]
         obj_id = self._store.control["next_obj_id"]
         self._store.write_control(next_obj_id=obj_id + 1)
+        segment = session.create_segment(heap.segment.space, obj_id, name, kind.segment_type, 0)
+        tree = kind.create(segment, [table.columns[n] for n in positions], positions, unique)
+        place = (obj_id, table.obj_id, segment.entry_page)
+        index = IndexDefinition(name, *place, unique, tuple(positions), using=using, building=True)
+        build = IndexBuild(session, heap, tree, index)
+        self._set_indexes(table.obj_id, (*table.indexes, index))
+        return build
+
+    def finish_index(self, build: IndexBuild) -> None:
+        """The index is filled, and its table held alone: make it everyone's."""
+        assert self._indexes is not None
+        index, positions = build.index, ",".join(map(str, build.index.positions))
+        rows = Heap("sys_indexes", SYS_INDEXES_ID, self._indexes.segment, SYS_INDEXES_COLUMNS, build.session)
+        rows.insert((index.obj_id, index.table_id, index.name, index.entry_page, index.unique, positions, index.using))
+        before = self._indexes_with(index)
+        made = replace(index, building=False, since=build.session.hub.memory.scn)
+        self._set_indexes(index.table_id, [made if other is index else other for other in before])
         try:
-            segment = self._session.create_segment(heap.segment.space, obj_id, name, kind.segment_type, 0)
-            tree = kind.create(segment, [table.columns[n] for n in positions], positions, unique)
-            fill_index(tree, heap, name)
-            row = (obj_id, table.obj_id, name, segment.entry_page, unique, ",".join(map(str, positions)), using)
-            assert self._indexes is not None
-            self._indexes.insert(row)
+            build.session.commit()
         except BaseException:
-            self._session.rollback()
+            if build.session.in_transaction:
+                self._set_indexes(index.table_id, before)
             raise
-        self._session.commit()
-        since = self._session.hub.memory.scn
-        index = IndexDefinition(name, obj_id, table.obj_id, segment.entry_page, unique, tuple(positions), since, using)
-        self.tables[table.name] = replace(table, indexes=(*table.indexes, index))
+
+    def abandon_index(self, build: IndexBuild) -> None:
+        """The build has failed: the index is nobody's."""
+        left = [other for other in self._indexes_with(build.index) if other is not build.index]
+        self._set_indexes(build.index.table_id, left)
+
+    def _indexes_with(self, index: IndexDefinition) -> tuple[IndexDefinition, ...]:
+        """All indexes of an index's table."""
+        return next((t.indexes for t in self.tables.values() if t.obj_id == index.table_id), ())
+
+    def _set_indexes(self, table_id: int, indexes: Sequence[IndexDefinition]) -> None:
+        for name, table in self.tables.items():
+            if table.obj_id == table_id:
+                self.tables[name] = replace(table, indexes=tuple(indexes))
 
     def drop_index(self, name: str) -> None:
         """Remove an index.  The caller has its table alone."""

@@ -91,8 +91,8 @@ class RowCodec:
     def _make_encoder(self, parameter: str) -> Callable[[Any], bytes]:
         """A function that writes rows without NULLs."""
         writer = _Encoder(self._columns, self._head, self._gap, self._tail)
-        values = ", ".join(f"v{n}" for n in range(len(self._columns)))
-        unpacking = [f"({values},) = values"] if parameter == "values" else []
+        values = "".join(f"v{n}, " for n in range(len(self._columns)))
+        unpacking = [f"({values}) = values"] if parameter == "values" else []
         slowly = f"slowly({'values' if parameter == 'values' else '[v0]'})"
         lines = [*unpacking, f"if {writer.condition}:", *("    " + line for line in writer.lines)]
         return _define(f"encode({parameter})", lines, slowly, {**writer.names, "slowly": self._encode_slowly})

@@ -267,7 +267,7 @@ def _split_point(page, page_size, slot, size):
 
 
 @routine
-def _write_open(entry, child):
+def write_open(entry, child):
     """The last entry of a branch: no key, for everything that comes behind the others."""
     store_32(entry, UNLOCKED)
     store_16(entry + SIZE_AT, _OPEN_SIZE)
@@ -277,7 +277,7 @@ def _write_open(entry, child):
 
 
 @routine
-def _write_separator(index, buffer, last, following, is_leaf, child):
+def write_separator(index, buffer, last, following, is_leaf, child):
     """The branch entry for a page whose last entry is ``last``; ``following`` is the first of the next page."""
     size = entry_size(last)
     move_bytes(buffer, last, size)
@@ -292,11 +292,11 @@ def _write_separator(index, buffer, last, following, is_leaf, child):
 
 
 @routine
-def _open_last(page, page_size):
+def open_last(page, page_size):
     """Take the key off a branch's last entry: what is behind it went to another page."""
     slot = node_at(page).slot_count - 1
     entry = entry_in(page, page_size, slot)
-    _write_open(entry, child_of(entry))
+    write_open(entry, child_of(entry))
 
 
 @routine
@@ -325,9 +325,9 @@ def _split(area, index, page_id, page, slot, entry, separator):
     node.next = new_id
     node_at(new).prev, node_at(new).next = page_id, following
     last = entry_in(page, page_size, node.slot_count - 1)
-    _write_separator(index, separator, last, entry_in(new, page_size, 0), is_leaf, page_id)
+    write_separator(index, separator, last, entry_in(new, page_size, 0), is_leaf, page_id)
     if not is_leaf:
-        _open_last(page, page_size)
+        open_last(page, page_size)
     log_page(area, page)
     log_page(area, new)
     if following != NO_PAGE:
@@ -346,7 +346,7 @@ def _grow(area, index, level, left, right, separator):
         return root
     page, page_size = touch_node(area, root), page_size_of(area, root)
     upper = state_of(area).index_scratch + 3 * ENTRY_BUFFER
-    _write_open(upper, right)
+    write_open(upper, right)
     insert_entry(area, page, page_size, 0, upper)
     insert_entry(area, page, page_size, 0, separator)
     set_root(area, index, root)

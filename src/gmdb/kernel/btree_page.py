@@ -181,15 +181,20 @@ def compact_node(page, page_size):
 
 
 @routine
+def append_entry(page, page_size, entry):
+    """Put an entry behind all others on a page that has room; whoever calls logs the page."""
+    size = entry_size(entry)
+    at = page_head(page).free_begin
+    move_bytes(page + at, entry, size)
+    page_head(page).free_begin = at + size
+    _open_slot(page, page_size, node_at(page).slot_count, at)
+
+
+@routine
 def append_entries(page, page_size, source, first, count):
     """Copy entries of another page behind those of this one, which has room; whoever calls logs the page."""
     for slot in range(first, first + count):
-        entry = entry_in(source, page_size, slot)
-        size = entry_size(entry)
-        at = page_head(page).free_begin
-        move_bytes(page + at, entry, size)
-        page_head(page).free_begin = at + size
-        _open_slot(page, page_size, node_at(page).slot_count, at)
+        append_entry(page, page_size, entry_in(source, page_size, slot))
 
 
 @routine

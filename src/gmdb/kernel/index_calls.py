@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from gmdb.kernel.btree_page import entry_size
-from gmdb.kernel.compiler import kernel
-from gmdb.kernel.index import add_entry, entry_at, find_entry, open_index, plant, require_pages, take_entry
+from gmdb.kernel.compiler import kernel, routine
+from gmdb.kernel.index import (
+    add_entry,
+    entry_at,
+    find_entry,
+    first_with_key,
+    open_index,
+    plant,
+    require_pages,
+    take_entry,
+)
+from gmdb.kernel.index_sort import run_at
 from gmdb.kernel.index_walk import end_call, first_entry, keep_position, next_entry, walk_at
-from gmdb.kernel.memory import move_bytes
+from gmdb.kernel.keys import has_null, index_head
+from gmdb.kernel.memory import load_i64, move_bytes
 from gmdb.kernel.redo import close_group, require_log_room
-from gmdb.kernel.status import DONE, LOG_FULL
+from gmdb.kernel.status import DONE, DUPLICATE, LOG_FULL
+
+_AT_ONCE = 256  # entries that a call adds
 
 
 @kernel
@@ -65,3 +78,30 @@ def walk_index(area, walk_address):
         keep_position(walk, entry)
         place = next_entry(area, walk, index, place)
     return end_call(walk, place, used)
+
+
+@routine
+def _add_checked(area, index, entry):
+    """Add an entry, unless another row has its key and the index is unique."""
+    if index_head(index).unique and not has_null(index, entry) and first_with_key(area, index, entry) >= 0:
+        return DUPLICATE
+    status = require_pages(area, index)
+    return add_entry(area, index, entry) if status == DONE else status
+
+
+@kernel
+def add_some(area, entry_id, run_address):
+    """Add the next entries of a run to an index; answers how many, 0 once all are in."""
+    run, index = run_at(run_address), open_index(area, entry_id)
+    if index < 0:
+        return index
+    done = 0
+    while run.next < run.count and done < _AT_ONCE:
+        entry = run.entries + load_i64(run.offsets + 8 * run.next)
+        status = LOG_FULL if require_log_room(area) < 0 else _add_checked(area, index, entry)
+        close_group(area, 0, DONE)
+        if status < 0:
+            return done if done else status
+        run.next += 1
+        done += 1
+    return done

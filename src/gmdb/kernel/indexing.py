@@ -66,6 +66,9 @@ from gmdb.kernel.undo import (
 
 _ADD, _TAKE = int(UndoOperation.BTREE_INSERT), int(UndoOperation.BTREE_DELETE)
 _HASH_ADD, _HASH_TAKE = int(UndoOperation.HASH_INSERT), int(UndoOperation.HASH_DELETE)
+_SHADOW_ADD, _SHADOW_TAKE = int(UndoOperation.BTREE_INSERT_SHADOW), int(UndoOperation.BTREE_DELETE_SHADOW)
+_HASH_SHADOW_ADD, _HASH_SHADOW_TAKE = int(UndoOperation.HASH_INSERT_SHADOW), int(UndoOperation.HASH_DELETE_SHADOW)
+BUILDING = 1 << 32  # in a table's list of indexes: one that is being built
 INDEXES_MAX = 16  # of a table
 _UNDO_SPACE = UNDO_DEVICE
 _DELETED = FLAG_DELETE << 24
@@ -83,18 +86,30 @@ def _other_buffer(area):
 
 @routine
 def _index(area, target, n):
-    return open_index(area, load_i64(target.indexes + 8 * n))
+    return open_index(area, load_i64(target.indexes + 8 * n) & (BUILDING - 1))
+
+
+@routine
+def _is_building(target, n):
+    return load_i64(target.indexes + 8 * n) & BUILDING != 0
 
 
 @routine
 def is_of_entry(operation):
     """Whether undo records of an operation are about index entries."""
-    return _ADD <= operation <= _HASH_TAKE
+    return _ADD <= operation <= _HASH_SHADOW_TAKE
 
 
 @routine
-def _adds(record):
-    return record_operation(record) == _ADD or record_operation(record) == _HASH_ADD
+def is_shadow(operation):
+    """Whether an operation is about an index that was being built, and so did nothing to it."""
+    return _SHADOW_ADD <= operation <= _HASH_SHADOW_TAKE
+
+
+@routine
+def adds_entry(operation):
+    """Whether an operation on an entry put one in; else it took one out."""
+    return operation & 1 == 0
 
 
 # ---- before a change
@@ -203,7 +218,7 @@ def prepare(area, call, target, new, old, own):
                 continue
             if is_hash(index) and not can_take(area, index, entry):
                 return HASHES_CLASH
-        status = _check_unique(area, call, target, index, entry, own)
+        status = DONE if _is_building(target, n) else _check_unique(area, call, target, index, entry, own)
         if status < 0:
             return status
     return DONE
@@ -268,10 +283,23 @@ def _mark(area, call, index, row, lock_id, place):
 
 
 @routine
+def _note_shadow(area, call, index, row, adds, lock_id, place):
+    """Leave word, for whoever builds the index, of a key that a row has now, or has no longer."""
+    entry = _entry_buffer(area)
+    make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
+    operation = (_SHADOW_ADD if adds else _SHADOW_TAKE) + (_HASH_SHADOW_ADD - _SHADOW_ADD if is_hash(index) else 0)
+    _note(area, call, index, entry, operation, lock_id, SHADOW, place)
+
+
+@routine
 def enter_row(area, call, target, row, lock_id, place):
     """A row was inserted."""
     for n in range(target.index_count):
-        status = _add(area, call, _index(area, target, n), row, lock_id, place)
+        index = _index(area, target, n)
+        if _is_building(target, n):
+            _note_shadow(area, call, index, row, True, lock_id, place)
+            continue
+        status = _add(area, call, index, row, lock_id, place)
         if status < 0:
             return status
     return DONE
@@ -283,11 +311,16 @@ def change_row(area, call, target, new, old, lock_id, place):
     for n in range(target.index_count):
         index, entry = _index(area, target, n), _entry_buffer(area)
         make_entry(index, new, entry, 0)
-        if _key_changes(area, index, entry, old):
-            _mark(area, call, index, old, lock_id, place)
-            status = _add(area, call, index, new, lock_id, place)
-            if status < 0:
-                return status
+        if not _key_changes(area, index, entry, old):
+            continue
+        if _is_building(target, n):
+            _note_shadow(area, call, index, old, False, lock_id, place)
+            _note_shadow(area, call, index, new, True, lock_id, place)
+            continue
+        _mark(area, call, index, old, lock_id, place)
+        status = _add(area, call, index, new, lock_id, place)
+        if status < 0:
+            return status
     return DONE
 
 
@@ -295,14 +328,17 @@ def change_row(area, call, target, new, old, lock_id, place):
 def strike_row(area, call, target, row, lock_id, place):
     """A row was deleted."""
     for n in range(target.index_count):
-        _mark(area, call, _index(area, target, n), row, lock_id, place)
+        if _is_building(target, n):
+            _note_shadow(area, call, _index(area, target, n), row, False, lock_id, place)
+        else:
+            _mark(area, call, _index(area, target, n), row, lock_id, place)
 
 
 # ---- afterwards
 
 
 @routine
-def _recorded_entry(area, record):
+def recorded_entry(area, record):
     """The entry that an undo record is about, in a buffer."""
     buffer = _entry_buffer(area)
     move_bytes(buffer, record + RECORD_SIZE, record_size(record) - RECORD_SIZE)
@@ -325,10 +361,10 @@ def _open_recorded(area, record):
 def take_back_entry(area, record, locked):
     """Undo what a record says of an entry."""
     index = _open_recorded(area, record)
-    if index < 0:
+    if index < 0 or is_shadow(record_operation(record)):
         return DONE
-    word, entry = load_u32(record + RECORD_SIZE), _recorded_entry(area, record)
-    if _adds(record) and (word == SHADOW or _deleter_is_gone(area, record, word, locked)):
+    word, entry = load_u32(record + RECORD_SIZE), recorded_entry(area, record)
+    if adds_entry(record_operation(record)) and (word == SHADOW or _deleter_is_gone(area, record, word, locked)):
         take_entry(area, index, entry)
         return DONE
     found = find_entry(area, index, entry)
@@ -351,9 +387,9 @@ def _deleter_is_gone(area, record, word, locked):
 def purge_entry(area, record):
     """Everyone sees the change that the record is about: an entry that was deleted goes, any other has no lock."""
     index = _open_recorded(area, record)
-    if index < 0:
+    if index < 0 or is_shadow(record_operation(record)):
         return
-    entry = _recorded_entry(area, record)
+    entry = recorded_entry(area, record)
     found = find_entry(area, index, entry)
     if found < 0:
         return
@@ -361,7 +397,7 @@ def purge_entry(area, record):
     word = load_u32(there)
     if word & NO_LOCK != record_lock(record):
         return
-    if word & _DELETED and not _adds(record):
+    if word & _DELETED and not adds_entry(record_operation(record)):
         take_entry(area, index, entry)
-    elif _adds(record) and not word & _DELETED:
+    elif adds_entry(record_operation(record)) and not word & _DELETED:
         set_word(area, page, there, word | NO_LOCK)

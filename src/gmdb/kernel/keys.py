@@ -12,7 +12,7 @@ from gmdb.kernel.columns import copy_short
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.memory import load_i32, load_i64, load_u8, load_u16, load_u32, records, store_16, store_32, store_64
 from gmdb.kernel.patch import column_code, header_bytes, stored_bytes
-from gmdb.kernel.status import KEY_TOO_LONG
+from gmdb.kernel.status import KEY_TOO_LONG, NOT_FOUND
 
 POINTER_AT = ROW_HEAD.size
 VALUES_AT = POINTER_AT + POINTER_SIZE
@@ -23,6 +23,8 @@ index_head = records(INDEX_HEAD)
 _ORDERS_AT, _POSITIONS_AT = INDEX_HEAD.offset("orders"), INDEX_HEAD.offset("positions")
 _WORD, _LONG, _DOUBLE, _WIDE, _BYTES = (int(order) for order in Order)
 _LOWEST = -(1 << 63)
+_LOWEST_WORD = -(1 << 31)
+_NO_LIMIT = (1 << 63) - 1
 _MAGNITUDE = (1 << 63) - 1
 _INFINITY = 0x7FF0_0000_0000_0000
 
@@ -119,10 +121,12 @@ def has_null(index, entry):
 
 
 @routine
-def _value_in_row(row, number):
-    """Where a column's value lies in a row that has it."""
+def _value_in_row(row, number, limit):
+    """Where a column's value lies in a row that has it; 0 if that would be behind ``limit``."""
     at = row + header_bytes(load_u16(row + COL_COUNT_AT))
     for n in range(number):
+        if at > limit:
+            return 0
         at += stored_bytes(at, column_code(row, n))
     return at
 
@@ -130,14 +134,25 @@ def _value_in_row(row, number):
 @routine
 def make_entry(index, row, entry, row_id):
     """Write the leaf entry of a row; answers its size, or KEY_TOO_LONG."""
+    return make_entry_within(index, row, _NO_LIMIT, entry, row_id)
+
+
+@routine
+def make_entry_within(index, row, limit, entry, row_id):
+    """``make_entry`` of a row that may be nonsense, if somebody changes it meanwhile: it is not read behind ``limit``.
+
+    NOT_FOUND if it is nonsense for sure.
+    """
     to, bits = entry + VALUES_AT, 0
     for n in range(key_columns(index)):
         number = load_u16(index + _POSITIONS_AT + 2 * n)
         code = column_code(row, number)
         if code == 0:
             continue
-        value = _value_in_row(row, number)
-        length = stored_bytes(value, code)
+        value = _value_in_row(row, number, limit)
+        length = stored_bytes(value, code) if 0 < value <= limit else 0
+        if length == 0 or value + length > limit:
+            return NOT_FOUND
         if to + length - entry - VALUES_AT > KEY_BYTES_MAX:
             return KEY_TOO_LONG
         copy_short(to, value, length)
@@ -150,6 +165,32 @@ def make_entry(index, row, entry, row_id):
     store_32(entry + BITS_AT, bits)
     store_64(entry + POINTER_AT, row_id)
     return size
+
+
+@routine
+def _first_bytes(value):
+    """The first eight bytes of a value with its length, as a number that sorts as they do."""
+    length, number = load_u16(value), 0
+    for i in range(8):
+        number = number << 8 | (load_u8(value + 2 + i) if i < length else 0)
+    return number
+
+
+@routine
+def sort_prefix(index, entry):
+    """A number whose bits, read as unsigned, sort as the entry's key does, as far as they go; NULL is the highest."""
+    if load_u32(entry + BITS_AT) & 3 == 0:
+        return -1
+    order, value = load_u8(index + _ORDERS_AT), entry + VALUES_AT
+    if order == _WORD:
+        return load_i32(value) - _LOWEST_WORD
+    if order == _LONG:
+        return load_i64(value) ^ _LOWEST
+    if order == _DOUBLE:
+        return order_of_double(load_i64(value)) ^ _LOWEST
+    if order == _WIDE:
+        return load_i64(value + 10) ^ _LOWEST
+    return _first_bytes(value)
 
 
 @routine

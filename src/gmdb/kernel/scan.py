@@ -50,6 +50,7 @@ SCAN = np.dtype(
         ("columns", "<i8"),  # address of the table's columns up to the last that is wanted
         ("column_count", "<i8"),
         ("row_capacity", "<i8"),  # rows that the buffers have room for
+        ("row_ids", "<i8"),  # address for the rows' places (i64s, page id << 16 | slot); 0: nobody asks for them
     ]
 )
 scan_at = records(SCAN)
@@ -88,7 +89,7 @@ def _watch(area, page_id, watch):
 
 
 @routine
-def _unchanged(area, watch):
+def is_unchanged(area, watch):
     """Whether every page that the block read is as it was."""
     fence()
     for i in range(1, watch[0]):
@@ -116,7 +117,7 @@ def _version_of(area, scan, home, page_id, slot, page_seen, arena, watch):
 
 
 @routine
-def _gather_plain(page, page_size, slot, slot_count, rows, limits, count, room):
+def _gather_plain(page, page_size, slot, slot_count, rows, limits, places, place, count, room):
     """Collect rows without lock or flag, as most are, up to the first other; answers (slot, rows)."""
     directory, limit = page + page_size - TAIL_SIZE - 2, page + page_size
     while slot < slot_count and count < room:
@@ -126,24 +127,27 @@ def _gather_plain(page, page_size, slot, slot_count, rows, limits, count, room):
                 break
             rows[count] = page + offset
             limits[count] = limit
+            places[count] = place + slot
             count += 1
         slot += 1
     return slot, count
 
 
 @routine
-def _gather_page(area, scan, page_id, page, rows, limits, watch, arenas, count):
+def _gather_page(area, scan, page_id, page, rows, limits, places, watch, arenas, count):
     """Add the rows of a page from where the scan stands until the block is full; answers how many it has."""
     head, page_size = page_head(page), page_size_of(area, page_id)
     slot_count = min(heap_node(page + NODE_AT).slot_count, page_size >> 2)
     if head.obj_id != scan.obj_id or head.page_type != _DATA:
         slot_count = 0  # it was empty, and has gone to somebody else since
     page_seen = load_is_seen(area, scan, page)
-    room = min(BLOCK_ROWS, scan.row_capacity - scan.done)
+    room, place = min(BLOCK_ROWS, scan.row_capacity - scan.done), page_id << 16
     slot = scan.next_slot
     while True:
         if page_seen:
-            slot, count = _gather_plain(page, page_size, slot, slot_count, rows, limits, count, room)
+            slot, count = _gather_plain(
+                page, page_size, slot, slot_count, rows, limits, places, page_id << 16, count, room
+            )
         if slot >= slot_count:
             scan.next_page += 1
             scan.next_slot = 0
@@ -160,7 +164,7 @@ def _gather_page(area, scan, page_id, page, rows, limits, watch, arenas, count):
             continue
         if version < 0 or count == room:
             return min(version, NOT_FOUND)
-        rows[count], limits[count] = version, version + ROW_BUFFER
+        rows[count], limits[count], places[count] = version, version + ROW_BUFFER, place | (slot - 1)
         if arenas[0] <= version < arenas[1]:
             rows[count] = arenas[0]
             arenas[0] = keep_version(arenas[0], version)
@@ -168,8 +172,9 @@ def _gather_page(area, scan, page_id, page, rows, limits, watch, arenas, count):
 
 
 @routine
-def _gather(area, scan, rows, limits, watch, arenas):
-    """Collect the rows of a block from where the scan stands; answers how many, or a status."""
+def gather_block(area, scan, rows, limits, places, watch, arenas):
+    """Collect the rows of a block, and where they are at home, from where the scan stands; answers how many, or a
+    status."""
     count = 0
     while scan.next_page < scan.page_count and count < BLOCK_ROWS and watch[0] < WATCHED_MAX:
         page_id = load_u32(scan.ids + 4 * scan.next_page)
@@ -178,24 +183,27 @@ def _gather(area, scan, rows, limits, watch, arenas):
             return page
         _watch(area, page_id, watch)
         before = scan.next_page
-        count = _gather_page(area, scan, page_id, page, rows, limits, watch, arenas, count)
+        count = _gather_page(area, scan, page_id, page, rows, limits, places, watch, arenas, count)
         if count < 0 or scan.next_page == before:
             return count
     return count
 
 
 @routine
-def _scan_block(area, scan, rows, cursors, limits, watch, saved, arenas):
+def _scan_block(area, scan, rows, cursors, limits, places, watch, saved, arenas):
     """One block of rows, read again as often as its pages change meanwhile; answers its rows or a status."""
     first_page, first_slot = scan.next_page, scan.next_slot
     save_columns(scan, saved)
     for _ in range(1 if scan.trusted else RETRIES):
         watch[0] = 1
         arenas[0] = arenas[2]
-        count = _gather(area, scan, rows, limits, watch, arenas)
+        count = gather_block(area, scan, rows, limits, places, watch, arenas)
         status = decode_block(scan, rows, cursors, limits, count, 0) if count >= 0 else count
-        unchanged = _unchanged(area, watch)
+        unchanged = is_unchanged(area, watch)
         if status == DONE and unchanged:
+            if scan.row_ids:
+                for k in range(count):
+                    store_64(scan.row_ids + 8 * (scan.done + k), places[k])
             return count
         restore_columns(scan, saved, max(count, 0))
         if unchanged and status == NO_ROOM:
@@ -215,11 +223,8 @@ def scan_pages(area, scan_address):
     capacity, as migrated rows, which lie elsewhere, can do.
     """
     scan = scan_at(scan_address)
-    rows, cursors, limits = (
-        np.empty(BLOCK_ROWS, np.int64),
-        np.empty(BLOCK_ROWS, np.int64),
-        np.empty(BLOCK_ROWS, np.int64),
-    )
+    rows, cursors = np.empty(BLOCK_ROWS, np.int64), np.empty(BLOCK_ROWS, np.int64)
+    limits, places = np.empty(BLOCK_ROWS, np.int64), np.empty(BLOCK_ROWS, np.int64)
     watch = np.empty(WATCHED_MAX + 8, np.int64)
     saved = np.empty(2 * scan.column_count + 2, np.int64)
     memory = np.empty(ARENA_SIZE + 2 * ROW_BUFFER, np.uint8)
@@ -227,7 +232,7 @@ def scan_pages(area, scan_address):
     arenas = np.array([arena, arena + ARENA_SIZE, arena])  # where the next version is built, the end, the start
     count = 0
     while scan.next_page < scan.page_count:
-        count = _scan_block(area, scan, rows, cursors, limits, watch, saved, arenas)
+        count = _scan_block(area, scan, rows, cursors, limits, places, watch, saved, arenas)
         if count < 0:
             break
         scan.done += count

@@ -216,6 +216,13 @@ class Session:
         self._lock_table(obj_id, lambda: self.hub.tables.take_alone(obj_id, self))
         self._locked_alone.add(obj_id)
 
+    def share_instead(self, obj_id: int) -> None:
+        """Let others share a table that was taken alone; who needs it alone still waits."""
+        with self.hub.guard:
+            self.hub.tables.release(self, {obj_id})
+            self.hub.tables.share(obj_id, self)
+        self.hub.waits.wake()
+
     def _lock_table(self, obj_id: int, attempt: Callable[[], list[Any]]) -> None:
         deadline = time.monotonic() + self.lock_timeout
         key = ("table", obj_id)

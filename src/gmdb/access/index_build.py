@@ -1,0 +1,168 @@
+"""Filling an index from a table that has rows, while others go on changing them.
+
+Entries are taken from the pages as a snapshot sees them, by several threads, each sorting a run of its own; the runs
+are merged into a tree from the leaves up.  Then the index is as the table was at the snapshot.  What was committed
+since is caught up with (``catch_up``), from the undo records that writers left for it.
+Not here: who may use the table or the index meanwhile (catalog/building.py).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
+
+import numpy as np
+
+from gmdb.access.btree import BTree
+from gmdb.access.heap import Heap
+from gmdb.errors import UniqueViolation, ValueTooLong
+from gmdb.format.btree import KEY_BYTES_MAX, IndexKind
+from gmdb.kernel.index_calls import add_some
+from gmdb.kernel.index_fill import FILL, FILL_SCRATCH, fill_tree, finish_tree
+from gmdb.kernel.index_head import LEVELS_MAX
+from gmdb.kernel.index_shadow import apply_shadows, check_shadows
+from gmdb.kernel.index_sort import RUN, extract_entries, sort_run
+from gmdb.kernel.keys import ENTRY_BUFFER, VALUES_AT
+from gmdb.kernel.scan import SCAN, measure_pages
+from gmdb.kernel.status import BUSY, DUPLICATE, KEY_TOO_LONG, NO_ROOM
+from gmdb.storage.store import PageStore
+
+PART_SIZE = 256 << 20  # bytes of pages that make a run, at most
+MEMORY_MAX = 1 << 30  # runs of a larger table lie in a file without a name, beside the database's
+
+
+class Run:
+    """Entries of some pages' rows, in order."""
+
+    def __init__(self, store: PageStore, pages: np.ndarray, in_file: bool) -> None:
+        sizes = np.zeros(2, np.int64)
+        store.call(measure_pages, 0, pages.ctypes.data, len(pages), sizes.ctypes.data)
+        capacity, room = int(sizes[0]) + 512, int(sizes[0]) * VALUES_AT + int(sizes[1]) + 2 * ENTRY_BUFFER
+        directory = store.directory if in_file else None
+        self._entries = _memory(room, directory)
+        self._offsets = _memory(8 * capacity, directory).view(np.int64)
+        self._prefixes = _memory(8 * capacity, directory).view(np.uint64)
+        self.fields = np.zeros(1, RUN)
+        self.fields["entries"], self.fields["room"] = self._entries.ctypes.data, room
+        self.fields["offsets"], self.fields["prefixes"] = self._offsets.ctypes.data, self._prefixes.ctypes.data
+        self.fields["capacity"] = capacity
+
+    def sort(self, store: PageStore, entry_page: int) -> None:
+        if sort_run(store.area, entry_page, self.fields.ctypes.data, self._prefixes, self._offsets) < 0:
+            store.raise_damage()
+        self._prefixes = np.empty(0, np.uint64)
+
+
+def _memory(size: int, directory: object | None) -> np.ndarray:
+    if directory is None:
+        return np.empty(size, np.uint8)
+    with tempfile.TemporaryFile(dir=str(directory)) as file:
+        file.truncate(size)
+        return np.memmap(file, np.uint8, "r+", shape=(size,))
+
+
+class Filling:
+    """Fills one index of a table."""
+
+    def __init__(self, tree: BTree, heap: Heap, name: str) -> None:
+        self._tree = tree
+        self._heap = heap
+        self._name = name
+        self._store = heap.segment.store
+
+    def fill(self, form: np.ndarray) -> None:
+        """Enter the rows that a snapshot sees into the index, which is empty."""
+        runs = self._collect(form)
+        fields = np.concatenate([run.fields for run in runs]) if runs else np.zeros(0, RUN)
+        if self._tree.kind == IndexKind.BTREE:
+            self._grow_tree(fields)
+        else:
+            self._add_all(fields)
+
+    # ---- from pages to runs
+
+    def _collect(self, form: np.ndarray) -> list[Run]:
+        pages = np.sort(self._heap.segment.page_ids()).astype(np.uint32)  # rows in the order of their ids
+        threads = len(os.sched_getaffinity(0))
+        page_size = self._heap.segment.space.page_size
+        count = max(threads, -(-len(pages) * page_size // PART_SIZE))
+        in_file = len(pages) * page_size > MEMORY_MAX
+        parts = [part for part in np.array_split(pages, count) if len(part)]
+        with ThreadPoolExecutor(threads, "gmdb-index") as pool:
+            return [run for runs in pool.map(lambda part: list(self._runs(part, form, in_file)), parts) for run in runs]
+
+    def _runs(self, pages: np.ndarray, form: np.ndarray, in_file: bool) -> Iterator[Run]:
+        """The entries of some pages; one run, or more if rows from elsewhere have made it too long."""
+        pages = np.ascontiguousarray(pages)
+        scan = np.zeros(1, SCAN)
+        scan["scn"], scan["transaction"], scan["statement"] = form
+        scan["obj_id"], scan["ids"], scan["page_count"] = self._heap.obj_id, pages.ctypes.data, len(pages)
+        scan["row_capacity"] = np.iinfo(np.int64).max
+        while scan["next_page"][0] < len(pages):
+            run = Run(self._store, pages, in_file)
+            self._extract(scan, run)
+            run.sort(self._store, self._tree.segment.entry_page)
+            yield run
+
+    def _extract(self, scan: np.ndarray, run: Run) -> None:
+        arguments = (scan.ctypes.data, self._tree.segment.entry_page, run.fields.ctypes.data)
+        while scan["next_page"][0] < scan["page_count"][0]:
+            self._store.require_open()
+            status = self._store.call(extract_entries, 0, *arguments)
+            if status == BUSY:
+                with self._store.guard:
+                    scan["trusted"] = 1
+                    status = self._store.call(extract_entries, 0, *arguments)
+                    scan["trusted"] = 0
+            if status == KEY_TOO_LONG:
+                self._refuse(status)
+            if status == NO_ROOM:
+                return
+
+    # ---- from runs to an index
+
+    def _grow_tree(self, runs: np.ndarray) -> None:
+        open_pages, scratch = np.full(LEVELS_MAX, -1, np.int64), np.zeros(FILL_SCRATCH, np.uint8)
+        open_pages[0] = self._tree.root
+        fill = np.zeros(1, FILL)
+        fill["runs"], fill["run_count"] = runs.ctypes.data, len(runs)
+        fill["pages"], fill["scratch"] = open_pages.ctypes.data, scratch.ctypes.data
+        while self._call(fill_tree, fill.ctypes.data):
+            pass
+        self._call(finish_tree, fill.ctypes.data)
+
+    def _add_all(self, runs: np.ndarray) -> None:
+        for run in runs:
+            done = np.array([run], RUN)
+            while self._call(add_some, done.ctypes.data):
+                pass
+
+    # ---- what was committed meanwhile
+
+    def catch_up(self, places: np.ndarray) -> None:
+        """Do to the index what transactions would have done; ``places`` are their undo records, in order."""
+        done = 0
+        while done < len(places):
+            done += self._call(apply_shadows, places.ctypes.data + 8 * done, min(len(places) - done, 256))
+        if self._tree.unique:
+            for first in range(0, len(places), 1024):
+                self._call(check_shadows, places.ctypes.data + 8 * first, min(len(places) - first, 1024))
+
+    def _call(self, kernel: object, *arguments: int) -> int:
+        with self._store.guard:
+            self._store.require_open()
+            space_id, entry_page = self._tree.segment.space.space_id, self._tree.segment.entry_page
+            status = self._store.call(kernel, space_id, entry_page, *arguments)  # type: ignore[arg-type]
+        if status in (DUPLICATE, KEY_TOO_LONG):
+            self._refuse(status)
+        return status
+
+    def _refuse(self, status: int) -> NoReturn:
+        where = f"table {self._heap.name}, index {self._name}"
+        if status == DUPLICATE:
+            names = ", ".join(column.name for column in self._tree.columns)
+            raise UniqueViolation(f"{where}: two rows have the same key ({names})")
+        raise ValueTooLong(f"{where}: a row has a key of over {KEY_BYTES_MAX} bytes")

@@ -1,0 +1,99 @@
+"""Building an index while transactions go on.
+
+The table is held alone for two moments only.  In the first the index is made known as being built: from then on writers
+leave word of what they would have done to it (SHADOW operations, in their undo), and a snapshot is taken, by which it
+is filled.  What they left is caught up with in rounds, until little is left; in the second moment the last of it is
+done, and the index is everyone's.
+
+Invariants
+ 1. A transaction that changes the table either ended before the snapshot, or leaves shadow operations for all it does.
+ 2. Shadow operations are applied in the order of commits, and none is purged before: the snapshot is held until then.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from gmdb.access.btree import BTree
+from gmdb.access.heap import Heap
+from gmdb.access.index_build import Filling
+from gmdb.access.indexes import IndexDefinition
+from gmdb.errors import DatabaseClosed, LockTimeout, StorageError
+from gmdb.transaction.gc import Ended
+from gmdb.transaction.session import Session
+
+FEW_RECORDS = 1000  # undo records that are left for the moment in which nobody else may use the table
+ROUNDS_MAX = 20
+
+
+class IndexBuild:
+    """An index on its way.  Whoever makes it has the table alone, in ``session``."""
+
+    def __init__(self, session: Session, heap: Heap, tree: BTree, index: IndexDefinition) -> None:
+        self.session = session
+        self.index = index
+        self._hub = session.hub
+        self._table_id = heap.obj_id
+        self._filling = Filling(tree, heap, index.name)
+        with self._hub.guard:
+            self._snapshot = self._hub.snapshots.take()
+
+    def fill(self) -> None:
+        """Fill the index from the table, which others use again, and catch up with most of what they do."""
+        self.session.share_instead(self._table_id)
+        self._filling.fill(np.array([self._snapshot.scn, -1, 0], np.int64))
+        for _ in range(ROUNDS_MAX):
+            if self._catch_up() < FEW_RECORDS:
+                break
+
+    def finish(self) -> None:
+        """Catch up with the rest; nobody else uses the table from here to the end of the session's transaction."""
+        self.session.take_table_alone(self._table_id)
+        self._catch_up()
+
+    def _catch_up(self) -> int:
+        """Do what transactions left that have ended by now; answers how many undo records those had."""
+        with self._hub.guard:
+            self._snapshot.check()
+            ended, limit = self._ended()
+            following = self._hub.snapshots.take(limit)
+        places = [place for one in sorted(ended, key=lambda one: one.scn) for place in one.undo[one.done :]]
+        self._filling.catch_up(np.array(places, np.int64))
+        with self._hub.guard:
+            self._snapshot.check()
+            self._snapshot.release()
+            self._snapshot = following
+        return len(places)
+
+    def _ended(self) -> tuple[list[Ended], int]:
+        """Transactions that used the table and committed after the snapshot, and up to which commit all are known.
+
+        Others see a commit before its session has made it known as ended.
+        """
+        limit = self._hub.memory.scn
+        for slot in self._hub.active:
+            scn = int(self._hub.memory.transactions[slot]["scn"])
+            if scn > 0:
+                limit = min(limit, scn - 1)
+        limit = max(limit, self._snapshot.scn)
+        history = self._hub.collector.history
+        found = [one for one in history if self._snapshot.scn < one.scn <= limit and self._table_id in one.tables]
+        return found, limit
+
+    def give_up(self) -> None:
+        """Take back what was made of an index that nobody is told of any more, once its last writers have ended."""
+        with suppress(DatabaseClosed, StorageError):  # else recovery does it
+            while self.session.in_transaction:
+                try:
+                    self.session.take_table_alone(self._table_id)
+                except LockTimeout:
+                    continue
+                self.session.rollback()
+        self.end()
+
+    def end(self) -> None:
+        with self._hub.guard:
+            self._snapshot.release()
+        self.session.close()
