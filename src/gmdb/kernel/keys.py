@@ -44,7 +44,7 @@ def _order_numbers(a, b):
 
 
 @routine
-def _order_of_double(bits):
+def order_of_double(bits):
     """A number that sorts as the double does: zeros are equal, all NaNs are, above everything."""
     if bits & _MAGNITUDE > _INFINITY:
         return _MAGNITUDE
@@ -76,7 +76,7 @@ def _compare_values(order, a, b):
     if order == _LONG:
         return _order_numbers(load_i64(a), load_i64(b))
     if order == _DOUBLE:
-        return _order_numbers(_order_of_double(load_i64(a)), _order_of_double(load_i64(b)))
+        return _order_numbers(order_of_double(load_i64(a)), order_of_double(load_i64(b)))
     if order == _WIDE:
         high = _order_numbers(load_i64(a + 10), load_i64(b + 10))
         return high if high else _order_numbers(load_i64(a + 2) ^ _LOWEST, load_i64(b + 2) ^ _LOWEST)
