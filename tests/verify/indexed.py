@@ -40,6 +40,8 @@ def build_indexed(path: Path) -> Path:
             table.update(row_id, {"s": text(chance.randrange(40)) + "y" * 300})
         for row_id in chance.sample(row_ids, 300):
             table.delete(row_id)
+        for n in range(ROWS, ROWS + 200):
+            table.insert((n, text(n), n / 3, n))
         db.commit()
     return path
 

@@ -203,6 +203,7 @@ def _check_branch(check, item, page, page_size):
     if _check_order(check, item, page, page_size, count - 1, False):
         _check_bounds(check, item, page, page_size, count - 1, False)
     low, low_is_known = item.low, True
+    check.gap = max(check.gap, item.after_gap)
     for slot in range(count):
         entry = entry_in(page, page_size, slot)
         is_last = slot == count - 1
@@ -291,7 +292,7 @@ def check_tree(check_address):
         page, page_size = page_at(check.devices, item.page), mapped_page_size(check.devices, item.page)
         if item.level != level:
             _end_level(check, before, open_end)
-            level, before, open_end = item.level, NO_PAGE, check.gap
+            level, before, open_end = item.level, NO_PAGE, max(check.gap, open_end)
             check.gap = 0
         _check_links(check, item, page, before)
         if level == 0:
