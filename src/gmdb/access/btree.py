@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gmdb.access.indexes import order_of
 from gmdb.errors import DataError, SchemaError, UniqueViolation, ValueTooLong
 from gmdb.format.address import RowId
-from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, Order
-from gmdb.format.columns import Column, Kind
+from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX
+from gmdb.format.columns import Column
 from gmdb.format.row import ROW_HEAD, decode_row, encode_row
 from gmdb.kernel.btree_calls import WALK, add_to_tree, find_in_tree, plant_tree, take_from_tree, walk_tree
 from gmdb.kernel.index_build import enter_page
@@ -24,25 +25,11 @@ from gmdb.storage.segment import Segment
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap
 
-_ORDERS = {
-    Kind.WORD: Order.WORD,
-    Kind.BIT: Order.WORD,
-    Kind.DECIMAL_WORD: Order.WORD,
-    Kind.LONG: Order.LONG,
-    Kind.DECIMAL_LONG: Order.LONG,
-    Kind.DECIMAL_WIDE: Order.WIDE,
-    Kind.TEXT: Order.BYTES,
-    Kind.BYTES: Order.BYTES,
-}
 WALK_BUFFER = 1 << 16
 ROWS_AT_ONCE = 64
 _LOW, _LOW_COLUMNS, _HIGH, _HIGH_COLUMNS, _STARTED, _DONE = (
     list(WALK.names or ()).index(name) for name in ("low", "low_columns", "high", "high_columns", "started", "done")
 )
-
-
-def order_of(column: Column) -> Order:
-    return Order.DOUBLE if column.type.name == "DOUBLE" else _ORDERS[column.type.kind]
 
 
 class BTree:

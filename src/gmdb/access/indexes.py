@@ -7,8 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from gmdb.errors import NoSuchIndex
+from gmdb.format.btree import Order
 from gmdb.format.codec import RowCodec
-from gmdb.format.columns import Column
+from gmdb.format.columns import Column, Kind
+
+_ORDERS = {
+    Kind.WORD: Order.WORD,
+    Kind.BIT: Order.WORD,
+    Kind.DECIMAL_WORD: Order.WORD,
+    Kind.LONG: Order.LONG,
+    Kind.DECIMAL_LONG: Order.LONG,
+    Kind.DECIMAL_WIDE: Order.WIDE,
+    Kind.TEXT: Order.BYTES,
+    Kind.BYTES: Order.BYTES,
+}
 
 
 @dataclass(frozen=True)
@@ -25,6 +37,11 @@ class IndexDefinition:
 def no_such_index(table: str, index: str, known: Sequence[IndexDefinition]) -> NoSuchIndex:
     names = ", ".join(definition.name for definition in known) or "none yet"
     return NoSuchIndex(f"table {table} has no index {index}; its indexes are: {names}")
+
+
+def order_of(column: Column) -> Order:
+    """How the values of a key column are compared."""
+    return Order.DOUBLE if column.type.name == "DOUBLE" else _ORDERS[column.type.kind]
 
 
 class KeyCodec:

@@ -82,14 +82,13 @@ class _Tree:
 
     def tell_unreached(self, mapped: MappedPages) -> int:
         """Pages that the segment's map lists, but the tree does not lead to; answers how many."""
-        count = 0
         ids = self._index.segment.entries["page_id"].astype(np.int64)
-        for page_id in ids[ids != NO_PAGE].tolist():
-            facts = self._survey.fact(page_id)
-            if _is_node(facts, self._index.definition.obj_id) and not mapped.seen[device_of(page_id)][offset_of(page_id)]:
-                self._survey.findings.on_page(page_id, NODE_AT, f"{self._index.name}: no page of its tree leads to this page")
-                count += 1
-        return count
+        listed = ids[_is_node(self._survey.gather(ids), self._index.definition.obj_id)].tolist()
+        unreached = [page_id for page_id in listed if not mapped.seen[device_of(page_id)][offset_of(page_id)]]
+        for page_id in unreached:
+            said = f"{self._index.name}: no page of its tree leads to this page"
+            self._survey.findings.on_page(page_id, NODE_AT, said)
+        return len(unreached)
 
     # ---- places
 
@@ -175,7 +174,8 @@ class _Tree:
 
     def _out_of_bounds(self, page_id: int, slot: int, bound: int, relation: str) -> None:
         where = f"slot {bound & 0xFFFF} of page {page_name(bound >> 16)}"
-        said = f"key {self._key(page_id << 16 | slot)} {relation} that of {where}, {self._key(bound)}, which bounds the page"
+        keys = f"key {self._key(page_id << 16 | slot)} {relation} that of {where}, {self._key(bound)}"
+        said = f"{keys}, which bounds the page"
         self._on_entry(page_id, slot, said, ROW_HEAD.size + POINTER_SIZE)
 
     def _duplicate(self, page_id: int, slot: int, before: int) -> None:

@@ -76,7 +76,7 @@ def _words_of_rows(survey: Survey, mapped: MappedPages, index: Index) -> tuple[n
     return np.concatenate([none, *(r[0] for r in results)]), np.concatenate([none, *(r[1] for r in results)])
 
 
-def _is_heap(facts: np.ndarray, obj_id: int) -> np.ndarray:
+def _is_heap(facts: Any, obj_id: int) -> np.ndarray:
     kind = (facts["page_type"] == PageType.DATA) & (facts["seg_type"] == SegmentType.HEAP)
     mask: np.ndarray = kind & (facts["obj_id"] == obj_id) & (facts["verdict"] <= SUSPECT)
     return mask
@@ -134,7 +134,9 @@ class _Comparison:
                 told += 1
                 explained.add(row_id.page_id << 16 | row_id.slot_id)
                 if told <= SHOWN_MAX:
-                    self._on_entry(spot, f"the entry of key {self._index.key_at(page, offset)} leads to row {row_id}, {wrong}")
+                    self._on_entry(
+                        spot, f"the entry of key {self._index.key_at(page, offset)} leads to row {row_id}, {wrong}"
+                    )
         self._tell_more(told, "entries lead to rows without their key")
         if self._entries.whole:
             self._tell_missing(words, places, explained)

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gmdb.access.btree import order_of
-from gmdb.access.indexes import IndexDefinition
+from gmdb.access.indexes import IndexDefinition, order_of
 from gmdb.catalog.schema import TableDefinition
 from gmdb.format.address import page_name
 from gmdb.format.btree import INDEX_AT, INDEX_HEAD, KEY_COLUMNS_MAX

@@ -42,7 +42,10 @@ def _wrong_entry(page: bytes, offset: int, end: int, is_leaf: bool) -> Iterator[
         return
     head: Any = ROW_HEAD.at(page, offset)
     if head.size < _SHORTEST or offset + head.size > end:
-        yield offset + SIZE_AT, f"an entry of {head.size} bytes, but it has {_SHORTEST} at least and the entries end at {end}"
+        yield (
+            offset + SIZE_AT,
+            f"an entry of {head.size} bytes, but it has {_SHORTEST} at least and the entries end at {end}",
+        )
         return
     if not 1 <= head.col_count <= COLUMNS_PER_WORD:
         yield offset + COL_COUNT_AT, f"an entry has 1 to {COLUMNS_PER_WORD} columns, this one {head.col_count}"
@@ -73,7 +76,7 @@ def _wrong_head(page: bytes, offset: int, head: Any, is_leaf: bool) -> Iterator[
     at = offset + ROW_HEAD.size
     if is_leaf:
         flags = head.lock_id >> 24
-        if flags & ~RowFlag.DELETE:
+        if flags & ~int(RowFlag.DELETE):
             yield offset, f"the entry's flags, 0x{flags:02x}, are none that entries have"
         if page[at + 6 : at + 8] != b"\xff\xff":
             yield at + 6, "the row id that an entry holds does not end in 65535"

@@ -85,7 +85,7 @@ class VerifiedFiles(DatabaseFiles):
         return min(file.hwm, file.file_pages, PAGES_PER_DEVICE)
 
     def mapped(self, device: int) -> np.ndarray:
-        """The bytes of all pages in use, where the operating system shows the file; it reads them when they are used."""
+        """The bytes of all pages in use; the operating system reads them when they are looked at."""
         size = self.pages_in_use(device) * self.devices[device].page_size
         if not size:
             return np.empty(0, np.uint8)
