@@ -56,22 +56,26 @@ def _count(number: int, what: str) -> str:
 
 def outline(view: IndexView, cut: Cut) -> Iterator[str]:
     """The tree, a page a line, children indented below their parent."""
-    if view.root is not None:
-        yield from _outline(view.root, "root", 0, cut)
+    if view.root is None:
+        return
+    yield from _outline(view.root, "root", 0, cut)
+    depth = view.root.level if cut.depth is None else cut.depth
+    below = sum(level.pages for level in view.levels() if level.level < view.root.level - depth)
+    if below:
+        yield f"… {_count(below, 'page')} further down; --depth {depth + 1} shows some of them, --full all"
 
 
 def _outline(node: Node, name: str, indent: int, cut: Cut) -> Iterator[str]:
     kind = "leaf" if node.level == 0 else f"level {node.level}"
     size = f"{_count(node.entries, 'entry')}, {node.fill:.0f} % full"
     yield f"{'  ' * indent}{name}  {page_name(node.page_id)}  {kind}, {size}  {_range(node)}"
-    if not node.children:
+    if not node.children or cut.depth == 0:
         return
     first, left_out, last = _shown(node, cut)
     for key, child in first:
         yield from _outline(child, _bound(key), indent + 1, _below(cut))
     if left_out:
-        what = f"{left_out:,} more; --full" if first else f"{_count(left_out, 'more page')}; --depth"
-        yield f"{'  ' * (indent + 1)}… {what} shows them"
+        yield f"{'  ' * (indent + 1)}… {left_out:,} more; --full shows them"
     for key, child in last:
         yield from _outline(child, _bound(key), indent + 1, _below(cut))
 
