@@ -211,6 +211,11 @@ class Connection:
         """Every transaction that is open, or has ended and is not yet purged."""
         return self._database.transaction_table()
 
+    def index_pages(self, name: str) -> pa.Table:
+        """The pages of an index as they are in memory at one instant, the entry page of its segment first."""
+        self._session.require_open()
+        return self._database.index_pages(name)
+
     def gc(self) -> int:
         """Take away versions that no snapshot needs; answers how many transactions were cleaned up after."""
         self._session.require_open()

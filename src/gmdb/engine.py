@@ -24,6 +24,7 @@ from gmdb.access.heap import Heap
 from gmdb.catalog.schema import FIRST_USER_ID, TableDefinition, make_columns
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
+from gmdb.format.address import device_of, offset_of
 from gmdb.kernel.locks import LockAction
 from gmdb.kernel.shrink import trim_segment
 from gmdb.log.backup import Backup
@@ -32,6 +33,7 @@ from gmdb.log.redo import SYNC_MODES
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Step
 from gmdb.storage import disk
 from gmdb.storage.directory import is_database, require_database
+from gmdb.storage.segment import Segment
 from gmdb.storage.store import MAIN_SPACE, create_store
 from gmdb.transaction.hub import Transactions, create_undo_segment
 from gmdb.transaction.session import Session
@@ -200,6 +202,16 @@ class Database:
                     "undo_slot": pa.array(rows["undo_slot"], pa.uint32()),
                 }
             )
+
+    def index_pages(self, name: str) -> pa.Table:
+        """The pages of an index as they are in memory at one instant, the entry page of its segment first."""
+        with self.store.guard:
+            _, index = self.catalog.index(name)
+            devices = self.store.devices
+            space = self.store.spaces[devices[device_of(index.entry_page)].space_id]
+            ids = [index.entry_page, *Segment(self.store, space, index.entry_page).page_ids().tolist()]
+            pages = [bytes(devices[device_of(page_id)].memory(offset_of(page_id))) for page_id in ids]
+        return pa.table({"page_id": pa.array(ids, pa.uint32()), "page": pa.array(pages, pa.large_binary())})
 
     def transaction_table(self) -> pa.Table:
         """Every transaction that is open, or has ended and is not yet purged."""

@@ -20,6 +20,7 @@ from gmdb.errors import (
     ValueTooLong,
 )
 from gmdb.format.address import RowId
+from tests.integrity import assert_sound
 from tests.model.histories import check_indexes
 
 COLUMNS = {"k": "INT", "s": "VARCHAR(3000)"}
@@ -210,3 +211,36 @@ def test_indexes_are_there_after_the_database_was_closed(path: Path) -> None:
         assert [values for _, values in db.heap("t").by("t_s").range(("3",), ("3",), backwards=True)] == [
             row for row in expected[::-1] if row[1] == "3"
         ]
+
+
+def test_an_entry_gets_back_no_lock_that_was_cleaned_up_meanwhile(path: Path) -> None:
+    with gmdb.connect(path) as db:
+        db._database.transactions.stop()
+        db.create_table("t", COLUMNS)
+        db.create_index("t_k", "t", ["k"], unique=True)
+        row_id = db.insert("t", (1, "a"))
+        db.commit()
+        db.heap("t").delete(row_id)
+        db.gc()
+        db.rollback()
+    assert_sound(path)
+
+
+def test_a_mark_whose_maker_is_cleaned_up_does_not_come_back_beneath_another_change(path: Path) -> None:
+    with gmdb.connect(path) as db, gmdb.connect(path, isolation="repeatable read") as reader:
+        db._database.transactions.stop()
+        db.create_table("t", COLUMNS)
+        db.create_index("t_k", "t", ["k"], unique=True)
+        row_id = db.insert("t", (1, "a"))
+        db.commit()
+        db.gc()
+        db.heap("t").update(row_id, {"k": 2})  # marks the entry of 1
+        db.commit()
+        assert reader.heap("t").by("t_k").find((2,)) == [(row_id, (2, "a"))]
+        db.heap("t").update(row_id, {"s": "b"})
+        db.commit()
+        db.heap("t").update(row_id, {"k": 1})  # takes the mark off
+        db.gc()  # the first change is cleaned up; the second is kept for the reader
+        db.rollback()
+        reader.rollback()
+    assert_sound(path)

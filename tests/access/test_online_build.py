@@ -1,4 +1,4 @@
-"""Building an index beside transactions: what they do meanwhile is in it, they hardly wait, a failure leaves nothing."""
+"""Building an index beside transactions: what they do is in it, they hardly wait, failures leave nothing."""
 
 from __future__ import annotations
 

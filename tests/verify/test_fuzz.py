@@ -47,6 +47,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         db.create_table("types", {"i": "INT", "t": "BOOLEAN", "d": "DECIMAL(30,2)", "c": "CHAR(3)"})
         for n in range(10):
             db.insert("types", (n, n % 2 == 0, Decimal(n), "é"))
+        db.create_table("keyed", {"k": "INT", "s": "VARCHAR(900)", "w": "DECIMAL(30,2)", "d": "DOUBLE"})
+        db.create_index("keyed_k", "keyed", ["k"], unique=True)
+        db.create_index("keyed_s", "keyed", ["s", "w", "d"])
+        for n in range(40):
+            db.insert("keyed", (n if n % 9 else None, f"{n % 5}" * 700, n if n % 4 else None, n / 2))
         db.create_table("gone", {"i": "INT"})
         db.insert("gone", (1,))
         db.drop_table("gone")

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from gmdb.access.indexes import EVERYTHING, KeyRange
+from gmdb.access.indexes import EVERYTHING, KeyRange, order_of
 from gmdb.errors import DataError, SchemaError
 from gmdb.format.address import RowId, device_of, offset_of
-from gmdb.format.btree import INDEX_AT, INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, IndexKind, Order
-from gmdb.format.columns import Column, Kind
+from gmdb.format.btree import INDEX_AT, INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, IndexKind
+from gmdb.format.columns import Column
 from gmdb.format.page import SegmentType
 from gmdb.format.row import ROW_HEAD, decode_row, encode_row
 from gmdb.kernel.index_calls import add_to_index, find_in_index, plant_index, take_from_index, walk_index
@@ -23,24 +23,10 @@ from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT
 from gmdb.kernel.status import NOT_FOUND
 from gmdb.storage.segment import Segment
 
-_ORDERS = {
-    Kind.WORD: Order.WORD,
-    Kind.BIT: Order.WORD,
-    Kind.DECIMAL_WORD: Order.WORD,
-    Kind.LONG: Order.LONG,
-    Kind.DECIMAL_LONG: Order.LONG,
-    Kind.DECIMAL_WIDE: Order.WIDE,
-    Kind.TEXT: Order.BYTES,
-    Kind.BYTES: Order.BYTES,
-}
 WALK_BUFFER = 1 << 16
 LOW_COLUMNS_FIELD, HIGH_COLUMNS_FIELD, DONE_FIELD = (
     list(WALK.names or ()).index(name) for name in ("low_columns", "high_columns", "done")
 )
-
-
-def order_of(column: Column) -> Order:
-    return Order.DOUBLE if column.type.name == "DOUBLE" else _ORDERS[column.type.kind]
 
 
 class BTree:

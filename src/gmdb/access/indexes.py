@@ -7,8 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError
+from gmdb.format.btree import Order
 from gmdb.format.codec import RowCodec
-from gmdb.format.columns import Column
+from gmdb.format.columns import Column, Kind
+
+_ORDERS = {
+    Kind.WORD: Order.WORD,
+    Kind.BIT: Order.WORD,
+    Kind.DECIMAL_WORD: Order.WORD,
+    Kind.LONG: Order.LONG,
+    Kind.DECIMAL_LONG: Order.LONG,
+    Kind.DECIMAL_WIDE: Order.WIDE,
+    Kind.TEXT: Order.BYTES,
+    Kind.BYTES: Order.BYTES,
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,11 @@ def no_such_index(table: str, index: str, known: Sequence[IndexDefinition]) -> N
 
 def keys_without_index(table: str) -> SchemaError:
     return SchemaError(f"table {table}: a range of keys needs the name of an index: by=...")
+
+
+def order_of(column: Column) -> Order:
+    """How the values of a key column are compared."""
+    return Order.DOUBLE if column.type.name == "DOUBLE" else _ORDERS[column.type.kind]
 
 
 class KeyCodec:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 HELP = "check everything about a database"
 DESCRIPTION = (
     "Check every page of a database in all its bytes, rows against their tables, and pages against each other: maps,\n"
-    "free lists, counts, migrated rows, undo records. A finding is a line: page, offset, what is wrong there.\n"
+    "free lists, counts, migrated rows, undo records; every index in itself and against the rows of its table.\n"
+    "A finding is a line: page, offset, what is wrong there.\n"
     "A database that was not closed properly is recovered first. One that is open elsewhere, or a backup, is copied\n"
     "as it is at one instant, and the copy is checked: there must be room for it in the same directory.\n"
     "Exit status: 0 nothing is wrong, 1 something is, 2 the command failed."

@@ -6,14 +6,15 @@ branch), then its key columns by the row's 2-bit rule.  A branch's last entry, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
 from gmdb.format import slotted
+from gmdb.format.columns import Column
 from gmdb.format.layout import Finding, Region, layout
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
-from gmdb.format.row import ROW_HEAD, header_size
+from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT, decode_row, header_size
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 
 BTREE_NODE = layout(
@@ -81,6 +82,14 @@ def entry_extents(page: Any) -> list[tuple[int, int, int]]:
         if ENTRIES_AT <= offset <= end - ROW_HEAD.size:
             found.append((offset, offset + ROW_HEAD.at(page, offset).size, slot))
     return found
+
+
+def key_values(columns: Sequence[Column], page: Any, offset: int) -> tuple[Any, ...]:
+    """The values of an entry's key columns.  Raises Corruption or DataError if they cannot be these columns'."""
+    entry = bytes(memoryview(page)[offset : offset + ROW_HEAD.at(page, offset).size])
+    size = (len(entry) - POINTER_SIZE).to_bytes(2, "little")
+    row = entry[:SIZE_AT] + size + entry[COL_COUNT_AT : ROW_HEAD.size] + entry[ROW_HEAD.size + POINTER_SIZE :]
+    return decode_row(columns, row)
 
 
 def regions(page: Any) -> Iterator[Region]:

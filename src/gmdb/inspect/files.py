@@ -19,10 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.schema import (
     FIRST_USER_ID,
     SYS_COLUMNS_COLUMNS,
     SYS_COLUMNS_ID,
+    SYS_INDEXES_COLUMNS,
+    SYS_INDEXES_ID,
     SYS_TABLES_COLUMNS,
     SYS_TABLES_ENTRY,
     SYS_TABLES_ID,
@@ -185,6 +188,21 @@ class DatabaseFiles:
         users = [table.name for table in tables.values() if table.obj_id >= FIRST_USER_ID]
         hint = f"did you mean {near[0]}?" if near else f"its tables are: {', '.join(users) or 'none'}"
         raise NoSuchTable(f"{self.path} has no table {name}; {hint}")
+
+    def index_rows(self) -> Iterator[tuple[RowId, IndexDefinition]]:
+        """Every index, and the row of sys_indexes that lists it; a database of before there were any has none."""
+        entries = {obj_id: entry for _, (obj_id, _, _, entry) in self.rows(SYS_TABLES)}
+        if SYS_INDEXES_ID not in entries:
+            return
+        entry = entries[SYS_INDEXES_ID]
+        source = TableDefinition("sys_indexes", SYS_INDEXES_ID, SYSTEM_DEVICE, entry, SYS_INDEXES_COLUMNS)
+        for row_id, (obj_id, table_id, name, entry_page, unique, positions) in self.rows(source):
+            try:
+                numbers = tuple(map(int, positions.split(",")))
+            except ValueError:
+                said = f"sys_indexes, row {row_id}: {positions!r} are no positions of columns"
+                raise Corruption(said, row_id.page_id) from None
+            yield row_id, IndexDefinition(name, obj_id, table_id, entry_page, unique, numbers)
 
     # ---- rows
 

@@ -364,23 +364,29 @@ def take_back_entry(area, record, locked):
     if index < 0 or is_shadow(record_operation(record)):
         return DONE
     word, entry = load_u32(record + RECORD_SIZE), recorded_entry(area, record)
-    if adds_entry(record_operation(record)) and (word == SHADOW or _deleter_is_gone(area, record, word, locked)):
-        take_entry(area, index, entry)
+    is_known = _is_known(area, record, word & NO_LOCK, locked)
+    if adds_entry(record_operation(record)) and (word == SHADOW or not is_known):
+        take_entry(area, index, entry)  # it was new; or it was marked, and nobody will come for it any more
         return DONE
     found = find_entry(area, index, entry)
     if found >= 0:
-        set_word(area, touch(area, found >> 16), entry_at(area, found), word)
+        set_word(area, touch(area, found >> 16), entry_at(area, found), word if is_known else word | NO_LOCK)
     return DONE
 
 
 @routine
-def _deleter_is_gone(area, record, word, locked):
-    """Whether nobody will come to remove an entry that had been marked as deleted before it was used again."""
-    if word & NO_LOCK == record_lock(record):
-        return False  # the same transaction had marked it
-    if record_lock(record) == NO_LOCK:
+def _is_known(area, record, lock_id, locked):
+    """Whether the lock that an entry had before a change is still there: its transaction is not cleaned up after."""
+    at = record_lock(record)
+    if lock_id == at:
         return True
-    return not locked or lock_at(area, record_lock(record)).previous == NO_LOCK
+    if not locked:
+        return False
+    while at != NO_LOCK:
+        at = lock_at(area, at).previous
+        if at == lock_id:
+            return True
+    return False
 
 
 @routine

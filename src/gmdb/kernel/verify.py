@@ -23,6 +23,7 @@ from gmdb.format.undo import RECORDS_AT, UNDO_HEAD, UNDO_RECORD
 from gmdb.kernel.compiler import kernel, long_kernel, routine
 from gmdb.kernel.crc32c import crc_is_right
 from gmdb.kernel.memory import load_i64, load_u16, load_u32, records
+from gmdb.kernel.verify_nodes import node_verdict, page_node
 from gmdb.kernel.verify_rows import (
     ASK,
     BROKEN,
@@ -37,6 +38,7 @@ from gmdb.kernel.verify_rows import (
     row_verdict,
     table_of,
 )
+from gmdb.kernel.verify_slots import directory_is_right, overlap, slot_value
 
 PAGE_FACTS = np.dtype(
     [
@@ -85,36 +87,11 @@ _RESERVE_AT = PAGE_HEAD.offset("reserve")
 _DEVICE_PAGE, _ENTRY_PAGE, _DATA, _MAP_PAGE, _FREE = (
     int(kind) for kind in (PageType.DEVICE_HEAD, PageType.SEGMENT_ENTRY, PageType.DATA, PageType.MAP, PageType.FREE)
 )
-_HEAP, _SYSTEM, _UNDO = int(SegmentType.HEAP), int(SegmentType.SYSTEM), int(SegmentType.UNDO)
+_HEAP, _SYSTEM, _UNDO, _BTREE = (
+    int(kind) for kind in (SegmentType.HEAP, SegmentType.SYSTEM, SegmentType.UNDO, SegmentType.BTREE)
+)
 _MAP_HEAD_SIZE, _MAP_ENTRY_SIZE = MAP_HEAD.size, MAP_ENTRY.size
 _UNDO_SIZE_AT, _UNDO_HEAD_SIZE = UNDO_RECORD.offset("size"), UNDO_RECORD.size
-
-
-# ---- slots
-
-
-@routine
-def _slot(page, page_size, slot):
-    return load_u16(page + page_size - TAIL_SIZE - 2 * (slot + 1))
-
-
-@routine
-def _overlap(page, page_size, slot_count, size_at, occupied_min):
-    """Whether two entries share a byte; for pages on which they do not lie in slot order."""
-    order = np.empty(slot_count, np.int64)
-    count = 0
-    for slot in range(slot_count):
-        offset = _slot(page, page_size, slot)
-        if not offset & SLOT_FREED:
-            order[count] = offset << 16 | max(load_u16(page + offset + size_at), occupied_min)
-            count += 1
-    order[:count].sort()
-    end = 0
-    for i in range(count):
-        if order[i] >> 16 < end:
-            return True
-        end = (order[i] >> 16) + (order[i] & 0xFFFF)
-    return False
 
 
 @routine
@@ -124,19 +101,13 @@ def _freed_are_chained(page, page_size, slot_count, first, freed):
     while at != NO_SLOT:
         if at >= slot_count or walked == freed:
             return False
-        value = _slot(page, page_size, at)
+        value = slot_value(page, page_size, at)
         if not value & SLOT_FREED:
             return False
         walked += 1
         following = value & LAST_FREED
         at = NO_SLOT if following == LAST_FREED else following
     return walked == freed
-
-
-@routine
-def _directory_is_right(head, page_size, entries_at, slot_count):
-    directory = page_size - TAIL_SIZE - 2 * slot_count
-    return head.free_end == directory and entries_at <= head.free_begin <= directory
 
 
 # ---- pages
@@ -147,13 +118,13 @@ def _heap_verdict(page, page_size, schema, fact):
     head, node = page_head(page), heap_node(page + NODE_AT)
     slot_count = node.slot_count
     fact.slot_count = slot_count
-    if head.data_begin != NODE_AT or not _directory_is_right(head, page_size, ROWS_AT, slot_count):
+    if head.data_begin != NODE_AT or not directory_is_right(head, page_size, ROWS_AT, slot_count):
         return BROKEN
     table = table_of(schema, head.obj_id)
     free_begin, in_order, end = head.free_begin, True, ROWS_AT
     worst, deleted, freed, rows, marked = GOOD, 0, 0, 0, 0
     for slot in range(slot_count):
-        offset = _slot(page, page_size, slot)
+        offset = slot_value(page, page_size, slot)
         if offset & SLOT_FREED:
             freed += 1
             continue
@@ -174,7 +145,7 @@ def _heap_verdict(page, page_size, schema, fact):
             rows += 1
         if flags & (FLAG_ENTRY | FLAG_LINK) or word & NO_LOCK != NO_LOCK:
             marked = 1
-    if not in_order and _overlap(page, page_size, slot_count, SIZE_AT, MIN_OCCUPIED):
+    if not in_order and overlap(page, page_size, slot_count, SIZE_AT, MIN_OCCUPIED):
         return BROKEN
     if not _freed_are_chained(page, page_size, slot_count, node.free_slot, freed):
         return BROKEN
@@ -188,11 +159,11 @@ def _undo_verdict(page, page_size, fact):
     head = page_head(page)
     slot_count = undo_head(page + NODE_AT).slot_count
     fact.slot_count = slot_count
-    if not _directory_is_right(head, page_size, RECORDS_AT, slot_count):
+    if not directory_is_right(head, page_size, RECORDS_AT, slot_count):
         return BROKEN
     in_order, end = True, RECORDS_AT
     for slot in range(slot_count):
-        offset = _slot(page, page_size, slot)
+        offset = slot_value(page, page_size, slot)
         if offset & SLOT_FREED:
             continue
         if offset < RECORDS_AT or offset + _UNDO_HEAD_SIZE > head.free_begin:
@@ -202,7 +173,7 @@ def _undo_verdict(page, page_size, fact):
             return BROKEN
         in_order = in_order and offset >= end
         end = offset + size
-    return BROKEN if not in_order and _overlap(page, page_size, slot_count, _UNDO_SIZE_AT, 0) else GOOD
+    return BROKEN if not in_order and overlap(page, page_size, slot_count, _UNDO_SIZE_AT, 0) else GOOD
 
 
 @routine
@@ -250,6 +221,9 @@ def _body_verdict(page, page_size, schema, fact):
         return _heap_verdict(page, page_size, schema, fact)
     if page_type == _DATA and seg_type == _UNDO:
         return _undo_verdict(page, page_size, fact)
+    if page_type == _DATA and seg_type == _BTREE:
+        fact.slot_count = page_node(page).slot_count
+        return node_verdict(page, page_size)
     if page_type == _ENTRY_PAGE or page_type == _MAP_PAGE:
         return _map_verdict(page, page_size)
     if page_type == _FREE:
@@ -295,7 +269,7 @@ def _note(notes, count, place, kind, value):
 def _note_rows(page, page_size, page_id, notes, count):
     """Note the rows of a page, which is not BROKEN, that lead elsewhere or are led to."""
     for slot in range(heap_node(page + NODE_AT).slot_count):
-        offset = _slot(page, page_size, slot)
+        offset = slot_value(page, page_size, slot)
         if offset & SLOT_FREED:
             continue
         row, place = page + offset, page_id << 16 | slot

@@ -350,6 +350,11 @@ def transactions(client: Client) -> Answer:
 
 
 @operation
+def index_pages(client: Client, name: str) -> Answer:
+    return {}, pack_table(_connection(client).index_pages(name))
+
+
+@operation
 def gc(client: Client) -> Answer:
     return {"done": _connection(client).gc()}
 

@@ -173,6 +173,9 @@ class RemoteConnection(_Connection):
     def transactions(self) -> pa.Table:
         return unpack_table(self._link.ask("transactions")[1])
 
+    def index_pages(self, name: str) -> pa.Table:
+        return unpack_table(self._link.ask("index_pages", name=name)[1])
+
     def gc(self) -> int:
         return int(self._link.ask("gc")[0]["done"])
 

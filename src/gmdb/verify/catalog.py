@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Set
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.schema import (
     FIRST_USER_ID,
     SYS_COLUMNS_COLUMNS,
     SYS_COLUMNS_ID,
-    SYS_INDEXES_COLUMNS,
-    SYS_INDEXES_ID,
     SYS_TABLES_ENTRY,
     TableDefinition,
 )
@@ -29,17 +28,17 @@ Place = tuple[int, int]  # a page and an offset on it
 
 
 class Catalog:
-    """The tables, and where in the system tables each is described."""
+    """The tables and indexes, and where in the system tables each is described."""
 
     def __init__(
         self,
         tables: Mapping[int, TableDefinition],
         listed: list[tuple[Place, TableDefinition]],
-        index_entries: Set[int] = frozenset(),
+        indexes: Sequence[tuple[Place, IndexDefinition]] = (),
     ) -> None:
         self.tables = tables
         self.listed = listed
-        self.index_entries = index_entries
+        self.indexes = indexes
 
     @property
     def is_known(self) -> bool:
@@ -51,7 +50,7 @@ def read_catalog(files: DatabaseFiles, findings: Findings) -> Catalog:
     try:
         tables = {table.obj_id: table for table in files.tables()}
         listed = list(_listed(files, tables))
-        index_entries = _index_entries(files, tables)
+        indexes = [(_place(files, row_id), index) for row_id, index in files.index_rows()]
         _check_columns(files, tables, findings)
     except Error as error:
         page_id, offset = getattr(error, "page_id", None), getattr(error, "offset", None)
@@ -61,16 +60,7 @@ def read_catalog(files: DatabaseFiles, findings: Findings) -> Catalog:
             f"the catalog cannot be read, so rows and segments were not held against it: {error}",
         )
         return Catalog(known_tables(files), [])
-    return Catalog(tables, listed, index_entries)
-
-
-def _index_entries(files: DatabaseFiles, tables: Mapping[int, TableDefinition]) -> set[int]:
-    """The pages at which indexes start."""
-    if SYS_INDEXES_ID not in tables:
-        return set()
-    entry = tables[SYS_INDEXES_ID].entry_page
-    source = TableDefinition("sys_indexes", SYS_INDEXES_ID, SYSTEM_DEVICE, entry, SYS_INDEXES_COLUMNS)
-    return {values[3] for _, values in files.rows(source)}
+    return Catalog(tables, listed, indexes)
 
 
 def _place(files: DatabaseFiles, row_id: RowId) -> Place:
@@ -111,11 +101,12 @@ def check_catalog(survey: Survey, catalog: Catalog, segments: list[Segment], in_
         return
     _check_numbers(survey, catalog)
     for place, table in catalog.listed:
-        wrong = _wrong_entry(survey, table)
+        wanted = SegmentType.SYSTEM if table.obj_id < FIRST_USER_ID else SegmentType.HEAP
+        wrong = wrong_entry(survey, table.entry_page, table.obj_id, table.space_id, (wanted,))
         if wrong:
             said = f"table {table.name} starts at page {page_name(table.entry_page)}, {wrong}"
             survey.findings.on_page(*place, said)
-    entries = {table.entry_page for _, table in catalog.listed} | catalog.index_entries
+    entries = {table.entry_page for _, table in catalog.listed} | {index.entry_page for _, index in catalog.indexes}
     entries |= {page for s in segments if s.entry_page == UNDO_ENTRY for page in (UNDO_ENTRY, s.head["child_seg"])}
     for segment in segments:
         if segment.entry_page not in entries and segment.entry_page not in in_between:
@@ -139,19 +130,18 @@ def _check_numbers(survey: Survey, catalog: Catalog) -> None:
         names.add(table.name.lower())
 
 
-def _wrong_entry(survey: Survey, table: TableDefinition) -> str:
-    """Why a table's entry page cannot be one of its segment; nothing if it can, or is damaged in itself."""
-    fact: Any = survey.fact(table.entry_page)
+def wrong_entry(survey: Survey, entry: int, obj_id: int, space_id: int, kinds: Sequence[SegmentType]) -> str:
+    """Why a page cannot be where an object's segment starts; nothing if it can, or is damaged in itself."""
+    fact: Any = survey.fact(entry)
     if fact["verdict"] == MISSING:
         return "which is not in use"
-    if not survey.can_follow(table.entry_page):
+    if not survey.can_follow(entry):
         return ""
     if fact["page_type"] != PageType.SEGMENT_ENTRY:
         return f"which is no entry page: its page_type is {fact['page_type']}"
-    if fact["obj_id"] != table.obj_id:
-        return f"which is of object {fact['obj_id']} instead of {table.obj_id}"
-    wanted = SegmentType.SYSTEM if table.obj_id < FIRST_USER_ID else SegmentType.HEAP
-    if fact["seg_type"] != wanted:
-        return f"whose seg_type is {fact['seg_type']} instead of {int(wanted)}"
-    space = survey.files.devices[device_of(table.entry_page)].space_id
-    return "" if space == table.space_id else f"which lies in tablespace {space} instead of {table.space_id}"
+    if fact["obj_id"] != obj_id:
+        return f"which is of object {fact['obj_id']} instead of {obj_id}"
+    if fact["seg_type"] not in kinds:
+        return f"whose seg_type is {fact['seg_type']} instead of {' or '.join(str(int(kind)) for kind in kinds)}"
+    space = survey.files.devices[device_of(entry)].space_id
+    return "" if space == space_id else f"which lies in tablespace {space} instead of {space_id}"

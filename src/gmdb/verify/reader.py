@@ -1,11 +1,12 @@
 """Where the checks get their pages from.
 
 A database whose control file is damaged can still be read page by page, so that is no reason to stop.
-A reader that takes some pages from elsewhere than their device's file overrides ``page`` and ``read_run``.
+A reader that takes some pages from elsewhere than their device's file overrides ``page``, ``read_run`` and ``mapped``.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,6 +83,13 @@ class VerifiedFiles(DatabaseFiles):
         """Pages below the high-water mark, as far as the file reaches."""
         file = self.devices[device]
         return min(file.hwm, file.file_pages, PAGES_PER_DEVICE)
+
+    def mapped(self, device: int) -> np.ndarray:
+        """The bytes of all pages in use; the operating system reads them when they are looked at."""
+        size = self.pages_in_use(device) * self.devices[device].page_size
+        if not size:
+            return np.empty(0, np.uint8)
+        return np.frombuffer(mmap.mmap(self._runs[device], size, prot=mmap.PROT_READ), np.uint8)
 
     def read_run(self, device: int, first: int, memory: memoryview) -> int:
         """Fill the memory with neighbouring pages; answers how many bytes there were.  Raises OSError."""

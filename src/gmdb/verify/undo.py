@@ -6,7 +6,7 @@ Not here: whose records these are (runs.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gmdb.format import undo
@@ -81,7 +81,8 @@ def segments_in_between(records: list[LiveRecord]) -> set[int]:
     return {record.seg_entry for record in records if record.operation in _OF_SEGMENTS}
 
 
-def check_undo(survey: Survey, records: list[LiveRecord]) -> None:
+def check_undo(survey: Survey, records: list[LiveRecord], indexes: Mapping[int, int]) -> None:
+    """``indexes``: the entry page of each index, by its number."""
     if survey.files.is_settled:
         for record in records:
             said = f"{record.name}: the record is live, but the database was closed"
@@ -89,7 +90,7 @@ def check_undo(survey: Survey, records: list[LiveRecord]) -> None:
         for note in survey.noted(LOCKED):
             _lock_finding(survey, note["place"], note["value"], "but the database was closed")
     else:
-        _Locks(survey, records).check()
+        _Locks(survey, records, indexes).check()
 
 
 def undo_pages(survey: Survey, sound: bool) -> list[int]:
@@ -128,8 +129,9 @@ def _lock_finding(survey: Survey, place: int, lock_id: int, said: str) -> None:
 class _Locks:
     """The locks of rows as rows and live undo records tell of them."""
 
-    def __init__(self, survey: Survey, records: list[LiveRecord]) -> None:
+    def __init__(self, survey: Survey, records: list[LiveRecord], indexes: Mapping[int, int]) -> None:
         self._survey, self._records = survey, records
+        self._entries = {table.obj_id: table.entry_page for table in survey.tables.values()} | dict(indexes)
         self._in_between = segments_in_between(records)
         notes = survey.noted(LOCKED)
         self._locks = dict(zip(notes["place"].tolist(), notes["value"].tolist(), strict=True))
@@ -164,13 +166,15 @@ class _Locks:
         return record.obj_id not in self._survey.tables
 
     def _wrong_table(self, record: LiveRecord) -> str:
-        table = self._survey.tables.get(record.obj_id)
-        if table is not None and table.entry_page != record.seg_entry:
-            return f"seg_entry {page_name(record.seg_entry)} is not where table {table.name} starts"
+        entry = self._entries.get(record.obj_id)
+        if entry is not None and entry != record.seg_entry:
+            table = self._survey.tables.get(record.obj_id)
+            what = f"index number {record.obj_id}" if table is None else f"table {table.name}"
+            return f"seg_entry {page_name(record.seg_entry)} is not where {what} starts"
         fact = self._survey.fact(record.seg_entry)
         is_there = fact["page_type"] == PageType.SEGMENT_ENTRY and fact["obj_id"] == record.obj_id
-        if table is None and is_there and record.seg_entry not in self._in_between:
-            return f"object {record.obj_id} is no table"
+        if entry is None and is_there and record.seg_entry not in self._in_between:
+            return f"object {record.obj_id} is no table or index"
         return ""
 
     def _wrong_segment(self, record: LiveRecord) -> str:

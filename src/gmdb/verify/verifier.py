@@ -15,6 +15,7 @@ from gmdb.verify.catalog import check_catalog, read_catalog
 from gmdb.verify.control import check_control
 from gmdb.verify.findings import Findings, Report
 from gmdb.verify.free_lists import check_free_lists
+from gmdb.verify.indexes import check_indexes
 from gmdb.verify.migration import check_migration
 from gmdb.verify.ownership import Owners
 from gmdb.verify.reader import VerifiedFiles, hold
@@ -53,7 +54,8 @@ def verify(directory: str | Path, progress: Progress | None = None) -> Report:
         check_migration(survey)
         check_runs(survey)
         check_committed(survey)
-        check_undo(survey, records)
+        check_undo(survey, records, {index.obj_id: index.entry_page for _, index in catalog.indexes})
+        check_indexes(survey, catalog, segments, records)
         return _report(survey)
 
 

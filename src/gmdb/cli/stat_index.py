@@ -1,0 +1,104 @@
+"""``gmstat index``: an index, level by level and page by page, from its files or from the process that has it open."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from gmdb.cli.live import ask_owner
+from gmdb.cli.table import print_json, print_problems, print_table
+from gmdb.errors import StorageError
+from gmdb.format.address import page_name
+from gmdb.inspect.draw_tree import Cut, dot, outline
+from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect.index_view import IndexView, Level, find_index, read_index
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+NAME = "index"
+HELP = "an index: its levels, how full they are, and its tree"
+DESCRIPTION = (
+    "Show an index: what it is of, how many pages and entries each level has and how full they are, then its tree, a\n"
+    "page a line: the separator that bounds it, its entries, its first and last key. Of a large tree the root and\n"
+    "some of its children are shown; --depth goes further down, --full shows every page. The process that has the\n"
+    "database open is asked for the pages as they are now; if there is none, they are read from the files.\n"
+    "gmdb verify checks an index in all its bytes."
+)
+EXAMPLE = (
+    "examples:\n  gmstat index shop.gmdb orders_id\n  gmstat index shop.gmdb orders_id --depth 2\n"
+    "  gmstat index shop.gmdb orders_id --dot | dot -Tsvg > tree.svg"
+)
+HEADINGS = ("level", "pages", "entries", "bytes", "fill %", "lowest %")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("index", metavar="NAME", help="the index's name")
+    parser.add_argument("--depth", metavar="N", type=_depth, help="show N levels below the root (default: 1)")
+    parser.add_argument("--full", action="store_true", help="show every page")
+    parser.add_argument("--dot", action="store_true", help="print the tree for Graphviz instead")
+
+
+def _depth(text: str) -> int:
+    depth = int(text)
+    if depth < 0:
+        raise argparse.ArgumentTypeError("a tree has no levels above its root")
+    return depth
+
+
+def run(arguments: argparse.Namespace) -> int:
+    view: IndexView | None = ask_owner(arguments.database, lambda owner: _from_owner(owner, arguments.index))
+    if view is None:
+        view = _from_files(arguments.database, arguments.index)
+    if arguments.json:
+        print_json(view.document())
+    elif arguments.dot:
+        for line in dot(view, _cut(arguments)):
+            print(line)
+    else:
+        _print(view, _cut(arguments))
+    return 1 if view.problems else 0
+
+
+def _cut(arguments: argparse.Namespace) -> Cut:
+    if arguments.full:
+        return Cut(arguments.depth, None)
+    return Cut() if arguments.depth is None else Cut(arguments.depth)
+
+
+def _from_files(database: str, name: str) -> IndexView:
+    with DatabaseFiles(database) as files:
+        definition = find_index([index for _, index in files.index_rows()], name)
+        tables = {table.obj_id: table for table in files.tables()}
+        return read_index(files.page, definition, tables[definition.table_id])
+
+
+def _from_owner(owner: Connection, name: str) -> IndexView:
+    tables = [owner.table(table) for table in owner.tables()]
+    definition = find_index([index for table in tables for index in table.indexes], name)
+    sent = owner.index_pages(definition.name)
+    pages = dict(zip(sent["page_id"].to_pylist(), sent["page"].to_pylist(), strict=True))
+    table = next(table for table in tables if table.obj_id == definition.table_id)
+    return read_index(lambda page_id: pages.get(page_id, b"") or _missing(page_id), definition, table)
+
+
+def _missing(page_id: int) -> bytes:
+    raise StorageError(f"page {page_name(page_id)} is no page of the index's segment")
+
+
+def _print(view: IndexView, cut: Cut) -> None:
+    columns = ", ".join(f"{column.name} {column.type}" for column in view.columns)
+    unique = "unique, " if view.definition.unique else ""
+    print(f"index {view.definition.name} of table {view.table.name}: {unique}{view.kind} of ({columns})")
+    root = "none" if view.root is None else page_name(view.root.page_id)
+    print(f"entry page {page_name(view.definition.entry_page)}, root page {root}")
+    print()
+    print_table(HEADINGS, [_row(level) for level in view.levels()])
+    print()
+    for line in outline(view, cut):
+        print(line)
+    print_problems(view.problems)
+
+
+def _row(level: Level) -> tuple[object, ...]:
+    return (level.level, level.pages, level.entries, level.used, round(level.fill), round(level.fill_min))

@@ -1,0 +1,81 @@
+"""Whether a B-tree page is right as far as the page alone tells: fast, without words.
+
+The twin of ``format.btree.check`` and ``verify.nodes.entry_findings``.
+"""
+
+from __future__ import annotations
+
+from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, NODE_AT, POINTER_SIZE
+from gmdb.format.page import PAGE_HEAD
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, COLUMNS_PER_WORD, ROW_HEAD, SIZE_AT, UNLOCKED
+from gmdb.kernel.compiler import routine
+from gmdb.kernel.index_head import LEVELS_MAX
+from gmdb.kernel.memory import load_u16, load_u32, records
+from gmdb.kernel.verify_rows import BROKEN, FLAG_DELETE, GOOD, SUSPECT
+from gmdb.kernel.verify_slots import directory_is_right, overlap, slot_value
+
+_page_head = records(PAGE_HEAD)
+_node_of = records(BTREE_NODE)
+_POINTER_AT = ROW_HEAD.size
+VALUES_AT = _POINTER_AT + POINTER_SIZE
+_VARIABLE = 3
+
+
+@routine
+def page_node(page):
+    return _node_of(page + NODE_AT)
+
+
+@routine
+def values_reach(entry, end):
+    """Whether an entry's size, number of columns and lengths agree, and it ends by ``end``."""
+    size, count = load_u16(entry + SIZE_AT), load_u16(entry + COL_COUNT_AT)
+    at, entry_end = entry + VALUES_AT, entry + size
+    if size < VALUES_AT or entry_end > end or count < 1 or count > COLUMNS_PER_WORD:
+        return False
+    bits = load_u32(entry + BITS_AT)
+    for n in range(count):
+        code = bits >> 2 * n & 3
+        length = 4 * code
+        if code == _VARIABLE:
+            if at + 2 > entry_end:
+                return False
+            length = 2 + load_u16(at)
+        at += length
+        if at > entry_end:
+            return False
+    return at == entry_end
+
+
+@routine
+def _entry_is_right(entry, is_leaf):
+    """Of an entry that can be followed: what nobody would stumble over, but is wrong."""
+    word, count = load_u32(entry), load_u16(entry + COL_COUNT_AT)
+    if load_u32(entry + BITS_AT) >> 2 * count:
+        return False
+    if is_leaf:
+        return load_u16(entry + _POINTER_AT + 6) == 0xFFFF and word >> 24 & ~FLAG_DELETE == 0
+    return load_u32(entry + _POINTER_AT + 4) == 0 and word == UNLOCKED
+
+
+@routine
+def node_verdict(page, page_size):
+    head, node = _page_head(page), page_node(page)
+    slot_count, is_leaf = node.slot_count, node.level == 0
+    if not directory_is_right(head, page_size, ENTRIES_AT, slot_count) or node.level >= LEVELS_MAX:
+        return BROKEN
+    free_begin, in_order, end, worst = head.free_begin, True, ENTRIES_AT, GOOD
+    for slot in range(slot_count):
+        offset = slot_value(page, page_size, slot)
+        if offset < ENTRIES_AT or offset + VALUES_AT > free_begin:
+            return BROKEN
+        entry = page + offset
+        if not values_reach(entry, page + free_begin):
+            return BROKEN
+        if not _entry_is_right(entry, is_leaf):
+            worst = SUSPECT
+        in_order = in_order and offset >= end
+        end = offset + load_u16(entry + SIZE_AT)
+    if not in_order and overlap(page, page_size, slot_count, SIZE_AT, VALUES_AT):
+        return BROKEN
+    return worst

@@ -1,0 +1,305 @@
+"""Whether the pages of a B-tree hang together: levels, links, order, bounds; fast, and where it is wrong.
+
+The tree is walked level by level from the root, as its branches list their children; sibling links, levels and keys
+are held against that.  What is wrong is noted as a kind and a place; ``verify.btrees`` has the words.
+
+Invariants
+ 1. Only pages are read that can be followed; keys are compared only if their columns are the index's.
+ 2. Every page is gone through once, so the walk ends whatever the pages say.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmdb.format.address import NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
+from gmdb.format.page import PageType, SegmentType
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, UNLOCKED
+from gmdb.kernel.btree_page import child_of, entry_in, entry_size, node_at
+from gmdb.kernel.compiler import long_kernel, routine
+from gmdb.kernel.keys import POINTER_AT, VALUES_AT, compare_keys, has_null, index_head, key_columns, place_of_word
+from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, records, store_8, store_64
+from gmdb.kernel.verify import page_head
+from gmdb.kernel.verify_index import MAPPED_DEVICE, SPECIAL, device_at, fits, mapped_page_size, page_at, word_of
+from gmdb.kernel.verify_rows import FLAG_DELETE
+
+TREE_CHECK = np.dtype(
+    [
+        ("devices", "<i8"),  # MAPPED_DEVICEs
+        ("index", "<i8"),  # the index's head, as it should be
+        ("obj_id", "<i8"),
+        ("queue", "<i8"),  # room for one QUEUED for each page of the object
+        ("problems", "<i8"),
+        ("problem_room", "<i8"),
+        ("words", "<i8"),  # room for the words of all entries, and their places
+        ("spots", "<i8"),
+        ("queued", "<i8"),  # out: pages that were reached
+        ("problem_count", "<i8"),  # out: also those that there was no room for
+        ("entry_count", "<i8"),  # out: entries of leaves
+        ("whole", "<i8"),  # out: 0 if some part could not be reached
+        ("gap", "<i8"),  # within: 1 after a child that could not be followed
+        ("last", "<i8"),  # within: where the last entry of the leaf before is; -1: not known
+    ]
+)
+QUEUED = np.dtype(
+    [
+        ("page", "<i8"),
+        ("level", "<i8"),
+        ("low", "<i8"),  # the separators around it, page id << 16 | slot; -1: none
+        ("high", "<i8"),
+        ("after_gap", "<i8"),  # 1: what comes before it on its level is not known
+    ]
+)
+PROBLEM = np.dtype([("kind", "<i8"), ("page", "<i8"), ("slot", "<i8"), ("other", "<i8")])
+CHILD, TWICE, LEVEL, PREV, NEXT, EMPTY, MISFIT, OPEN, ORDER, SAME, LOW, HIGH, DUPLICATE = range(13)
+"""What can be wrong; ``other`` is a page for links, a level, or the place of the entry that it is wrong with."""
+
+check_at = records(TREE_CHECK)
+queued_at = records(QUEUED)
+problem_at = records(PROBLEM)
+_QUEUED_SIZE, _PROBLEM_SIZE, _DEVICE_SIZE = QUEUED.itemsize, PROBLEM.itemsize, MAPPED_DEVICE.itemsize
+_DATA, _BTREE = int(PageType.DATA), int(SegmentType.BTREE)
+_BEHIND_ALL = 1 << 62
+_EIGHT = 2
+
+
+@routine
+def _note(check, kind, page_id, slot, other):
+    if check.problem_count < check.problem_room:
+        problem = problem_at(check.problems + check.problem_count * _PROBLEM_SIZE)
+        problem.kind = kind
+        problem.page = page_id
+        problem.slot = slot
+        problem.other = other
+    check.problem_count += 1
+
+
+# ---- keys
+
+
+@routine
+def _bound_of(index, entry, is_leaf):
+    """What decides between equal keys: the row's place; a separator without one comes behind all."""
+    if is_leaf:
+        return place_of_word(load_i64(entry + POINTER_AT))
+    if load_u16(entry + COL_COUNT_AT) == key_columns(index):
+        return _BEHIND_ALL
+    return place_of_word(load_i64(entry + entry_size(entry) - 8))
+
+
+@routine
+def _compare(index, a, a_is_leaf, b, b_is_leaf):
+    result = compare_keys(index, a, b, key_columns(index))
+    if result:
+        return result
+    a_bound, b_bound = _bound_of(index, a, a_is_leaf), _bound_of(index, b, b_is_leaf)
+    return 1 if a_bound > b_bound else -1 if a_bound < b_bound else 0
+
+
+@routine
+def _fits_node(index, entry, is_leaf):
+    columns = key_columns(index)
+    if is_leaf:
+        return fits(index, entry, columns)
+    if load_u32(entry + BITS_AT) >> 2 * columns & 3 == _EIGHT:
+        return fits(index, entry, columns + 1)
+    return index_head(index).unique != 0 and fits(index, entry, columns)
+
+
+@routine
+def _at_place(check, place):
+    """The entry at a place; 0 for none."""
+    if place < 0:
+        return 0
+    page_id = place >> 16
+    return entry_in(page_at(check.devices, page_id), mapped_page_size(check.devices, page_id), place & 0xFFFF)
+
+
+# ---- one page
+
+
+@routine
+def _is_duplicate(index, before, entry):
+    """Whether two entries of a unique index, one behind the other, have one key, and neither is marked."""
+    if not index_head(index).unique or (load_u32(before) | load_u32(entry)) >> 24 & FLAG_DELETE:
+        return False
+    return not has_null(index, entry) and compare_keys(index, before, entry, key_columns(index)) == 0
+
+
+@routine
+def _check_order(check, item, page, page_size, count, is_leaf):
+    """Each entry behind the one before it; answers whether the columns of all are the index's."""
+    index, page_id, all_fit, before = check.index, item.page, True, 0
+    for slot in range(count):
+        entry = entry_in(page, page_size, slot)
+        if not _fits_node(index, entry, is_leaf):
+            _note(check, MISFIT, page_id, slot, 0)
+            all_fit, before = False, 0
+            continue
+        if before:
+            result = _compare(index, before, is_leaf, entry, is_leaf)
+            if result >= 0:
+                _note(check, SAME if result == 0 else ORDER, page_id, slot, page_id << 16 | slot - 1)
+            elif is_leaf and _is_duplicate(index, before, entry):
+                _note(check, DUPLICATE, page_id, slot, page_id << 16 | slot - 1)
+        before = entry
+    return all_fit
+
+
+@routine
+def _check_bounds(check, item, page, page_size, count, is_leaf):
+    """The first entry is above the separator before the page, the last one not above that behind it."""
+    index = check.index
+    if count == 0:
+        return
+    low, high = _at_place(check, item.low), _at_place(check, item.high)
+    if low and _compare(index, entry_in(page, page_size, 0), is_leaf, low, False) <= 0:
+        _note(check, LOW, item.page, 0, item.low)
+    if high:
+        result = _compare(index, entry_in(page, page_size, count - 1), is_leaf, high, False)
+        if result > 0 or (result == 0 and not is_leaf):
+            _note(check, HIGH, item.page, count - 1, item.high)
+
+
+@routine
+def _check_leaf(check, item, page, page_size):
+    index, count = check.index, node_at(page).slot_count
+    all_fit = _check_order(check, item, page, page_size, count, True)
+    if all_fit:
+        _check_bounds(check, item, page, page_size, count, True)
+    if count and all_fit:
+        first, last = entry_in(page, page_size, 0), _at_place(check, check.last)
+        if last and not item.after_gap and _is_duplicate(index, last, first):
+            _note(check, DUPLICATE, item.page, 0, check.last)
+        check.last = item.page << 16 | count - 1
+    elif count:
+        check.last = -1
+    for slot in range(count):
+        entry = entry_in(page, page_size, slot)
+        if not fits(index, entry, key_columns(index)):
+            continue
+        place, spot = place_of_word(load_i64(entry + POINTER_AT)), item.page << 16 | slot
+        done = check.entry_count
+        store_64(check.words + 8 * done, word_of(index, entry, place))
+        store_64(check.spots + 8 * done, spot if load_u32(entry) == UNLOCKED else spot | SPECIAL)
+        check.entry_count = done + 1
+
+
+@routine
+def _is_open(entry):
+    return entry_size(entry) == VALUES_AT and load_u32(entry + BITS_AT) == 0
+
+
+@routine
+def _check_branch(check, item, page, page_size):
+    count = node_at(page).slot_count
+    if count == 0:
+        _note(check, EMPTY, item.page, 0, 0)
+        check.whole = 0
+        check.gap = 1
+        return
+    if not _is_open(entry_in(page, page_size, count - 1)):
+        _note(check, OPEN, item.page, count - 1, 0)
+    if _check_order(check, item, page, page_size, count - 1, False):
+        _check_bounds(check, item, page, page_size, count - 1, False)
+    low, low_is_known = item.low, True
+    check.gap = max(check.gap, item.after_gap)
+    for slot in range(count):
+        entry = entry_in(page, page_size, slot)
+        is_last = slot == count - 1
+        is_known = is_last or _fits_node(check.index, entry, False)
+        high = item.high if is_last else item.page << 16 | slot if is_known else -1
+        _queue(check, item.page, slot, child_of(entry), item.level - 1, low if low_is_known else -1, high)
+        low, low_is_known = high, is_known
+
+
+# ---- the tree
+
+
+@routine
+def _seen(check, page_id):
+    device = device_at(check.devices + (page_id >> OFFSET_BITS) * _DEVICE_SIZE)
+    return device.seen + (page_id & (PAGES_PER_DEVICE - 1))
+
+
+@routine
+def _is_node(check, page_id):
+    page = page_at(check.devices, page_id)
+    if page == 0:
+        return False
+    head = page_head(page)
+    return head.page_type == _DATA and head.seg_type == _BTREE and head.obj_id == check.obj_id
+
+
+@routine
+def _queue(check, parent, slot, page_id, level, low, high):
+    """Line a page up behind those that were found before, if it can be the one that a branch leads to."""
+    wrong = -1
+    if not _is_node(check, page_id):
+        wrong = CHILD
+    elif load_u8(_seen(check, page_id)):
+        wrong = TWICE
+    elif level >= 0 and node_at(page_at(check.devices, page_id)).level != level:
+        wrong = LEVEL
+        store_8(_seen(check, page_id), 1)
+    if wrong >= 0:
+        if wrong == LEVEL:
+            _note(check, LEVEL, page_id, 0, level)
+        else:
+            _note(check, wrong, parent, slot, page_id)
+        check.whole = 0
+        check.gap = 1
+        return
+    store_8(_seen(check, page_id), 1)
+    item = queued_at(check.queue + check.queued * _QUEUED_SIZE)
+    item.page = page_id
+    item.level = node_at(page_at(check.devices, page_id)).level
+    item.low = low
+    item.high = high
+    item.after_gap = check.gap
+    check.gap = 0
+    check.queued += 1
+
+
+@routine
+def _check_links(check, item, page, before):
+    """A page against the one before it on its level; NO_PAGE if it is the first."""
+    if item.after_gap:
+        return
+    if node_at(page).prev != before:
+        _note(check, PREV, item.page, 0, before)
+    if before != NO_PAGE and node_at(page_at(check.devices, before)).next != item.page:
+        _note(check, NEXT, before, 0, item.page)
+
+
+@routine
+def _end_level(check, last, open_end):
+    """Behind the last page of a level nothing comes, unless a page there could not be followed."""
+    if last != NO_PAGE and not open_end and node_at(page_at(check.devices, last)).next != NO_PAGE:
+        _note(check, NEXT, last, 0, NO_PAGE)
+
+
+@long_kernel
+def check_tree(check_address):
+    """Walk an index; the problems, and the words of its entries, lie in the check's memory afterwards."""
+    check = check_at(check_address)
+    check.whole, check.last = 1, -1
+    _queue(check, NO_PAGE, 0, index_head(check.index).root, -1, -1, -1)
+    check.gap = 0
+    level, before, open_end, done = -1, NO_PAGE, 0, 0
+    while done < check.queued:
+        item = queued_at(check.queue + done * _QUEUED_SIZE)
+        page, page_size = page_at(check.devices, item.page), mapped_page_size(check.devices, item.page)
+        if item.level != level:
+            _end_level(check, before, open_end)
+            level, before, open_end = item.level, NO_PAGE, max(check.gap, open_end)
+            check.gap = 0
+        _check_links(check, item, page, before)
+        if level == 0:
+            _check_leaf(check, item, page, page_size)
+        else:
+            _check_branch(check, item, page, page_size)
+        before = item.page
+        done += 1
+    _end_level(check, before, open_end)
+    return check.problem_count

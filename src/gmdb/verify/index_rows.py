@@ -1,0 +1,259 @@
+"""Heap and index, held against each other: every row has its entry, every entry has its row.
+
+Both sides are sorted numbers (``kernel/verify_index.py``).  If they differ, the rows and entries that make the
+difference are looked at one by one.
+
+While a database is at work, as a dump shows it, an entry may also stand for an older version of its row, and undo
+records of entries say which.  A row with a lock may be halfway through a rollback, so it is not held against entries
+itself: the undo records of its entries are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from gmdb.errors import Corruption, DataError, StorageError
+from gmdb.format import heap
+from gmdb.format.address import RowId, device_of, page_name
+from gmdb.format.btree import key_values
+from gmdb.format.page import PageType, SegmentType
+from gmdb.format.row import NO_LOCK, ROW_HEAD, UNLOCKED, RowFlag, decode_row
+from gmdb.format.undo import UndoOperation
+from gmdb.inspect.files import entry_target
+from gmdb.inspect.undo_view import view_undo_records
+from gmdb.kernel.keys import ENTRY_BUFFER
+from gmdb.kernel.verify_index import NO_WORD, SPECIAL, word_of_bytes, words_of_rows
+from gmdb.kernel.verify_rows import SUSPECT
+from gmdb.verify.keyed import Index, IndexEntries, in_words, row_of
+from gmdb.verify.mapping import MappedPages
+from gmdb.verify.survey import MISSING, Survey
+from gmdb.verify.undo import LiveRecord
+
+SHOWN_MAX = 20  # rows, and entries, of one index that are told one by one
+PAGES_AT_ONCE = 4096
+_OF_ENTRIES = (UndoOperation.BTREE_INSERT, UndoOperation.BTREE_DELETE)
+_WITH_IMAGE = (UndoOperation.HEAP_UPDATE, UndoOperation.HEAP_UPDATE_INC)
+
+
+def check_rows(
+    survey: Survey, mapped: MappedPages, index: Index, entries: IndexEntries, records: list[LiveRecord]
+) -> None:
+    words, places = _words_of_rows(survey, mapped, index)
+    comparison = _Comparison(survey, index, entries, records)
+    if survey.files.is_settled:
+        comparison.tell_marked()
+    else:
+        comparison.check_records()
+    if not np.array_equal(np.sort(words), np.sort(entries.words)):
+        comparison.tell_differences(words, places)
+
+
+def _words_of_rows(survey: Survey, mapped: MappedPages, index: Index) -> tuple[np.ndarray, np.ndarray]:
+    """The words of all rows of the index's table, and their places; threads share the pages."""
+    obj_id = index.table.obj_id
+    pages = np.array(survey.pages_where(lambda facts: _is_heap(facts, obj_id)), np.int64)
+
+    def collect(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        room = int(survey.gather(part)["rows"].sum(dtype=np.int64)) + 1
+        words, places, buffer = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(ENTRY_BUFFER, np.uint8)
+        addresses = (memory.ctypes.data for memory in (words, places, buffer))
+        head = index.head.ctypes.data
+        count = words_of_rows(mapped.address, head, obj_id, part.ctypes.data, len(part), *addresses)
+        return words[:count], places[:count]
+
+    parts = [pages[n : n + PAGES_AT_ONCE] for n in range(0, len(pages), PAGES_AT_ONCE)]
+    if len(parts) <= 1:
+        results = [collect(part) for part in parts]
+    else:
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "gmdb-verify") as pool:
+            results = list(pool.map(collect, parts))
+    none = np.empty(0, np.int64)
+    return np.concatenate([none, *(r[0] for r in results)]), np.concatenate([none, *(r[1] for r in results)])
+
+
+def _is_heap(facts: Any, obj_id: int) -> np.ndarray:
+    kind = (facts["page_type"] == PageType.DATA) & (facts["seg_type"] == SegmentType.HEAP)
+    mask: np.ndarray = kind & (facts["obj_id"] == obj_id) & (facts["verdict"] <= SUSPECT)
+    return mask
+
+
+class _Comparison:
+    """One index and its table."""
+
+    def __init__(self, survey: Survey, index: Index, entries: IndexEntries, records: list[LiveRecord]) -> None:
+        self._survey, self._index, self._entries = survey, index, entries
+        self._settled = survey.files.is_settled
+        obj_id = index.definition.obj_id
+        self._records = [r for r in records if r.obj_id == obj_id and r.operation in _OF_ENTRIES]
+        self._row_records = [r for r in records if r.obj_id == index.table.obj_id and r.operation in _WITH_IMAGE]
+        self._recorded = np.array([self._word_of(record) for record in self._records], np.int64)
+
+    def _word_of(self, record: LiveRecord) -> int:
+        entry = np.frombuffer(record.body, np.uint8)
+        return int(word_of_bytes(self._index.head.ctypes.data, entry.ctypes.data, len(entry)))
+
+    # ---- marks and undo
+
+    def tell_marked(self) -> None:
+        """Entries with a lock, or marked as deleted, although nobody is at work."""
+        for spot in _shown(self._entries.spots[self._entries.spots & SPECIAL != 0]):
+            page, offset = self._entry(spot)
+            word = ROW_HEAD.at(page, offset).lock_id
+            what = "is marked as deleted" if word >> 24 & RowFlag.DELETE else f"has lock {word & NO_LOCK}"
+            self._on_entry(spot, f"the entry of {self._name(page, offset)} {what}, but the database was closed")
+
+    def check_records(self) -> None:
+        """What undo records say of entries: each must be one of the index, and there."""
+        there = np.isin(self._recorded, self._entries.words)
+        for record, word, is_there in zip(self._records, self._recorded.tolist(), there.tolist(), strict=True):
+            said = "" if is_there else f"{self._index.name} has no such entry"
+            if word == NO_WORD:
+                said = f"it holds no entry of {self._index.name}"
+            elif not self._entries.whole:
+                continue
+            if said:
+                self._survey.findings.on_page(record.page_id, record.offset, f"{record.name}: {said}")
+
+    # ---- differences
+
+    def tell_differences(self, words: np.ndarray, places: np.ndarray) -> None:
+        explained = set()
+        extra = ~np.isin(self._entries.words, words) & ~np.isin(self._entries.words, self._recorded)
+        told = 0
+        for spot in self._entries.spots[extra].tolist():
+            spot &= ~SPECIAL
+            page, offset = self._entry(spot)
+            row_id = row_of(page, offset)
+            wrong = self._wrong_target(page, offset, row_id)
+            if wrong:
+                told += 1
+                explained.add(row_id.page_id << 16 | row_id.slot_id)
+                if told <= SHOWN_MAX:
+                    self._on_entry(
+                        spot, f"the entry of key {self._index.key_at(page, offset)} leads to row {row_id}, {wrong}"
+                    )
+        self._tell_more(told, "entries lead to rows without their key")
+        if self._entries.whole:
+            self._tell_missing(words, places, explained)
+
+    def _tell_missing(self, words: np.ndarray, places: np.ndarray, explained: set[int]) -> None:
+        missing = places[~np.isin(words, self._entries.words)]
+        if not self._settled:
+            missing = missing[missing & SPECIAL == 0]
+        told = 0
+        for place in missing.tolist():
+            place &= ~SPECIAL
+            key = self._key_of_row(place)
+            if place in explained or key is None:
+                continue
+            told += 1
+            if told <= SHOWN_MAX:
+                page_id, slot = place >> 16, place & 0xFFFF
+                said = f"slot {slot}: {self._index.name} has no entry for the row's key, {in_words(key)}"
+                self._survey.findings.on_page(page_id, self._survey.row_offset(page_id, slot), said)
+        self._tell_more(told, f"rows of table {self._index.table.name} have no entry")
+
+    def _tell_more(self, told: int, what: str) -> None:
+        if told > SHOWN_MAX:
+            said = f"{self._index.name}: {told - SHOWN_MAX} more {what}"
+            self._survey.findings.on_page(self._index.definition.entry_page, 0, said)
+
+    def _wrong_target(self, page: bytes, offset: int, row_id: RowId) -> str:
+        """Why an entry cannot lead to a row; nothing if it can, or if nobody can say."""
+        fact = self._survey.fact(row_id.page_id)
+        if fact["verdict"] == MISSING:
+            return "" if self._may_be_cut_off(row_id.page_id) else "whose page is not in use"
+        if fact["verdict"] > SUSPECT:
+            return ""
+        if not _is_heap(fact, self._index.table.obj_id):
+            return f"but page {page_name(row_id.page_id)} is no page of rows of table {self._index.table.name}"
+        row = self._row(row_id)
+        if row is None:
+            return "which is not there"
+        home, at = row
+        word = ROW_HEAD.at(home, at).lock_id
+        if word >> 24 & RowFlag.LINK:
+            return "which has moved there and is known by another row id"
+        if word >> 24 & RowFlag.DELETE and (self._settled or word & NO_LOCK == UNLOCKED):
+            return "which is deleted"
+        place = row_id.page_id << 16 | row_id.slot_id
+        values = self._values_of_row(place)
+        if values is None or (not self._settled and self._had(place, page, offset, values)):
+            return ""
+        return f"whose key is {in_words(self._key_in(values))}"
+
+    def _may_be_cut_off(self, page_id: int) -> bool:
+        device = self._survey.files.devices.get(device_of(page_id))
+        return device is not None and (self._survey.is_doubtful(device.number) or device.file_pages < device.hwm)
+
+    # ---- versions
+
+    def _had(self, place: int, page: bytes, offset: int, newest: tuple[Any, ...]) -> bool:
+        """Whether each key column once had its value in the entry, as far as undo tells of versions of the row."""
+        known = [{repr(value)} for value in newest]
+        for record in self._row_records:
+            if place in record.places():
+                for number, value in self._image(record):
+                    known[number].add(repr(value))
+        try:
+            key = key_values(self._index.columns, page, offset)
+        except (Corruption, DataError):
+            return False
+        positions = self._index.definition.positions
+        return all(repr(value) in known[number] for number, value in zip(positions, key, strict=True))
+
+    def _image(self, record: LiveRecord) -> Iterator[tuple[int, Any]]:
+        """(number of a column, value) of what an undo record kept."""
+        views = view_undo_records(self._survey.files.page(record.page_id), self._survey.tables)
+        image = next(view for view in views if view.slot == record.slot)
+        if image.image is not None and image.image.cells is not None:
+            numbers = image.changed or range(len(self._index.table.columns))
+            yield from ((n, cell.value) for n, cell in zip(numbers, image.image.cells, strict=False))
+
+    # ---- bytes
+
+    def _entry(self, spot: int) -> tuple[bytes, int]:
+        """The page of an entry, and where the entry lies on it."""
+        page_id, slot = spot >> 16, spot & 0xFFFF
+        return self._survey.files.page(page_id), self._survey.row_offset(page_id, slot)
+
+    def _name(self, page: bytes, offset: int) -> str:
+        return f"key {self._index.key_at(page, offset)} and row {row_of(page, offset)}"
+
+    def _on_entry(self, spot: int, said: str) -> None:
+        page_id, slot = spot >> 16, spot & 0xFFFF
+        at = self._survey.row_offset(page_id, slot)
+        self._survey.findings.on_page(page_id, at, f"{self._index.name}: slot {slot}: {said}")
+
+    def _row(self, row_id: RowId) -> tuple[bytes, int] | None:
+        page = self._survey.files.page(row_id.page_id)
+        at = dict(heap.live_slots(page)).get(row_id.slot_id)
+        return None if at is None else (page, at)
+
+    def _values_of_row(self, place: int) -> tuple[Any, ...] | None:
+        """A row's newest version; None if it cannot be read."""
+        row = self._row(RowId(place >> 16, place & 0xFFFF))
+        try:
+            if row is not None and heap.flags_of(*row) & RowFlag.ENTRY:
+                target = entry_target(*row)
+                row = self._row(target) if self._survey.can_follow(target.page_id) else None
+            return None if row is None else decode_row(self._index.table.columns, *row)
+        except (Corruption, DataError, StorageError):
+            return None
+
+    def _key_in(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(values[position] for position in self._index.definition.positions)
+
+    def _key_of_row(self, place: int) -> tuple[Any, ...] | None:
+        values = self._values_of_row(place)
+        return None if values is None else self._key_in(values)
+
+
+def _shown(spots: np.ndarray) -> list[int]:
+    shown: list[int] = (spots[:SHOWN_MAX] & ~SPECIAL).tolist()
+    return shown
