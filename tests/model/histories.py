@@ -17,6 +17,7 @@ import pytest
 
 import gmdb
 import gmdb.arrow.scan as arrow_scan
+from gmdb.access.hash import HashIndex
 from gmdb.connection import Connection
 from gmdb.errors import CursorInvalid, Error, LockTimeout, NoSuchRow, RowLocked, WriteConflict
 from gmdb.format.address import RowId, device_of, offset_of
@@ -25,6 +26,7 @@ from gmdb.format.page import PAGE_HEAD
 from gmdb.format.undo import NODE_AT, UNDO_HEAD
 from gmdb.storage.segment import Segment
 from gmdb.transaction.hub import UNDO_ENTRY
+from tests.access.hashes import check_hash
 from tests.access.trees import check_tree
 
 Values = tuple[int, int | None, str | None]
@@ -141,10 +143,11 @@ class History:
             {"id": "INT NOT NULL", "value": "INT", "text": f"VARCHAR({TEXT_MAX})"},
             pct_free=self.random.choice([0, 10, 30]),
         )
-        self.indexed = seed % 2 == 1
+        self.indexed = {1: "btree", 3: "hash"}.get(seed % 4, "")
         if self.indexed:
-            world.pool[0].create_index(f"{self.name}_id", self.name, ["id"], unique=True)
-            world.pool[0].create_index(f"{self.name}_value", self.name, ["value", "id"])
+            world.pool[0].create_index(f"{self.name}_id", self.name, ["id"], unique=True, using=self.indexed)
+            second = ["value", "id"] if self.indexed == "btree" else ["value"]
+            world.pool[0].create_index(f"{self.name}_value", self.name, second, using=self.indexed)
             world.pool[0].commit()
 
     # ---- what the model says
@@ -361,8 +364,16 @@ class History:
         self._finish(member)
 
     def _read_by_indexes(self, member: Member, found: list[tuple[RowId, Values]]) -> None:
-        """An index gives the same rows, in its order, both ways."""
+        """An index gives the same rows: a B-tree in its order, both ways, a hash index by each key."""
         heap = member.db.heap(self.name)
+        if self.indexed == "hash":
+            for value in {row[1] for _, row in found} | {100}:
+                expected = sorted((row for row in found if row[1][1] == value), key=lambda row: row[0])
+                assert sorted(heap.by(f"{self.name}_value").find((value,)), key=lambda row: row[0]) == expected
+            for key in self.row_ids.keys() | {row[0] for _, row in found}:
+                expected = [row for row in found if row[1][0] == key]
+                assert heap.by(f"{self.name}_id").find((key,)) == expected
+            return
         by_id = sorted(found, key=lambda row: row[1][0])
         assert list(heap.by(f"{self.name}_id").range()) == by_id
         assert list(heap.by(f"{self.name}_id").range(backwards=True)) == by_id[::-1]
@@ -567,7 +578,7 @@ def check_indexes(db: Connection, table: str) -> None:
         keyed = heap.by(index.name)
         expected = [(tuple(values[n] for n in index.positions), row_id) for row_id, values in rows]
         assert sorted(map(repr, keyed.tree.walk())) == sorted(map(repr, expected)), index.name
-        check_tree(keyed.tree)
+        check_hash(keyed.tree) if isinstance(keyed.tree, HashIndex) else check_tree(keyed.tree)
     db.commit()
 
 

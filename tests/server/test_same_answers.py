@@ -197,6 +197,31 @@ def statements(db: Connection) -> Iterator[Any]:
     yield [values for _, values in db.heap("s").rows()]
 
 
+def keys(db: Connection) -> Iterator[Any]:
+    db.create_table("k", {"i": "INT", "s": "VARCHAR(30)"})
+    db.append("k", pa.table({"i": range(3000), "s": [f"{i % 5}" for i in range(3000)]}))
+    for action in (
+        lambda: db.create_index("k_i", "k", ["i"], unique=True, using="hash"),
+        lambda: db.create_index("k_both", "k", ["s", "i"], using="hash"),
+        lambda: db.create_index("k_s", "k", ["s"], using="hash"),
+        lambda: db.create_index("k_tree", "k", ["s", "i"]),
+        lambda: db.create_index("k_x", "k", ["s"], using="heap"),
+        lambda: [(index.name, index.using, index.unique) for index in db.table("k").indexes],
+        lambda: db.heap("k").by("k_i").find((77,)),
+        lambda: db.heap("k").by("k_i").find((7777,)),
+        lambda: sorted(db.heap("k").by("k_s").find(("3",))),
+        lambda: db.heap("k").by("k_both").find(("3", 8)),
+        lambda: db.heap("k").by("k_both").find(("3",)),
+        lambda: db.heap("k").by("k_both").range(("3",), ("4",)),
+        lambda: db.heap("k").by("k_tree").find(("3",)),
+        lambda: list(db.heap("k").by("k_tree").range(("3", 2900), ("4", 100))),
+        lambda: db.insert("k", (77, "again")),
+        lambda: db.drop_index("k_i"),
+        lambda: db.heap("k").by("k_i"),
+    ):
+        yield outcome(action)
+
+
 def nested_use(db: Connection) -> Iterator[Any]:
     """The program's own functions use the connection while a statement of it runs."""
     db.create_table("o", {"i": "INT"})
@@ -255,7 +280,7 @@ def after_close(db: Connection) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    "scenario", [every_type, wrong_values, definitions, transactions, statements, nested_use, after_close]
+    "scenario", [every_type, wrong_values, definitions, transactions, statements, keys, nested_use, after_close]
 )
 def test_a_client_gets_the_answers_that_a_local_connection_gives(
     scenario: Callable[[Connection], Iterator[Any]], owner_process: Peer, tmp_path: Path

@@ -65,7 +65,8 @@ from gmdb.kernel.redo import log_page
 from gmdb.kernel.segment import release_page
 from gmdb.kernel.status import DONE, NOT_FOUND
 
-PAGES_FOR_ENTRY = ALL_BITS + LEVELS + 4  # a split at every bit, a directory at every level, map pages
+# Entries of one size need one split, whatever their addresses; of mixed sizes, hardly ever more than a few.
+PAGES_FOR_ENTRY = 16 + LEVELS + 4  # splits, a directory at every level, map pages
 _END_ADDRESS, _END_PLACE, _LEVEL = LEVELS, LEVELS + 1, LEVELS + 2  # in the path, behind the directories
 
 

@@ -53,7 +53,7 @@ SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE, MAIN_PAGE_SIZE = 8192, 32768, 8192
 MAIN_SPACE = "main"
 ATTEMPTS = 1000
 TURNS = 32
-PAGES_MIN, PAGES_MAX = 2, 128  # a kernel call takes few pages, or many if it splits pages of many indexes
+PAGES_MIN, PAGES_MAX = 2, 1024  # a kernel call takes few pages, or many if it splits pages of many indexes
 NOT_CARRIED = ("magic", "format_version", "database_id", "reserved", "crc")
 
 
