@@ -20,7 +20,7 @@ from gmdb.errors import (
     ValueTooLong,
 )
 from gmdb.format.address import RowId
-from tests.model.histories import check_indexes
+from tests.model.checks import check_indexes
 
 COLUMNS = {"k": "INT", "s": "VARCHAR(3000)"}
 
