@@ -126,19 +126,16 @@ class Connection:
         """Remove a table, once no other transaction uses it.  Commits what is open, and cannot be taken back."""
         self._session.require_open()
         self._database.drop_table(name, self._session)
-        self._session.commit()
 
     def create_index(self, name: str, table: str, columns: Sequence[str], *, unique: bool = False) -> None:
         """Add a B-tree index on some columns of a table, once no other transaction uses it.  Commits what is open."""
         self._session.require_open()
         self._database.create_index(name, table, columns, unique, self._session)
-        self._session.commit()
 
     def drop_index(self, name: str) -> None:
         """Remove an index, once no other transaction uses its table.  Commits what is open."""
         self._session.require_open()
         self._database.drop_index(name, self._session)
-        self._session.commit()
 
     def tables(self) -> list[str]:
         """The names of the tables that were created here."""

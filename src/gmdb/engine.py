@@ -99,8 +99,10 @@ class Database:
         self.transactions.start()
 
     def _numbers_given(self) -> dict[str, int]:
-        """The next table's number, if log that is newer than the control file has brought further tables."""
-        following = max(table.obj_id for table in self.catalog.tables.values()) + 1
+        """The next number, if log that is newer than the control file has brought further tables or indexes."""
+        tables = self.catalog.tables.values()
+        indexes = (index for table in tables for index in table.indexes)
+        following = max(one.obj_id for one in (*tables, *indexes)) + 1
         return {"next_obj_id": following} if following > self.store.control["next_obj_id"] else {}
 
     def new_session(self, isolation: str, autocommit: bool, lock_timeout: float) -> Session:
@@ -121,9 +123,7 @@ class Database:
     def drop_table(self, name: str, session: Session) -> None:
         self.store.require_writable()
         table = self.catalog.table(name)
-        session.commit()  # what it changed in the table could not be taken back any more
-        session.take_table_alone(table.obj_id)
-        with self._definitions:
+        with session.alone_with(table.obj_id), self._definitions:
             self.catalog.drop_table(self.catalog.table(name))
         self.transactions.collector.collect()  # the pages are free again, unless a reader still needs them
 
@@ -132,17 +132,13 @@ class Database:
         definition = self.catalog.table(table)
         if definition.obj_id < FIRST_USER_ID:
             raise SchemaError(f"{table} is a system table and cannot be indexed")
-        session.commit()  # what it changed in the table would be in the way
-        session.take_table_alone(definition.obj_id)
-        with self._definitions:
+        with session.alone_with(definition.obj_id), self._definitions:
             self.catalog.create_index(name, self.catalog.table(table), columns, unique)
 
     def drop_index(self, name: str, session: Session) -> None:
         self.store.require_writable()
         table, _ = self.catalog.index(name)
-        session.commit()
-        session.take_table_alone(table.obj_id)
-        with self._definitions:
+        with session.alone_with(table.obj_id), self._definitions:
             self.catalog.drop_index(name)
         self.transactions.collector.collect()
 

@@ -8,7 +8,7 @@ from gmdb.format.page import PAGE_HEAD
 from gmdb.format.undo import NODE_AT, UNDO_HEAD
 from gmdb.storage.segment import Segment
 from gmdb.transaction.hub import UNDO_ENTRY
-from tests.access.trees import check_tree
+from tests.access.trees import check_tree, entries_with_locks
 
 
 def check_indexes(db: Connection, table: str) -> None:
@@ -19,6 +19,7 @@ def check_indexes(db: Connection, table: str) -> None:
         keyed = heap.by(index.name)
         expected = [(tuple(values[n] for n in index.positions), row_id) for row_id, values in rows]
         assert sorted(map(repr, keyed.tree.walk())) == sorted(map(repr, expected)), index.name
+        assert not entries_with_locks(keyed.tree), index.name
         check_tree(keyed.tree)
     db.commit()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gmdb.access.btree import BTree, Walk
-from gmdb.access.indexes import IndexDefinition, KeyCodec
+from gmdb.access.indexes import IndexDefinition, KeyCodec, no_such_index
 from gmdb.errors import SnapshotTooOld
 from gmdb.format.address import RowId
 from gmdb.format.btree import KEY_BYTES_MAX
@@ -22,6 +22,7 @@ from gmdb.transaction.call import LATEST, SCN
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap
+    from gmdb.transaction.snapshots import Snapshot
 
 BUFFER_SIZE = 1 << 18
 FIRST_ROWS, MORE_ROWS = 16, 1024  # rows a call: few at first, for a caller may want no more
@@ -40,6 +41,7 @@ class KeyedRows:
         self._output = np.zeros(BUFFER_SIZE, np.uint8)
         self._output_address, self._output_bytes = self._output.ctypes.data, self._output.data
         self._walk = Walk(self.tree, (), (), False, False, False)
+        self._indexes = heap.indexes  # among which it was found; the heap's are others once one comes or goes
         self._keys = KeyCodec(self.tree.columns)
 
     def find(self, key: Sequence[Any]) -> list[Found]:
@@ -48,6 +50,8 @@ class KeyedRows:
         session, store = heap.session, heap.segment.store
         if heap.obj_id not in session.tables_held:
             heap.share()
+        if heap.indexes is not self._indexes:
+            self._require_index()
         row = self._keys.encode(key)
         if len(row) - POINTER_AT > KEY_BYTES_MAX:
             return []  # no entry is that long
@@ -86,28 +90,36 @@ class KeyedRows:
         """The rows from key ``low`` to key ``high``, in order; without them, from end to end."""
         heap = self._heap
         heap.share()
+        self._require_index()
         walk = Walk(self.tree, low, high, low_open, high_open, backwards)
-        with heap.session.cursor() as (snapshot, form):
+        with heap.session.cursor() as (snapshot, _):
             self._require_seen(snapshot.scn)
             limit = FIRST_ROWS
             while not walk.done:
-                found = self._some(walk, form.ctypes.data, limit)
-                snapshot.check()
+                found = self._some(walk, snapshot, limit)
                 yield from found
                 limit = MORE_ROWS
         heap.session.finish_read()
+
+    def _require_index(self) -> None:
+        """Refuse to read an index that was dropped, whose pages may be anybody's by now."""
+        if self.index not in self._heap.indexes:
+            raise no_such_index(self._heap.name, self.index.name, self._heap.indexes)
+        self._indexes = self._heap.indexes
 
     def _require_seen(self, scn: int) -> None:
         """Refuse a snapshot that is older than the index, which has no entries for the versions of before."""
         if scn < self.index.since:
             raise SnapshotTooOld(f"index {self.index.name} is newer than this transaction's snapshot; start over")
 
-    def _some(self, walk: Walk, snapshot: int, limit: int) -> list[Found]:
-        store = self._heap.segment.store
+    def _some(self, walk: Walk, snapshot: Snapshot, limit: int) -> list[Found]:
+        """The next rows.  Nobody gives the snapshot up while the guard is held: then the index may be gone, too."""
+        store, form = self._heap.segment.store, snapshot.form.ctypes.data
         with store.guard:
             store.require_open()
+            snapshot.check()
             target, output = self._heap.target, self._output
-            used = store.call(read_rows, 0, target, snapshot, walk.address, output.ctypes.data, BUFFER_SIZE, limit)
+            used = store.call(read_rows, 0, target, form, walk.address, output.ctypes.data, BUFFER_SIZE, limit)
             data = output[:used].tobytes()
         return self._decoded(data)
 

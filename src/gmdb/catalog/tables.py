@@ -194,9 +194,12 @@ class Catalog:
         except BaseException:
             self._session.rollback()
             raise
-        self._session.commit()
-        since = self._session.hub.memory.scn
-        index = IndexDefinition(name, obj_id, table.obj_id, segment.entry_page, unique, tuple(positions), since)
+        index = IndexDefinition(name, obj_id, table.obj_id, segment.entry_page, unique, tuple(positions))
+        self._commit(lambda: self._note_index(table, index))
+
+    def _note_index(self, table: TableDefinition, index: IndexDefinition) -> None:
+        """An index is there from now on; whoever waits for its table sees to its entries."""
+        index = replace(index, since=self._session.hub.memory.scn)
         self.tables[table.name] = replace(table, indexes=(*table.indexes, index))
 
     def drop_index(self, name: str) -> None:
@@ -207,8 +210,8 @@ class Catalog:
         except BaseException:
             self._session.rollback()
             raise
-        self._session.commit()
-        self.tables[table.name] = replace(table, indexes=tuple(i for i in table.indexes if i is not index))
+        rest = tuple(other for other in table.indexes if other is not index)
+        self._commit(lambda: self.tables.update({table.name: replace(table, indexes=rest)}))
 
     def index(self, name: str) -> tuple[TableDefinition, IndexDefinition]:
         """An index and its table."""

@@ -11,7 +11,7 @@ from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import data_of
 from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_LINK, flags_of, heap_node, row_in_slot
 from gmdb.kernel.keys import compare_keys, has_null, index_head, key_columns, make_entry, row_id_word
-from gmdb.kernel.redo import close_group, require_log_room
+from gmdb.kernel.redo import close_group, is_group_long, require_log_room
 from gmdb.kernel.status import DONE, DUPLICATE, LOG_FULL
 
 
@@ -59,7 +59,7 @@ def enter_page(area, entry_id, obj_id, page_id, slot, count):
     page_size, first = page_size_of(area, page_id), slot
     if page_head(page).obj_id != obj_id:
         return page_size
-    while count > 0 and slot < heap_node(page + NODE_AT).slot_count:
+    while count > 0 and slot < heap_node(page + NODE_AT).slot_count and not is_group_long(area):
         row = row_in_slot(page, page_size, slot)
         if row > 0 and not flags_of(row) & (FLAG_DELETE | FLAG_LINK):
             status = require_pages(area, index)

@@ -159,6 +159,15 @@ def _check_row(area, call, target, index, entry, place):
 
 
 @routine
+def _is_given_up(area, word):
+    """Whether an entry was marked by a transaction that has ended: its row does not have the key, whoever holds it."""
+    lock_id = word & NO_LOCK
+    if not word & _DELETED or lock_id == NO_LOCK:
+        return word & _DELETED != 0
+    return transaction_at(area, lock_at(area, lock_id).transaction).scn != ACTIVE
+
+
+@routine
 def _check_unique(area, call, target, index, entry, own):
     """Whether another row than ``own`` has the entry's key."""
     if not index_head(index).unique or has_null(index, entry):
@@ -181,7 +190,7 @@ def _check_unique(area, call, target, index, entry, own):
         if compare_keys(index, found, entry, columns):
             return DONE
         place = place_of_word(load_i64(found + POINTER_AT))
-        if place != own:
+        if place != own and not _is_given_up(area, load_u32(found)):
             status = _check_row(area, call, target, index, entry, place)
             if status < 0:
                 return status
@@ -331,24 +340,32 @@ def take_back_entry(area, record, locked):
     if index < 0:
         return DONE
     word, entry = load_u32(record + RECORD_SIZE), _recorded_entry(area, record)
-    if record_operation(record) == OP_ADD and (word == SHADOW or _deleter_is_gone(area, record, word, locked)):
+    is_free = word == SHADOW or not _is_held(area, record, word & NO_LOCK, locked)
+    if record_operation(record) == OP_ADD and is_free:
         take_entry(area, index, entry)
         return DONE
     found = find_entry(area, index, entry)
     if found >= 0:
         page = touch_node(area, found >> 16)
-        set_word(area, page, entry_in(page, page_size_of(area, found >> 16), found & 0xFFFF), word)
+        there = entry_in(page, page_size_of(area, found >> 16), found & 0xFFFF)
+        set_word(area, page, there, word | NO_LOCK if is_free else word)
     return DONE
 
 
 @routine
-def _deleter_is_gone(area, record, word, locked):
-    """Whether nobody will come to remove an entry that had been marked as deleted before it was used again."""
-    if word & NO_LOCK == record_lock(record):
-        return False  # the same transaction had marked it
-    if record_lock(record) == NO_LOCK:
-        return True
-    return not locked or lock_at(area, record_lock(record)).previous == NO_LOCK
+def _is_held(area, record, lock_id, locked):
+    """Whether the lock that an entry had before a change is still the row's: its purge will come by again.
+
+    If not, nobody would take that lock off the entry, or remove an entry that was marked under it.
+    """
+    if lock_id == NO_LOCK or record_lock(record) == NO_LOCK:
+        return False
+    if lock_id == record_lock(record):
+        return True  # the same transaction's
+    beneath = lock_at(area, record_lock(record)).previous if locked else NO_LOCK
+    while beneath != NO_LOCK and beneath != lock_id:
+        beneath = lock_at(area, beneath).previous
+    return beneath != NO_LOCK
 
 
 @routine

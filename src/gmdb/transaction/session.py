@@ -95,6 +95,7 @@ class Session:
         self._locked_alone: set[int] = set()
         self._pages_to_tidy: set[tuple[int, int]] = set()
         self._snapshot: Snapshot | None = None
+        self._has_index_records = False
         self._loads: list[tuple[int, int, int, int]] = []  # undo mark, entry page, last page, tablespace
 
     def set_autocommit(self, on: bool) -> None:
@@ -212,9 +213,16 @@ class Session:
             self._lock_table(obj_id, lambda: self.hub.tables.share(obj_id, self))
         self.tables_held[obj_id] = (entry_page, space_id)
 
-    def take_table_alone(self, obj_id: int) -> None:
-        self._lock_table(obj_id, lambda: self.hub.tables.take_alone(obj_id, self))
-        self._locked_alone.add(obj_id)
+    @contextmanager
+    def alone_with(self, obj_id: int) -> Iterator[None]:
+        """Commit what is open, and have a table alone until the change of its definition is done, or has failed."""
+        self.commit()
+        try:
+            self._lock_table(obj_id, lambda: self.hub.tables.take_alone(obj_id, self))
+            self._locked_alone.add(obj_id)
+            yield
+        finally:
+            self._finish_commit()  # there is nothing but the table to let go
 
     def _lock_table(self, obj_id: int, attempt: Callable[[], list[Any]]) -> None:
         deadline = time.monotonic() + self.lock_timeout
@@ -306,6 +314,7 @@ class Session:
         if self.call[MORE_COUNT]:
             self.undo.extend(self._more[: self.call[MORE_COUNT]].tolist())
             self.call[MORE_COUNT] = 0
+            self._has_index_records = True
 
     def log_newest(self, count: int) -> None:
         """Keep the ``count`` records that the last call wrote; they are neighbours on the undo page."""
@@ -399,7 +408,9 @@ class Session:
         hub = self.hub
         if self.slot >= 0 and hub.store.failure is None:  # else what it did stays as it is, and nobody sees it
             del hub.active[self.slot]
-            hub.collector.add(Ended(self.slot, scn, self.undo, dict(self.tables_held), self._pages_to_tidy))
+            ended = Ended(self.slot, scn, self.undo, dict(self.tables_held), self._pages_to_tidy)
+            ended.is_unordered = self._has_index_records
+            hub.collector.add(ended)
             hub.notify_ended()
         if self._snapshot is not None:
             self._snapshot.release()
