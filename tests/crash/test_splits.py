@@ -26,7 +26,7 @@ from tests.crash.power_cut import SECTOR
 from tests.crash.workload import Tables, found
 
 PAGE_SIZE = 8192
-ROWS = 130
+SEED, ROWS = 5, 130
 TIMES = 6  # states that are built after each operation
 # What happens to a tree -> its levels before, pages that come or go at each from the leaves upwards, pages that change.
 KINDS: dict[str, tuple[int, tuple[int, ...], int]] = {
@@ -61,8 +61,8 @@ class Step:
         db.gc()
 
 
-def steps() -> list[Step]:
-    random = Random(5)
+def steps(seed: int) -> list[Step]:
+    random = Random(seed)
     coming, going = list(range(ROWS)), list(range(ROWS))
     random.shuffle(coming)
     random.shuffle(going)
@@ -90,14 +90,13 @@ def small() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def numbers() -> dict[str, int]:
+def first_of_each_kind(seed: int) -> dict[str, int]:
     """Which step is the first of each kind."""
     first: dict[str, int] = {}
     with scratch() as place, disk.use(QuickDisk()), make(place / "db") as db:
         tree = db.heap("t").by("t_s").tree
         before = shape(tree)
-        for number, step in enumerate(steps()):
+        for number, step in enumerate(steps(seed)):
             step.take(db)
             after = shape(tree)
             seen = (len(before), difference(before, after))
@@ -186,18 +185,28 @@ def record(path: Path, step: Step) -> Journal:
     return recording.journal
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_power_is_cut_between_the_parts_of_a_split_or_merge(numbers: dict[str, int], kind: str) -> None:
-    assert kind in numbers, f"no step is one: {numbers}"
+def cut_step(seed: int, number: int, kind: str) -> SplitCuts:
+    """Cut the power after every operation of a step, a few times each."""
     with scratch() as place:
         create(place / "db")
         with disk.use(QuickDisk()), make(place / "db") as db:
-            for step in steps()[: numbers[kind]]:
+            for step in steps(seed)[:number]:
                 step.take(db)
         shutil.copytree(place / "db", place / "base")
-        journal = record(place / "db", steps()[numbers[kind]])
-        group = Group(journal, KINDS[kind][2])
-        cuts = SplitCuts(journal, place, group)
+        journal = record(place / "db", steps(seed)[number])
+        cuts = SplitCuts(journal, place, Group(journal, KINDS[kind][2]))
         cuts.check_at([point for point in points_of(journal) for _ in range(TIMES)])
-        assert cuts.torn_groups >= 1, "no cut was within the group"
-        assert cuts.mixed_pages >= 1, "no cut was between its pages"
+    return cuts
+
+
+@pytest.fixture(scope="module")
+def numbers() -> dict[str, int]:
+    return first_of_each_kind(SEED)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_power_is_cut_between_the_parts_of_a_split_or_merge(numbers: dict[str, int], kind: str) -> None:
+    assert kind in numbers, f"no step is one: {numbers}"
+    cuts = cut_step(SEED, numbers[kind], kind)
+    assert cuts.torn_groups >= 1, "no cut was within the group"
+    assert cuts.mixed_pages >= 1, "no cut was between its pages"
