@@ -20,14 +20,14 @@ from gmdb.format.redo import REDO_GROUP, REDO_ITEM, RedoItem
 from gmdb.storage import disk
 from gmdb.storage.directory import device_path
 from tests.access.trees import shape
-from tests.crash.faults import Journal, Mark, Write
-from tests.crash.harness import Cuts, QuickDisk, QuickRecordingDisk, connect, create, points_of, scratch, small_log
+from tests.crash.faults import Create, Journal, Mark, Rename, Write
+from tests.crash.harness import Cuts, QuickDisk, QuickRecordingDisk, connect, create, scratch, small_log
 from tests.crash.power_cut import SECTOR
 from tests.crash.workload import Tables, found
 
 PAGE_SIZE = 8192
 SEED, ROWS = 5, 130
-TIMES = 6  # states that are built after each operation
+IN_GROUP, IN_PAGES = 12, 3  # states that are built after each write of the group, and of a page to its place
 # What happens to a tree -> its levels before, pages that come or go at each from the leaves upwards, pages that change.
 KINDS: dict[str, tuple[int, tuple[int, ...], int]] = {
     "a root that is a leaf splits": (1, (1, 1), 3),
@@ -113,6 +113,8 @@ class Group:
     def __init__(self, journal: Journal, count: int) -> None:
         start = max(n for n, one in enumerate(journal) if isinstance(one, Mark) and one.what[0] == "trying")
         self._writes = [one for one in journal[start:] if isinstance(one, Write) and one.file.startswith("redo-")]
+        self._names = {one.file: one.name for one in journal if isinstance(one, Create)}
+        self._names |= {one.file: one.new for one in journal if isinstance(one, Rename)}
         self._stream = b"".join(one.data for one in self._writes)
         self.begin = next(at for at, pages in self._groups() if len(pages) >= count)
         self.pages = dict(self._groups())[self.begin]
@@ -131,17 +133,34 @@ class Group:
             yield at, sorted(set(pages))
             at = end
 
+    def points(self, journal: Journal) -> list[int]:
+        """After each write of a part of the group, and after each of one of its pages to their places since."""
+        start, found, at = journal.index(self._writes[0]), [], 0
+        for number, one in enumerate(journal[start:], start + 1):
+            if isinstance(one, Write) and one.file.startswith("redo-"):
+                found += [number] * IN_GROUP if at < self.end and self.begin < at + len(one.data) else []
+                at += len(one.data)
+            elif isinstance(one, Write) and any(_is_in(one, page_id) for page_id in self.pages):
+                found += [number] * IN_PAGES
+        return found
+
     def sectors(self, directory: Path) -> list[bool]:
         """Of each sector that the group lies in, whether it is there."""
         kept, at = [], 0
         for write in self._writes:
-            path = directory / write.file
+            path = directory / self._names.get(write.file, write.file)
             data = path.read_bytes() if path.exists() else b""
             for offset in range(max(self.begin - at, 0), min(self.end - at, len(write.data)), SECTOR):
                 part = write.data[offset : min(offset + SECTOR, self.end - at)]
                 kept.append(data[write.offset + offset : write.offset + offset + len(part)] == part)
             at += len(write.data)
         return kept
+
+
+def _is_in(write: Write, page_id: int) -> bool:
+    at = offset_of(page_id) * PAGE_SIZE
+    is_there = write.offset <= at < write.offset + len(write.data)
+    return is_there and write.file == device_path(Path(), device_of(page_id)).name
 
 
 class SplitCuts(Cuts):
@@ -186,7 +205,7 @@ def record(path: Path, step: Step) -> Journal:
 
 
 def cut_step(seed: int, number: int, kind: str) -> SplitCuts:
-    """Cut the power after every operation of a step, a few times each."""
+    """Cut the power in the neighbourhood of a step."""
     with scratch() as place:
         create(place / "db")
         with disk.use(QuickDisk()), make(place / "db") as db:
@@ -194,8 +213,9 @@ def cut_step(seed: int, number: int, kind: str) -> SplitCuts:
                 step.take(db)
         shutil.copytree(place / "db", place / "base")
         journal = record(place / "db", steps(seed)[number])
-        cuts = SplitCuts(journal, place, Group(journal, KINDS[kind][2]))
-        cuts.check_at([point for point in points_of(journal) for _ in range(TIMES)])
+        group = Group(journal, KINDS[kind][2])
+        cuts = SplitCuts(journal, place, group)
+        cuts.check_at(group.points(journal))
     return cuts
 
 
