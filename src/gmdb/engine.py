@@ -101,8 +101,8 @@ class Database:
     def _numbers_given(self) -> dict[str, int]:
         """The next number, if log that is newer than the control file has brought further tables or indexes."""
         tables = self.catalog.tables.values()
-        indexes = (index for table in tables for index in table.indexes)
-        following = max(one.obj_id for one in (*tables, *indexes)) + 1
+        of_indexes = [index.obj_id for table in tables for index in table.indexes]
+        following = max([table.obj_id for table in tables] + of_indexes) + 1
         return {"next_obj_id": following} if following > self.store.control["next_obj_id"] else {}
 
     def new_session(self, isolation: str, autocommit: bool, lock_timeout: float) -> Session:
