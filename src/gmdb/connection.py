@@ -126,7 +126,6 @@ class Connection:
         """Remove a table, once no other transaction uses it.  Commits what is open, and cannot be taken back."""
         self._session.require_open()
         self._database.drop_table(name, self._session)
-        self._session.commit()
 
     def create_index(
         self, name: str, table: str, columns: Sequence[str], *, unique: bool = False, using: str = "btree"
@@ -137,13 +136,11 @@ class Connection:
         """
         self._session.require_open()
         self._database.create_index(name, table, columns, unique, using, self._session)
-        self._session.commit()
 
     def drop_index(self, name: str) -> None:
         """Remove an index, once no other transaction uses its table.  Commits what is open."""
         self._session.require_open()
         self._database.drop_index(name, self._session)
-        self._session.commit()
 
     def tables(self) -> list[str]:
         """The names of the tables that were created here."""

@@ -122,6 +122,7 @@ class KeyScan(Cursor):
         return Lookup(store, obj_id, [columns[n] for n in positions], wanted, covered=True)
 
     def _lookup(self, reading: Reading) -> Iterator[Batch]:
+        self._keyed.require_index()
         self._keyed.require_seen(int(reading.form[0]))
         return self._make_lookup().by_walk(Walk(self._keyed.tree, self._keys), reading)
 

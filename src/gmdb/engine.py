@@ -101,8 +101,10 @@ class Database:
         self.transactions.start()
 
     def _numbers_given(self) -> dict[str, int]:
-        """The next table's number, if log that is newer than the control file has brought further tables."""
-        following = max(table.obj_id for table in self.catalog.tables.values()) + 1
+        """The next number, if log that is newer than the control file has brought further tables or indexes."""
+        tables = self.catalog.tables.values()
+        of_indexes = [index.obj_id for table in tables for index in table.indexes]
+        following = max([table.obj_id for table in tables] + of_indexes) + 1
         return {"next_obj_id": following} if following > self.store.control["next_obj_id"] else {}
 
     def new_session(self, isolation: str, autocommit: bool, lock_timeout: float) -> Session:
@@ -123,9 +125,7 @@ class Database:
     def drop_table(self, name: str, session: Session) -> None:
         self.store.require_writable()
         table = self.catalog.table(name)
-        session.commit()  # what it changed in the table could not be taken back any more
-        session.take_table_alone(table.obj_id)
-        with self._definitions:
+        with session.alone_with(table.obj_id), self._definitions:
             self.catalog.drop_table(self.catalog.table(name))
         self.transactions.collector.collect()  # the pages are free again, unless a reader still needs them
 
@@ -160,9 +160,7 @@ class Database:
     def drop_index(self, name: str, session: Session) -> None:
         self.store.require_writable()
         table, _ = self.catalog.index(name)
-        session.commit()
-        session.take_table_alone(table.obj_id)
-        with self._definitions:
+        with session.alone_with(table.obj_id), self._definitions:
             self.catalog.drop_index(name)
         self.transactions.collector.collect()
 

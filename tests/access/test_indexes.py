@@ -20,8 +20,10 @@ from gmdb.errors import (
     ValueTooLong,
 )
 from gmdb.format.address import RowId
+from gmdb.format.redo import REDO_GROUP
+from gmdb.kernel.indexing import INDEXES_MAX
 from tests.integrity import assert_sound
-from tests.model.histories import check_indexes
+from tests.model.checks import check_indexes
 
 COLUMNS = {"k": "INT", "s": "VARCHAR(3000)"}
 
@@ -175,6 +177,101 @@ def test_a_key_longer_than_any_entry_is_not_found(table: Connection) -> None:
     table.create_index("t_s", "t", ["s", "k"])
     table.insert("t", (1, "x"))
     assert table.heap("t").by("t_s").find(("x" * 3000, 1)) == []
+
+
+def test_an_index_that_cannot_be_made_leaves_the_table_to_others(db: Connection, path: Path) -> None:
+    db.create_table("t", COLUMNS)
+    db.insert("t", (1, "a"))
+    db.insert("t", (1, "b"))
+    with pytest.raises(UniqueViolation):
+        db.create_index("t_k", "t", ["k"], unique=True)
+    with gmdb.connect(path, lock_timeout=0) as other:
+        other.insert("t", (2, "c"))
+    db.create_index("t_k", "t", ["k"])
+    assert keys(db) == [1, 1, 2]
+
+
+def test_an_index_that_cannot_be_named_leaves_the_transaction_as_it_is(table: Connection) -> None:
+    table.insert("t", (1, "open"))
+    with pytest.raises(NoSuchTable):
+        table.create_index("n", "nowhere", ["k"])
+    with pytest.raises(NoSuchIndex):
+        table.drop_index("nothing")
+    table.rollback()
+    assert keys(table) == []
+
+
+def test_whoever_kept_an_index_that_was_dropped_is_told_so(table: Connection, path: Path) -> None:
+    with gmdb.connect(path) as other:
+        kept = other.heap("t").by("t_k")
+        assert kept.find((1,)) == []
+        other.commit()
+        table.create_index("more", "t", ["s"])
+        assert kept.find((1,)) == []  # another index has come; this one is still there
+        other.commit()
+        table.drop_index("t_k")
+        for read in (lambda: kept.find((1,)), lambda: list(kept.range())):
+            with pytest.raises(NoSuchIndex, match="table t has no index t_k; its indexes are: more"):
+                read()
+        other.commit()
+        table.create_index("t_k", "t", ["k"])  # another one, though it has the name
+        with pytest.raises(NoSuchIndex):
+            kept.find((1,))
+        assert other.heap("t").by("t_k").find((1,)) == []
+
+
+def test_a_walk_whose_snapshot_was_given_up_says_so_though_its_index_is_gone(table: Connection, path: Path) -> None:
+    table._database.transactions.stop()
+    for n in range(500):
+        table.insert("t", (n, "x"))
+    table.commit()
+    with gmdb.connect(path) as reader:
+        walk = reader.heap("t").by("t_k").range()
+        next(walk)
+        reader.commit()  # the table is not held any more; the cursor keeps its snapshot
+        table.drop_index("t_k")
+        assert table._database.transactions.snapshots.cancel_oldest()
+        table.gc()
+        table.create_table("u", {"s": "VARCHAR(3000)"})
+        for _ in range(100):
+            table.insert("u", ("y" * 3000,))
+        table.commit()
+        with pytest.raises(SnapshotTooOld):
+            list(walk)
+
+
+def test_the_number_of_an_index_that_only_the_log_knows_is_not_given_again(table: Connection) -> None:
+    database = table._database
+    [index] = table.table("t").indexes
+    assert index.obj_id > table.table("t").obj_id
+    database.store.control["next_obj_id"] = index.obj_id  # as in a copy that is older than the index
+    assert database._numbers_given() == {"next_obj_id": index.obj_id + 1}
+    database.store.control["next_obj_id"] = index.obj_id + 1
+    assert database._numbers_given() == {}
+
+
+def test_no_group_of_redo_is_too_long_however_many_keys_are_entered(
+    db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many indexes as a table can have, and all of their pages split at the same rows."""
+    db.create_table("t", {"s": "VARCHAR(300)"})
+    for n in range(INDEXES_MAX):
+        db.create_index(f"t_{n}", "t", ["s"])
+    redo = db._database.durability.redo  # type: ignore[union-attr]
+    write_out, lengths = redo._write_out, []
+
+    def note() -> int:
+        data, at = bytes(redo._buffer[: redo._get("log_end")]), 0
+        while at < len(data):
+            lengths.append(REDO_GROUP.at(data, at).length)
+            at += lengths[-1]
+        return write_out()
+
+    monkeypatch.setattr(redo, "_write_out", note)
+    db.append("t", pa.table({"s": [f"{n * 7919 % 1000:04d}" * 50 for n in range(400)]}))
+    db.commit()
+    assert 60_000 < max(lengths) < 250_000
+    check_indexes(db, "t")
 
 
 def test_names_and_keys_that_cannot_be_are_refused(table: Connection) -> None:

@@ -10,7 +10,7 @@ from gmdb.format.address import NO_PAGE, device_of, offset_of, page_name
 from gmdb.format.btree import BTREE_CHILD, BTREE_NODE, INDEX_AT, INDEX_HEAD, NODE_AT, entry_extents
 from gmdb.format.columns import parse_column
 from gmdb.format.page import SegmentType
-from gmdb.format.row import ROW_HEAD
+from gmdb.format.row import ROW_HEAD, UNLOCKED
 from gmdb.kernel.keys import POINTER_AT
 from gmdb.storage.segment import Segment
 
@@ -32,6 +32,25 @@ def root_of(tree: BTree) -> int:
 
 def level_of(tree: BTree, page_id: int) -> int:
     return int(BTREE_NODE.at(page_of(tree, page_id), NODE_AT).level)
+
+
+def shape(tree: BTree) -> tuple[int, ...]:
+    """How many pages each level has, leaves first."""
+    levels = [level_of(tree, page_id) for page_id in tree.segment.page_ids().tolist()]
+    return tuple(levels.count(level) for level in range(max(levels) + 1))
+
+
+def entries_with_locks(tree: BTree) -> list[str]:
+    """Leaf entries that are locked or marked as deleted, as page and slot."""
+    found = []
+    for page_id in tree.segment.page_ids().tolist():
+        page = page_of(tree, page_id)
+        if BTREE_NODE.at(page, NODE_AT).level == 0:
+            words = (
+                (slot, int.from_bytes(page[offset : offset + 4], "little")) for offset, _, slot in entry_extents(page)
+            )
+            found += [f"{page_name(page_id)}/{slot}: {word:#x}" for slot, word in words if word != UNLOCKED]
+    return found
 
 
 def check_tree(tree: BTree) -> int:

@@ -18,8 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from random import SystemRandom
 
-from tests.crash.harness import small_log
+from tests.crash.harness import scratch, small_log
 from tests.crash.test_crashes import cut_large, cut_sessions, cut_writers
+from tests.crash.test_splits import cut_step, first_of_each_kind
+from tests.model import unique_keys
+from tests.model.members import World
 
 
 def cut_every_operation(seed: int) -> str:
@@ -36,6 +39,21 @@ def cut_shrinking(seed: int) -> str:
 
 def cut_threads(seed: int) -> str:
     return f"{cut_writers(seed, 25, 200, 12, 12)} power cuts"
+
+
+def cut_splits(seed: int) -> str:
+    cuts = [cut_step(seed, number, kind) for kind, number in first_of_each_kind(seed).items()]
+    torn, mixed = sum(one.torn_groups for one in cuts), sum(one.mixed_pages for one in cuts)
+    return f"{sum(one.checked for one in cuts)} power cuts, {torn} within groups, {mixed} between pages"
+
+
+def want_keys(seed: int) -> str:
+    with scratch() as place:
+        world = World(place / "db")
+        for number in range(300):
+            unique_keys.run(world, seed + number, 200)
+        world.close()
+    return "300 histories"
 
 
 def kill(seed: int) -> str:
@@ -67,6 +85,8 @@ KINDS: dict[str, Callable[[int], str]] = {
     "threads": cut_threads,
     "large": cut_shrinking,
     "off": cut_without_syncs,
+    "splits": cut_splits,
+    "keys": want_keys,
     "kills": kill,
     "flips": flip_bits,
 }

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -20,6 +21,7 @@ from gmdb.storage import disk
 from tests.crash.faults import FaultyDisk
 from tests.crash.harness import QuickDisk, connect, create, scratch, small_log
 from tests.integrity import problems
+from tests.model.checks import check_indexes
 
 FILES = ("redo-*", "gmdb.mirror", "device-*", "gmdb.control")
 TEXT = "x" * 900
@@ -271,6 +273,27 @@ def test_a_table_whose_commit_the_full_disk_refused_is_not_made_by_the_next_one(
         db.create_table("u", {"k": "INT"})
     with connect(path) as db:
         assert db.tables() == ["u"]
+    assert not problems(path)
+
+
+@pytest.mark.parametrize("change", ["create_index", "drop_index"])
+def test_an_index_whose_change_the_full_disk_refused_is_as_it_was(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "db"
+    create(path)
+    with connect(path) as db, connect(path, lock_timeout=0) as other:
+        db.create_table("t", {"k": "INT"})
+        db.create_index("t_k", "t", ["k"])
+        db.insert("t", (1,))
+        db.commit()
+        refusing = patch.object(db._database.transactions, "log_commit", side_effect=DiskFull("no space for it"))
+        with refusing, pytest.raises(DiskFull):
+            db.create_index("more", "t", ["k"]) if change == "create_index" else db.drop_index("t_k")
+        other.insert("t", (2,))  # the table is nobody's alone any more
+        other.commit()
+        assert [values[0] for _, values in db.heap("t").by("t_k").range()] == [1, 2]
+    with connect(path) as db:
+        assert [index.name for index in db.table("t").indexes] == ["t_k"]
+        check_indexes(db, "t")
     assert not problems(path)
 
 

@@ -18,6 +18,7 @@ from gmdb.errors import InterfaceError, ReadOnly, StorageError
 from gmdb.storage import disk
 from gmdb.storage.disk import Disk, DiskFile
 from tests.integrity import assert_sound
+from tests.model.checks import check_indexes
 from tests.sessions import answer, in_thread, until
 
 
@@ -109,6 +110,33 @@ def test_whoever_is_interrupted_while_it_commits_has_committed_and_others_go_on(
         other.insert("t", (8,))
         answer(in_thread(other.commit))
         assert numbers(other) == [7, 8]
+
+
+@pytest.mark.parametrize("change", ["create_index", "drop_index"])
+@pytest.mark.parametrize("request_", ["write", "sync"])
+def test_an_index_whose_commit_is_interrupted_is_there_or_gone_for_everybody(
+    db: Connection, path: Path, stopping: StoppingDisk, change: str, request_: str
+) -> None:
+    """What memory says is what the catalog says: else rows would be missing in an index, or go to a freed page."""
+    for number in range(300):
+        db.insert("t", (number,))
+    db.commit()
+    if change == "drop_index":
+        db.create_index("t_i", "t", ["i"])
+    stopping.at_next(request_, "redo-", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        db.create_index("t_i", "t", ["i"]) if change == "create_index" else db.drop_index("t_i")
+    with gmdb.connect(path) as other:
+        other.insert("t", (1000,))
+        other.commit()
+        other.gc()
+    known = [index.name for index in db.table("t").indexes]
+    db.close()
+    with gmdb.connect(path) as again:
+        assert [index.name for index in again.table("t").indexes] == known
+        assert known == (["t_i"] if change == "create_index" else [])
+        if known:
+            check_indexes(again, "t")
 
 
 def test_the_rows_of_an_interrupted_commit_are_others_soon_though_nobody_commits(

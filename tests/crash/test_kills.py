@@ -15,6 +15,7 @@ import pytest
 
 from tests.crash import killed
 from tests.crash.harness import connect
+from tests.crash.indexed import check_indexes
 from tests.crash.writers import ACCOUNTS, BALANCE, SHARE
 from tests.integrity import problems
 
@@ -89,6 +90,8 @@ class Killer:
             counters = {k: n for _, (k, n) in db.heap("counters").rows()}
             rows = [k for _, (k, _) in db.heap("rows").rows()]
             total = sum(n for _, (_, n) in db.heap("accounts").rows())
+            for table in ("rows", "accounts"):
+                check_indexes(db, table)
         for thread, count in counters.items():
             assert self.acknowledged[thread] <= count <= self.acknowledged[thread] + 1
             self.acknowledged[thread] = count

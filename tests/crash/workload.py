@@ -1,19 +1,23 @@
 """A program that changes a database in every way there is, and knows at each moment what must be there.
 
 Before each commit it tells the disk what will be there if that commit lasts, and after it what is there for sure.
+Its tables have indexes, which come and go; a row's key columns follow from its other columns (indexed.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 
 from gmdb.connection import Connection
+from gmdb.errors import UniqueViolation
 from gmdb.format.address import RowId
 from tests.crash.faults import RecordingDisk
+from tests.crash.indexed import COLUMNS as INDEXED_COLUMNS
+from tests.crash.indexed import INDEXES, check_indexes, index_name, key_columns, to_arrow
 
 COLUMNS = {"k": "INT NOT NULL", "s": "VARCHAR(3000)"}
 SCHEMA = pa.schema([pa.field("k", pa.int32(), nullable=False), ("s", pa.string())])
@@ -39,22 +43,26 @@ class Workload:
         self._random = Random(seed)
         self._db, self._other = db, other
         self._durable: Tables = {}
+        self._indexes: dict[str, str] = {}  # name: table
         self._changed: Tables = {}  # as the first session sees it
         self._row_ids: dict[str, dict[int, RowId]] = {}
         self._next_key = 0
         self._next_table = 0
         self._next_space = 0
         self._spaces = ["main"]
+        self._on_large_pages: set[str] = set()  # tablespaces and tables
         self._others: set[tuple[str, int]] = set()  # rows that the other session holds
         self.tell()
 
     def tell(self) -> None:
-        self._disk.mark(("done", {name: dict(rows) for name, rows in self._durable.items()}))
+        self._disk.mark(("done", whole(self._durable, self._indexes)))
 
-    def _commit_to(self, state: Tables, commit: Callable[[], Any]) -> None:
-        self._disk.mark(("trying", {name: dict(rows) for name, rows in state.items()}))
+    def _commit_to(self, state: Tables, commit: Callable[[], Any], indexes: dict[str, str] | None = None) -> None:
+        indexes = self._indexes if indexes is None else indexes
+        self._disk.mark(("trying", whole(state, indexes)))
         commit()
         self._durable = {name: dict(rows) for name, rows in state.items()}
+        self._indexes = indexes
         self.tell()
 
     def go_on(self, db: Connection, other: Connection) -> None:
@@ -70,6 +78,7 @@ class Workload:
             self.insert: 6, self.update: 6, self.grow: 3, self.delete: 3, self.commit: 6, self.rollback: 2,
             self.savepoint: 1, self.append: 1, self.other_change: 2, self.other_rollback: 1, self.checkpoint: 1,
             self.collect: 1, self.create: 1, self.drop: 0.5, self.many: 0.5, self.create_space: 1,
+            self.create_index: 2, self.drop_index: 0.5, self.insert_again: 1, self.change_key: 2,
         }  # fmt: skip
         if self._large:
             weights |= {self.append: 5, self.drop: 4, self.shrink: 4, self.many: 0}
@@ -91,7 +100,7 @@ class Workload:
         if table is not None:
             self._next_key += 1
             values = (self._next_key, self._text(40))
-            self._row_ids[table][values[0]] = self._db.heap(table).insert(values)
+            self._row_ids[table][values[0]] = self._db.heap(table).insert((*values, *key_columns(*values)))
             self._changed[table][values[0]] = values[1]
 
     def append(self) -> None:
@@ -101,18 +110,18 @@ class Workload:
         sizes = [30, 2000, 4000] if self._large else [2, 30, 150]
         rows = [(self._next_key + n, self._text(300)) for n in range(1, self._random.choice(sizes))]
         self._next_key += len(rows)
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        self._db.append(table, pa.table(columns, schema=SCHEMA))
+        self._db.append(table, to_arrow(rows))
         self._changed[table].update(rows)
         row_ids = self._row_ids[table]
-        row_ids.update({k: row_id for row_id, (k, _) in self._db.heap(table).rows() if k not in row_ids})
+        row_ids.update({k: row_id for row_id, (k, *_) in self._db.heap(table).rows() if k not in row_ids})
 
     def _update(self, most: int) -> None:
         found = self._pick()
         if found is not None:
             table, key = found
             text = self._text(most)
-            self._db.heap(table).update(self._row_ids[table][key], {"s": text})
+            number, tag = key_columns(key, text)
+            self._db.heap(table).update(self._row_ids[table][key], {"s": text, "n": number, "tag": tag})
             self._changed[table][key] = text
 
     def update(self) -> None:
@@ -129,10 +138,35 @@ class Workload:
             self._db.heap(table).delete(self._row_ids[table][key])
             del self._changed[table][key], self._row_ids[table][key]
 
+    def insert_again(self) -> None:
+        """A key that is there is refused, if the table has an index for that."""
+        found = self._pick()
+        if found is not None and index_name(found[0], "unique") in self._indexes:
+            table, key = found
+            try:
+                self._db.heap(table).insert((key, "twice", None, None))
+            except UniqueViolation:
+                return
+            raise AssertionError(f"{table} has key {key} twice")
+
+    def change_key(self) -> None:
+        """A row gets another key, and another row the one that it had."""
+        found = self._pick()
+        if found is not None:
+            table, key = found
+            self._next_key += 1
+            heap, row_id = self._db.heap(table), self._row_ids[table].pop(key)
+            text = self._changed[table].pop(key)
+            number, tag = key_columns(self._next_key, text)
+            heap.update(row_id, {"k": self._next_key, "n": number, "tag": tag})
+            self._row_ids[table][self._next_key], self._changed[table][self._next_key] = row_id, text
+            self._row_ids[table][key] = heap.insert((key, text, *key_columns(key, text)))
+            self._changed[table][key] = text
+
     def many(self) -> None:
         """More changes than one undo page takes, in one transaction."""
         for _ in range(self._random.choice([30, 300])):
-            self._random.choice([self.insert, self.update, self.grow, self.delete])()
+            self._random.choice([self.insert, self.update, self.grow, self.delete, self.change_key])()
 
     def commit(self) -> None:
         if self._db.in_transaction:
@@ -145,7 +179,7 @@ class Workload:
     def _forget(self) -> None:
         self._changed = {name: dict(rows) for name, rows in self._durable.items()}
         for table in self._changed:
-            self._row_ids[table] = {k: row_id for row_id, (k, _) in self._db.heap(table).rows()}
+            self._row_ids[table] = {k: row_id for row_id, (k, *_) in self._db.heap(table).rows()}
 
     def savepoint(self) -> None:
         """Some changes that are taken back at once."""
@@ -153,7 +187,7 @@ class Workload:
         ids = {name: dict(rows) for name, rows in self._row_ids.items()}
         self._db.savepoint("s")
         for _ in range(self._random.randint(1, 4)):
-            self._random.choice([self.insert, self.update, self.grow, self.delete])()
+            self._random.choice([self.insert, self.update, self.grow, self.delete, self.change_key])()
         self._db.rollback_to("s")
         self._changed, self._row_ids = before, ids
 
@@ -169,7 +203,8 @@ class Workload:
             if self._random.random() < 0.3:
                 heap.lock(self._row_ids[table][key])
             else:
-                heap.update(self._row_ids[table][key], {"s": "never committed" * self._random.choice([1, 100])})
+                text = "never committed" * self._random.choice([1, 100])
+                heap.update(self._row_ids[table][key], {"s": text, "n": -1, "tag": text[:200]})
             self._others.add((table, key))
 
     def other_rollback(self) -> None:
@@ -197,9 +232,35 @@ class Workload:
         name = f"t{self._next_table}"
         space = self._random.choice(self._spaces)
         state = {**self._changed, name: {}}
-        self._commit_to(state, lambda: self._db.create_table(name, COLUMNS, tablespace=space))
+        self._commit_to(state, lambda: self._db.create_table(name, INDEXED_COLUMNS, tablespace=space))
+        if space in self._on_large_pages:
+            self._on_large_pages.add(name)
         self._changed[name] = {}
         self._row_ids[name] = {}
+
+    def create_index(self) -> None:
+        table = self._table()
+        kind = self._random.choice(list(INDEXES))
+        if table is None or index_name(table, kind) in self._indexes:
+            return
+        if table in self._on_large_pages and table in self._indexes.values():
+            return  # two large pages that split at once are too much for a small log
+        self.commit()
+        self.other_rollback()
+        name, (columns, unique) = index_name(table, kind), INDEXES[kind]
+        indexes = {**self._indexes, name: table}
+        self._commit_to(
+            self._changed, lambda: self._db.create_index(name, table, columns, unique=unique), indexes=indexes
+        )
+
+    def drop_index(self) -> None:
+        if not self._indexes:
+            return
+        self.commit()
+        self.other_rollback()
+        gone = self._random.choice(sorted(self._indexes))
+        indexes = {name: table for name, table in self._indexes.items() if name != gone}
+        self._commit_to(self._changed, lambda: self._db.drop_index(gone), indexes=indexes)
 
     def create_space(self) -> None:
         if len(self._spaces) < 3:
@@ -207,9 +268,11 @@ class Workload:
             name = f"space{self._next_space}"
             page_size, devices = self._random.choice([(8192, 2), (16384, 1), (32768, 1)])
             self._db.create_tablespace(
-                name, page_size=page_size, devices=devices, device_pages_max=0 if self._large else 64
+                name, page_size=page_size, devices=devices, device_pages_max=0 if self._large else 256
             )
             self._spaces.append(name)
+            if page_size == 32768:
+                self._on_large_pages.add(name)
 
     def drop(self) -> None:
         if len(self._changed) < 3:
@@ -218,7 +281,8 @@ class Workload:
         self.other_rollback()
         name = self._random.choice(sorted(self._changed))
         state = {table: rows for table, rows in self._changed.items() if table != name}
-        self._commit_to(state, lambda: self._db.drop_table(name))
+        indexes = {index: table for index, table in self._indexes.items() if table != name}
+        self._commit_to(state, lambda: self._db.drop_table(name), indexes=indexes)
         del self._changed[name], self._row_ids[name]
 
 
@@ -228,6 +292,16 @@ def allowed(told: list[Any]) -> list[Tables]:
     return [state for _, state in told[last:]]
 
 
+def whole(tables: Tables, indexes: Iterable[str]) -> Tables:
+    """A state with what belongs to it: an index is a table without rows of its own."""
+    return {name: dict(rows) for name, rows in tables.items()} | {f"index {name}": {} for name in indexes}
+
+
 def found(db: Connection) -> Tables:
-    """What is there."""
-    return {name: {k: s for _, (k, s) in db.heap(name).rows()} for name in db.tables()}
+    """What is there; rows and the entries of their indexes must be in step."""
+    tables = {}
+    for name in db.tables():
+        heap = db.heap(name)
+        tables[name] = {values[0]: values[1] for _, values in heap.rows()}
+        check_indexes(db, name)
+    return whole(tables, [index.name for name in tables for index in db.table(name).indexes])

@@ -8,118 +8,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import gmdb
 import gmdb.arrow.scan as arrow_scan
-from gmdb.access.hash import HashIndex
-from gmdb.connection import Connection
 from gmdb.errors import CursorInvalid, Error, LockTimeout, NoSuchRow, RowLocked, WriteConflict
 from gmdb.format.address import RowId, device_of, offset_of
 from gmdb.format.heap import check
-from gmdb.format.page import PAGE_HEAD
-from gmdb.format.undo import NODE_AT, UNDO_HEAD
-from gmdb.storage.segment import Segment
-from gmdb.transaction.hub import UNDO_ENTRY
-from tests.access.hashes import check_hash
-from tests.access.trees import check_tree
+from tests.model.checks import check_indexes, undo_is_empty
+from tests.model.members import Change, Cursor, Member, Snapshot, Values, World
 
-Values = tuple[int, int | None, str | None]
 Outcome = type[Error] | None
 TEXT_MAX = 2000
 SCHEMA = pa.schema({"id": pa.int32(), "value": pa.int32(), "text": pa.string()})
-
-
-@dataclass
-class Change:
-    """One row as a transaction left it; None: deleted."""
-
-    key: int
-    values: Values | None
-
-
-@dataclass
-class Snapshot:
-    number: int
-    rows: dict[int, Values]
-
-
-@dataclass
-class Cursor:
-    """A read that goes on while the world changes; ``rows`` is what it has to see."""
-
-    source: Iterator[dict[int, Values]]
-    rows: dict[int, Values]
-    seen_changes: int
-    snapshot: int
-    transaction: int
-    invalid: bool = False
-    found: dict[int, Values] = field(default_factory=dict)
-
-
-class Member:
-    """A session, and what the model knows of its transaction."""
-
-    def __init__(self, connection: Connection, isolation: str) -> None:
-        self.db = connection
-        self.isolation = isolation
-        self.transaction = 0
-        self.cursors: list[Cursor] = []
-        self._reset()
-
-    def _reset(self) -> None:
-        self.log: list[Change] = []
-        self.held: set[int] = set()
-        self.savepoints: list[tuple[str, int, set[int]]] = []
-        self.snapshot: Snapshot | None = None
-
-    @property
-    def autocommit(self) -> bool:
-        return self.db.autocommit
-
-    def own(self) -> dict[int, Values | None]:
-        return {change.key: change.values for change in self.log}
-
-    def holds(self, key: int) -> bool:
-        return key in self.held or any(change.key == key for change in self.log)
-
-    def take_back_to(self, mark: int) -> list[Change]:
-        gone = self.log[mark:]
-        if gone:
-            for cursor in self.cursors:
-                if cursor.transaction == self.transaction and cursor.seen_changes > mark:
-                    cursor.invalid = True
-        del self.log[mark:]
-        return gone
-
-    def end(self) -> None:
-        self.transaction += 1
-        self._reset()
-
-
-class World:
-    """One database with a pool of sessions, for many histories."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.kinds = ["read committed"] * 4 + ["repeatable read"] * 4 + ["autocommit"] * 2
-        self.pool = [self._connect(kind) for kind in self.kinds]
-        self.hub = self.pool[0]._database.transactions
-        self.hub.stop()  # GC is a step of the history, so that a seed is all it takes to see one again
-
-    def _connect(self, kind: str) -> Connection:
-        autocommit = kind == "autocommit"
-        isolation = "read committed" if autocommit else kind
-        return gmdb.connect(self.path, isolation=isolation, autocommit=autocommit, lock_timeout=0)
-
-    def close(self) -> None:
-        for connection in self.pool:
-            connection.close()
 
 
 class History:
@@ -568,27 +471,6 @@ class History:
         for page_id in self.world.pool[0].heap(self.name).segment.page_ids().tolist():
             page = bytes(store.devices[device_of(page_id)].memory(offset_of(page_id)))
             assert list(check(page)) == []
-
-
-def check_indexes(db: Connection, table: str) -> None:
-    """With nobody at work, an index has an entry for each row, without a lock, and no other."""
-    heap = db.heap(table)
-    rows = list(heap.rows())
-    for index in heap.indexes:
-        keyed = heap.by(index.name)
-        expected = [(tuple(values[n] for n in index.positions), row_id) for row_id, values in rows]
-        assert sorted(map(repr, keyed.tree.walk())) == sorted(map(repr, expected)), index.name
-        check_hash(keyed.tree) if isinstance(keyed.tree, HashIndex) else check_tree(keyed.tree)
-    db.commit()
-
-
-def undo_is_empty(db: Connection) -> bool:
-    """Whether no undo page has a live record, and there are no more pages than sessions could have left."""
-    store = db._database.store
-    segment = Segment(store, store.spaces[1], UNDO_ENTRY)
-    pages = [bytes(store.devices[device_of(i)].memory(offset_of(i))) for i in segment.page_ids().tolist()]
-    live = [UNDO_HEAD.at(page, NODE_AT).slot_count - PAGE_HEAD.at(page).del_count for page in pages]
-    return len(pages) <= 16 and not any(live)
 
 
 def run(world: World, seed: int, steps: int) -> None:

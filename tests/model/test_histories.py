@@ -16,7 +16,9 @@ import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import NoSuchRow
 from tests.integrity import assert_sound
-from tests.model.histories import World, run, undo_is_empty
+from tests.model.checks import undo_is_empty
+from tests.model.histories import run
+from tests.model.members import World
 
 BATCHES = 8
 HISTORIES = 250

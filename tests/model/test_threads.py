@@ -14,7 +14,7 @@ import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import Transient
 from gmdb.format.address import RowId
-from tests.model.histories import undo_is_empty
+from tests.model.checks import undo_is_empty
 
 THREADS = 4
 GROUPS = 30

@@ -17,7 +17,7 @@ import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import Deadlock, LockTimeout
 from gmdb.format.address import RowId
-from tests.model.histories import undo_is_empty
+from tests.model.checks import undo_is_empty
 
 THREADS = 16
 ACCOUNTS = 1000

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gmdb.access.btree import DONE_FIELD, HIGH_COLUMNS_FIELD, LOW_COLUMNS_FIELD, Walk
 from gmdb.access.hash import INDEX_KINDS
-from gmdb.access.indexes import IndexDefinition, KeyCodec, KeyRange
+from gmdb.access.indexes import IndexDefinition, KeyCodec, KeyRange, no_such_index
 from gmdb.errors import DataError, SnapshotTooOld
 from gmdb.format.address import RowId
 from gmdb.format.btree import KEY_BYTES_MAX, POINTER_SIZE
@@ -22,6 +22,7 @@ from gmdb.transaction.call import LATEST, SCN
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap
+    from gmdb.transaction.snapshots import Snapshot
 
 ROOM = 1 << 18  # bytes of rows that a call gives out
 FIRST_ROWS, MORE_ROWS = 16, 1024  # rows a call: few at first, for a caller may want no more
@@ -40,6 +41,7 @@ class KeyedRows:
         self._heap = heap
         segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
         self.tree = INDEX_KINDS[index.using](segment, [heap.columns[n] for n in index.positions])
+        self._indexes = heap.indexes  # among which it was found; the heap's are others once one comes or goes
         self.find = self._make_find()
 
     def _make_find(self) -> Callable[[Sequence[Any]], list[Found]]:
@@ -57,6 +59,8 @@ class KeyedRows:
             """The rows whose first key columns are these."""
             if obj_id not in session.tables_held:
                 share()
+            if heap.indexes is not self._indexes:
+                self.require_index()
             columns = len(key)
             entry = encoders[columns](key) if columns in encoders else self._refuse(key)
             size = len(entry)
@@ -117,26 +121,34 @@ class KeyedRows:
     def _rows(self, walk: Walk) -> Iterator[Found]:
         heap = self._heap
         heap.share()
-        with heap.session.cursor() as (snapshot, form):
+        self.require_index()
+        with heap.session.cursor() as (snapshot, _):
             self.require_seen(snapshot.scn)
             limit = FIRST_ROWS
             while not walk.done:
-                found = self._some(walk, form.ctypes.data, limit)
-                snapshot.check()
+                found = self._some(walk, snapshot, limit)
                 yield from found
                 limit = MORE_ROWS
         heap.session.finish_read()
+
+    def require_index(self) -> None:
+        """Refuse to read an index that was dropped, whose pages may be anybody's by now."""
+        if self.index not in self._heap.indexes:
+            raise no_such_index(self._heap.name, self.index.name, self._heap.indexes)
+        self._indexes = self._heap.indexes
 
     def require_seen(self, scn: int) -> None:
         """Refuse a snapshot that is older than the index, which has no entries for the versions of before."""
         if scn < self.index.since:
             raise SnapshotTooOld(f"index {self.index.name} is newer than this transaction's snapshot; start over")
 
-    def _some(self, walk: Walk, snapshot: int, limit: int) -> list[Found]:
-        store = self._heap.segment.store
+    def _some(self, walk: Walk, snapshot: Snapshot, limit: int) -> list[Found]:
+        """The next rows.  Nobody gives the snapshot up while the guard is held: then the index may be gone, too."""
+        store, form = self._heap.segment.store, snapshot.form.ctypes.data
         with store.guard:
             store.require_open()
-            used = store.call(read_rows, 0, self._heap.target, snapshot, walk.address, limit)
+            snapshot.check()
+            used = store.call(read_rows, 0, self._heap.target, form, walk.address, limit)
             data = walk.output[:used].tobytes()
         return self._decoded(data)
 

@@ -92,9 +92,9 @@ class Lookup:
         while status != NO_ROOM and cursor["done"][0] < rows and not is_over(cursor):
             with self._store.guard:
                 self._store.require_open()
+                reading.check()  # once nobody holds the snapshot, the index may be gone, too
                 cursor["scn"], cursor["transaction"], cursor["statement"] = reading.form
                 status = read(cursor)
-        reading.check()
         done = int(cursor["done"][0])
         arrays = [buffer.array(done) for buffer in buffers]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema) if arrays else _of_no_columns(done)

@@ -245,8 +245,8 @@ class Catalog:
         except BaseException:
             self._session.rollback()
             raise
-        self._session.commit()
-        self.tables[table.name] = replace(table, indexes=tuple(i for i in table.indexes if i is not index))
+        rest = tuple(other for other in table.indexes if other is not index)
+        self._commit(lambda: self.tables.update({table.name: replace(table, indexes=rest)}))
 
     def index(self, name: str) -> tuple[TableDefinition, IndexDefinition]:
         """An index and its table."""

@@ -7,7 +7,8 @@ entries with that key lie on both sides of it.
 Invariants
  1. Leaves are level 0, and each level is linked both ways in key order.
  2. Every child of a page is one level below it.
- 3. What a kernel here changes is one group of redo: a crash leaves no split half done.
+ 3. What a kernel here changes is one group of redo: a crash leaves no split half done.  A page that is logged as a
+    whole is counted as changed once: replay finds no number missing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from gmdb.kernel.btree_page import (
     init_node,
     insert_entry,
     node_at,
+    put_entry,
     remove_entry,
     set_child,
     set_siblings,
@@ -316,11 +318,11 @@ def _split(area, index, page_id, page, slot, entry, separator):
     if slot < point:  # the new entry stays left
         append_entries(new, page_size, page, point - 1, count - point + 1)
         cut_entries(page, page_size, point - 1)
-        insert_entry(area, page, page_size, slot, entry)
+        put_entry(page, page_size, slot, entry)
     else:
         append_entries(new, page_size, page, point, count - point)
         cut_entries(page, page_size, point)
-        insert_entry(area, new, page_size, slot - point, entry)
+        put_entry(new, page_size, slot - point, entry)
     following = node.next
     node.next = new_id
     node_at(new).prev, node_at(new).next = page_id, following
@@ -422,7 +424,7 @@ def _merge(area, index, parent, page_size, slot):
         move_bytes(buffer, lower, entry_size(lower))
         store_64(buffer + POINTER_AT, child_of(entry_in(left, page_size, last)))
         cut_entries(left, page_size, last)
-        insert_entry(area, left, page_size, last, buffer)
+        put_entry(left, page_size, last, buffer)
     cut_entries(left, page_size, node_at(left).slot_count)
     append_entries(left, page_size, right, 0, node_at(right).slot_count)
     following = node_at(right).next

@@ -124,22 +124,29 @@ def _open_slot(page, page_size, slot, offset):
 
 
 @routine
+def put_entry(page, page_size, slot, entry):
+    """``insert_entry`` for whoever logs the page as a whole, under one number for all that it changes there."""
+    size = entry_size(entry)
+    if room_in(page) < size + 2:
+        compact_node(page, page_size)
+    at = page_head(page).free_begin
+    move_bytes(page + at, entry, size)
+    page_head(page).free_begin = at + size
+    _open_slot(page, page_size, slot, at)
+
+
+@routine
 def insert_entry(area, page, page_size, slot, entry):
     """Put an entry on a page that has room for it, as number ``slot`` of the directory."""
     head = page_head(page)
     size = entry_size(entry)
     compacted = room_in(page) < size + 2
-    if compacted:
-        compact_node(page, page_size)
     change(area, page)
-    at = head.free_begin
-    move_bytes(page + at, entry, size)
-    head.free_begin = at + size
-    _open_slot(page, page_size, slot, at)
+    put_entry(page, page_size, slot, entry)
     if compacted:
         log_page(area, page)
         return
-    log_bytes(area, page, at, size)
+    log_bytes(area, page, head.free_begin - size, size)
     log_bytes(area, page, head.free_end, 2 * (node_at(page).slot_count - slot))
     log_counts(area, page)
     log_bytes(area, page, _COUNT_AT, 2)

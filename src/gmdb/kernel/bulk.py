@@ -27,7 +27,7 @@ from gmdb.kernel.indexing import enter_row, prepare
 from gmdb.kernel.locks import INSERT, free_lock, lock_at, locks_available, new_lock, transaction_at
 from gmdb.kernel.memory import records, store_32
 from gmdb.kernel.pages import device_head, format_page, log_device
-from gmdb.kernel.redo import close_group, log_image, require_log_room
+from gmdb.kernel.redo import close_group, is_group_long, log_image, require_log_room
 from gmdb.kernel.segment import chain_map_page, log_map_head, log_segment, map_head, segment_head
 from gmdb.kernel.status import DONE, LOCKS_FULL, LOG_FULL, NEED_SPACE
 from gmdb.kernel.undo import OP_INSERT, RECORD_SIZE, log_newest, newest_place, reserve_undo, write_record
@@ -226,7 +226,7 @@ def _enter_rows(area, call, target, page_id, slot, count):
         return page
     page_size = page_size_of(area, page_id)
     first = slot
-    while slot < heap_node(page + NODE_AT).slot_count and slot - first < count:
+    while slot < heap_node(page + NODE_AT).slot_count and slot - first < count and not is_group_long(area):
         row = row_in_slot(page, page_size, slot)
         place = page_id << 16 | slot
         status = prepare(area, call, target, row, 0, place)

@@ -162,6 +162,32 @@ def purge_records(area, places, count, pages, locked):
     return count
 
 
+@routine
+def _is_of_index(area, place):
+    record = find_record(area, place >> 16, place & 0xFFFF)
+    return record > 0 and is_of_entry(record_operation(record))
+
+
+@kernel
+def put_index_records_first(area, places, count, buffer):
+    """Order a transaction's undo records (i64s) for their purge: those of entries, then those of rows.
+
+    A row's lock must not be another's while an entry has it.
+    """
+    first, others = 0, 0
+    for i in range(count):
+        place = load_i64(places + 8 * i)
+        if _is_of_index(area, place):
+            store_64(places + 8 * first, place)
+            first += 1
+        else:
+            store_64(buffer + 8 * others, place)
+            others += 1
+    for i in range(others):
+        store_64(places + 8 * (first + i), load_i64(buffer + 8 * i))
+    return first
+
+
 @kernel
 def changed_page(area, place):
     """The page that an undo record is about."""

@@ -186,14 +186,24 @@ def _check_row(area, call, target, index, entry, place):
 
 
 @routine
+def _is_given_up(area, word):
+    """Whether an entry was marked by a transaction that has ended: its row does not have the key, whoever holds it."""
+    lock_id = word & NO_LOCK
+    if not word & _DELETED or lock_id == NO_LOCK:
+        return word & _DELETED != 0
+    return transaction_at(area, lock_at(area, lock_id).transaction).scn != ACTIVE
+
+
+@routine
 def _check_unique(area, call, target, index, entry, own):
     """Whether another row than ``own`` has the entry's key."""
     if not index_head(index).unique or has_null(index, entry):
         return DONE
     at = first_with_key(area, index, entry)
     while at >= 0:
-        place = place_of_word(load_i64(entry_at(area, at) + POINTER_AT))
-        if place != own:
+        found = entry_at(area, at)
+        place = place_of_word(load_i64(found + POINTER_AT))
+        if place != own and not _is_given_up(area, load_u32(found)):
             status = _check_row(area, call, target, index, entry, place)
             if status < 0:
                 return status
@@ -364,29 +374,30 @@ def take_back_entry(area, record, locked):
     if index < 0 or is_shadow(record_operation(record)):
         return DONE
     word, entry = load_u32(record + RECORD_SIZE), recorded_entry(area, record)
-    is_known = _is_known(area, record, word & NO_LOCK, locked)
-    if adds_entry(record_operation(record)) and (word == SHADOW or not is_known):
-        take_entry(area, index, entry)  # it was new; or it was marked, and nobody will come for it any more
+    is_free = word == SHADOW or not _is_held(area, record, word & NO_LOCK, locked)
+    if adds_entry(record_operation(record)) and is_free:
+        take_entry(area, index, entry)
         return DONE
     found = find_entry(area, index, entry)
     if found >= 0:
-        set_word(area, touch(area, found >> 16), entry_at(area, found), word if is_known else word | NO_LOCK)
+        set_word(area, touch(area, found >> 16), entry_at(area, found), word | NO_LOCK if is_free else word)
     return DONE
 
 
 @routine
-def _is_known(area, record, lock_id, locked):
-    """Whether the lock that an entry had before a change is still there: its transaction is not cleaned up after."""
-    at = record_lock(record)
-    if lock_id == at:
-        return True
-    if not locked:
+def _is_held(area, record, lock_id, locked):
+    """Whether the lock that an entry had before a change is still the row's: its purge will come by again.
+
+    If not, nobody would take that lock off the entry, or remove an entry that was marked under it.
+    """
+    if lock_id == NO_LOCK or record_lock(record) == NO_LOCK:
         return False
-    while at != NO_LOCK:
-        at = lock_at(area, at).previous
-        if at == lock_id:
-            return True
-    return False
+    if lock_id == record_lock(record):
+        return True  # the same transaction's
+    beneath = lock_at(area, record_lock(record)).previous if locked else NO_LOCK
+    while beneath != NO_LOCK and beneath != lock_id:
+        beneath = lock_at(area, beneath).previous
+    return beneath != NO_LOCK
 
 
 @routine

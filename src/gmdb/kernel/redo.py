@@ -20,6 +20,7 @@ from gmdb.kernel.memory import fill_bytes, move_bytes, records, store_64
 from gmdb.kernel.status import DONE, LOG_FULL
 
 GROUP_MAX = 1 << 20  # no kernel call logs more
+_GROUP_ENOUGH = 1 << 16
 group_head = records(REDO_GROUP)
 item_head = records(REDO_ITEM)
 _GROUP_SIZE, ITEM_SIZE, _COMMIT_SIZE = REDO_GROUP.size, REDO_ITEM.size, REDO_COMMIT.size
@@ -34,6 +35,13 @@ def require_log_room(area):
     """DONE if the buffer takes another group, else LOG_FULL: for the first line of kernels that change pages."""
     state = state_of(area)
     return LOG_FULL if state.log_buffer and state.log_end > state.log_limit else DONE
+
+
+@routine
+def is_group_long(area):
+    """Whether a kernel that does one thing after the other had better end its group and go on with the next call."""
+    state = state_of(area)
+    return state.log_end - state.log_group > _GROUP_ENOUGH
 
 
 @routine

@@ -6,6 +6,7 @@ locks come off the rows, their undo records go, and rows that are deleted for ev
 Invariants
  1. The guard is held for a batch of records or one page at a time, not longer.
  2. A transaction leaves the history when nothing is left of it: if the disk is full, it stays for the next time.
+ 3. Its index entries are done with before its rows: once a row is, its lock may be another transaction's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from gmdb.errors import DiskFull, StorageError
 from gmdb.format.address import UNDO_DEVICE
 from gmdb.kernel.ending import forget_transaction
-from gmdb.kernel.gc import purge_records, tidy_page
+from gmdb.kernel.gc import purge_records, put_index_records_first, tidy_page
 
 if TYPE_CHECKING:
     from gmdb.transaction.hub import Transactions
@@ -40,6 +41,7 @@ class Ended:
     tables: dict[int, tuple[int, int]] = field(default_factory=dict)  # obj_id: (entry page, tablespace)
     pages: set[tuple[int, int]] = field(default_factory=set)  # (obj_id, page): has rows to remove
     done: int = 0  # records that are purged: if the disk is full in the middle, it goes on there
+    is_unordered: bool = False  # records of index entries are among those of rows
 
 
 class Collector:
@@ -77,9 +79,18 @@ class Collector:
             for one in self.history:
                 if one.scn > oldest or records >= BATCH or len(ended) == BATCH:
                     break
+                if one.is_unordered:
+                    self._order(one)
                 ended.append(one)
                 records += len(one.undo) - one.done
         return ended
+
+    def _order(self, one: Ended) -> None:
+        places = np.array(one.undo, np.int64)
+        buffer = np.empty_like(places)
+        self._hub.store.call(put_index_records_first, 0, places.ctypes.data, len(places), buffer.ctypes.data)
+        one.undo = array("q", places.tobytes())
+        one.is_unordered = False
 
     def _purge(self, ended: list[Ended]) -> set[tuple[int, int]]:
         """Take away all that is left of some transactions; answers the pages, with their tables, to be tidied."""

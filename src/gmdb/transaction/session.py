@@ -10,10 +10,9 @@ Invariants
 
 from __future__ import annotations
 
-import time
 import weakref
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -51,6 +50,7 @@ from gmdb.transaction.changes import change_with_patience, is_in_line
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.snapshots import OWN, Snapshot
+from gmdb.transaction.tables import lock_table
 
 MORE_MAX = 2048  # undo records that one call may write beside its first
 ISOLATION_LEVELS = ("read committed", "repeatable read")
@@ -95,6 +95,7 @@ class Session:
         self._locked_alone: set[int] = set()
         self._pages_to_tidy: set[tuple[int, int]] = set()
         self._snapshot: Snapshot | None = None
+        self._has_index_records = False
         self._loads: list[tuple[int, int, int, int]] = []  # undo mark, entry page, last page, tablespace
 
     def set_autocommit(self, on: bool) -> None:
@@ -209,12 +210,23 @@ class Session:
         with self.hub.guard:  # the short way, while nobody waits for anything
             taken = not self.hub.waits.queues and not self.hub.tables.share(obj_id, self)
         if not taken:
-            self._lock_table(obj_id, lambda: self.hub.tables.share(obj_id, self))
+            lock_table(self, obj_id, lambda: self.hub.tables.share(obj_id, self))
         self.tables_held[obj_id] = (entry_page, space_id)
 
     def take_table_alone(self, obj_id: int) -> None:
-        self._lock_table(obj_id, lambda: self.hub.tables.take_alone(obj_id, self))
+        """Have a table, and nobody else, until the transaction ends."""
+        lock_table(self, obj_id, lambda: self.hub.tables.take_alone(obj_id, self))
         self._locked_alone.add(obj_id)
+
+    @contextmanager
+    def alone_with(self, obj_id: int) -> Iterator[None]:
+        """Commit what is open, and have a table alone until the change of its definition is done, or has failed."""
+        self.commit()
+        try:
+            self.take_table_alone(obj_id)
+            yield
+        finally:
+            self._finish_commit()  # there is nothing but the table to let go
 
     def share_instead(self, obj_id: int) -> None:
         """Let others share a table that was taken alone; who needs it alone still waits."""
@@ -222,28 +234,6 @@ class Session:
             self.hub.tables.release(self, {obj_id})
             self.hub.tables.share(obj_id, self)
         self.hub.waits.wake()
-
-    def _lock_table(self, obj_id: int, attempt: Callable[[], list[Any]]) -> None:
-        deadline = time.monotonic() + self.lock_timeout
-        key = ("table", obj_id)
-        waits = self.hub.waits
-        waited = False
-        while True:
-            seen = waits.releases
-            with self.hub.guard:
-                holders = [] if waits.has_queue(key, self) else attempt()
-                blocked = waits.has_queue(key, self) or bool(holders)
-            if not blocked:
-                if waited:
-                    waits.leave(key, self)
-                return
-            waited = True
-            waits.wait(self, key, f"table {obj_id}", holders, seen, deadline)
-            try:
-                self.require_open()
-            except BaseException:
-                waits.leave(key, self)
-                raise
 
     # ---- changes of rows
 
@@ -313,6 +303,7 @@ class Session:
         if self.call[MORE_COUNT]:
             self.undo.extend(self._more[: self.call[MORE_COUNT]].tolist())
             self.call[MORE_COUNT] = 0
+            self._has_index_records = True
 
     def log_newest(self, count: int) -> None:
         """Keep the ``count`` records that the last call wrote; they are neighbours on the undo page."""
@@ -406,7 +397,9 @@ class Session:
         hub = self.hub
         if self.slot >= 0 and hub.store.failure is None:  # else what it did stays as it is, and nobody sees it
             del hub.active[self.slot]
-            hub.collector.add(Ended(self.slot, scn, self.undo, dict(self.tables_held), self._pages_to_tidy))
+            ended = Ended(self.slot, scn, self.undo, dict(self.tables_held), self._pages_to_tidy)
+            ended.is_unordered = self._has_index_records
+            hub.collector.add(ended)
             hub.notify_ended()
         if self._snapshot is not None:
             self._snapshot.release()

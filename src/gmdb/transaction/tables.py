@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,3 +39,27 @@ class TableLocks:
             self._shared.get(obj_id, set()).discard(session)
             if self._alone.get(obj_id) is session:
                 del self._alone[obj_id]
+
+
+def lock_table(session: Session, obj_id: int, attempt: Callable[[], list[Session]]) -> None:
+    """Take a table, waiting for those who are in the way, which ``attempt`` tells, for as long as the session waits."""
+    deadline = time.monotonic() + session.lock_timeout
+    key = ("table", obj_id)
+    waits = session.hub.waits
+    waited = False
+    while True:
+        seen = waits.releases
+        with session.hub.guard:
+            holders = [] if waits.has_queue(key, session) else attempt()
+            blocked = waits.has_queue(key, session) or bool(holders)
+        if not blocked:
+            if waited:
+                waits.leave(key, session)
+            return
+        waited = True
+        waits.wait(session, key, f"table {obj_id}", holders, seen, deadline)
+        try:
+            session.require_open()
+        except BaseException:
+            waits.leave(key, session)
+            raise

@@ -1,0 +1,57 @@
+"""Tables with indexes for crash tests: key columns that follow from a row's other columns, and the check of both.
+
+Keys are long and alike, so that pages split and merge with a few hundred rows.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from gmdb.connection import Connection
+from tests.model.checks import check_indexes as check_quiet_indexes
+
+COLUMNS = {"k": "INT NOT NULL", "s": "VARCHAR(3000)", "n": "INT", "tag": "VARCHAR(300)"}
+_SCHEMA = pa.schema(
+    [pa.field("k", pa.int32(), nullable=False), ("s", pa.string()), ("n", pa.int32()), ("tag", pa.string())]
+)
+INDEXES = {
+    "unique": (["k"], True),
+    "tags": (["tag"], False),
+    "both": (["n", "tag"], False),
+    "all": (["tag", "n", "k"], True),
+}
+
+
+def index_name(table: str, kind: str) -> str:
+    return f"{table}_{kind}"
+
+
+def key_columns(key: int, text: str | None) -> tuple[int | None, str | None]:
+    """What a row with that key and text has in ``n`` and ``tag``: few different values, some of them none."""
+    size = len(text or "")
+    number = None if size % 5 == 0 else size % 7
+    return number, None if text is None else f"{size * 31 % 97:02d}" * (20 + key * 13 % 100)
+
+
+def to_arrow(rows: list[tuple[int, str | None]]) -> pa.Table:
+    full = [(*row, *key_columns(*row)) for row in rows]
+    columns = [list(column) for column in zip(*full, strict=True)] or [[], [], [], []]
+    return pa.table(columns, schema=_SCHEMA)
+
+
+def check_indexes(db: Connection, table: str) -> None:
+    """Every row is found by its keys, in their order; with nobody at work, an index has nothing else."""
+    heap = db.heap(table)
+    rows = list(heap.rows())
+    for row_id, values in rows:
+        assert len(values) == 2 or tuple(values[2:]) == key_columns(values[0], values[1]), (table, row_id)
+    for index in heap.indexes:
+        by_key = list(heap.by(index.name).range())
+        assert sorted(map(repr, by_key)) == sorted(map(repr, rows)), f"{index.name}: rows and entries differ"
+        order = [tuple((values[n] is None, values[n]) for n in index.positions) for _, values in by_key]
+        assert order == sorted(order), f"{index.name} is out of order"
+        for row_id, values in rows if index.unique else rows[:20]:
+            key = tuple(values[n] for n in index.positions)
+            assert (row_id, values) in heap.by(index.name).find(key), f"{index.name} does not find {key}"
+    db.commit()
+    check_quiet_indexes(db, table)

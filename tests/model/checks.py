@@ -1,0 +1,38 @@
+"""What must be so in an open database with nobody at work."""
+
+from __future__ import annotations
+
+from gmdb.access.hash import HashIndex
+from gmdb.connection import Connection
+from gmdb.format.address import device_of, offset_of
+from gmdb.format.page import PAGE_HEAD
+from gmdb.format.undo import NODE_AT, UNDO_HEAD
+from gmdb.storage.segment import Segment
+from gmdb.transaction.hub import UNDO_ENTRY
+from tests.access.hashes import check_hash
+from tests.access.trees import check_tree, entries_with_locks
+
+
+def check_indexes(db: Connection, table: str) -> None:
+    """With nobody at work, an index has an entry for each row, without a lock, and no other."""
+    heap = db.heap(table)
+    rows = list(heap.rows())
+    for index in heap.indexes:
+        keyed = heap.by(index.name)
+        expected = [(tuple(values[n] for n in index.positions), row_id) for row_id, values in rows]
+        assert sorted(map(repr, keyed.tree.walk())) == sorted(map(repr, expected)), index.name
+        if isinstance(keyed.tree, HashIndex):
+            check_hash(keyed.tree)
+        else:
+            assert not entries_with_locks(keyed.tree), index.name
+            check_tree(keyed.tree)
+    db.commit()
+
+
+def undo_is_empty(db: Connection) -> bool:
+    """Whether no undo page has a live record, and there are no more pages than sessions could have left."""
+    store = db._database.store
+    segment = Segment(store, store.spaces[1], UNDO_ENTRY)
+    pages = [bytes(store.devices[device_of(i)].memory(offset_of(i))) for i in segment.page_ids().tolist()]
+    live = [UNDO_HEAD.at(page, NODE_AT).slot_count - PAGE_HEAD.at(page).del_count for page in pages]
+    return len(pages) <= 16 and not any(live)
