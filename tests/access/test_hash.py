@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import gmdb
 from gmdb.access.hash import HashIndex
+from gmdb.access.indexes import KeyRange
 from gmdb.connection import Connection
 from gmdb.format.address import RowId
 from tests.access.hashes import address_of, check_hash, entries_of, make_hash, page_of, rows_that_meet
@@ -33,7 +34,7 @@ def db(path: Path) -> Iterator[Connection]:
 
 
 def found(index: HashIndex, key: tuple[Any, ...]) -> list[RowId]:
-    entries = list(index.walk(key, key))
+    entries = list(index.walk(KeyRange(key, key)))
     assert all(other == key for other, _ in entries)
     return sorted(row_id for _, row_id in entries)
 
@@ -164,7 +165,7 @@ def test_a_walk_goes_on_while_the_index_changes_under_it(db: Connection) -> None
     index = make_hash(db, ["INT"])
     for n in range(0, 10_000, 2):
         index.add((1,), RowId(n, 0))
-    walk = index.walk((1,), (1,))
+    walk = index.walk(KeyRange((1,), (1,)))
     seen = [next(walk)[1].page_id for _ in range(100)]
     for n in range(1, 10_000, 2):
         index.add((1,), RowId(n, 0))
@@ -182,8 +183,8 @@ def test_zeros_are_equal_nans_are_and_nulls_are(db: Connection) -> None:
     for n, value in enumerate([math.nan, 0.0, -0.0, other_nan, None, 5e-324, None]):
         index.add((value, 1), RowId(n, 0))
     for value, expected in ((0.0, [1, 2]), (-0.0, [1, 2]), (math.nan, [0, 3]), (None, [4, 6]), (5e-324, [5])):
-        assert sorted(row_id.page_id for _, row_id in index.walk((value, 1), (value, 1))) == expected
-        assert list(index.walk((value, None), (value, None))) == []
+        assert sorted(row_id.page_id for _, row_id in index.walk(KeyRange((value, 1), (value, 1)))) == expected
+        assert list(index.walk(KeyRange((value, None), (value, None)))) == []
 
 
 def test_a_long_random_run(db: Connection) -> None:
