@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gmdb.kernel.area import state_of
 from gmdb.kernel.btree_page import entry_size
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.index import (
@@ -97,7 +98,8 @@ def add_some(area, entry_id, run_address):
         return index
     done = 0
     while run.next < run.count and done < _AT_ONCE:
-        entry = run.entries + load_i64(run.offsets + 8 * run.next)
+        entry, source = state_of(area).index_scratch, run.entries + load_i64(run.offsets + 8 * run.next)
+        move_bytes(entry, source, entry_size(source))  # for an index may write behind it
         status = LOG_FULL if require_log_room(area) < 0 else _add_checked(area, index, entry)
         close_group(area, 0, DONE)
         if status < 0:
