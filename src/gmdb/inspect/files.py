@@ -196,13 +196,13 @@ class DatabaseFiles:
             return
         entry = entries[SYS_INDEXES_ID]
         source = TableDefinition("sys_indexes", SYS_INDEXES_ID, SYSTEM_DEVICE, entry, SYS_INDEXES_COLUMNS)
-        for row_id, (obj_id, table_id, name, entry_page, unique, positions) in self.rows(source):
+        for row_id, (obj_id, table_id, name, entry_page, unique, positions, kind) in self.rows(source):
             try:
                 numbers = tuple(map(int, positions.split(",")))
             except ValueError:
                 said = f"sys_indexes, row {row_id}: {positions!r} are no positions of columns"
                 raise Corruption(said, row_id.page_id) from None
-            yield row_id, IndexDefinition(name, obj_id, table_id, entry_page, unique, numbers)
+            yield row_id, IndexDefinition(name, obj_id, table_id, entry_page, unique, numbers, using=kind or "btree")
 
     # ---- rows
 

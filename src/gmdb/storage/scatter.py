@@ -7,16 +7,19 @@ without it.
 
 from __future__ import annotations
 
+import ctypes
+import os
+
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gmdb.kernel.compiler import long_kernel
+from gmdb.kernel.compiler import COMPILED, long_kernel
 from gmdb.kernel.memory import load_i64
 
 
 @intrinsic
-def _pwrite(typing_context, file, address, length, offset):
+def _compiled_pwrite(typing_context, file, address, length, offset):
     """The C library's pwrite, by its name, so that the compiled code can be kept on disk."""
 
     def code(context, builder, signature, arguments):
@@ -26,6 +29,13 @@ def _pwrite(typing_context, file, address, length, offset):
         return builder.call(function, [builder.trunc(arguments[0], i32), *arguments[1:]])
 
     return types.int64(types.int64, types.int64, types.int64, types.int64), code
+
+
+def _plain_pwrite(file: int, address: int, length: int, offset: int) -> int:
+    return os.pwrite(int(file), ctypes.string_at(int(address), int(length)), int(offset))
+
+
+_pwrite = _compiled_pwrite if COMPILED else _plain_pwrite
 
 
 @long_kernel
