@@ -235,6 +235,11 @@ class Heap:
             raise self._key_error(status)
         raise NoSuchRow(f"table {self.name} has no row {row_id}: it was deleted, or the row id is wrong")
 
+    def refuse_key(self, number: int) -> NoReturn:
+        """A row's key is too long for the table's index of that number."""
+        self.session.call[INDEX] = number
+        raise self._key_error(KEY_TOO_LONG)
+
     def _key_error(self, status: int) -> Error:
         """The error for a row whose key an index does not take."""
         index = self.indexes[self.session.call[INDEX]]

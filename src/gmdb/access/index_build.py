@@ -9,8 +9,6 @@ Not here: who may use the table or the index meanwhile (catalog/building.py).
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
@@ -18,50 +16,18 @@ import numpy as np
 
 from gmdb.access.btree import BTree
 from gmdb.access.heap import Heap
+from gmdb.access.runs import KeyTooLong, Run, sorted_runs
 from gmdb.errors import UniqueViolation, ValueTooLong
 from gmdb.format.btree import KEY_BYTES_MAX, IndexKind
 from gmdb.kernel.index_calls import add_some
 from gmdb.kernel.index_fill import FILL, FILL_SCRATCH, fill_tree, finish_tree
 from gmdb.kernel.index_head import LEVELS_MAX
 from gmdb.kernel.index_shadow import apply_shadows, check_shadows
-from gmdb.kernel.index_sort import RUN, extract_entries, sort_run
-from gmdb.kernel.keys import ENTRY_BUFFER, VALUES_AT
-from gmdb.kernel.scan import SCAN, measure_pages
-from gmdb.kernel.status import BUSY, DUPLICATE, KEY_TOO_LONG, NO_ROOM
-from gmdb.storage.store import PageStore
+from gmdb.kernel.index_sort import RUN
+from gmdb.kernel.status import DUPLICATE, KEY_TOO_LONG
 
 PART_SIZE = 256 << 20  # bytes of pages that make a run, at most
 MEMORY_MAX = 1 << 30  # runs of a larger table lie in a file without a name, beside the database's
-
-
-class Run:
-    """Entries of some pages' rows, in order."""
-
-    def __init__(self, store: PageStore, pages: np.ndarray, in_file: bool) -> None:
-        sizes = np.zeros(2, np.int64)
-        store.call(measure_pages, 0, pages.ctypes.data, len(pages), sizes.ctypes.data)
-        capacity, room = int(sizes[0]) + 512, int(sizes[0]) * VALUES_AT + int(sizes[1]) + 2 * ENTRY_BUFFER
-        directory = store.directory if in_file else None
-        self._entries = _memory(room, directory)
-        self._offsets = _memory(8 * capacity, directory).view(np.int64)
-        self._prefixes = _memory(8 * capacity, directory).view(np.uint64)
-        self.fields = np.zeros(1, RUN)
-        self.fields["entries"], self.fields["room"] = self._entries.ctypes.data, room
-        self.fields["offsets"], self.fields["prefixes"] = self._offsets.ctypes.data, self._prefixes.ctypes.data
-        self.fields["capacity"] = capacity
-
-    def sort(self, store: PageStore, entry_page: int) -> None:
-        if sort_run(store.area, entry_page, self.fields.ctypes.data, self._prefixes, self._offsets) < 0:
-            store.raise_damage()
-        self._prefixes = np.empty(0, np.uint64)
-
-
-def _memory(size: int, directory: object | None) -> np.ndarray:
-    if directory is None:
-        return np.empty(size, np.uint8)
-    with tempfile.TemporaryFile(dir=str(directory)) as file:
-        file.truncate(size)
-        return np.memmap(file, np.uint8, "r+", shape=(size,))
 
 
 class Filling:
@@ -92,35 +58,14 @@ class Filling:
         in_file = len(pages) * page_size > MEMORY_MAX
         parts = [part for part in np.array_split(pages, count) if len(part)]
         with ThreadPoolExecutor(threads, "gmdb-index") as pool:
-            return [run for runs in pool.map(lambda part: list(self._runs(part, form, in_file)), parts) for run in runs]
+            return [run for runs in pool.map(lambda part: self._runs(part, form, in_file), parts) for run in runs]
 
-    def _runs(self, pages: np.ndarray, form: np.ndarray, in_file: bool) -> Iterator[Run]:
-        """The entries of some pages; one run, or more if rows from elsewhere have made it too long."""
-        pages = np.ascontiguousarray(pages)
-        scan = np.zeros(1, SCAN)
-        scan["scn"], scan["transaction"], scan["statement"] = form
-        scan["obj_id"], scan["ids"], scan["page_count"] = self._heap.obj_id, pages.ctypes.data, len(pages)
-        scan["row_capacity"] = np.iinfo(np.int64).max
-        while scan["next_page"][0] < len(pages):
-            run = Run(self._store, pages, in_file)
-            self._extract(scan, run)
-            run.sort(self._store, self._tree.segment.entry_page)
-            yield run
-
-    def _extract(self, scan: np.ndarray, run: Run) -> None:
-        arguments = (scan.ctypes.data, self._tree.segment.entry_page, run.fields.ctypes.data)
-        while scan["next_page"][0] < scan["page_count"][0]:
-            self._store.require_open()
-            status = self._store.call(extract_entries, 0, *arguments)
-            if status == BUSY:
-                with self._store.guard:
-                    scan["trusted"] = 1
-                    status = self._store.call(extract_entries, 0, *arguments)
-                    scan["trusted"] = 0
-            if status == KEY_TOO_LONG:
-                self._refuse(status)
-            if status == NO_ROOM:
-                return
+    def _runs(self, pages: np.ndarray, form: np.ndarray, in_file: bool) -> list[Run]:
+        entry_page = self._tree.segment.entry_page
+        try:
+            return list(sorted_runs(self._store, self._heap.obj_id, entry_page, pages, 0, form, in_file))
+        except KeyTooLong:
+            self._refuse(KEY_TOO_LONG)
 
     # ---- from runs to an index
 

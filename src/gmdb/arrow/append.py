@@ -19,21 +19,23 @@ import numpy as np
 import pyarrow as pa
 
 from gmdb.access.heap import Heap, row_too_large
+from gmdb.access.runs import KeyTooLong, sorted_runs
 from gmdb.arrow.schema import batches_of, fit_batch
 from gmdb.errors import SpaceFull, ValueTooLong
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, RowId, device_of, offset_of
 from gmdb.format.columns import Kind
 from gmdb.format.heap import HEAP_NODE, ROWS_AT, reserve_size
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
-from gmdb.format.row import UNLOCKED
+from gmdb.format.row import NO_LOCK, UNLOCKED
 from gmdb.kernel.append import FORMATTING, format_rows, start_pages
-from gmdb.kernel.bulk import PLACE, enter_rows, log_pages, publish_pages, reserve_pages, stamp_pages, top_up_page
+from gmdb.kernel.bulk import PLACE, enter_run, log_pages, publish_pages, reserve_pages, stamp_pages, top_up_page
 from gmdb.kernel.checkpoint import seal_run
 from gmdb.kernel.columns import ARROW_COLUMN
 from gmdb.kernel.status import LOCKS_FULL, LOG_FULL, NEED_SPACE, TOO_LONG, UNDO_FULL
+from gmdb.transaction.call import INSERT_LOCK
 
 BUFFER_SIZE = 1 << 20
-ROWS_AT_ONCE = 32  # rows that one call enters into indexes
+ENTER_SIZE = 32 << 20  # bytes of pages whose rows are entered into indexes together, sorted by their keys
 
 
 def append(heap: Heap, data: Any) -> int:
@@ -60,6 +62,7 @@ class _Load:
         self._rows = 0
         self._started = False  # whether the buffer has a page
         self._last_page = NO_PAGE
+        self._to_enter: list[int] = []  # pages whose rows the indexes do not have yet
         with self._hub.guard:
             slot = self._session.begin_if_needed()
             self._number = self._hub.memory.enter_load(slot, self._session.statement_number)
@@ -153,21 +156,28 @@ class _Load:
             self._session.keep_result()
             self._refuse(placed)
         if self._heap.indexes:
-            self._enter(page_id, first)
+            self._enter([page_id], first, self._session.call[INSERT_LOCK])
         return placed
 
     def _slot_count(self, page_id: int) -> int:
         page = self._store.devices[device_of(page_id)].memory(offset_of(page_id))
         return int(HEAP_NODE.at(page, HEAD_SIZE).slot_count)
 
-    def _enter(self, page_id: int, slot: int) -> None:
-        """Enter a page's rows from ``slot`` on into the table's indexes."""
-        space_id, count = self._segment.space.space_id, self._slot_count(page_id)
-        while slot < count:
-            arguments = (self._heap.target, page_id, slot, ROWS_AT_ONCE)
-            slot = self._session.change(enter_rows, space_id, None, arguments)
-            if slot < 0:
-                self._heap.refuse_if_failed(slot, RowId(page_id, 0))
+    def _enter(self, pages: list[int], first_slot: int, lock_id: int) -> None:
+        """Enter the rows that were put on some pages, from a slot of the first on, into the table's indexes."""
+        store, obj_id, space_id = self._store, self._heap.obj_id, self._segment.space.space_id
+        form = np.array([0, self._session.slot, self._session.statement_number], np.int64)
+        for number, index in enumerate(self._heap.indexes):
+            try:
+                for run in sorted_runs(store, obj_id, index.entry_page, np.array(pages), first_slot, form):
+                    arguments = (self._heap.target, number, run.fields.ctypes.data, lock_id)
+                    done = 1
+                    while done:
+                        done = self._session.change(enter_run, space_id, None, arguments)
+                        if done < 0:
+                            self._heap.refuse_if_failed(done, RowId(pages[0], 0))
+            except KeyTooLong:
+                self._heap.refuse_key(number)
 
     def _refuse(self, status: int) -> NoReturn:
         state = self._state[0]
@@ -202,8 +212,15 @@ class _Load:
             self._store.call(publish_pages, space_id, self._segment.entry_page, places.ctypes.data, count)
         self._last_page = int(places["page_id"][-1])
         self._started = False
-        for page_id in places["page_id"].tolist() if self._heap.indexes else ():
-            self._enter(page_id, 0)
+        self._to_enter += places["page_id"].tolist()
+        if len(self._to_enter) * self._page_size >= ENTER_SIZE:
+            self._enter_pages()
+
+    def _enter_pages(self) -> None:
+        """Enter the rows of the pages that were written since the last time into the table's indexes."""
+        pages, self._to_enter = self._to_enter, []
+        if pages and self._heap.indexes:
+            self._enter(pages, 0, NO_LOCK)
 
     def _log(self, count: int) -> None:
         """Log the pages' images.  They are in the file by now, so that a checkpoint that ends later has synced them."""
@@ -257,6 +274,7 @@ class _Load:
         """Write the last pages; answers the number of rows."""
         if self._started:
             self._write_round()
+        self._enter_pages()
         if self._last_page != NO_PAGE:
             self._session.note_load(self._segment.entry_page, self._last_page, self._segment.space.space_id)
         return self._rows

@@ -14,18 +14,19 @@ from gmdb.format.address import NO_PAGE, NO_SLOT, OFFSET_BITS
 from gmdb.format.device import DEVICE_HEAD_AT
 from gmdb.format.heap import NODE_AT
 from gmdb.format.page import PAGE_SIZES, PageType
-from gmdb.format.row import NO_LOCK
+from gmdb.format.row import NO_LOCK, SIZE_AT
 from gmdb.format.segment import FURTHER_MAP_AT, LOADING, MAP_ENTRY, NO_LIST, SEGMENT_HEAD_AT
 from gmdb.kernel.append import fill_pages, formatting_at
-from gmdb.kernel.area import address_of, begin_change, end_change, page_head, page_size_of, touch
+from gmdb.kernel.area import address_of, begin_change, end_change, page_head, state_of, touch
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.dml import call_at, target_at
 from gmdb.kernel.free_lists import clear_links, entry_address, log_entry, map_at, map_entry, touch_entry, touch_map
 from gmdb.kernel.heap import relist, touch_heap
-from gmdb.kernel.heap_page import heap_node, lock_of, log_appended, row_in_slot
-from gmdb.kernel.indexing import enter_row, prepare
+from gmdb.kernel.heap_page import heap_node, log_appended
+from gmdb.kernel.index_sort import run_at
+from gmdb.kernel.indexing import enter_entry
 from gmdb.kernel.locks import INSERT, free_lock, lock_at, locks_available, new_lock, transaction_at
-from gmdb.kernel.memory import records, store_32
+from gmdb.kernel.memory import load_i64, load_u16, move_bytes, records, store_32
 from gmdb.kernel.pages import device_head, format_page, log_device
 from gmdb.kernel.redo import close_group, is_group_long, log_image, require_log_room
 from gmdb.kernel.segment import chain_map_page, log_map_head, log_segment, map_head, segment_head
@@ -39,6 +40,7 @@ _INSERT_BODY, _PAGES_BODY = 4, 12
 _MAP_PAGE, _DATA_PAGE = int(PageType.MAP), int(PageType.DATA)
 _ENTRY_SIZE = MAP_ENTRY.size
 MIN_PAGE_SIZE = PAGE_SIZES[0]
+ENTRIES_AT_ONCE = 512  # entries that a call enters into an index
 IMAGES_MAX = 64  # pages of the smallest size whose images make a group
 
 
@@ -220,36 +222,31 @@ def publish_pages(area, entry_id, places, count):
 
 
 @routine
-def _enter_rows(area, call, target, page_id, slot, count):
-    page = touch_heap(area, page_id)
-    if page < 0:
-        return page
-    page_size = page_size_of(area, page_id)
-    first = slot
-    while slot < heap_node(page + NODE_AT).slot_count and slot - first < count and not is_group_long(area):
-        row = row_in_slot(page, page_size, slot)
-        place = page_id << 16 | slot
-        status = prepare(area, call, target, row, 0, place)
-        if status == DONE:
-            status = enter_row(area, call, target, row, lock_of(row), place)
+def _enter_run(area, call, target, n, run, lock_id):
+    entry, done = state_of(area).index_scratch, 0
+    while run.next < run.count and done < ENTRIES_AT_ONCE and not is_group_long(area):
+        source = run.entries + load_i64(run.offsets + 8 * run.next)
+        move_bytes(entry, source, load_u16(source + SIZE_AT))
+        status = enter_entry(area, call, target, n, entry, lock_id)
         if status < 0:
-            return slot if slot > first else status
-        slot += 1
-    return slot
+            return done if done else status
+        run.next += 1
+        done += 1
+    return done
 
 
 @kernel
-def enter_rows(area, target_address, page_id, slot, count):
-    """Enter up to ``count`` rows that were appended to a page, from ``slot`` on, into the table's indexes.
+def enter_run(area, target_address, n, run_address, lock_id):
+    """Enter the next entries of a run, of rows that were appended, into index number ``n`` of a table.
 
-    Answers the slot to go on with; a status only if nothing was done.
+    Answers how many, 0 once all are in.
     """
     if require_log_room(area) < 0:
         return LOG_FULL
     target = target_at(target_address)
     call = call_at(target.call)
-    call.undo, call.blocked, call.more_count = -1, -1, 0
-    done = _enter_rows(area, call, target, page_id, slot, count)
+    call.undo, call.blocked, call.more_count, call.index = -1, -1, 0, n
+    done = _enter_run(area, call, target, n, run_at(run_address), lock_id)
     return close_group(area, transaction_at(area, call.transaction).number, done)
 
 

@@ -260,12 +260,12 @@ def _note(area, call, index, entry, operation, lock_id, word, place):
 
 
 @routine
-def _add(area, call, index, row, lock_id, place):
-    """Have an entry for the row's key: a new one, or one that was marked as deleted."""
+def _add(area, call, index, row, lock_id, place, is_new):
+    """Have an entry for the row's key: a new one, or one that was marked as deleted.  A new row has none of those."""
     entry = _entry_buffer(area)
     make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
     store_32(entry, lock_id)
-    found, word = find_entry(area, index, entry), SHADOW
+    found, word = NOT_FOUND if is_new else find_entry(area, index, entry), SHADOW
     if found >= 0:
         page, there = touch(area, found >> 16), entry_at(area, found)
         word = load_u32(there)
@@ -309,10 +309,30 @@ def enter_row(area, call, target, row, lock_id, place):
         if _is_building(target, n):
             _note_shadow(area, call, index, row, True, lock_id, place)
             continue
-        status = _add(area, call, index, row, lock_id, place)
+        status = _add(area, call, index, row, lock_id, place, True)
         if status < 0:
             return status
     return DONE
+
+
+@routine
+def enter_entry(area, call, target, n, entry, lock_id):
+    """``enter_row``, for one index, of a row whose entry is at hand: with all checks, so that it may fail."""
+    status = require_space(area, target, 2)
+    if status < 0:
+        return status
+    index, place = _index(area, target, n), place_of_word(load_i64(entry + POINTER_AT))
+    operation = _HASH_ADD if is_hash(index) else _ADD
+    if _is_building(target, n):
+        operation += _SHADOW_ADD - _ADD
+    else:
+        status = _check_unique(area, call, target, index, entry, place)
+        if status == DONE:
+            store_32(entry, lock_id)
+            status = add_entry(area, index, entry)
+    if status == DONE:
+        _note(area, call, index, entry, operation, lock_id, SHADOW, place)
+    return status
 
 
 @routine
@@ -328,7 +348,7 @@ def change_row(area, call, target, new, old, lock_id, place):
             _note_shadow(area, call, index, new, True, lock_id, place)
             continue
         _mark(area, call, index, old, lock_id, place)
-        status = _add(area, call, index, new, lock_id, place)
+        status = _add(area, call, index, new, lock_id, place, False)
         if status < 0:
             return status
     return DONE

@@ -1,0 +1,89 @@
+"""Runs: the entries of some pages' rows for one index, in order.  What is put in order goes into an index faster."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+
+import numpy as np
+
+from gmdb.kernel.index_sort import RUN, extract_entries, sort_run
+from gmdb.kernel.keys import ENTRY_BUFFER, VALUES_AT
+from gmdb.kernel.scan import SCAN, measure_pages
+from gmdb.kernel.status import BUSY, KEY_TOO_LONG, NO_ROOM
+from gmdb.storage.store import PageStore
+
+
+class KeyTooLong(Exception):
+    """A row's key is too long for an index."""
+
+
+class Run:
+    """Entries of some pages' rows, in order."""
+
+    def __init__(self, store: PageStore, pages: np.ndarray, in_file: bool) -> None:
+        sizes = np.zeros(2, np.int64)
+        store.call(measure_pages, 0, pages.ctypes.data, len(pages), sizes.ctypes.data)
+        capacity, room = int(sizes[0]) + 512, int(sizes[0]) * VALUES_AT + int(sizes[1]) + 2 * ENTRY_BUFFER
+        directory = store.directory if in_file else None
+        self._entries = _memory(room, directory)
+        self._offsets = _memory(8 * capacity, directory).view(np.int64)
+        self._prefixes = _memory(8 * capacity, directory).view(np.uint64)
+        self.fields = np.zeros(1, RUN)
+        self.fields["entries"], self.fields["room"] = self._entries.ctypes.data, room
+        self.fields["offsets"], self.fields["prefixes"] = self._offsets.ctypes.data, self._prefixes.ctypes.data
+        self.fields["capacity"] = capacity
+
+    def sort(self, store: PageStore, entry_page: int) -> None:
+        if sort_run(store.area, entry_page, self.fields.ctypes.data, self._prefixes, self._offsets) < 0:
+            store.raise_damage()
+        self._prefixes = np.empty(0, np.uint64)
+
+
+def _memory(size: int, directory: object | None) -> np.ndarray:
+    if directory is None:
+        return np.empty(size, np.uint8)
+    with tempfile.TemporaryFile(dir=str(directory)) as file:
+        file.truncate(size)
+        return np.memmap(file, np.uint8, "r+", shape=(size,))
+
+
+def sorted_runs(
+    store: PageStore,
+    obj_id: int,
+    index_page: int,
+    pages: np.ndarray,
+    first_slot: int,
+    form: np.ndarray,
+    in_file: bool = False,
+) -> Iterator[Run]:
+    """The entries of the rows that a snapshot sees on some pages, from ``first_slot`` of the first on.
+
+    One run, or more if rows that have moved here from elsewhere have made it too long.
+    """
+    pages = np.ascontiguousarray(pages, np.uint32)
+    scan = np.zeros(1, SCAN)
+    scan["scn"], scan["transaction"], scan["statement"] = form
+    scan["obj_id"], scan["ids"], scan["page_count"] = obj_id, pages.ctypes.data, len(pages)
+    scan["row_capacity"], scan["next_slot"] = np.iinfo(np.int64).max, first_slot
+    while scan["next_page"][0] < len(pages):
+        run = Run(store, pages, in_file)
+        _extract(store, index_page, scan, run)
+        run.sort(store, index_page)
+        yield run
+
+
+def _extract(store: PageStore, index_page: int, scan: np.ndarray, run: Run) -> None:
+    arguments = (scan.ctypes.data, index_page, run.fields.ctypes.data)
+    while scan["next_page"][0] < scan["page_count"][0]:
+        store.require_open()
+        status = store.call(extract_entries, 0, *arguments)
+        if status == BUSY:
+            with store.guard:
+                scan["trusted"] = 1
+                status = store.call(extract_entries, 0, *arguments)
+                scan["trusted"] = 0
+        if status == KEY_TOO_LONG:
+            raise KeyTooLong
+        if status == NO_ROOM:
+            return
