@@ -52,6 +52,8 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, before_filling: Callable[[], Any]
 
 def by_key(db: Connection, index: str) -> list[Any]:
     """What the index leads to for every key that there is, against what a scan finds."""
+    db.commit()
+    db.gc()  # entries of rows that are gone for everyone go as well
     heap = db.heap("t")
     rows = sorted(heap.rows(), key=lambda row: row[0])
     keyed = heap.by(index)

@@ -301,7 +301,7 @@ def test_a_client_gets_the_answers_that_a_local_connection_gives(
 @pytest.mark.parametrize(("local", "remote"), [(Connection, RemoteConnection), (Heap, RemoteHeap)])
 def test_a_client_has_every_method_with_the_same_parameters(local: type, remote: type) -> None:
     inner = {"session", "segment", "encoded_rows", "encoded_rows_of_page", "refuse_if_failed"}
-    inner |= {"try_update", "try_delete", "try_lock", "target"}
+    inner |= {"try_update", "try_delete", "try_lock", "target", "refuse_key"}
     for name in {name for name in vars(local) if not name.startswith("_")} - inner | {"__enter__", "__exit__"}:
         if not hasattr(local, name):
             continue
