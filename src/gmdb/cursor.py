@@ -109,8 +109,9 @@ class KeyScan(Cursor):
         self._heap.session.finish_read()
 
     def _read(self, reading: Reading) -> Iterator[Any]:
+        batches = self._lookup(reading)  # first, for it may be refused
         yield self._make_lookup().schema
-        for batch, _ in self._lookup(reading):
+        for batch, _ in batches:
             yield batch
 
     def _make_lookup(self) -> Lookup:
