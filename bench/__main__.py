@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import bulk, durability, memory, points, transactions, undo
+from bench import bulk, durability, indexes, lookups, memory, points, transactions, undo
 from bench.harness import Benchmark, Result, run_benchmark
 from bench.report import heading, results_json, results_table
 
@@ -18,7 +18,7 @@ DEFAULT_ROUNDS = 7
 
 def benchmarks(rows: int) -> list[Benchmark]:
     """Every benchmark; another one is added here."""
-    modules = (bulk, points, transactions, durability)
+    modules = (bulk, points, indexes, transactions, durability)
     return [benchmark for module in modules for benchmark in module.benchmarks(rows)]
 
 
@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run_memory(given.rows or memory.DEFAULT_ROWS)
     if given.what == "undo":
         return _run_undo(given.rows or DEFAULT_ROWS)
+    if given.what == "lookups":
+        return _run_lookups(given.rows or lookups.DEFAULT_ROWS, given.rounds)
     if given.what in ("recovery", "checkpoint"):
         return _run_durability(given.what)
     chosen = benchmarks(given.rows or DEFAULT_ROWS)
@@ -46,10 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description="Measure gmdb beside SQLite and DuckDB.")
+    modes = ("speed", "lookups", "memory", "undo", "recovery", "checkpoint")
+    parser.add_argument("what", nargs="?", choices=modes, default="speed")
+    larger = f"lookups {lookups.DEFAULT_ROWS:,}, memory {memory.DEFAULT_ROWS:,}"
     parser.add_argument(
-        "what", nargs="?", choices=("speed", "memory", "undo", "recovery", "checkpoint"), default="speed"
+        "--rows", type=_positive, help=f"rows of the largest table (default: {DEFAULT_ROWS:,}, {larger})"
     )
-    parser.add_argument("--rows", type=_positive, help=f"rows of the narrow table (default: {DEFAULT_ROWS:,})")
     parser.add_argument(
         "--rounds", type=_positive, default=DEFAULT_ROUNDS, help="rounds that count (default: %(default)s)"
     )
@@ -73,6 +77,13 @@ def _run(chosen: Sequence[Benchmark], rounds: int) -> list[Result]:
         with tempfile.TemporaryDirectory(prefix="gmdb-bench-") as directory:
             results.append(run_benchmark(benchmark, Path(directory), rounds))
     return results
+
+
+def _run_lookups(rows: int, rounds: int) -> int:
+    with tempfile.TemporaryDirectory(prefix="gmdb-bench-") as directory:
+        costs = [cost for size in lookups.table_sizes(rows) for cost in lookups.measure(Path(directory), size, rounds)]
+    print(lookups.lookups_table(costs))
+    return 0
 
 
 def _run_memory(rows: int) -> int:

@@ -1,6 +1,6 @@
 """The tables that benchmarks work on, with the same random contents every time.
 
-Column ``i`` counts the rows up and is never null; its sum tells whether all rows are there.
+Column ``i`` counts the rows, mostly up, and is never null; its sum tells whether all rows are there.
 """
 
 from __future__ import annotations
@@ -56,11 +56,19 @@ class BenchTable:
 
 
 def narrow_table(row_count: int) -> BenchTable:
-    columns = (
-        BenchColumn("i", "INT NOT NULL", "INTEGER NOT NULL", _counted),
+    return BenchTable("narrow", _narrow_columns(_counted), row_count)
+
+
+def shuffled_table(row_count: int) -> BenchTable:
+    """The narrow table with its ``i`` in random order."""
+    return BenchTable("shuffled", _narrow_columns(_shuffled), row_count)
+
+
+def _narrow_columns(numbers: Maker) -> tuple[BenchColumn, ...]:
+    return (
+        BenchColumn("i", "INT NOT NULL", "INTEGER NOT NULL", numbers),
         BenchColumn("s", "VARCHAR(20)", "VARCHAR", _texts(4, 16, nulls=False)),
     )
-    return BenchTable("narrow", columns, row_count)
 
 
 def wide_table(row_count: int) -> BenchTable:
@@ -95,6 +103,10 @@ def wide_table(row_count: int) -> BenchTable:
 
 def _counted(_: np.random.Generator, count: int) -> pa.Array:
     return pa.array(np.arange(count, dtype=np.int32))
+
+
+def _shuffled(generator: np.random.Generator, count: int) -> pa.Array:
+    return pa.array(generator.permutation(count).astype(np.int32))
 
 
 def _nulls(generator: np.random.Generator, count: int) -> np.ndarray:
