@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gmdb.kernel.index_sort import RUN, extract_entries, sort_run
+from gmdb.kernel.index_sort import RUN, arrange_run, extract_entries, sort_run
 from gmdb.kernel.keys import ENTRY_BUFFER, VALUES_AT
 from gmdb.kernel.scan import SCAN, measure_pages
 from gmdb.kernel.status import BUSY, KEY_TOO_LONG, NO_ROOM
@@ -25,7 +25,7 @@ class Run:
         sizes = np.zeros(2, np.int64)
         store.call(measure_pages, 0, pages.ctypes.data, len(pages), sizes.ctypes.data)
         capacity, room = int(sizes[0]) + 512, int(sizes[0]) * VALUES_AT + int(sizes[1]) + 2 * ENTRY_BUFFER
-        directory = store.directory if in_file else None
+        self._directory = directory = store.directory if in_file else None
         self._entries = _memory(room, directory)
         self._offsets = _memory(8 * capacity, directory).view(np.int64)
         self._prefixes = _memory(8 * capacity, directory).view(np.uint64)
@@ -38,6 +38,9 @@ class Run:
         if sort_run(store.area, entry_page, self.fields.ctypes.data, self._prefixes, self._offsets) < 0:
             store.raise_damage()
         self._prefixes = np.empty(0, np.uint64)
+        arranged = _memory(int(self.fields["used"][0]) + 8, self._directory)
+        arrange_run(self.fields.ctypes.data, arranged.ctypes.data)
+        self._entries = arranged
 
 
 def _memory(size: int, directory: object | None) -> np.ndarray:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.format.btree import POINTER_SIZE
+from gmdb.format.page import TAIL_SIZE
 from gmdb.format.row import UNLOCKED
-from gmdb.kernel.area import state_of
+from gmdb.kernel.area import address_of, page_size_of, state_of
 from gmdb.kernel.columns import BLOCK_ROWS
 from gmdb.kernel.compiler import long_kernel, routine
 from gmdb.kernel.decode import decode_block, keep_version, restore_columns, save_columns
@@ -17,7 +18,8 @@ from gmdb.kernel.index import entry_at, open_index
 from gmdb.kernel.index_read import visible_row, visible_version
 from gmdb.kernel.index_walk import first_entry, keep_position, next_entry, walk_at
 from gmdb.kernel.keys import POINTER_AT, place_of_word
-from gmdb.kernel.memory import address_of_array, load_i64, load_u32, records, store_64
+from gmdb.kernel.memory import address_of_array, load_i64, load_u8, load_u16, load_u32, records, store_64
+from gmdb.kernel.pages import page_in_use
 from gmdb.kernel.status import DONE, INVISIBLE, NOT_FOUND
 from gmdb.kernel.visibility import ROW_BUFFER
 
@@ -74,30 +76,75 @@ def _note_place(cursor, count, place):
 
 
 @routine
-def _gather_walk(area, cursor, walk, index, rows, limits, arenas, last):
-    """Collect the next rows of a walk; answers how many.  ``last``: the last entry looked at, and whether all are."""
+def _collect_entries(area, walk, index, entries, room):
+    """The addresses of the next entries of a walk, at most ``room``; answers their number, and whether that is all."""
     count, place = 0, first_entry(area, walk, index)
-    last[0] = 0
-    while place >= 0 and _has_room(cursor, arenas, count):
-        entry = last[0] = entry_at(area, place)
+    while place >= 0 and count < room:
+        entries[count] = entry_at(area, place)
+        count += 1
+        place = next_entry(area, walk, index, place)
+    if place < 0 and place != NOT_FOUND:
+        return place, False
+    return count, place == NOT_FOUND
+
+
+@routine
+def _approach(area, places, count):
+    """Look at rows that will be read in a moment, one after the other without waiting for any.
+
+    They lie anywhere in memory.  Looks that do not depend on each other are under way together, which those of
+    reading a row, where each leads to the next, cannot be.
+    """
+    seen = 0
+    for k in range(count):
+        page_id, slot = places[k] >> 16, places[k] & 0xFFFF
+        if not page_in_use(area, page_id) or slot >= page_size_of(area, page_id) >> 2:
+            continue
+        page, page_size = address_of(area, page_id), page_size_of(area, page_id)
+        offset = load_u16(page + page_size - TAIL_SIZE - 2 * (slot + 1))
+        if offset < page_size:
+            seen += load_u8(page + offset)
+    return seen
+
+
+@routine
+def _gather_walk(area, cursor, walk, index, rows, limits, arenas, entries, places, last):
+    """Collect the next rows of a walk; answers how many.  ``last``: the last entry looked at, and whether all are."""
+    last[0], last[1] = 0, 0
+    room = min(BLOCK_ROWS, cursor.row_capacity - cursor.done)
+    found, is_all = _collect_entries(area, walk, index, entries, room)
+    if found < 0:
+        return found
+    for k in range(found):
+        places[k] = place_of_word(load_i64(entries[k] + POINTER_AT))
+    if not cursor.covered:
+        last[1] = _approach(area, places, found)
+    count = 0
+    for k in range(found):
+        if not _has_room(cursor, arenas, count):
+            is_all = False
+            break
+        entry = last[0] = entries[k]
         version = entry
         if not cursor.covered or not _is_settled(area, entry):
             version = visible_row(area, cursor, cursor.obj_id, index, entry, arenas[0])
         if version < 0 and version != INVISIBLE:
             return version
         if version > 0:
-            _note_place(cursor, count, place_of_word(load_i64(entry + POINTER_AT)))
+            _note_place(cursor, count, places[k])
             _keep(rows, limits, arenas, count, entry if cursor.covered else version)
             count += 1
-        place = next_entry(area, walk, index, place)
-    last[1] = 1 if place == NOT_FOUND else 0
-    return place if place < 0 and place != NOT_FOUND else count
+    last[1] = 1 if is_all else 0
+    return count
 
 
 @routine
-def _gather_places(area, cursor, rows, limits, arenas):
+def _gather_places(area, cursor, rows, limits, places, arenas):
     """Collect the next rows of a list of row ids; those that the snapshot does not see are left out."""
-    count = 0
+    count, ahead = 0, min(BLOCK_ROWS, cursor.place_count - cursor.next_place)
+    for k in range(ahead):
+        places[k] = load_i64(cursor.places + 8 * (cursor.next_place + k))
+    places[BLOCK_ROWS] = _approach(area, places, ahead)
     while cursor.next_place < cursor.place_count and _has_room(cursor, arenas, count):
         place = load_i64(cursor.places + 8 * cursor.next_place)
         version = visible_version(area, cursor, cursor.obj_id, place, arenas[0])
@@ -140,13 +187,14 @@ def read_index(area, cursor_address, walk_address):
     if index < 0:
         return index
     rows, cursors, limits = _blocks()
+    entries, places = np.empty(BLOCK_ROWS, np.int64), np.empty(BLOCK_ROWS + 1, np.int64)
     saved, last = np.empty(2 * cursor.column_count + 2, np.int64), np.zeros(2, np.int64)
     memory = np.empty(ARENA_SIZE + 2 * ROW_BUFFER, np.uint8)
     arena, status = address_of_array(memory), DONE
     arenas = np.array([arena, arena + ARENA_SIZE])
     for _ in range(BLOCKS_AT_ONCE):
         arenas[0] = arena
-        count = _gather_walk(area, cursor, walk, index, rows, limits, arenas, last)
+        count = _gather_walk(area, cursor, walk, index, rows, limits, arenas, entries, places, last)
         status = _decode(cursor, rows, cursors, limits, saved, count) if count >= 0 else count
         if status < 0:
             break
@@ -167,13 +215,14 @@ def read_places(area, cursor_address):
     """
     cursor = cursor_at(cursor_address)
     rows, cursors, limits = _blocks()
+    places = np.empty(BLOCK_ROWS + 1, np.int64)  # the last for what is only looked at
     saved = np.empty(2 * cursor.column_count + 2, np.int64)
     memory = np.empty(ARENA_SIZE + 2 * ROW_BUFFER, np.uint8)
     arena, status = address_of_array(memory), DONE
     arenas = np.array([arena, arena + ARENA_SIZE])
     for _ in range(BLOCKS_AT_ONCE):
         arenas[0], first = arena, cursor.next_place
-        count = _gather_places(area, cursor, rows, limits, arenas)
+        count = _gather_places(area, cursor, rows, limits, places, arenas)
         status = _decode(cursor, rows, cursors, limits, saved, count) if count >= 0 else count
         if status < 0:
             cursor.next_place = first

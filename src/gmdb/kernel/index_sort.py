@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.kernel.area import damaged
-from gmdb.kernel.columns import BLOCK_ROWS
+from gmdb.kernel.btree_page import entry_size
+from gmdb.kernel.columns import BLOCK_ROWS, copy_short
 from gmdb.kernel.compiler import long_kernel, routine
 from gmdb.kernel.index import open_index
 from gmdb.kernel.keys import (
@@ -192,6 +193,20 @@ def _is_sorted(index, entries, offsets, first, last):
         if comes_before(index, entries + offsets[i], entries + offsets[i - 1]):
             return False
     return True
+
+
+@long_kernel
+def arrange_run(run_address, target):
+    """Copy a run's entries to another place, in their order: whoever goes through them then goes straight on."""
+    run, at = run_at(run_address), 0
+    for i in range(run.count):
+        entry = run.entries + load_i64(run.offsets + 8 * i)
+        size = entry_size(entry)
+        copy_short(target + at, entry, size)
+        store_64(run.offsets + 8 * i, at)
+        at += size
+    run.entries = target
+    return DONE
 
 
 @long_kernel
