@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from gmdb.access.hash import INDEX_KINDS
 from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Corruption, DataError
 from gmdb.format.address import RowId
-from gmdb.format.btree import POINTER_SIZE, key_values
+from gmdb.format.btree import POINTER_SIZE, IndexKind, key_values
 from gmdb.format.columns import Column
 from gmdb.format.row import ROW_HEAD
 from gmdb.verify.segments import Segment
@@ -30,6 +31,10 @@ class Index:
     @property
     def name(self) -> str:
         return f"index {self.definition.name}"
+
+    @property
+    def kind(self) -> IndexKind:
+        return INDEX_KINDS[self.definition.using].kind
 
     def key_at(self, page: bytes, offset: int) -> str:
         """An entry's key, for people."""
