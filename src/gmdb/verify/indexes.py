@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from gmdb.access.hash import INDEX_KINDS
 from gmdb.access.indexes import IndexDefinition, order_of
 from gmdb.catalog.schema import TableDefinition
 from gmdb.format.address import page_name
@@ -22,7 +21,7 @@ from gmdb.verify.btrees import check_btree
 from gmdb.verify.catalog import Catalog, wrong_entry
 from gmdb.verify.hashes import check_hash
 from gmdb.verify.index_rows import check_rows
-from gmdb.verify.keyed import Index, IndexEntries
+from gmdb.verify.keyed import KINDS_BY_NAME, Index, IndexEntries
 from gmdb.verify.mapping import MappedPages
 from gmdb.verify.segments import Segment
 from gmdb.verify.survey import Survey
@@ -77,10 +76,10 @@ def _wrong_definition(survey: Survey, catalog: Catalog, index: IndexDefinition, 
         return f"has the columns number {', '.join(map(str, positions))}; they are at most {KEY_COLUMNS_MAX}, each once"
     if not all(0 <= position < len(table.columns) for position in positions):
         return f"has a column number {max(positions)}, but table {table.name} has {len(table.columns)} columns"
-    if index.using not in INDEX_KINDS:
-        return f"is of kind {index.using!r}, but there are only {' and '.join(INDEX_KINDS)}"
-    kind = INDEX_KINDS[index.using].segment_type
-    wrong = wrong_entry(survey, index.entry_page, index.obj_id, table.space_id, (kind,))
+    if index.using not in KINDS_BY_NAME:
+        return f"is of kind {index.using!r}, but there are only {' and '.join(KINDS_BY_NAME)}"
+    seg_type = SegmentType[KINDS_BY_NAME[index.using].name]
+    wrong = wrong_entry(survey, index.entry_page, index.obj_id, table.space_id, (seg_type,))
     return wrong and f"starts at page {page_name(index.entry_page)}, {wrong}"
 
 
@@ -106,7 +105,7 @@ def _right_head(definition: IndexDefinition, columns: tuple[Column, ...]) -> dic
     return {
         "unique": int(definition.unique),
         "column_count": len(columns),
-        "kind": int(INDEX_KINDS[definition.using].kind),
+        "kind": int(KINDS_BY_NAME[definition.using]),
         "orders": orders,
         "positions": list(positions),
     }

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gmdb.access.hash import INDEX_KINDS
 from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Corruption, DataError
@@ -18,6 +17,7 @@ from gmdb.format.row import ROW_HEAD
 from gmdb.verify.segments import Segment
 
 SHOWN_CHARACTERS = 80
+KINDS_BY_NAME = {kind.name.lower(): kind for kind in IndexKind}  # as the catalog calls them
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Index:
 
     @property
     def kind(self) -> IndexKind:
-        return INDEX_KINDS[self.definition.using].kind
+        return KINDS_BY_NAME[self.definition.using]
 
     def key_at(self, page: bytes, offset: int) -> str:
         """An entry's key, for people."""
