@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 
 import gmdb
 from gmdb.cli import gmstat
-from gmdb.format.address import page_id_of
+from gmdb.format.address import page_id_of, page_name
 from gmdb.format.btree import INDEX_AT
 from gmdb.inspect.files import DatabaseFiles
 from tests.verify.build import Damage
+from tests.verify.indexed import HashDamage
 
 GMSTAT = "import sys; from gmdb.cli import gmstat; sys.exit(gmstat())"
 ROWS = 2000
@@ -108,7 +110,7 @@ def test_a_kind_of_index_that_is_not_known_is_refused(tmp_path: Path, capsys: py
         entry = next(index.entry_page for _, index in files.index_rows() if index.name == "orders_id")
     damage.write(entry, 24, (6).to_bytes(2, "little"))
     assert gmstat(["index", str(damage.path), "orders_id"]) == 2
-    assert "has a segment of type 6; gmstat index knows B-tree" in capsys.readouterr().err
+    assert "has a segment of type 6; gmstat index knows B-tree, hash" in capsys.readouterr().err
 
 
 def test_a_damaged_tree_is_shown_as_far_as_it_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,3 +150,106 @@ def test_the_verb_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         gmstat(["index", "--help"])
     assert "gmstat index shop.gmdb orders_id --dot | dot -Tsvg" in capsys.readouterr().out
+
+
+# ---- hash indexes
+
+
+@pytest.fixture(scope="module")
+def hashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("hash") / "shop.gmdb"
+    with gmdb.connect(path) as db:
+        fill_hashed(db)
+    return path
+
+
+def fill_hashed(db: gmdb.Connection) -> None:
+    """An index with one level of directories, and one with more: half of its rows have one key."""
+    db.create_table("orders", {"id": "INT", "state": "INT"})
+    db.create_index("orders_id", "orders", ["id"], unique=True, using="hash")
+    db.create_index("orders_state", "orders", ["state"], using="hash")
+    for n in range(ROWS):
+        db.insert("orders", (n, n if n % 2 else 7))
+    db.commit()
+
+
+def test_a_hash_index_is_shown_with_its_levels_depths_and_an_outline(
+    hashed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown(capsys, str(hashed), "orders_id", "--full")
+    assert lines[0] == "index orders_id of table orders: unique, hash of (id INT)"
+    assert lines[3].split() == ["level", "directories", "buckets", "entries", "bytes", "fill", "%", "lowest", "%"]
+    level, directories, buckets, entries, size, fill, lowest = map(int, lines[5].split())
+    assert (level, directories, entries, size) == (0, 1, ROWS, ROWS * 34)
+    assert 0 < lowest <= fill <= 100
+    assert lines[7].split() == ["bits", "buckets", "entries"]
+    end = lines.index("", 8)
+    depths = [list(map(int, line.split())) for line in lines[9:end]]
+    assert [sum(counts) for counts in zip(*depths, strict=True)][1:] == [buckets, ROWS]
+    assert re.fullmatch(rf"root  4:\d+  directory, \d+ slots, \d+ free  level 0, {buckets} pages below", lines[end + 1])
+    pages = lines[end + 2 :]
+    assert len(pages) == buckets
+    assert all(re.fullmatch(r"  bits [01]+  4:\d+  bucket, \d+ entr(y|ies), \d+ % full  depth \d+", p) for p in pages)
+    bits = [line.split()[1] for line in pages]
+    assert bits == sorted(bits)
+    assert sum(2.0 ** -len(one) for one in bits) == 1.0, "every address has one bucket"
+
+
+def test_a_hash_index_with_several_levels_is_cut(hashed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, str(hashed), "orders_state")
+    assert re.fullmatch(r"… [\d,]+ pages further down; --depth 2 shows some of them, --full all", lines[-1])
+    full = shown(capsys, str(hashed), "orders_state", "--full")
+    levels = [line.split() for line in full[5 : full.index("", 5)]]
+    assert len(levels) > 2
+    drawn = [line for line in full if re.search(r"  4:\d+  (directory|bucket)", line)]
+    assert sum(int(level[1]) + int(level[2]) for level in levels) == len(drawn)
+    assert sum(int(level[3]) for level in levels) == ROWS
+
+
+def test_a_hash_index_as_a_json_document(hashed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads("\n".join(shown(capsys, str(hashed), "orders_state", "--json")))
+    assert (document["kind"], document["problems"]) == ("hash", [])
+    assert sum(level["entries"] for level in document["levels"]) == ROWS
+    assert sum(depth["buckets"] for depth in document["depths"]) == sum(b["buckets"] for b in document["levels"])
+
+    def check(page: dict[str, object], prefix: str) -> int:
+        assert str(page["bits"]).startswith(prefix)
+        if page["type"] == "bucket":
+            assert page["entries"]
+            return 1
+        children = page["children"]
+        assert isinstance(children, list)
+        return sum(check(child, str(page["bits"])) for child in children)
+
+    assert check(document["tree"], "") == sum(level["buckets"] for level in document["levels"])
+
+
+def test_a_hash_index_as_a_graph(hashed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, str(hashed), "orders_id", "--dot", "--full")
+    nodes = [line for line in lines if re.match(r"  p\d+ \[label=", line)]
+    edges = [line for line in lines if re.match(r'  p\d+ -> p\d+ \[label="[01]+"\];', line)]
+    assert len(nodes) == len(edges) + 1
+    assert not any("style=dotted" in line for line in lines)
+    assert sum("bucket" in line for line in nodes) == len(edges)
+
+
+def test_a_damaged_hash_index_is_shown_as_far_as_it_goes(
+    hashed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = HashDamage(Path(shutil.copytree(hashed, tmp_path / "copy.gmdb")))
+    root, buckets = index.root("orders_id"), index.buckets("orders_id")
+    index.lead(root, index.block(root, buckets[2]), page_id_of(4, 1))
+    index.lead(root, index.block(root, buckets[5]), buckets[0])
+    lines = shown(capsys, str(index.path), "orders_id", "--full", status=1)
+    assert any("leads to page 4:1, but it is no hash page" in line for line in lines)
+    assert any(f"leads to page {page_name(buckets[0])}, but the index leads there twice" in line for line in lines)
+    assert sum("  bucket, " in line for line in lines) == len(buckets) - 2
+
+
+def test_the_process_that_has_a_hash_index_open_is_asked(tmp_path: Path) -> None:
+    with gmdb.connect(tmp_path / "shop.gmdb") as db:
+        fill_hashed(db)
+        db.insert("orders", (-1, 0))
+        run = [sys.executable, "-c", GMSTAT, "index", str(tmp_path / "shop.gmdb"), "orders_id", "--json"]
+        document = json.loads(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
+    assert sum(level["entries"] for level in document["levels"]) == ROWS + 1

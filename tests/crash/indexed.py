@@ -15,11 +15,15 @@ _SCHEMA = pa.schema(
     [pa.field("k", pa.int32(), nullable=False), ("s", pa.string()), ("n", pa.int32()), ("tag", pa.string())]
 )
 INDEXES = {
-    "unique": (["k"], True),
-    "tags": (["tag"], False),
-    "both": (["n", "tag"], False),
-    "all": (["tag", "n", "k"], True),
+    "unique": (["k"], True, "btree"),
+    "tags": (["tag"], False, "btree"),
+    "both": (["n", "tag"], False, "btree"),
+    "all": (["tag", "n", "k"], True, "btree"),
+    "key": (["k"], True, "hash"),
+    "numbers": (["n"], False, "hash"),
+    "hashed": (["tag", "n"], False, "hash"),
 }
+UNIQUE = [kind for kind, (columns, unique, _) in INDEXES.items() if unique and columns == ["k"]]
 
 
 def index_name(table: str, kind: str) -> str:
@@ -40,18 +44,22 @@ def to_arrow(rows: list[tuple[int, str | None]]) -> pa.Table:
 
 
 def check_indexes(db: Connection, table: str) -> None:
-    """Every row is found by its keys, in their order; with nobody at work, an index has nothing else."""
+    """Every row is found by its keys, and in their order; with nobody at work, an index has nothing else."""
     heap = db.heap(table)
     rows = list(heap.rows())
     for row_id, values in rows:
         assert len(values) == 2 or tuple(values[2:]) == key_columns(values[0], values[1]), (table, row_id)
     for index in heap.indexes:
-        by_key = list(heap.by(index.name).range())
+        keyed = heap.by(index.name)
+        keys = {row_id: tuple(values[n] for n in index.positions) for row_id, values in rows}
+        if index.using == "hash":
+            by_key = [row for key in set(keys.values()) for row in keyed.find(key)]
+        else:
+            by_key = list(keyed.range())
+            order = [tuple((values[n] is None, values[n]) for n in index.positions) for _, values in by_key]
+            assert order == sorted(order), f"{index.name} is out of order"
         assert sorted(map(repr, by_key)) == sorted(map(repr, rows)), f"{index.name}: rows and entries differ"
-        order = [tuple((values[n] is None, values[n]) for n in index.positions) for _, values in by_key]
-        assert order == sorted(order), f"{index.name} is out of order"
         for row_id, values in rows if index.unique else rows[:20]:
-            key = tuple(values[n] for n in index.positions)
-            assert (row_id, values) in heap.by(index.name).find(key), f"{index.name} does not find {key}"
+            assert (row_id, values) in keyed.find(keys[row_id]), f"{index.name} does not find {keys[row_id]}"
     db.commit()
     check_quiet_indexes(db, table)

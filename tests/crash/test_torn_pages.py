@@ -41,6 +41,7 @@ class Recorded:
         db.create_table("t", COLUMNS)
         db.create_table("emptied", COLUMNS)
         db.create_index("t_k", "t", ["k"], unique=True)
+        db.create_index("t_hash", "t", ["k"], using="hash")
         heap = db.heap("t")
         ids = [heap.insert((k, "x" * 100)) for k in range(200)]
         gone = [db.heap("emptied").insert((k, "y" * 2000)) for k in range(20)]

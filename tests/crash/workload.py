@@ -17,7 +17,7 @@ from gmdb.errors import UniqueViolation
 from gmdb.format.address import RowId
 from tests.crash.faults import RecordingDisk
 from tests.crash.indexed import COLUMNS as INDEXED_COLUMNS
-from tests.crash.indexed import INDEXES, check_indexes, index_name, key_columns, to_arrow
+from tests.crash.indexed import INDEXES, UNIQUE, check_indexes, index_name, key_columns, to_arrow
 
 COLUMNS = {"k": "INT NOT NULL", "s": "VARCHAR(3000)"}
 SCHEMA = pa.schema([pa.field("k", pa.int32(), nullable=False), ("s", pa.string())])
@@ -141,7 +141,7 @@ class Workload:
     def insert_again(self) -> None:
         """A key that is there is refused, if the table has an index for that."""
         found = self._pick()
-        if found is not None and index_name(found[0], "unique") in self._indexes:
+        if found is not None and any(index_name(found[0], kind) in self._indexes for kind in UNIQUE):
             table, key = found
             try:
                 self._db.heap(table).insert((key, "twice", None, None))
@@ -247,10 +247,12 @@ class Workload:
             return  # two large pages that split at once are too much for a small log
         self.commit()
         self.other_rollback()
-        name, (columns, unique) = index_name(table, kind), INDEXES[kind]
+        name, (columns, unique, using) = index_name(table, kind), INDEXES[kind]
         indexes = {**self._indexes, name: table}
         self._commit_to(
-            self._changed, lambda: self._db.create_index(name, table, columns, unique=unique), indexes=indexes
+            self._changed,
+            lambda: self._db.create_index(name, table, columns, unique=unique, using=using),
+            indexes=indexes,
         )
 
     def drop_index(self) -> None:

@@ -119,7 +119,7 @@ def test_a_root_that_is_none_is_found(tree: TreeDamage, page_id: int, said: str)
 def test_a_root_that_is_not_the_top_leaves_pages_that_nothing_leads_to(tree: TreeDamage) -> None:
     branch, root = tree.level("t_s", 1)[0], tree.root("t_s")
     tree.set(tree.index("t_s").entry_page, INDEX_HEAD, INDEX_AT, "root", branch)
-    findings = found(tree, root, NODE_AT, "index t_s: no page of its tree leads to this page")
+    findings = found(tree, root, NODE_AT, "index t_s: no page of the index leads to this page")
     assert any(f.page_id == branch and "next is page" in f.message for f in findings)
     assert not any("has no entry" in f.message for f in findings)
 
@@ -128,7 +128,7 @@ def test_a_page_that_its_parent_has_lost_is_found(tree: TreeDamage) -> None:
     root = tree.root("t_k")
     lost = tree.child(root, 3)
     tree.set_slots(root, lambda slots: slots[:3] + slots[4:])
-    findings = found(tree, lost, NODE_AT, "index t_k: no page of its tree leads to this page")
+    findings = found(tree, lost, NODE_AT, "index t_k: no page of the index leads to this page")
     assert not any("has no entry" in f.message for f in findings)
 
 
@@ -401,14 +401,14 @@ def text(chance: random.Random) -> str | None:
     return chance.choice((None, "", "a", "b" * chance.randrange(700), str(chance.randrange(50))))
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_whatever_sessions_did_and_left_open_verify_finds_nothing(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("using", "seed"), [*(("btree", n) for n in range(6)), *(("hash", n) for n in range(4))])
+def test_whatever_sessions_did_and_left_open_verify_finds_nothing(tmp_path: Path, using: str, seed: int) -> None:
     chance = random.Random(seed)
     path = tmp_path / "work.gmdb"
     with gmdb.connect(path, lock_timeout=0) as db, gmdb.connect(path, lock_timeout=0) as other:
         db.create_table("t", {"k": "INT", "s": "VARCHAR(900)", "d": "DOUBLE"}, pct_free=5)
-        db.create_index("t_k", "t", ["k"], unique=True)
-        db.create_index("t_s", "t", ["s", "d"])
+        db.create_index("t_k", "t", ["k"], unique=True, using=using)
+        db.create_index("t_s", "t", ["s", "d"], using=using)
         reader = gmdb.connect(path, isolation="repeatable read")
         for step in range(8):
             play(db, chance, 60)

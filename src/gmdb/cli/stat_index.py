@@ -11,7 +11,8 @@ from gmdb.errors import StorageError
 from gmdb.format.address import page_name
 from gmdb.inspect.draw_tree import Cut, dot, outline
 from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.index_view import IndexView, Level, find_index, read_index
+from gmdb.inspect.index_kinds import read_index
+from gmdb.inspect.index_view import IndexView, find_index
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
@@ -19,24 +20,24 @@ if TYPE_CHECKING:
 NAME = "index"
 HELP = "an index: its levels, how full they are, and its tree"
 DESCRIPTION = (
-    "Show an index: what it is of, how many pages and entries each level has and how full they are, then its tree, a\n"
-    "page a line: the separator that bounds it, its entries, its first and last key. Of a large tree the root and\n"
-    "some of its children are shown; --depth goes further down, --full shows every page. The process that has the\n"
-    "database open is asked for the pages as they are now; if there is none, they are read from the files.\n"
-    "gmdb verify checks an index in all its bytes."
+    "Show an index: what it is of, how many pages and entries each level has and how full they are, then its pages, a\n"
+    "page a line. Of a B-tree: the separator that bounds a page, its entries, its first and last key. Of a hash\n"
+    "index: directories, by which bits of an address they lead to a bucket, and how many buckets have so many bits.\n"
+    "Of a large index the root and some of its children are shown; --depth goes further down, --full shows every\n"
+    "page. The process that has the database open is asked for the pages as they are now; if there is none, they are\n"
+    "read from the files. gmdb verify checks an index in all its bytes."
 )
 EXAMPLE = (
     "examples:\n  gmstat index shop.gmdb orders_id\n  gmstat index shop.gmdb orders_id --depth 2\n"
     "  gmstat index shop.gmdb orders_id --dot | dot -Tsvg > tree.svg"
 )
-HEADINGS = ("level", "pages", "entries", "bytes", "fill %", "lowest %")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="NAME", help="the index's name")
     parser.add_argument("--depth", metavar="N", type=_depth, help="show N levels below the root (default: 1)")
     parser.add_argument("--full", action="store_true", help="show every page")
-    parser.add_argument("--dot", action="store_true", help="print the tree for Graphviz instead")
+    parser.add_argument("--dot", action="store_true", help="print the pages for Graphviz instead")
 
 
 def _depth(text: str) -> int:
@@ -93,12 +94,9 @@ def _print(view: IndexView, cut: Cut) -> None:
     root = "none" if view.root is None else page_name(view.root.page_id)
     print(f"entry page {page_name(view.definition.entry_page)}, root page {root}")
     print()
-    print_table(HEADINGS, [_row(level) for level in view.levels()])
-    print()
+    for headings, rows in view.tables():
+        print_table(headings, rows)
+        print()
     for line in outline(view, cut):
         print(line)
     print_problems(view.problems)
-
-
-def _row(level: Level) -> tuple[object, ...]:
-    return (level.level, level.pages, level.entries, level.used, round(level.fill), round(level.fill_min))

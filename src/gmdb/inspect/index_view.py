@@ -1,11 +1,12 @@
 """An index, taken apart: what it is of, how full each of its levels is, and its pages as a tree.
 
-A kind of index is the type of its segment; ``READERS`` says how each is read.  Nothing is trusted: what cannot be
-followed becomes a problem of the index, and the rest is shown.
+Nothing is trusted: what cannot be followed becomes a problem of the index, and the rest is shown.
+Not here: hash indexes (hash_view.py), and which kinds there are (index_kinds.py).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.schema import TableDefinition
-from gmdb.errors import Corruption, DataError, InterfaceError, NoSuchIndex, StorageError
+from gmdb.errors import Corruption, DataError, NoSuchIndex, StorageError
 from gmdb.format.address import NO_PAGE, page_name
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, INDEX_AT, INDEX_HEAD, NODE_AT, key_values
 from gmdb.format.columns import Column
@@ -25,6 +26,7 @@ from gmdb.inspect.row_view import plain
 
 Key = tuple[Any, ...] | None  # None: there is none, or it cannot be read
 Pages = Callable[[int], bytes]
+Table = tuple[tuple[str, ...], list[tuple[object, ...]]]  # headings and rows
 
 
 @dataclass
@@ -88,32 +90,32 @@ class Level:
 
 
 @dataclass
-class IndexView:
+class IndexView(ABC):
+    """An index of any kind; ``root`` is a page of that kind, None if there is none that can be read."""
+
     definition: IndexDefinition
     table: TableDefinition
     kind: str
-    root: Node | None
-    problems: list[tuple[str, str]]  # where, what
+    problems: list[tuple[str, str]] = field(default_factory=list)  # where, what
+    root: Any = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
         return tuple(self.table.columns[position] for position in self.definition.positions)
 
-    def levels(self) -> list[Level]:
-        """The levels, the root's first."""
-        found: dict[int, Level] = {}
-        for node in walk(self.root):
-            found.setdefault(node.level, Level(node.level)).count(node)
-        return [found[level] for level in sorted(found, reverse=True)]
+    @abstractmethod
+    def read(self, pages: Pages) -> None:
+        """Take the pages apart, from the root on."""
+
+    @abstractmethod
+    def summary(self) -> dict[str, Any]:
+        """Its pages and entries, counted, in plain values."""
+
+    @abstractmethod
+    def tables(self) -> list[Table]:
+        """The same for people."""
 
     def document(self) -> dict[str, Any]:
-        levels = [
-            {
-                "level": level.level, "pages": level.pages, "entries": level.entries, "bytes": level.used,
-                "fill_percent": round(level.fill, 1), "fill_percent_min": round(level.fill_min, 1),
-            }
-            for level in self.levels()
-        ]  # fmt: skip
         return {
             "index": self.definition.name,
             "kind": self.kind,
@@ -122,13 +124,76 @@ class IndexView:
             "unique": self.definition.unique,
             "entry_page": page_name(self.definition.entry_page),
             "root_page": None if self.root is None else page_name(self.root.page_id),
-            "levels": levels,
+            **self.summary(),
             "tree": None if self.root is None else self.root.document(),
             "problems": [f"{where}: {what}" for where, what in self.problems],
         }
 
+    def page_below(self, pages: Pages, page_id: int, parent: int, seg_type: SegmentType) -> bytes | None:
+        """A page that another one leads to; None, and a problem, if it is none of the index."""
+        wrong, page = "", b""
+        try:
+            page = pages(page_id)
+        except StorageError as error:
+            wrong = str(error)
+        if page:
+            head = PAGE_HEAD.at(page)
+            if (head.page_type, head.seg_type) != (PageType.DATA, seg_type):
+                wrong = f"it is no {self.kind} page"
+            elif head.obj_id != self.definition.obj_id:
+                wrong = f"it is a page of object {head.obj_id}"
+        if wrong:
+            self.lost(page_id, parent, wrong)
+        return None if wrong else page
 
-def walk(node: Node | None) -> Iterator[Node]:
+    def lost(self, page_id: int, parent: int, wrong: str) -> None:
+        self.problems.append((page_name(parent), f"leads to page {page_name(page_id)}, but {wrong}"))
+
+    def entries_on(self, page_id: int, page: bytes, count: int) -> tuple[np.ndarray, int]:
+        """Where a page's entries are, without those that cannot be on it, and the bytes that they take."""
+        found = np.array(slots(page, min(count, slot_room(page, ENTRIES_AT))), np.int64)
+        inside = found[(found >= ENTRIES_AT) & (found < len(page) - TAIL_SIZE - ROW_HEAD.size)]
+        if len(inside) != count:
+            self.problems.append((page_name(page_id), f"{count - len(inside)} slots lead outside the entries"))
+        raw = np.frombuffer(page, np.uint8).astype(np.int64)
+        sizes = raw[inside + SIZE_AT] | raw[inside + SIZE_AT + 1] << 8
+        return inside, int(sizes.sum()) + 2 * len(inside)
+
+
+class BTreeView(IndexView):
+    root: Node | None
+
+    def levels(self) -> list[Level]:
+        """The levels, the root's first."""
+        found: dict[int, Level] = {}
+        for node in walk(self.root):
+            found.setdefault(node.level, Level(node.level)).count(node)
+        return [found[level] for level in sorted(found, reverse=True)]
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "levels": [
+                {
+                    "level": level.level, "pages": level.pages, "entries": level.entries, "bytes": level.used,
+                    "fill_percent": round(level.fill, 1), "fill_percent_min": round(level.fill_min, 1),
+                }
+                for level in self.levels()
+            ]
+        }  # fmt: skip
+
+    def tables(self) -> list[Table]:
+        rows: list[tuple[object, ...]] = [
+            (level.level, level.pages, level.entries, level.used, round(level.fill), round(level.fill_min))
+            for level in self.levels()
+        ]
+        return [(("level", "pages", "entries", "bytes", "fill %", "lowest %"), rows)]
+
+    def read(self, pages: Pages) -> None:
+        _BTreeReader(pages, self).read()
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """A page and all below it; none if there is none."""
     if node is not None:
         yield node
         for child in node.children:
@@ -148,21 +213,8 @@ def find_index(indexes: Sequence[IndexDefinition], name: str) -> IndexDefinition
     raise NoSuchIndex(f"there is no index {name}; the indexes are: {', '.join(sorted(by_name)) or 'none yet'}")
 
 
-def read_index(pages: Pages, definition: IndexDefinition, table: TableDefinition) -> IndexView:
-    """Take an index apart.  ``pages`` answers the bytes of a page."""
-    kind = PAGE_HEAD.at(pages(definition.entry_page)).seg_type
-    if kind not in READERS:
-        known = ", ".join(name for name, _ in READERS.values())
-        said = f"index {definition.name} has a segment of type {kind}; gmstat index knows {known}"
-        raise InterfaceError(f"{said}; gmstat page DB {page_name(definition.entry_page)} draws its entry page")
-    name, reader = READERS[SegmentType(kind)]
-    view = IndexView(definition, table, name, None, [])
-    reader(pages, view)
-    return view
-
-
 class _BTreeReader:
-    def __init__(self, pages: Pages, view: IndexView) -> None:
+    def __init__(self, pages: Pages, view: BTreeView) -> None:
         self._pages, self._view, self._columns = pages, view, view.columns
         self._seen: set[int] = set()
 
@@ -173,33 +225,22 @@ class _BTreeReader:
 
     def _read(self, page_id: int, level: int | None, parent: int) -> Node | None:
         """A page and those below it; None, and a problem, if the page cannot be the one that its parent means."""
-        wrong, page = "", b""
-        try:
-            page = self._pages(page_id)
-        except StorageError as error:
-            wrong = str(error)
-        if page:
-            head, node = PAGE_HEAD.at(page), BTREE_NODE.at(page, NODE_AT)
-            if (head.page_type, head.seg_type) != (PageType.DATA, SegmentType.BTREE):
-                wrong = "it is no B-tree page"
-            elif head.obj_id != self._view.definition.obj_id:
-                wrong = f"it is a page of object {head.obj_id}"
-            elif level is not None and node.level != level:
-                wrong = f"it is of level {node.level} instead of {level}"
-            elif page_id in self._seen:
-                wrong = "the tree leads there twice"
-        if wrong:
-            self._view.problems.append((page_name(parent), f"leads to page {page_name(page_id)}, but {wrong}"))
+        page = self._view.page_below(self._pages, page_id, parent, SegmentType.BTREE)
+        if page is None:
+            return None
+        found = BTREE_NODE.at(page, NODE_AT).level
+        if level is not None and found != level:
+            self._view.lost(page_id, parent, f"it is of level {found} instead of {level}")
+            return None
+        if page_id in self._seen:
+            self._view.lost(page_id, parent, "the tree leads there twice")
             return None
         self._seen.add(page_id)
         return self._take_apart(page_id, page)
 
     def _take_apart(self, page_id: int, page: bytes) -> Node:
         head = BTREE_NODE.at(page, NODE_AT)
-        offsets = self._offsets(page_id, page, head.slot_count)
-        raw = np.frombuffer(page, np.uint8).astype(np.int64)
-        sizes = raw[offsets + SIZE_AT] | raw[offsets + SIZE_AT + 1] << 8
-        used = int(sizes.sum()) + 2 * len(offsets)
+        offsets, used = self._view.entries_on(page_id, page, head.slot_count)
         capacity = len(page) - ENTRIES_AT - TAIL_SIZE
         made = Node(page_id, head.level, head.prev, head.next, len(offsets), used, capacity)
         if head.level == 0:
@@ -216,30 +257,12 @@ class _BTreeReader:
             made.first, made.last = made.children[0].first, made.children[-1].last
         return made
 
-    def _offsets(self, page_id: int, page: bytes, count: int) -> np.ndarray:
-        """Where the page's entries are; not those that cannot be on it."""
-        found = np.array(slots(page, min(count, slot_room(page, ENTRIES_AT))), np.int64)
-        inside = found[(found >= ENTRIES_AT) & (found < len(page) - TAIL_SIZE - ROW_HEAD.size)]
-        if len(inside) != count:
-            self._view.problems.append((page_name(page_id), f"{count - len(inside)} slots lead outside the entries"))
-        return inside
-
     def _key(self, page_id: int, page: bytes, offset: int) -> Key:
         try:
             return key_values(self._columns, page, offset)
         except (Corruption, DataError) as error:
             self._view.problems.append((page_name(page_id), f"offset {offset}: the key cannot be read: {error}"))
             return None
-
-
-def _read_btree(pages: Pages, view: IndexView) -> None:
-    _BTreeReader(pages, view).read()
-
-
-READERS: dict[SegmentType, tuple[str, Callable[[Pages, IndexView], None]]] = {
-    SegmentType.BTREE: ("B-tree", _read_btree)
-}
-"""By the type of an index's segment: what the kind is called, and what finds its root."""
 
 
 def sibling(node: Node) -> int | None:

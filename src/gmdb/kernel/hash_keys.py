@@ -101,13 +101,19 @@ def address_in(entry):
 
 
 @routine
+def address_for(index, entry):
+    """The address that an entry with this key and row id has."""
+    row_hash = wrap(place_in(entry) * ROW_FACTOR) >> PLACE_BITS - ROW_BITS & _ROW_MASK
+    return first_address(hash_key(index, entry)) | row_hash
+
+
+@routine
 def give_address(index, entry):
     """Put the address behind the key, if it is not there yet; the entry's buffer has room."""
     columns, size = key_columns(index), entry_size(entry)
     if load_u16(entry + COL_COUNT_AT) > columns:
         return
-    row_hash = wrap(place_in(entry) * ROW_FACTOR) >> PLACE_BITS - ROW_BITS & _ROW_MASK
-    store_64(entry + size, first_address(hash_key(index, entry)) | row_hash)
+    store_64(entry + size, address_for(index, entry))
     store_16(entry + SIZE_AT, size + 8)
     store_16(entry + COL_COUNT_AT, columns + 1)
     store_32(entry + BITS_AT, load_u32(entry + BITS_AT) | _EIGHT << 2 * columns)

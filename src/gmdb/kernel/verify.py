@@ -23,7 +23,7 @@ from gmdb.format.undo import RECORDS_AT, UNDO_HEAD, UNDO_RECORD
 from gmdb.kernel.compiler import kernel, long_kernel, routine
 from gmdb.kernel.crc32c import crc_is_right
 from gmdb.kernel.memory import load_i64, load_u16, load_u32, records
-from gmdb.kernel.verify_nodes import node_verdict, page_node
+from gmdb.kernel.verify_nodes import entries_on, hash_verdict, node_verdict, page_node
 from gmdb.kernel.verify_rows import (
     ASK,
     BROKEN,
@@ -87,8 +87,8 @@ _RESERVE_AT = PAGE_HEAD.offset("reserve")
 _DEVICE_PAGE, _ENTRY_PAGE, _DATA, _MAP_PAGE, _FREE = (
     int(kind) for kind in (PageType.DEVICE_HEAD, PageType.SEGMENT_ENTRY, PageType.DATA, PageType.MAP, PageType.FREE)
 )
-_HEAP, _SYSTEM, _UNDO, _BTREE = (
-    int(kind) for kind in (SegmentType.HEAP, SegmentType.SYSTEM, SegmentType.UNDO, SegmentType.BTREE)
+_HEAP, _SYSTEM, _UNDO, _BTREE, _HASH = (
+    int(kind) for kind in (SegmentType.HEAP, SegmentType.SYSTEM, SegmentType.UNDO, SegmentType.BTREE, SegmentType.HASH)
 )
 _MAP_HEAD_SIZE, _MAP_ENTRY_SIZE = MAP_HEAD.size, MAP_ENTRY.size
 _UNDO_SIZE_AT, _UNDO_HEAD_SIZE = UNDO_RECORD.offset("size"), UNDO_RECORD.size
@@ -224,6 +224,9 @@ def _body_verdict(page, page_size, schema, fact):
     if page_type == _DATA and seg_type == _BTREE:
         fact.slot_count = page_node(page).slot_count
         return node_verdict(page, page_size)
+    if page_type == _DATA and seg_type == _HASH:
+        fact.slot_count = entries_on(page)
+        return hash_verdict(page, page_size)
     if page_type == _ENTRY_PAGE or page_type == _MAP_PAGE:
         return _map_verdict(page, page_size)
     if page_type == _FREE:

@@ -15,6 +15,7 @@ from gmdb.format.page import PageType, SegmentType
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, NO_LOCK
 from gmdb.format.slotted import SLOT_FREED
 from gmdb.kernel.compiler import kernel, long_kernel, routine
+from gmdb.kernel.index_head import is_hash
 from gmdb.kernel.keys import POINTER_AT, VALUES_AT, key_columns, make_entry, order_of_double, place_of_word
 from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, records, store_64
 from gmdb.kernel.verify import PAGE_FACTS, facts_at, heap_node, page_head
@@ -133,10 +134,19 @@ def fits(index, entry, count):
     return True
 
 
+@routine
+def leads_to_row(index, entry):
+    """Whether an entry that can be followed can be one that the index has for a row."""
+    columns = key_columns(index)
+    if not is_hash(index):
+        return fits(index, entry, columns)
+    return fits(index, entry, columns + 1) and load_u32(entry + BITS_AT) >> 2 * columns & 3 == _EIGHT
+
+
 @kernel
 def word_of_bytes(index, entry, size):
-    """The word of a leaf entry in ``size`` bytes, of which nothing is known; NO_WORD if it is none of the index."""
-    if size < VALUES_AT or not values_reach(entry, entry + size) or not fits(index, entry, key_columns(index)):
+    """The word of an entry in ``size`` bytes, of which nothing is known; NO_WORD if the index has none like it."""
+    if size < VALUES_AT or not values_reach(entry, entry + size) or not leads_to_row(index, entry):
         return NO_WORD
     return word_of(index, entry, place_of_word(load_i64(entry + POINTER_AT)))
 

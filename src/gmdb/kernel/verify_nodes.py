@@ -1,16 +1,21 @@
-"""Whether a B-tree page is right as far as the page alone tells: fast, without words.
+"""Whether a page of an index is right as far as the page alone tells: fast, without words.
 
-The twin of ``format.btree.check`` and ``verify.nodes.entry_findings``.
+The twin of ``check`` in ``format.btree`` and ``format.hash``, and of ``verify.nodes``.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
+from gmdb.format.address import NO_PAGE
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, NODE_AT, POINTER_SIZE
+from gmdb.format.hash import LEVEL_BITS
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, COLUMNS_PER_WORD, ROW_HEAD, SIZE_AT, UNLOCKED
 from gmdb.kernel.compiler import routine
+from gmdb.kernel.hash_page import BUCKET, DIRECTORY, pages_of
 from gmdb.kernel.index_head import LEVELS_MAX
-from gmdb.kernel.memory import load_u16, load_u32, records
+from gmdb.kernel.memory import load_u8, load_u16, load_u32, records
 from gmdb.kernel.verify_rows import BROKEN, FLAG_DELETE, GOOD, SUSPECT
 from gmdb.kernel.verify_slots import directory_is_right, overlap, slot_value
 
@@ -19,6 +24,7 @@ _node_of = records(BTREE_NODE)
 _POINTER_AT = ROW_HEAD.size
 VALUES_AT = _POINTER_AT + POINTER_SIZE
 _VARIABLE = 3
+_USED_AT = PAGE_HEAD.offset("hash_tab_head.used_flag")
 
 
 @routine
@@ -60,9 +66,14 @@ def _entry_is_right(entry, is_leaf):
 
 @routine
 def node_verdict(page, page_size):
-    head, node = _page_head(page), page_node(page)
-    slot_count, is_leaf = node.slot_count, node.level == 0
-    if not directory_is_right(head, page_size, ENTRIES_AT, slot_count) or node.level >= LEVELS_MAX:
+    level = page_node(page).level
+    return BROKEN if level >= LEVELS_MAX else _entries_verdict(page, page_size, level == 0)
+
+
+@routine
+def _entries_verdict(page, page_size, is_leaf):
+    head, slot_count = _page_head(page), page_node(page).slot_count
+    if not directory_is_right(head, page_size, ENTRIES_AT, slot_count):
         return BROKEN
     free_begin, in_order, end, worst = head.free_begin, True, ENTRIES_AT, GOOD
     for slot in range(slot_count):
@@ -79,3 +90,44 @@ def node_verdict(page, page_size):
     if not in_order and overlap(page, page_size, slot_count, SIZE_AT, VALUES_AT):
         return BROKEN
     return worst
+
+
+# ---- hash indexes
+
+
+@routine
+def entries_on(page):
+    """How many entries a page of a hash index says that it has."""
+    return page_node(page).slot_count if _page_head(page).hash_page_type == BUCKET else 0
+
+
+@routine
+def _pages_named(page, slot_count):
+    """How many different pages the slots of a directory name."""
+    ids = np.empty(slot_count, np.int64)
+    for slot in range(slot_count):
+        ids[slot] = load_u32(page + ENTRIES_AT + 4 * slot)
+    ids.sort()
+    count, before = 0, NO_PAGE
+    for slot in range(slot_count):
+        if ids[slot] != before and ids[slot] != NO_PAGE:
+            count += 1
+        before = ids[slot]
+    return count
+
+
+@routine
+def hash_verdict(page, page_size):
+    head, node = _page_head(page), page_node(page)
+    kind, depth, named = head.hash_page_type, node.level, 0
+    if depth > LEVEL_BITS or (kind != DIRECTORY and kind != BUCKET):
+        return BROKEN
+    verdict = GOOD
+    if kind == BUCKET:
+        verdict = _entries_verdict(page, page_size, True)
+    elif node.slot_count != 1 << depth or head.free_begin != ENTRIES_AT + (4 << depth):
+        return BROKEN
+    else:
+        named = _pages_named(page, node.slot_count)
+    is_right = load_u8(page + _USED_AT) == 1 and pages_of(page) == named
+    return verdict if is_right and node.next == NO_PAGE and node.prev == NO_PAGE else max(verdict, SUSPECT)

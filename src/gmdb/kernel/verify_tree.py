@@ -12,31 +12,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.format.address import NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
-from gmdb.format.page import PageType, SegmentType
-from gmdb.format.row import BITS_AT, COL_COUNT_AT, UNLOCKED
+from gmdb.format.address import NO_PAGE
+from gmdb.format.page import SegmentType
+from gmdb.format.row import BITS_AT, COL_COUNT_AT
 from gmdb.kernel.btree_page import child_of, entry_in, entry_size, node_at
 from gmdb.kernel.compiler import long_kernel, routine
 from gmdb.kernel.keys import POINTER_AT, VALUES_AT, compare_keys, has_null, index_head, key_columns, place_of_word
-from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, records, store_8, store_64
-from gmdb.kernel.verify import page_head
-from gmdb.kernel.verify_index import MAPPED_DEVICE, SPECIAL, device_at, fits, mapped_page_size, page_at, word_of
+from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, records, store_8
+from gmdb.kernel.verify_index import fits, mapped_page_size, page_at
 from gmdb.kernel.verify_rows import FLAG_DELETE
+from gmdb.kernel.verify_walk import WALK, entry_at, is_page_of, keep_word, note, seen_at
 
 TREE_CHECK = np.dtype(
     [
-        ("devices", "<i8"),  # MAPPED_DEVICEs
-        ("index", "<i8"),  # the index's head, as it should be
-        ("obj_id", "<i8"),
-        ("queue", "<i8"),  # room for one QUEUED for each page of the object
-        ("problems", "<i8"),
-        ("problem_room", "<i8"),
-        ("words", "<i8"),  # room for the words of all entries, and their places
-        ("spots", "<i8"),
-        ("queued", "<i8"),  # out: pages that were reached
-        ("problem_count", "<i8"),  # out: also those that there was no room for
-        ("entry_count", "<i8"),  # out: entries of leaves
-        ("whole", "<i8"),  # out: 0 if some part could not be reached
+        *WALK,
         ("gap", "<i8"),  # within: 1 after a child that could not be followed
         ("last", "<i8"),  # within: where the last entry of the leaf before is; -1: not known
     ]
@@ -50,28 +39,15 @@ QUEUED = np.dtype(
         ("after_gap", "<i8"),  # 1: what comes before it on its level is not known
     ]
 )
-PROBLEM = np.dtype([("kind", "<i8"), ("page", "<i8"), ("slot", "<i8"), ("other", "<i8")])
 CHILD, TWICE, LEVEL, PREV, NEXT, EMPTY, MISFIT, OPEN, ORDER, SAME, LOW, HIGH, DUPLICATE = range(13)
 """What can be wrong; ``other`` is a page for links, a level, or the place of the entry that it is wrong with."""
 
 check_at = records(TREE_CHECK)
 queued_at = records(QUEUED)
-problem_at = records(PROBLEM)
-_QUEUED_SIZE, _PROBLEM_SIZE, _DEVICE_SIZE = QUEUED.itemsize, PROBLEM.itemsize, MAPPED_DEVICE.itemsize
-_DATA, _BTREE = int(PageType.DATA), int(SegmentType.BTREE)
+_QUEUED_SIZE = QUEUED.itemsize
+_BTREE = int(SegmentType.BTREE)
 _BEHIND_ALL = 1 << 62
 _EIGHT = 2
-
-
-@routine
-def _note(check, kind, page_id, slot, other):
-    if check.problem_count < check.problem_room:
-        problem = problem_at(check.problems + check.problem_count * _PROBLEM_SIZE)
-        problem.kind = kind
-        problem.page = page_id
-        problem.slot = slot
-        problem.other = other
-    check.problem_count += 1
 
 
 # ---- keys
@@ -106,15 +82,6 @@ def _fits_node(index, entry, is_leaf):
     return index_head(index).unique != 0 and fits(index, entry, columns)
 
 
-@routine
-def _at_place(check, place):
-    """The entry at a place; 0 for none."""
-    if place < 0:
-        return 0
-    page_id = place >> 16
-    return entry_in(page_at(check.devices, page_id), mapped_page_size(check.devices, page_id), place & 0xFFFF)
-
-
 # ---- one page
 
 
@@ -133,15 +100,15 @@ def _check_order(check, item, page, page_size, count, is_leaf):
     for slot in range(count):
         entry = entry_in(page, page_size, slot)
         if not _fits_node(index, entry, is_leaf):
-            _note(check, MISFIT, page_id, slot, 0)
+            note(check, MISFIT, page_id, slot, 0)
             all_fit, before = False, 0
             continue
         if before:
             result = _compare(index, before, is_leaf, entry, is_leaf)
             if result >= 0:
-                _note(check, SAME if result == 0 else ORDER, page_id, slot, page_id << 16 | slot - 1)
+                note(check, SAME if result == 0 else ORDER, page_id, slot, page_id << 16 | slot - 1)
             elif is_leaf and _is_duplicate(index, before, entry):
-                _note(check, DUPLICATE, page_id, slot, page_id << 16 | slot - 1)
+                note(check, DUPLICATE, page_id, slot, page_id << 16 | slot - 1)
         before = entry
     return all_fit
 
@@ -152,13 +119,13 @@ def _check_bounds(check, item, page, page_size, count, is_leaf):
     index = check.index
     if count == 0:
         return
-    low, high = _at_place(check, item.low), _at_place(check, item.high)
+    low, high = entry_at(check.devices, item.low), entry_at(check.devices, item.high)
     if low and _compare(index, entry_in(page, page_size, 0), is_leaf, low, False) <= 0:
-        _note(check, LOW, item.page, 0, item.low)
+        note(check, LOW, item.page, 0, item.low)
     if high:
         result = _compare(index, entry_in(page, page_size, count - 1), is_leaf, high, False)
         if result > 0 or (result == 0 and not is_leaf):
-            _note(check, HIGH, item.page, count - 1, item.high)
+            note(check, HIGH, item.page, count - 1, item.high)
 
 
 @routine
@@ -168,21 +135,16 @@ def _check_leaf(check, item, page, page_size):
     if all_fit:
         _check_bounds(check, item, page, page_size, count, True)
     if count and all_fit:
-        first, last = entry_in(page, page_size, 0), _at_place(check, check.last)
+        first, last = entry_in(page, page_size, 0), entry_at(check.devices, check.last)
         if last and not item.after_gap and _is_duplicate(index, last, first):
-            _note(check, DUPLICATE, item.page, 0, check.last)
+            note(check, DUPLICATE, item.page, 0, check.last)
         check.last = item.page << 16 | count - 1
     elif count:
         check.last = -1
     for slot in range(count):
         entry = entry_in(page, page_size, slot)
-        if not fits(index, entry, key_columns(index)):
-            continue
-        place, spot = place_of_word(load_i64(entry + POINTER_AT)), item.page << 16 | slot
-        done = check.entry_count
-        store_64(check.words + 8 * done, word_of(index, entry, place))
-        store_64(check.spots + 8 * done, spot if load_u32(entry) == UNLOCKED else spot | SPECIAL)
-        check.entry_count = done + 1
+        if fits(index, entry, key_columns(index)):
+            keep_word(check, entry, item.page, slot)
 
 
 @routine
@@ -194,12 +156,12 @@ def _is_open(entry):
 def _check_branch(check, item, page, page_size):
     count = node_at(page).slot_count
     if count == 0:
-        _note(check, EMPTY, item.page, 0, 0)
+        note(check, EMPTY, item.page, 0, 0)
         check.whole = 0
         check.gap = 1
         return
     if not _is_open(entry_in(page, page_size, count - 1)):
-        _note(check, OPEN, item.page, count - 1, 0)
+        note(check, OPEN, item.page, count - 1, 0)
     if _check_order(check, item, page, page_size, count - 1, False):
         _check_bounds(check, item, page, page_size, count - 1, False)
     low, low_is_known = item.low, True
@@ -217,40 +179,25 @@ def _check_branch(check, item, page, page_size):
 
 
 @routine
-def _seen(check, page_id):
-    device = device_at(check.devices + (page_id >> OFFSET_BITS) * _DEVICE_SIZE)
-    return device.seen + (page_id & (PAGES_PER_DEVICE - 1))
-
-
-@routine
-def _is_node(check, page_id):
-    page = page_at(check.devices, page_id)
-    if page == 0:
-        return False
-    head = page_head(page)
-    return head.page_type == _DATA and head.seg_type == _BTREE and head.obj_id == check.obj_id
-
-
-@routine
 def _queue(check, parent, slot, page_id, level, low, high):
     """Line a page up behind those that were found before, if it can be the one that a branch leads to."""
     wrong = -1
-    if not _is_node(check, page_id):
+    if not is_page_of(check, page_id, _BTREE):
         wrong = CHILD
-    elif load_u8(_seen(check, page_id)):
+    elif load_u8(seen_at(check, page_id)):
         wrong = TWICE
     elif level >= 0 and node_at(page_at(check.devices, page_id)).level != level:
         wrong = LEVEL
-        store_8(_seen(check, page_id), 1)
+        store_8(seen_at(check, page_id), 1)
     if wrong >= 0:
         if wrong == LEVEL:
-            _note(check, LEVEL, page_id, 0, level)
+            note(check, LEVEL, page_id, 0, level)
         else:
-            _note(check, wrong, parent, slot, page_id)
+            note(check, wrong, parent, slot, page_id)
         check.whole = 0
         check.gap = 1
         return
-    store_8(_seen(check, page_id), 1)
+    store_8(seen_at(check, page_id), 1)
     item = queued_at(check.queue + check.queued * _QUEUED_SIZE)
     item.page = page_id
     item.level = node_at(page_at(check.devices, page_id)).level
@@ -267,16 +214,16 @@ def _check_links(check, item, page, before):
     if item.after_gap:
         return
     if node_at(page).prev != before:
-        _note(check, PREV, item.page, 0, before)
+        note(check, PREV, item.page, 0, before)
     if before != NO_PAGE and node_at(page_at(check.devices, before)).next != item.page:
-        _note(check, NEXT, before, 0, item.page)
+        note(check, NEXT, before, 0, item.page)
 
 
 @routine
 def _end_level(check, last, open_end):
     """Behind the last page of a level nothing comes, unless a page there could not be followed."""
     if last != NO_PAGE and not open_end and node_at(page_at(check.devices, last)).next != NO_PAGE:
-        _note(check, NEXT, last, 0, NO_PAGE)
+        note(check, NEXT, last, 0, NO_PAGE)
 
 
 @long_kernel

@@ -4,8 +4,9 @@ Both sides are sorted numbers (``kernel/verify_index.py``).  If they differ, the
 difference are looked at one by one.
 
 While a database is at work, as a dump shows it, an entry may also stand for an older version of its row, and undo
-records of entries say which.  A row with a lock may be halfway through a rollback, so it is not held against entries
-itself: the undo records of its entries are.
+records of entries say which.  Those from when the index was being built (SHADOW) say nothing of what it has.  A row
+with a lock may be halfway through a rollback, so it is not held against entries itself: the undo records of its entries
+are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from gmdb.errors import Corruption, DataError, StorageError
 from gmdb.format import heap
 from gmdb.format.address import RowId, device_of, page_name
-from gmdb.format.btree import key_values
+from gmdb.format.btree import IndexKind, key_values
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.row import NO_LOCK, ROW_HEAD, UNLOCKED, RowFlag, decode_row
 from gmdb.format.undo import UndoOperation
@@ -36,7 +37,14 @@ from gmdb.verify.undo import LiveRecord
 
 SHOWN_MAX = 20  # rows, and entries, of one index that are told one by one
 PAGES_AT_ONCE = 4096
-_OF_ENTRIES = (UndoOperation.BTREE_INSERT, UndoOperation.BTREE_DELETE)
+_OF_ENTRIES = {
+    IndexKind.BTREE: (UndoOperation.BTREE_INSERT, UndoOperation.BTREE_DELETE),
+    IndexKind.HASH: (UndoOperation.HASH_INSERT, UndoOperation.HASH_DELETE),
+}
+_SHADOWS = {
+    IndexKind.BTREE: (UndoOperation.BTREE_INSERT_SHADOW, UndoOperation.BTREE_DELETE_SHADOW),
+    IndexKind.HASH: (UndoOperation.HASH_INSERT_SHADOW, UndoOperation.HASH_DELETE_SHADOW),
+}
 _WITH_IMAGE = (UndoOperation.HEAP_UPDATE, UndoOperation.HEAP_UPDATE_INC)
 
 
@@ -88,8 +96,9 @@ class _Comparison:
     def __init__(self, survey: Survey, index: Index, entries: IndexEntries, records: list[LiveRecord]) -> None:
         self._survey, self._index, self._entries = survey, index, entries
         self._settled = survey.files.is_settled
-        obj_id = index.definition.obj_id
-        self._records = [r for r in records if r.obj_id == obj_id and r.operation in _OF_ENTRIES]
+        own = [r for r in records if r.obj_id == index.definition.obj_id]
+        self._records = [r for r in own if r.operation in _OF_ENTRIES[index.kind]]
+        self._foreign = [r for r in own if r.operation in _foreign_operations(index.kind)]
         self._row_records = [r for r in records if r.obj_id == index.table.obj_id and r.operation in _WITH_IMAGE]
         self._recorded = np.array([self._word_of(record) for record in self._records], np.int64)
 
@@ -118,6 +127,9 @@ class _Comparison:
                 continue
             if said:
                 self._survey.findings.on_page(record.page_id, record.offset, f"{record.name}: {said}")
+        for record in self._foreign:
+            said = f"{record.name}: {self._index.name} is of another kind, {self._index.definition.using}"
+            self._survey.findings.on_page(record.page_id, record.offset, said)
 
     # ---- differences
 
@@ -252,6 +264,11 @@ class _Comparison:
     def _key_of_row(self, place: int) -> tuple[Any, ...] | None:
         values = self._values_of_row(place)
         return None if values is None else self._key_in(values)
+
+
+def _foreign_operations(kind: IndexKind) -> list[UndoOperation]:
+    """What undo records say of entries of other kinds of index."""
+    return [op for known in (_OF_ENTRIES, _SHADOWS) for other, own in known.items() if other != kind for op in own]
 
 
 def _shown(spots: np.ndarray) -> list[int]:

@@ -19,14 +19,18 @@ from gmdb.format.columns import Column
 from gmdb.format.page import SegmentType
 from gmdb.verify.btrees import check_btree
 from gmdb.verify.catalog import Catalog, wrong_entry
+from gmdb.verify.hashes import check_hash
 from gmdb.verify.index_rows import check_rows
-from gmdb.verify.keyed import Index, IndexEntries
+from gmdb.verify.keyed import KINDS_BY_NAME, Index, IndexEntries
 from gmdb.verify.mapping import MappedPages
 from gmdb.verify.segments import Segment
 from gmdb.verify.survey import Survey
 from gmdb.verify.undo import LiveRecord
 
-KINDS: dict[SegmentType, Callable[[Survey, MappedPages, Index], IndexEntries]] = {SegmentType.BTREE: check_btree}
+KINDS: dict[SegmentType, Callable[[Survey, MappedPages, Index], IndexEntries]] = {
+    SegmentType.BTREE: check_btree,
+    SegmentType.HASH: check_hash,
+}
 """By the type of an index's segment: what checks its pages, and answers the entries that it found."""
 
 
@@ -72,7 +76,10 @@ def _wrong_definition(survey: Survey, catalog: Catalog, index: IndexDefinition, 
         return f"has the columns number {', '.join(map(str, positions))}; they are at most {KEY_COLUMNS_MAX}, each once"
     if not all(0 <= position < len(table.columns) for position in positions):
         return f"has a column number {max(positions)}, but table {table.name} has {len(table.columns)} columns"
-    wrong = wrong_entry(survey, index.entry_page, index.obj_id, table.space_id, tuple(KINDS))
+    if index.using not in KINDS_BY_NAME:
+        return f"is of kind {index.using!r}, but there are only {' and '.join(KINDS_BY_NAME)}"
+    seg_type = SegmentType[KINDS_BY_NAME[index.using].name]
+    wrong = wrong_entry(survey, index.entry_page, index.obj_id, table.space_id, (seg_type,))
     return wrong and f"starts at page {page_name(index.entry_page)}, {wrong}"
 
 
@@ -95,8 +102,13 @@ def _right_head(definition: IndexDefinition, columns: tuple[Column, ...]) -> dic
     spare = [0] * (16 - len(columns))
     positions = np.array([*definition.positions, *spare], "<u2").tobytes()
     orders = [*(int(order_of(column)) for column in columns), *spare]
-    unique = int(definition.unique)
-    return {"unique": unique, "column_count": len(columns), "orders": orders, "positions": list(positions)}
+    return {
+        "unique": int(definition.unique),
+        "column_count": len(columns),
+        "kind": int(KINDS_BY_NAME[definition.using]),
+        "orders": orders,
+        "positions": list(positions),
+    }
 
 
 def _field(page: bytes, name: str) -> list[int]:

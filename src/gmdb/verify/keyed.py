@@ -11,12 +11,13 @@ from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Corruption, DataError
 from gmdb.format.address import RowId
-from gmdb.format.btree import POINTER_SIZE, key_values
+from gmdb.format.btree import POINTER_SIZE, IndexKind, key_values
 from gmdb.format.columns import Column
 from gmdb.format.row import ROW_HEAD
 from gmdb.verify.segments import Segment
 
 SHOWN_CHARACTERS = 80
+KINDS_BY_NAME = {kind.name.lower(): kind for kind in IndexKind}  # as the catalog calls them
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class Index:
     @property
     def name(self) -> str:
         return f"index {self.definition.name}"
+
+    @property
+    def kind(self) -> IndexKind:
+        return KINDS_BY_NAME[self.definition.using]
 
     def key_at(self, page: bytes, offset: int) -> str:
         """An entry's key, for people."""

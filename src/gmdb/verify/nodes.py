@@ -1,6 +1,6 @@
-"""Entries of a B-tree page, as far as the page alone tells, in words.
+"""Pages of indexes, as far as the page alone tells, in words.
 
-``entry_findings`` is the plain twin of ``kernel/verify_nodes.py``; it is asked when that finds fault.
+The plain twin of ``kernel/verify_nodes.py``; it is asked when that finds fault.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from typing import Any
 
 from gmdb.errors import Corruption
 from gmdb.format import slotted
+from gmdb.format.address import NO_PAGE, page_name
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, NODE_AT, POINTER_SIZE
+from gmdb.format.hash import HASH_NODE, LEVEL_BITS, HashPageType
 from gmdb.format.layout import Finding
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, slot_offset
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, COLUMNS_PER_WORD, ROW_HEAD, SIZE_AT, UNLOCKED, RowFlag, walk_cells
@@ -19,20 +21,47 @@ from gmdb.kernel.index_head import LEVELS_MAX
 _SHORTEST = ROW_HEAD.size + POINTER_SIZE
 
 
-def entry_findings(page: bytes) -> Iterator[Finding]:
+def node_findings(page: bytes) -> Iterator[Finding]:
     """What is wrong with a B-tree page beyond what ``format.btree.check`` says."""
-    node: Any = BTREE_NODE.at(page, NODE_AT)
-    if node.level >= LEVELS_MAX:
+    level = int(BTREE_NODE.at(page, NODE_AT).level)
+    if level >= LEVELS_MAX:
         at = NODE_AT + BTREE_NODE.offset("level")
-        yield Finding(at, f"level {node.level}; no tree has more than {LEVELS_MAX} levels")
+        yield Finding(at, f"level {level}; no tree has more than {LEVELS_MAX} levels")
+    yield from _entry_findings(page, level == 0)
+
+
+def hash_findings(page: bytes) -> Iterator[Finding]:
+    """What is wrong with a page of a hash index beyond what ``format.hash.check`` says."""
+    head: Any = PAGE_HEAD.at(page)
+    node: Any = HASH_NODE.at(page, NODE_AT)
+    if head.hash_tab_head.used_flag != 1:
+        at = PAGE_HEAD.offset("hash_tab_head.used_flag")
+        yield Finding(at, f"used_flag {head.hash_tab_head.used_flag}; every page of a hash index has 1")
+    for name in ("next", "prev"):
+        if getattr(node, name) != NO_PAGE:
+            at = NODE_AT + HASH_NODE.offset(name)
+            yield Finding(at, f"{name} is {page_name(getattr(node, name))}; pages of a hash index have no siblings")
+    if head.hash_page_type != HashPageType.BUCKET:
+        return
+    if node.depth > LEVEL_BITS:
+        at = NODE_AT + HASH_NODE.offset("depth")
+        yield Finding(at, f"a bucket of depth {node.depth}; directories choose by {LEVEL_BITS} bits at most")
+    if head.hash_tab_head.page_count:
+        at = PAGE_HEAD.offset("hash_tab_head.page_count")
+        yield Finding(at, f"page_count {head.hash_tab_head.page_count} in a bucket, which leads to no pages")
+    yield from _entry_findings(page, True)
+
+
+def _entry_findings(page: bytes, is_leaf: bool) -> Iterator[Finding]:
+    node: Any = BTREE_NODE.at(page, NODE_AT)
     end = min(PAGE_HEAD.at(page).free_begin, len(page) - TAIL_SIZE)
     count = min(node.slot_count, slotted.slot_room(page, ENTRIES_AT))
     for slot, offset in enumerate(slotted.slots(page, count)):
         if offset & slotted.SLOT_FREED:
-            said = f"slot {slot} is marked as freed; the slots of a B-tree page never are"
+            said = f"slot {slot} is marked as freed; the slots of an index's pages never are"
             yield Finding(slot_offset(len(page), slot), said)
         elif ENTRIES_AT <= offset < end:
-            for at, said in _wrong_entry(page, offset, end, node.level == 0):
+            for at, said in _wrong_entry(page, offset, end, is_leaf):
                 yield Finding(at, f"slot {slot}: {said}")
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gmdb.catalog.schema import TableDefinition
-from gmdb.format import anatomy, btree, heap, undo
+from gmdb.format import anatomy, btree, hash, heap, undo
 from gmdb.format.address import PAGES_PER_DEVICE, device_of, offset_of, page_id_of
 from gmdb.format.layout import Finding
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, slot_offset
@@ -24,7 +24,7 @@ from gmdb.format.row import MIN_OCCUPIED
 from gmdb.kernel.verify import NOTE, PAGE_FACTS, check_pages
 from gmdb.kernel.verify_rows import ASK, BROKEN, GOOD, SUSPECT, UNWRITTEN
 from gmdb.verify.findings import Findings
-from gmdb.verify.nodes import entry_findings
+from gmdb.verify.nodes import hash_findings, node_findings
 from gmdb.verify.reader import VerifiedFiles
 from gmdb.verify.rows import Rules, record_findings, row_findings
 
@@ -195,5 +195,7 @@ def page_findings(page: bytes, page_id: int, tables: Mapping[int, TableDefinitio
     elif structure is undo:
         found += record_findings(page)
     elif structure is btree:
-        found += entry_findings(page)
+        found += node_findings(page)
+    elif structure is hash:
+        found += hash_findings(page)
     return found
