@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gmdb.access.btree import Walk
 from gmdb.access.heap import Heap
+from gmdb.access.index_entries import Walk
 from gmdb.access.indexes import EVERYTHING, KeyRange, keys_without_index
 from gmdb.access.keyed import KeyedRows
 from gmdb.arrow.lookup import Batch, Lookup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gmdb.access.hash import HashIndex
+from gmdb.access.index_entries import HashIndex
 from gmdb.connection import Connection
 from gmdb.format.address import NO_PAGE, RowId, device_of, offset_of, page_name
 from gmdb.format.btree import INDEX_AT, INDEX_HEAD, NODE_AT, entry_extents

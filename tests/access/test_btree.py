@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.access.btree import BTree
+from gmdb.access.index_entries import BTreeIndex
 from gmdb.access.indexes import KeyRange
 from gmdb.connection import Connection
 from gmdb.errors import DataError
@@ -52,11 +52,11 @@ def order(key: tuple[Any, ...], row_id: RowId) -> tuple[Any, ...]:
     return (*((v is None, v.encode() if isinstance(v, str) else 0 if v is None else v) for v in key), row_id)
 
 
-def walked(tree: BTree, **options: Any) -> list[tuple[tuple[Any, ...], RowId]]:
+def walked(tree: BTreeIndex, **options: Any) -> list[tuple[tuple[Any, ...], RowId]]:
     return list(tree.walk(KeyRange(**options)))
 
 
-def play(tree: BTree, types: list[str], seed: int, steps: int, nulls: bool = True) -> None:
+def play(tree: BTreeIndex, types: list[str], seed: int, steps: int, nulls: bool = True) -> None:
     """Random inserts and deletes, then deletes down to nothing; the tree is what a sorted list is."""
     r = random.Random(seed)
     entries: dict[tuple[tuple[Any, ...], RowId], None] = {}

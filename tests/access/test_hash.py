@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gmdb
-from gmdb.access.hash import HashIndex
+from gmdb.access.index_entries import HashIndex
 from gmdb.access.indexes import KeyRange
 from gmdb.connection import Connection
 from gmdb.format.address import RowId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gmdb.access.btree import BTree
+from gmdb.access.index_entries import BTreeIndex
 from gmdb.connection import Connection
 from gmdb.format.address import NO_PAGE, device_of, offset_of, page_name
 from gmdb.format.btree import BTREE_CHILD, BTREE_NODE, INDEX_AT, INDEX_HEAD, NODE_AT, entry_extents
@@ -15,32 +15,32 @@ from gmdb.kernel.keys import POINTER_AT
 from gmdb.storage.segment import Segment
 
 
-def make_tree(db: Connection, types: list[str], unique: bool, obj_id: int = 1000) -> BTree:
+def make_tree(db: Connection, types: list[str], unique: bool, obj_id: int = 1000) -> BTreeIndex:
     store = db._database.store
     columns = [parse_column(f"c{n}", type_) for n, type_ in enumerate(types)]
     segment = Segment.create(store, store.space("main"), obj_id, "index", SegmentType.BTREE, 0)
-    return BTree.create(segment, columns, list(range(len(columns))), unique)
+    return BTreeIndex.create(segment, columns, list(range(len(columns))), unique)
 
 
-def page_of(tree: BTree, page_id: int) -> bytes:
+def page_of(tree: BTreeIndex, page_id: int) -> bytes:
     return bytes(tree.segment.store.devices[device_of(page_id)].memory(offset_of(page_id)))
 
 
-def root_of(tree: BTree) -> int:
+def root_of(tree: BTreeIndex) -> int:
     return int(INDEX_HEAD.at(page_of(tree, tree.segment.entry_page), INDEX_AT).root)
 
 
-def level_of(tree: BTree, page_id: int) -> int:
+def level_of(tree: BTreeIndex, page_id: int) -> int:
     return int(BTREE_NODE.at(page_of(tree, page_id), NODE_AT).level)
 
 
-def shape(tree: BTree) -> tuple[int, ...]:
+def shape(tree: BTreeIndex) -> tuple[int, ...]:
     """How many pages each level has, leaves first."""
     levels = [level_of(tree, page_id) for page_id in tree.segment.page_ids().tolist()]
     return tuple(levels.count(level) for level in range(max(levels) + 1))
 
 
-def entries_with_locks(tree: BTree) -> list[str]:
+def entries_with_locks(tree: BTreeIndex) -> list[str]:
     """Leaf entries that are locked or marked as deleted, as page and slot."""
     found = []
     for page_id in tree.segment.page_ids().tolist():
@@ -53,7 +53,7 @@ def entries_with_locks(tree: BTree) -> list[str]:
     return found
 
 
-def check_tree(tree: BTree) -> int:
+def check_tree(tree: BTreeIndex) -> int:
     """Whether levels, links and pages are right; answers the number of pages."""
     root = root_of(tree)
     level, row, seen = level_of(tree, root), [root], []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmdb.access.hash import HashIndex
+from gmdb.access.index_entries import HashIndex
 from gmdb.connection import Connection
 from gmdb.format.address import device_of, offset_of
 from gmdb.format.page import PAGE_HEAD

@@ -14,8 +14,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from gmdb.access.btree import BTree
 from gmdb.access.heap import Heap
+from gmdb.access.index_entries import Index
 from gmdb.access.runs import KeyTooLong, Run, sorted_runs
 from gmdb.errors import UniqueViolation, ValueTooLong
 from gmdb.format.btree import KEY_BYTES_MAX, IndexKind
@@ -33,7 +33,7 @@ MEMORY_MAX = 1 << 30  # runs of a larger table lie in a file without a name, bes
 class Filling:
     """Fills one index of a table."""
 
-    def __init__(self, tree: BTree, heap: Heap, name: str) -> None:
+    def __init__(self, tree: Index, heap: Heap, name: str) -> None:
         self._tree = tree
         self._heap = heap
         self._name = name

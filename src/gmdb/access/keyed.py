@@ -9,8 +9,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gmdb.access.btree import DONE_FIELD, HIGH_COLUMNS_FIELD, LOW_COLUMNS_FIELD, Walk
-from gmdb.access.hash import INDEX_KINDS
+from gmdb.access.index_entries import DONE_FIELD, HIGH_COLUMNS_FIELD, INDEX_KINDS, LOW_COLUMNS_FIELD, Walk
 from gmdb.access.indexes import IndexDefinition, KeyCodec, KeyRange, no_such_index
 from gmdb.errors import DataError, SnapshotTooOld
 from gmdb.format.address import RowId

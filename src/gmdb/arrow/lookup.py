@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from gmdb.access.btree import Walk
+from gmdb.access.index_entries import Walk
 from gmdb.arrow.buffers import ColumnBuffers, plan_columns
 from gmdb.arrow.scan import Reading
 from gmdb.arrow.schema import arrow_schema

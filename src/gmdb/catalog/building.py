@@ -16,9 +16,9 @@ from contextlib import suppress
 
 import numpy as np
 
-from gmdb.access.btree import BTree
 from gmdb.access.heap import Heap
 from gmdb.access.index_build import Filling
+from gmdb.access.index_entries import Index
 from gmdb.access.indexes import IndexDefinition
 from gmdb.errors import DatabaseClosed, LockTimeout, StorageError
 from gmdb.transaction.gc import Ended
@@ -31,7 +31,7 @@ ROUNDS_MAX = 20
 class IndexBuild:
     """An index on its way.  Whoever makes it has the table alone, in ``session``."""
 
-    def __init__(self, session: Session, heap: Heap, tree: BTree, index: IndexDefinition) -> None:
+    def __init__(self, session: Session, heap: Heap, tree: Index, index: IndexDefinition) -> None:
         self.session = session
         self.index = index
         self._hub = session.hub

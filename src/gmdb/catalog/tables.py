@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gmdb.access.hash import INDEX_KINDS
 from gmdb.access.heap import Heap
+from gmdb.access.index_entries import INDEX_KINDS
 from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.building import IndexBuild
 from gmdb.catalog.schema import (

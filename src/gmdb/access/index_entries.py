@@ -1,4 +1,4 @@
-"""A B-tree index: entries of key and row id, in order.
+"""Indexes: entries of key and row id, found by their keys; in order in a B-tree, by a hash of the key in a hash index.
 
 Not here: which transactions see what an entry leads to.
 """
@@ -29,10 +29,11 @@ LOW_COLUMNS_FIELD, HIGH_COLUMNS_FIELD, DONE_FIELD = (
 )
 
 
-class BTree:
+class Index:
     """The entries of one index, in its segment."""
 
-    kind, segment_type = IndexKind.BTREE, SegmentType.BTREE
+    kind: IndexKind
+    segment_type: SegmentType
 
     def __init__(self, segment: Segment, columns: Sequence[Column]) -> None:
         if not 1 <= len(columns) <= KEY_COLUMNS_MAX:
@@ -43,7 +44,7 @@ class BTree:
         self._entry = np.zeros(ENTRY_BUFFER, np.uint8)
 
     @classmethod
-    def create(cls, segment: Segment, columns: Sequence[Column], positions: Sequence[int], unique: bool) -> BTree:
+    def create(cls, segment: Segment, columns: Sequence[Column], positions: Sequence[int], unique: bool) -> Index:
         """Make the root of an index whose segment has no pages yet."""
         tree = cls(segment, columns)
         head = INDEX_HEAD.pack(
@@ -119,12 +120,27 @@ class BTree:
                 at += size
 
 
+class BTreeIndex(Index):
+    """Entries in the order of their keys."""
+
+    kind, segment_type = IndexKind.BTREE, SegmentType.BTREE
+
+
+class HashIndex(Index):
+    """Entries by a hash of the whole key: a walk goes over those of one key, or over all in no order."""
+
+    kind, segment_type = IndexKind.HASH, SegmentType.HASH
+
+
+INDEX_KINDS: dict[str, type[Index]] = {"btree": BTreeIndex, "hash": HashIndex}
+
+
 class Walk:
     """The memory of a walk through an index."""
 
     def __init__(
         self,
-        tree: BTree,
+        tree: Index,
         keys: KeyRange = EVERYTHING,
         room: int = WALK_BUFFER,
     ) -> None:
