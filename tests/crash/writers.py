@@ -29,7 +29,7 @@ def prepare(db: Connection) -> None:
     db.create_index("rows_k", "rows", ["k"], unique=True)
     db.create_index("accounts_k", "accounts", ["k"], unique=True)
     db.create_index("accounts_s", "accounts", ["s", "k"])
-    db.create_index("rows_s", "rows", ["s"], using="hash")
+    db.create_index("rows_hash", "rows", ["k"], unique=True, using="hash")
     db.create_index("accounts_hash", "accounts", ["s"], using="hash")
 
 

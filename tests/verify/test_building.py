@@ -89,3 +89,39 @@ def test_copies_from_the_middle_of_a_build_are_sound(
             assert db.table("t").indexes == ()
             db.create_index("t_s", "t", ["s"], using=using)
         assert verify(tmp_path / f"{name}.backup").findings == []
+
+
+@pytest.mark.parametrize("using", ["btree", "hash"])
+def test_what_was_left_for_an_index_that_was_given_up_means_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, using: str
+) -> None:
+    """A reader keeps the undo of a writer who met an index that failed; another index comes after it."""
+    path = tmp_path / "d.gmdb"
+    reader = gmdb.connect(path, isolation="repeatable read")
+    with reader, gmdb.connect(path) as db, gmdb.connect(path) as other:
+        db.create_table("u", {"i": "INT"})
+        db.create_table("t", {"i": "INT"})
+        for n in range(100):
+            db.insert("t", (n,))
+        db.commit()
+        list(reader.heap("u").rows())
+
+        def fill(_: index_build.Filling, __: object) -> None:
+            other.insert("t", (7,))
+            other.heap("t").delete(next(row_id for row_id, _ in other.heap("t").rows()))
+            other.commit()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(index_build.Filling, "fill", fill)
+        with pytest.raises(KeyboardInterrupt):
+            db.create_index("t_i", "t", ["i"], using=using)
+        monkeypatch.undo()
+        db.dump(tmp_path / "failed.dump")
+        db.create_index("other_kind", "t", ["i"], using="hash" if using == "btree" else "btree")
+        db.create_index("same_kind", "t", ["i"], using=using)
+        db.insert("t", (8,))
+        db.dump(tmp_path / "others.dump")
+    for name in ("failed.dump", "others.dump"):
+        assert SHADOWS[using] <= operations(tmp_path / name)
+        assert verify(tmp_path / name).findings == []
+    assert verify(path).findings == []

@@ -50,7 +50,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         db.create_table("keyed", {"k": "INT", "s": "VARCHAR(900)", "w": "DECIMAL(30,2)", "d": "DOUBLE"})
         db.create_index("keyed_k", "keyed", ["k"], unique=True)
         db.create_index("keyed_s", "keyed", ["s", "w", "d"])
-        for n in range(40):
+        db.create_index("keyed_hash", "keyed", ["k"], unique=True, using="hash")
+        db.create_index("keyed_deep", "keyed", ["s"], using="hash")  # a key with more rows than a page takes
+        for n in range(60):
             db.insert("keyed", (n if n % 9 else None, f"{n % 5}" * 700, n if n % 4 else None, n / 2))
         db.create_table("gone", {"i": "INT"})
         db.insert("gone", (1,))
