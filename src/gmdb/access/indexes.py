@@ -50,14 +50,19 @@ class IndexDefinition:
         """Refuse keys that the index cannot go by: a hash index finds whole keys, one at a time."""
         if self.using == "btree":
             return
-        if len(keys.low) not in (0, len(self.positions)):
-            raise NotSupportedError(
-                f"index {self.name} finds keys by all of its {len(self.positions)} columns, not by {len(keys.low)}; "
-                "for the first columns of a key, use a B-tree index"
-            )
+        if keys.low:
+            self.require_columns(len(keys.low))
         if not keys.low or tuple(keys.low) != tuple(keys.high) or keys.low_open or keys.high_open:
             raise NotSupportedError(
                 f"index {self.name} finds single keys only; for a range of keys, use a B-tree index"
+            )
+
+    def require_columns(self, count: int) -> None:
+        """Refuse a key of so many columns if the index cannot go by them."""
+        if self.using != "btree" and count != len(self.positions):
+            raise NotSupportedError(
+                f"index {self.name} finds keys by all of its {len(self.positions)} columns, not by {count}; "
+                "for the first columns of a key, use a B-tree index"
             )
 
 

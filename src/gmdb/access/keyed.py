@@ -96,7 +96,7 @@ class KeyedRows:
         return find
 
     def _refuse(self, key: Sequence[Any]) -> NoReturn:
-        self.index.require(KeyRange(key, key))
+        self.index.require_columns(len(key))
         count = len(self.index.positions)
         raise DataError(f"index {self.index.name} has {count} columns: a key has 1 to {count} values, not {len(key)}")
 

@@ -322,6 +322,7 @@ class RemoteKeyedRows(_KeyedRows):
         self._columns = [heap.columns[n] for n in index.positions]
 
     def find(self, key: Sequence[Any]) -> list[tuple[RowId, tuple[Any, ...]]]:
+        self.index.require_columns(len(key))
         return list(self.range(key, key))
 
     def range(
