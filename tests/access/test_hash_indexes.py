@@ -15,6 +15,7 @@ from gmdb.catalog.schema import SYS_INDEXES_COLUMNS, SYS_INDEXES_ID
 from gmdb.connection import Connection
 from gmdb.errors import LockTimeout, NotSupportedError, SchemaError, UniqueViolation, ValueTooLong
 from gmdb.format.address import device_of, offset_of
+from gmdb.format.codec import RowCodec
 from gmdb.format.undo import NODE_AT, UNDO_HEAD, UNDO_RECORD, UndoOperation, record_extents
 from gmdb.storage.segment import Segment
 from gmdb.transaction.hub import UNDO_ENTRY
@@ -241,7 +242,7 @@ def test_a_database_from_before_indexes_had_kinds_gets_the_column(path: Path) ->
         catalog = db._database.catalog
         (row_id, values), *_ = catalog._indexes.rows()
         catalog._indexes.delete(row_id)
-        catalog._indexes._codec = type(catalog._indexes._codec)(SYS_INDEXES_COLUMNS[:6])
+        catalog._indexes.encode = RowCodec(SYS_INDEXES_COLUMNS[:6]).encode
         catalog._indexes.insert(values[:6])
         for row_id, values in list(catalog._columns.rows()):
             if values[:2] == (SYS_INDEXES_ID, 6):

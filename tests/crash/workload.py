@@ -299,11 +299,14 @@ def whole(tables: Tables, indexes: Iterable[str]) -> Tables:
     return {name: dict(rows) for name, rows in tables.items()} | {f"index {name}": {} for name in indexes}
 
 
-def found(db: Connection) -> Tables:
-    """What is there; rows and the entries of their indexes must be in step."""
+def found(db: Connection, quiet: bool = True) -> Tables:
+    """What is there; rows and the entries of their indexes must be in step.
+
+    ``quiet``: nobody is at work, and garbage is collected.
+    """
     tables = {}
     for name in db.tables():
         heap = db.heap(name)
         tables[name] = {values[0]: values[1] for _, values in heap.rows()}
-        check_indexes(db, name)
+        check_indexes(db, name, quiet)
     return whole(tables, [index.name for name in tables for index in db.table(name).indexes])

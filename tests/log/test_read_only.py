@@ -33,7 +33,7 @@ def test_rows_are_right_and_files_unchanged(tmp_path: Path, seed: int) -> None:
     for _ in range(150):
         workload.step()
     workload.commit()
-    expected = found(db)
+    expected = found(db, quiet=False)
     db.rollback()
     shutil.copytree(path, copy)
     other.close()
