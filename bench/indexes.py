@@ -111,10 +111,12 @@ class IndexedGmdb(Gmdb):
 
     def add_index(self) -> None:
         self.db.create_index(INDEX, self.table.name, ["i"], unique=self.unique, using=self.using)
+        self.db.commit()
 
     def drop_index(self) -> None:
         """Leave nothing of the index, nor work on its remains."""
         self.db.drop_index(INDEX)
+        self.db.commit()
         self.db.gc()
         self.db.checkpoint()
 

@@ -67,6 +67,7 @@ class Gmdb(Peer):
 
     def create(self) -> None:
         self.db.create_table(self.table.name, {c.name: c.gmdb_type for c in self.table.columns})
+        self.db.commit()
         self.db.checkpoint()
 
     def append(self) -> None:

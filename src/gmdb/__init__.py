@@ -6,14 +6,50 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gmdb.access.indexes import KeyRange
-from gmdb.errors import Error
+from gmdb.catalog.schema import Constraint
+from gmdb.errors import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    Warning,
+)
 from gmdb.format.address import RowId
+from gmdb.format.columns import Column, ColumnType
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
 
-__all__ = ["Error", "KeyRange", "RowId", "connect"]
+__all__ = [
+    "Column",
+    "ColumnType",
+    "Constraint",
+    "DataError",
+    "DatabaseError",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "KeyRange",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "RowId",
+    "Warning",
+    "apilevel",
+    "connect",
+    "paramstyle",
+    "threadsafety",
+]
 __version__ = "0.1.0"
+apilevel = "2.0"
+threadsafety = 1  # threads share the module, not connections
+paramstyle = "qmark"  # and ``:name``
 
 
 def connect(

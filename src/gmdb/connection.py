@@ -7,22 +7,26 @@ connection commits at the end of its block, rolls back if that fails, and closes
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from gmdb import dbapi
 from gmdb.access.heap import Heap
 from gmdb.access.indexes import KeyRange
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.arrow.append import append
-from gmdb.catalog.schema import TableDefinition
+from gmdb.arrow.scan import Reading
+from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
 from gmdb.copies import verify_copy
 from gmdb.cursor import Cursor, open_cursor
 from gmdb.engine import Database, open_database, release_database
 from gmdb.format.address import RowId
+from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
@@ -41,6 +45,16 @@ def _close(database: Database, session: Session) -> None:
         release_database(database)
 
 
+class Statements(Protocol):
+    """What runs SQL on a connection."""
+
+    def run(self, text: str, parameters: dbapi.Parameters) -> dbapi.Result: ...
+
+    def run_many(self, text: str, sets: Any) -> dbapi.Result: ...
+
+    def split(self, script: str) -> list[str]: ...
+
+
 class Connection:
     """One session of a database.  Threads take a connection each."""
 
@@ -54,13 +68,16 @@ class Connection:
         read_only: bool,
         sync: str | None,
         progress: Progress | None,
+        statements: Callable[[Connection], Statements],
     ) -> None:
+        """``statements`` makes what runs SQL on the connection."""
         self._database = open_database(path, read_only, sync, progress)
         try:
             self._session = self._database.new_session(isolation, autocommit, lock_timeout)
         except BaseException:
             release_database(self._database)
             raise
+        self._statements = statements(weakref.proxy(self))
         self._finalizer = weakref.finalize(self, _close, self._database, self._session)
 
     @property
@@ -113,42 +130,84 @@ class Connection:
     def create_table(
         self,
         name: str,
-        columns: dict[str, str] | list[tuple[str, str]],
+        columns: ColumnsGiven,
         *,
+        constraints: Sequence[Constraint] = (),
         tablespace: str = MAIN_SPACE,
         pct_free: int = DEFAULT_PCT_FREE,
     ) -> None:
-        """Add a table: ``create_table("tbl", {"i": "INT NOT NULL", "s": "VARCHAR(10)"})``."""
-        self._session.require_open()
-        self._database.create_table(name, columns, tablespace, pct_free)
+        """Add a table: ``create_table("tbl", {"i": "INT NOT NULL", "s": "VARCHAR(10)"})``.
+
+        This and the other changes of definitions belong to the transaction: others see them when it commits, and
+        whoever changes a table has it alone until then.
+        """
+        with self._database.define(self._session) as change:
+            change.create_table(name, make_columns(name, columns), constraints, tablespace, pct_free)
 
     def drop_table(self, name: str) -> None:
-        """Remove a table, once no other transaction uses it.  Commits what is open, and cannot be taken back."""
-        self._session.require_open()
-        self._database.drop_table(name, self._session)
+        """Remove a table, once no other transaction uses it."""
+        with self._database.define(self._session) as change:
+            change.drop_table(name)
+
+    def truncate_table(self, name: str, *, restart_identity: bool = False) -> None:
+        """Take all rows away at once, whatever their number."""
+        with self._database.define(self._session) as change:
+            change.truncate_table(name, restart_identity)
+
+    def rename_table(self, name: str, new_name: str) -> None:
+        with self._database.define(self._session) as change:
+            change.rename_table(name, new_name)
+
+    def add_column(self, table: str, column: Column | tuple[str, str], value: Any = None) -> None:
+        """Add a last column, ``("c", "INT")``.  Rows that are there have NULL in it, at no cost, or get ``value``."""
+        with self._database.define(self._session) as change:
+            change.add_column(table, make_columns(table, [column])[0], value)
+
+    def rename_column(self, table: str, column: str, new_name: str, *, checks: Mapping[str, str] | None = None) -> None:
+        """Give a column another name; ``checks`` has, by their names, what the table's checks say from now on."""
+        with self._database.define(self._session) as change:
+            change.rename_column(table, column, new_name, checks or {})
+
+    def alter_column(self, table: str, column: str, **changes: Any) -> None:
+        """Change a column's ``default`` (None: it has none any more) or whether it is ``nullable``."""
+        with self._database.define(self._session) as change:
+            change.alter_column(table, column, changes)
+
+    def add_constraint(self, table: str, constraint: Constraint) -> None:
+        """Add a constraint; a primary key or a unique constraint brings an index of its name."""
+        with self._database.define(self._session) as change:
+            change.add_constraint(table, constraint)
+
+    def drop_constraint(self, table: str, name: str) -> None:
+        with self._database.define(self._session) as change:
+            change.drop_constraint(table, name)
+
+    def next_identity(self, table: str, column: str, count: int = 1) -> int:
+        """The first of ``count`` numbers of an identity column.  Nobody else gets them, also if they are not used."""
+        return self._database.next_identity(table, column, count, self._session)
 
     def create_index(
         self, name: str, table: str, columns: Sequence[str], *, unique: bool = False, using: str = "btree"
     ) -> None:
-        """Add an index on some columns of a table, once no other transaction uses it.  Commits what is open.
+        """Add an index on some columns of a table, once no other transaction uses it.
 
         A ``"btree"`` finds keys, ranges of them and their first columns; a ``"hash"`` index only whole keys.
+        With autocommit, others go on using the table meanwhile, but for two moments.
         """
-        self._session.require_open()
         self._database.create_index(name, table, columns, unique, using, self._session)
 
     def drop_index(self, name: str) -> None:
-        """Remove an index, once no other transaction uses its table.  Commits what is open."""
-        self._session.require_open()
-        self._database.drop_index(name, self._session)
+        """Remove an index, once no other transaction uses its table."""
+        with self._database.define(self._session) as change:
+            change.drop_index(name)
 
     def tables(self) -> list[str]:
         """The names of the tables that were created here."""
-        return self._database.catalog.user_tables()
+        return self._database.catalog.user_tables(self._session)
 
     def table(self, name: str) -> TableDefinition:
         """A table's definition."""
-        return self._database.table(name)
+        return self._database.table(name, self._session)
 
     # ---- rows
 
@@ -196,7 +255,47 @@ class Connection:
 
         ``select("tbl", ["i"], by="tbl_i", keys=KeyRange((1,), (9,))).arrow()``, or ``.rows()`` for one at a time.
         """
-        return open_cursor(self.heap(name), self._database.table(name), columns, by, keys, row_ids)
+        return open_cursor(self.heap(name), self._database.table(name, self._session), columns, by, keys, row_ids)
+
+    # ---- SQL
+
+    def cursor(self) -> dbapi.Cursor:
+        """A cursor for statements, as PEP 249 has it."""
+        self._session.require_open()
+        return dbapi.Cursor(self)
+
+    def execute(self, statement: str, parameters: dbapi.Parameters = ()) -> dbapi.Cursor:
+        """Run a statement with a cursor of its own."""
+        return self.cursor().execute(statement, parameters)
+
+    def executemany(self, statement: str, parameters: Any) -> dbapi.Cursor:
+        return self.cursor().executemany(statement, parameters)
+
+    def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
+        """Run a statement; what came of it is for a cursor to hand out."""
+        self._session.require_open()
+        return self._statements.run(statement, parameters)
+
+    def run_many(self, statement: str, parameters: Any) -> dbapi.Result:
+        self._session.require_open()
+        return self._statements.run_many(statement, parameters)
+
+    def split(self, script: str) -> list[str]:
+        """The statements of a script."""
+        return self._statements.split(script)
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """What happens within happens whole or, if it fails, not at all; the transaction goes on either way."""
+        with self._session.statement():
+            yield
+
+    @contextmanager
+    def one_snapshot(self) -> Iterator[Reading]:
+        """An instant by which several cursors read."""
+        with self._session.cursor() as (snapshot, form):
+            yield Reading(form, snapshot)
+        self._session.finish_read()
 
     # ---- what is going on
 
@@ -207,6 +306,11 @@ class Connection:
     def transactions(self) -> pa.Table:
         """Every transaction that is open, or has ended and is not yet purged."""
         return self._database.transaction_table()
+
+    def system_view(self, name: str) -> pa.Table:
+        """What a system table would say of definitions as this session sees them, or of what is going on right now."""
+        self._session.require_open()
+        return self._database.system_view(name, self._session)
 
     def index_pages(self, name: str) -> pa.Table:
         """The pages of an index as they are in memory at one instant, the entry page of its segment first."""

@@ -19,7 +19,7 @@ from gmdb.access.index_entries import Walk
 from gmdb.access.indexes import EVERYTHING, KeyRange, keys_without_index
 from gmdb.access.keyed import KeyedRows
 from gmdb.arrow.lookup import Batch, Lookup
-from gmdb.arrow.scan import Reading, Scan
+from gmdb.arrow.scan import PLACE, Reading, Scan
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import SchemaError
 from gmdb.format.address import RowId
@@ -32,15 +32,14 @@ class Cursor:
 
     def __init__(self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None) -> None:
         self._heap = heap
-        self._table = table
         self._wanted = table.positions(columns)
 
     def rows(self) -> Iterator[Row]:
         """The rows one by one, each with its row id."""
         raise NotImplementedError
 
-    def _read(self, reading: Reading) -> Iterator[Any]:
-        """First the schema, then the batches."""
+    def _read(self, reading: Reading, places: bool = False) -> Iterator[Any]:
+        """First the schema, then the batches; with ``places``, a last column tells where rows are."""
         raise NotImplementedError
 
     def arrow(self) -> pa.RecordBatchReader:
@@ -50,6 +49,14 @@ class Cursor:
         schema = next(batches)
         return pa.RecordBatchReader.from_batches(schema, batches)
 
+    def read_by(self, reading: Reading, places: bool = False) -> pa.RecordBatchReader:
+        """``arrow``, by a snapshot that somebody holds; the table must be shared already.
+
+        With ``places`` there is a last column: where each row is, page id << 16 | slot.
+        """
+        batches = self._read(reading, places)
+        return pa.RecordBatchReader.from_batches(next(batches), batches)
+
     def _batches(self) -> Iterator[Any]:
         """First the schema, so that the snapshot is taken when the stream is asked for; then the batches."""
         with self._heap.session.cursor() as (snapshot, form):
@@ -58,8 +65,9 @@ class Cursor:
 
     def _project(self, rows: Iterator[Row]) -> Iterator[Row]:
         """Of whole rows, the columns that are wanted."""
+        self._heap.share()
         wanted = self._wanted
-        if wanted == list(range(len(self._table.columns))):
+        if wanted == list(range(len(self._heap.columns))):
             yield from rows
         elif len(wanted) > 1:
             choose = itemgetter(*wanted)
@@ -74,10 +82,11 @@ class FullScan(Cursor):
     def rows(self) -> Iterator[Row]:
         return self._project(self._heap.rows())
 
-    def _read(self, reading: Reading) -> Iterator[Any]:
+    def _read(self, reading: Reading, places: bool = False) -> Iterator[Any]:
         segment = self._heap.segment
         pages, page_size = segment.page_ids(), segment.space.page_size
-        scan = Scan(segment.store, self._table.obj_id, self._table.columns, self._wanted, pages, page_size)
+        of_table = segment.store, self._heap.obj_id, self._heap.columns, self._wanted
+        scan = Scan(*of_table, pages, page_size, places=places)
         yield scan.schema
         yield from scan.batches(reading)
 
@@ -108,14 +117,12 @@ class KeyScan(Cursor):
                 yield from _rows_of(batch, places)
         self._heap.session.finish_read()
 
-    def _read(self, reading: Reading) -> Iterator[Any]:
+    def _read(self, reading: Reading, places: bool = False) -> Iterator[Any]:
         batches = self._lookup(reading)  # first, for it may be refused
-        yield self._make_lookup().schema
-        for batch, _ in batches:
-            yield batch
+        yield from _with_places(self._make_lookup().schema, batches, places)
 
     def _make_lookup(self) -> Lookup:
-        store, obj_id, columns = self._heap.segment.store, self._table.obj_id, self._table.columns
+        store, obj_id, columns = self._heap.segment.store, self._heap.obj_id, self._heap.columns
         if not self.covered:
             return Lookup(store, obj_id, columns, self._wanted)
         positions = self._keyed.index.positions
@@ -144,14 +151,19 @@ class RowIdScan(Cursor):
                 yield from _rows_of(batch, places)
         self._heap.session.finish_read()
 
-    def _read(self, reading: Reading) -> Iterator[Any]:
+    def _read(self, reading: Reading, places: bool = False) -> Iterator[Any]:
         lookup = self._lookup()
-        yield lookup.schema
-        for batch, _ in lookup.by_places(self._places, reading):
-            yield batch
+        yield from _with_places(lookup.schema, lookup.by_places(self._places, reading), places)
 
     def _lookup(self) -> Lookup:
-        return Lookup(self._heap.segment.store, self._table.obj_id, self._table.columns, self._wanted)
+        return Lookup(self._heap.segment.store, self._heap.obj_id, self._heap.columns, self._wanted)
+
+
+def _with_places(schema: pa.Schema, batches: Iterator[Batch], places: bool) -> Iterator[Any]:
+    """The schema, then the batches, with the rows' places as a last column if they are wanted."""
+    yield schema.append(PLACE) if places else schema
+    for batch, at in batches:
+        yield batch.append_column(PLACE, pa.array(at)) if places else batch
 
 
 def _rows_of(batch: pa.RecordBatch, places: np.ndarray) -> Iterator[Row]:

@@ -14,18 +14,21 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from gmdb.access.heap import Heap
-from gmdb.catalog.schema import FIRST_USER_ID, TableDefinition, make_columns
+from gmdb.catalog.changes import DefinitionChanges
+from gmdb.catalog.indexing import IndexMaking
+from gmdb.catalog.schema import FIRST_USER_ID, TableDefinition
+from gmdb.catalog.system import create_system_tables
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
 from gmdb.format.address import device_of, offset_of
-from gmdb.kernel.locks import LockAction
 from gmdb.kernel.shrink import trim_segment
 from gmdb.log.backup import Backup
 from gmdb.log.durability import REDO_FILE_SIZE, Durability, open_store
@@ -34,9 +37,10 @@ from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Step
 from gmdb.storage import disk
 from gmdb.storage.directory import is_database, require_database
 from gmdb.storage.segment import Segment
-from gmdb.storage.store import MAIN_SPACE, create_store
+from gmdb.storage.store import create_store
 from gmdb.transaction.hub import Transactions, create_undo_segment
 from gmdb.transaction.session import Session
+from gmdb.views import SystemViews
 
 _open_databases: dict[Path, Database] = {}
 _opening = threading.Lock()
@@ -63,7 +67,6 @@ class Database:
         self.read_only = read_only
         self.connections = 0
         self.before_close: list[Callable[[], None]] = []
-        self._definitions = threading.RLock()
         self.durability: Durability | None = None
         self.store, self.recovery = open_store(directory, read_only, stop_time, archive, progress)
         try:
@@ -87,7 +90,7 @@ class Database:
                 _logger.warning("%s was not closed: %s", self.store.directory, self.recovery)
         system = self.new_session("read committed", False, 5.0)
         if fresh:
-            Catalog.create(self.store, system)
+            create_system_tables(self.store, system)
         self.catalog = Catalog(self.store, system)
         system.commit()
         if self.durability is not None:
@@ -102,74 +105,73 @@ class Database:
 
     def _numbers_given(self) -> dict[str, int]:
         """The next number, if log that is newer than the control file has brought further tables or indexes."""
-        tables = self.catalog.tables.values()
-        of_indexes = [index.obj_id for table in tables for index in table.indexes]
-        following = max([table.obj_id for table in tables] + of_indexes) + 1
+        following = self.catalog.numbers_used() + 1
         return {"next_obj_id": following} if following > self.store.control["next_obj_id"] else {}
 
     def new_session(self, isolation: str, autocommit: bool, lock_timeout: float) -> Session:
         return Session(self.transactions, isolation, autocommit, lock_timeout)
 
-    # ---- definitions: each change is a transaction of its own
+    # ---- definitions
 
-    def create_table(
-        self, name: str, columns: dict[str, str] | list[tuple[str, str]], tablespace: str, pct_free: int
-    ) -> None:
-        with self._definitions:
-            self.store.require_writable()
-            space = self.store.space(tablespace)
-            if space.name in ("system", "undo"):
-                raise SchemaError(f"table {name}: tablespace {space.name} is gmdb's own; use {MAIN_SPACE} or your own")
-            self.catalog.create_table(name, make_columns(name, columns), space, pct_free)
-
-    def drop_table(self, name: str, session: Session) -> None:
+    @contextmanager
+    def define(self, session: Session) -> Iterator[DefinitionChanges]:
+        """A statement that changes definitions, in the session's transaction; all of it happens or nothing."""
+        session.require_open()
         self.store.require_writable()
-        table = self.catalog.table(name)
-        with session.alone_with(table.obj_id), self._definitions:
-            self.catalog.drop_table(self.catalog.table(name))
-        self.transactions.collector.collect()  # the pages are free again, unless a reader still needs them
+        with session.defining():
+            yield DefinitionChanges(self.catalog, session)
+        if not session.in_transaction:
+            self.transactions.collector.collect()  # what was dropped is free again, unless a reader still needs it
 
     def create_index(
         self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, session: Session
     ) -> None:
+        """Add an index: within the session's transaction, or while others go on if it commits each statement."""
+        if session.autocommit and not session.in_transaction:
+            session.require_open()
+            self._build_index(name, table, columns, unique, using, session.lock_timeout)
+            return
+        with self.define(session) as change:
+            change.create_index(name, table, columns, unique, using)
+
+    def _build_index(
+        self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, lock_timeout: float
+    ) -> None:
         self.store.require_writable()
-        definition = self.catalog.table(table)
-        if definition.obj_id < FIRST_USER_ID:
-            raise SchemaError(f"{table} is a system table and cannot be indexed")
-        session.commit()  # what it changed in the table would be in the way
-        worker = self.new_session("read committed", False, session.lock_timeout)
-        worker.take_table_alone(definition.obj_id)
+        worker = self.new_session("read committed", False, lock_timeout)
+        making = IndexMaking(self.catalog, worker)
         try:
-            with self._definitions:
-                build = self.catalog.begin_index(name, self.catalog.table(table), columns, unique, using, worker)
+            build = making.begin(name, table, columns, unique, using)
         except BaseException:
             worker.close()
             raise
         try:
             build.fill()
             build.finish()
-            with self._definitions:
-                self.catalog.finish_index(build)
+            making.finish(build)
         except BaseException:
-            with self._definitions:
-                self.catalog.abandon_index(build)
+            making.abandon(build)
             build.give_up()
             raise
         build.end()
 
-    def drop_index(self, name: str, session: Session) -> None:
+    def next_identity(self, table: str, column: str, count: int, session: Session) -> int:
+        """The first of ``count`` numbers for an identity column; nobody else gets them, also if they are not used."""
+        session.require_open()
         self.store.require_writable()
-        table, _ = self.catalog.index(name)
-        with session.alone_with(table.obj_id), self._definitions:
-            self.catalog.drop_index(name)
-        self.transactions.collector.collect()
+        found = self.catalog.table(table, session).column(column)
+        if not found.identity:
+            raise SchemaError(f"column {column} of table {table} is no identity column")
+        if count < 1:
+            raise SchemaError(f"column {column} of table {table}: {count} numbers are asked for; it must be 1 or more")
+        return self.catalog.identities.take(found.identity_id, count)
 
     def heap(self, name: str, session: Session) -> Heap:
         session.require_open()
         return self.catalog.heap(name, session)
 
-    def table(self, name: str) -> TableDefinition:
-        return self.catalog.table(name)
+    def table(self, name: str, session: Session) -> TableDefinition:
+        return self.catalog.table(name, session)
 
     def require_sync(self, sync: str | None) -> None:
         """Refuse a connection that asks for another way to commit than the database was opened with."""
@@ -180,53 +182,27 @@ class Database:
 
     # ---- what is going on
 
+    def system_view(self, name: str, session: Session | None = None) -> pa.Table:
+        """A system view by its name; of definitions, as the session sees them."""
+        return SystemViews(self.catalog, self.transactions).view(name, session)
+
     def locks(self) -> pa.Table:
         """Every lock in use: its transaction, action and row, and the lock beneath it."""
-        with self.store.guard:
-            memory = self.transactions.memory
-            used = memory.locks[: memory.get("lock_high")]
-            ids = (used["action"] != 0).nonzero()[0]
-            rows = used[ids]
-            transactions = memory.transactions[rows["transaction"]]
-            return pa.table(
-                {
-                    "lock_id": pa.array(ids, pa.uint32()),
-                    "transaction": pa.array(transactions["number"], pa.int64()),
-                    "action": [LockAction(int(action)).name for action in rows["action"]],
-                    "page_id": pa.array(rows["row_page"], pa.uint32()),
-                    "slot_id": pa.array(rows["row_slot"].astype("uint32"), pa.uint32()),
-                    "previous": pa.array(rows["previous"], pa.uint32()),
-                    "undo_page": pa.array(rows["undo_page"], pa.uint32()),
-                    "undo_slot": pa.array(rows["undo_slot"], pa.uint32()),
-                }
-            )
+        return self.system_view("sys_locks")
 
     def index_pages(self, name: str) -> pa.Table:
         """The pages of an index as they are in memory at one instant, the entry page of its segment first."""
         with self.store.guard:
             _, index = self.catalog.index(name)
             devices = self.store.devices
-            space = self.store.spaces[devices[device_of(index.entry_page)].space_id]
-            ids = [index.entry_page, *Segment(self.store, space, index.entry_page).page_ids().tolist()]
+            segment = Segment(self.store, self.store.space_of(index.entry_page), index.entry_page)
+            ids = [index.entry_page, *segment.page_ids().tolist()]
             pages = [bytes(devices[device_of(page_id)].memory(offset_of(page_id))) for page_id in ids]
         return pa.table({"page_id": pa.array(ids, pa.uint32()), "page": pa.array(pages, pa.large_binary())})
 
     def transaction_table(self) -> pa.Table:
         """Every transaction that is open, or has ended and is not yet purged."""
-        with self.store.guard:
-            memory = self.transactions.memory
-            ended = {e.slot: "rolled back" if e.scn == 0 else "committed" for e in self.transactions.collector.history}
-            states = {**dict.fromkeys(self.transactions.active, "active"), **ended}
-            slots = sorted(states)
-            rows = memory.transactions[slots]
-            return pa.table(
-                {
-                    "transaction": pa.array(rows["number"], pa.int64()),
-                    "state": [states[slot] for slot in slots],
-                    "scn": pa.array([int(s) if s > 0 else None for s in rows["scn"]], pa.int64()),
-                    "locks": pa.array(rows["locks"], pa.int64()),
-                }
-            )
+        return self.system_view("sys_transactions")
 
     # ---- what lasts
 
@@ -244,17 +220,14 @@ class Database:
         return self.durability.shrinking.run()
 
     def _trim_tables(self) -> None:
-        """Give back what tables keep at their ends without need.  While a definition changes, that waits."""
-        if not self._definitions.acquire(blocking=False):
-            return
-        try:
-            for table in [self.catalog.table(name) for name in self.catalog.user_tables()]:
-                trimmed = 1
-                while trimmed:
-                    with self.store.guard:
-                        trimmed = self.store.call(trim_segment, table.space_id, table.obj_id, table.entry_page)
-        finally:
-            self._definitions.release()
+        """Give back what tables keep at their ends without need."""
+        for table in [self.catalog.table(name) for name in self.catalog.user_tables()]:
+            trimmed = 1
+            while trimmed:
+                with self.store.guard:  # while it is held, no committed definition changes, and no segment goes
+                    if self.catalog.tables.get(table.name) is not table:
+                        break
+                    trimmed = self.store.call(trim_segment, table.space_id, table.obj_id, table.entry_page)
 
     def backup(self, target: Path) -> Generator[Step, None, BackupReport]:
         """Copy the database as it is at one instant, step by step; everybody goes on meanwhile."""
@@ -295,6 +268,7 @@ class Database:
             if clean:
                 for session in list(self.transactions.active.values()):
                     session.close()
+                self.catalog.identities.settle()
                 for snapshot in self.transactions.snapshots.held():
                     snapshot.cancel(DatabaseClosed(f"{self.store.directory} is closed"))
                 self.transactions.settle()

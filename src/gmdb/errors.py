@@ -8,6 +8,10 @@ Whether a caller may try again is a question of type: ``isinstance(error, Transi
 from __future__ import annotations
 
 
+class Warning(Exception):
+    """PEP 249 asks for it; gmdb raises none."""
+
+
 class Error(Exception):
     """The root: catches everything that gmdb raises on purpose."""
 
@@ -63,6 +67,18 @@ class TypeMismatch(DataError):
     """A value or an Arrow column has a type that the column cannot take without loss."""
 
 
+class InvalidText(DataError):
+    """A text is not the way a value of the type is written."""
+
+
+class DivisionByZero(DataError):
+    """A number was divided by zero."""
+
+
+class UndefinedResult(DataError):
+    """A function has no value for what it was given: the root or logarithm of a negative number, for instance."""
+
+
 class RowTooLarge(DataError):
     """A row has more bytes than a page of its tablespace can hold."""
 
@@ -72,7 +88,14 @@ class NullNotAllowed(IntegrityError):
 
 
 class UniqueViolation(IntegrityError):
-    """Another row has the key already, in an index whose keys are unique."""
+    """Another row, ``row_id`` if known, has the key already, in the unique index ``index``."""
+
+    index: str = ""
+    row_id: object = None
+
+
+class CheckViolation(IntegrityError):
+    """A row does not fulfil a CHECK constraint."""
 
 
 # ---- names and definitions: raised by catalog/ and engine
@@ -102,12 +125,58 @@ class NoSuchIndex(SchemaError):
     """No index of that name exists, or none serves."""
 
 
+class NoSuchConstraint(SchemaError):
+    """The table has no constraint of that name."""
+
+
 class NoSuchTablespace(SchemaError):
     """No tablespace of that name exists."""
 
 
 class NoSuchRow(ProgrammingError):
     """A row id leads to no row: never given out, or its row is deleted."""
+
+
+# ---- statements: raised by sql/
+
+
+class StatementError(ProgrammingError):
+    """Something is wrong at a place of a statement.  ``line`` and ``column`` count from 1, and are None if unknown."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None, hint: str = "") -> None:
+        place = f"line {line}, column {column}: " if line is not None else ""
+        super().__init__(f"{place}{message}{'. ' + hint if hint else ''}")
+        self.line = line
+        self.column = column
+        self.hint = hint
+
+
+class InvalidSyntax(StatementError):
+    """A statement cannot be read."""
+
+
+class IllTyped(StatementError):
+    """An operator or a function does not take values of these types."""
+
+
+class NoSuchFunction(StatementError):
+    """No function of that name exists."""
+
+
+class AmbiguousColumn(StatementError):
+    """Several tables of the statement have a column of that name."""
+
+
+class UnsupportedExpression(StatementError, NotSupportedError):
+    """The expression is sound, but gmdb cannot evaluate it there."""
+
+
+class SubqueryTooManyRows(ProgrammingError):
+    """A query that stands for a value gave more than one row."""
+
+
+class StatementInterrupted(OperationalError):
+    """Another thread stopped the statement."""
 
 
 # ---- transactions: raised by transaction/ and access/

@@ -30,6 +30,7 @@ def db(tmp_path: Path) -> Iterator[Connection]:
         connection.create_index("t_d", "t", ["d"])
         connection.create_index("t_all", "t", ["n", "b", "t"])
         connection.create_index("t_hash", "t", ["i"], using="hash")
+        connection.commit()
         yield connection
 
 
@@ -182,10 +183,12 @@ def test_an_index_newer_than_the_snapshot_is_not_read(db: Connection) -> None:
         table = other.table("t")
         assert table.indexes
         db.create_table("u", {"i": "INT"})
+        db.commit()
         other.commit()
         other.begin()
         list(other.heap("t").rows())
         db.insert("u", (1,))
         db.create_index("u_i", "u", ["i"])
+        db.commit()
         with pytest.raises(SnapshotTooOld):
             other.select("u", by="u_i").arrow()

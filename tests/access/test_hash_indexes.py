@@ -28,6 +28,7 @@ COLUMNS = {"k": "INT", "s": "VARCHAR(3000)"}
 def table(db: Connection) -> Connection:
     db.create_table("t", COLUMNS)
     db.create_index("t_k", "t", ["k"], unique=True, using="hash")
+    db.commit()
     return db
 
 
@@ -37,10 +38,12 @@ def found(db: Connection, *key: Any, index: str = "t_k") -> list[tuple[Any, ...]
 
 def test_an_index_of_a_table_with_rows_has_them(db: Connection) -> None:
     db.create_table("t", COLUMNS)
+    db.commit()
     db.append("t", pa.table({"k": pa.array(range(5000), pa.int32()), "s": [f"{n % 7}" for n in range(5000)]}))
     db.commit()
     db.create_index("t_k", "t", ["k"], unique=True, using="hash")
     db.create_index("t_s", "t", ["s"], using="hash")
+    db.commit()
     for n in range(0, 5000, 99):
         assert found(db, n) == [(n, f"{n % 7}")]
     assert found(db, 5000) == []
@@ -117,6 +120,7 @@ def test_a_key_that_another_transaction_may_give_up_is_waited_for(table: Connect
 def test_more_rows_with_one_key_than_a_call_gives_out_are_all_found(db: Connection) -> None:
     db.create_table("t", COLUMNS)
     db.create_index("t_k", "t", ["k"], using="hash")
+    db.commit()
     for n in range(3000):
         db.insert("t", (n % 2, f"{n}"))
     assert found(db, 1) == sorted((1, f"{n}") for n in range(1, 3000, 2))
@@ -129,6 +133,7 @@ def test_more_rows_with_one_key_than_a_call_gives_out_are_all_found(db: Connecti
 
 def test_ranges_and_parts_of_keys_are_refused_with_advice(table: Connection) -> None:
     table.create_index("t_both", "t", ["k", "s"], using="hash")
+    table.commit()
     by = table.heap("t").by("t_both")
     with pytest.raises(NotSupportedError, match=r"index t_both finds single keys only; .* use a B-tree index"):
         by.range()
@@ -153,6 +158,7 @@ def test_undo_tells_a_hash_indexs_entries_from_a_b_trees(table: Connection) -> N
     table.heap("t").update(row_id, {"k": 2})
     assert {UndoOperation.HASH_INSERT, UndoOperation.HASH_DELETE} <= set(undo_operations(table))
     table.create_index("t_s", "t", ["s"])
+    table.commit()
     table.insert("t", (3, "b"))
     assert UndoOperation.BTREE_INSERT in set(undo_operations(table))
     table.rollback()
@@ -188,6 +194,7 @@ def keys_that_clash(count: int, length: int) -> list[bytes]:
 def test_keys_with_the_same_hash_are_told_apart(db: Connection) -> None:
     db.create_table("t", {"n": "INT", "k": "VARBINARY(2000)"})
     db.create_index("t_k", "t", ["k"], unique=True, using="hash")
+    db.commit()
     keys = keys_that_clash(60, 1600)
     row_ids = [db.insert("t", (n, key)) for n, key in enumerate(keys)]
     for n, key in enumerate(keys):
@@ -205,6 +212,7 @@ def test_keys_with_the_same_hash_are_told_apart(db: Connection) -> None:
 def test_a_row_whose_versions_have_more_keys_of_one_hash_than_a_bucket_takes_is_refused(db: Connection) -> None:
     db.create_table("t", {"n": "INT", "k": "VARBINARY(2000)"})
     db.create_index("t_k", "t", ["k"], using="hash")
+    db.commit()
     keys = keys_that_clash(6, 1992)
     row_id = db.insert("t", (0, keys[0]))
     for n in (1, 2):
@@ -223,6 +231,7 @@ def test_indexes_are_there_after_the_database_was_closed(path: Path) -> None:
     with gmdb.connect(path) as db:
         db.create_table("t", COLUMNS)
         db.create_index("t_s", "t", ["s", "k"], using="hash")
+        db.commit()
         for n in range(2000):
             db.insert("t", (n, f"{n % 7}"))
     with gmdb.connect(path) as db:
@@ -238,16 +247,17 @@ def test_a_database_from_before_indexes_had_kinds_gets_the_column(path: Path) ->
     with gmdb.connect(path) as db:
         db.create_table("t", COLUMNS)
         db.create_index("t_k", "t", ["k"])
+        db.commit()
         db.insert("t", (1, "a"))
-        catalog = db._database.catalog
-        (row_id, values), *_ = catalog._indexes.rows()
-        catalog._indexes.delete(row_id)
-        catalog._indexes.encode = RowCodec(SYS_INDEXES_COLUMNS[:6]).encode
-        catalog._indexes.insert(values[:6])
-        for row_id, values in list(catalog._columns.rows()):
+        db.commit()
+        indexes, columns = db.heap("sys_indexes"), db.heap("sys_columns")
+        (row_id, values), *_ = indexes.rows()
+        indexes.delete(row_id)
+        indexes.encode = RowCodec(SYS_INDEXES_COLUMNS[:6]).encode
+        indexes.insert(values[:6])
+        for row_id, values in list(columns.rows()):
             if values[:2] == (SYS_INDEXES_ID, 6):
-                catalog._columns.delete(row_id)
-        catalog._session.commit()
+                columns.delete(row_id)
     for _ in range(2):
         with gmdb.connect(path) as db:
             assert [index.using for index in db.table("t").indexes] == ["btree"]
@@ -255,5 +265,6 @@ def test_a_database_from_before_indexes_had_kinds_gets_the_column(path: Path) ->
             assert found(db, 1) == [(1, "a")]
     with gmdb.connect(path) as db:
         db.create_index("t_h", "t", ["k"], using="hash")
+        db.commit()
         rows = db.arrow("sys_indexes").read_all().to_pylist()
         assert {row["name"]: row["kind"] for row in rows} == {"t_k": None, "t_h": "hash"}

@@ -15,6 +15,7 @@ from gmdb.format.row import RowFlag
 @pytest.fixture
 def heap(db: Connection) -> Heap:
     db.create_table("t", {"k": "INT", "s": "VARCHAR(4000)"})
+    db.commit()
     return db.heap("t")
 
 
@@ -127,6 +128,7 @@ def test_a_row_id_that_was_never_given_out_leads_to_no_row(heap: Heap, row_id: R
 
 def test_a_row_id_of_another_table_leads_to_no_row(db: Connection, heap: Heap) -> None:
     db.create_table("other", {"x": "INT"})
+    db.commit()
     row_id = db.heap("other").insert((7,))
     with pytest.raises(NoSuchRow):
         heap.fetch(row_id)
@@ -134,6 +136,7 @@ def test_a_row_id_of_another_table_leads_to_no_row(db: Connection, heap: Heap) -
 
 def test_a_row_larger_than_a_page_is_refused_with_advice(db: Connection) -> None:
     db.create_table("wide", {name: "VARCHAR(4000)" for name in "abc"})
+    db.commit()
     heap = db.heap("wide")
     with pytest.raises(RowTooLarge, match=r"wide.*12021 bytes.*8078.*16384 or 32768-byte pages.*LOBs"):
         heap.insert(("x" * 4000,) * 3)
@@ -145,6 +148,7 @@ def test_a_row_larger_than_a_page_is_refused_with_advice(db: Connection) -> None
 
 def test_the_largest_row_fills_an_empty_page(db: Connection) -> None:
     db.create_table("big", {"b": "VARBINARY(32602)"})
+    db.commit()
     heap = db.heap("big")
     heap.insert((b"x" * (8078 - 14),))
     with pytest.raises(RowTooLarge):

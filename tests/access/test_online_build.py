@@ -29,7 +29,7 @@ KINDS = ["btree", "hash"]
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Connection]:
     path = tmp_path / "d.gmdb"
-    with gmdb.connect(path) as connection:
+    with gmdb.connect(path, autocommit=True) as connection:
         connection.create_table("t", {"i": "INT", "s": "VARCHAR(40)"})
         rows = {"i": pa.array(range(ROWS), pa.int32()), "s": [f"row {n % 700}" for n in range(ROWS)]}
         connection.append("t", pa.table(rows))
@@ -253,4 +253,5 @@ def test_it_is_right_beside_busy_writers(db: Connection, using: str, unique: boo
         for thread in threads:
             thread.join()
     assert not errors
+    db.gc()
     by_key(db, "x3")

@@ -42,6 +42,7 @@ def pages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     path: Path = tmp_path_factory.mktemp("reference") / "notes.gmdb"
     with gmdb.connect(path) as db:
         db.create_table("tbl", {"i": "INT", "s": "VARCHAR(10)"})
+        db.commit()
         request.param(db, [(1, "2"), (2, "3"), *((i, "hello") for i in range(150_000))])
     assert_sound(path)
     return {page_id: page for page_id, page in read_pages(path).items() if page_id >> 22 == 4}

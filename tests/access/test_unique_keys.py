@@ -31,6 +31,7 @@ def table(db: Connection) -> Iterator[Connection]:
     db._database.transactions.stop()
     db.create_table("t", {"k": "INT", "s": "VARCHAR(3000)"})
     db.create_index("t_k", "t", ["k"], unique=True)
+    db.commit()
     yield db
     db.rollback()
     db.gc()
@@ -176,6 +177,7 @@ def test_repeatable_read_is_refused_a_key_that_came_after_its_snapshot(table: Co
 def test_nulls_never_collide(table: Connection, connect: Connect) -> None:
     other = connect(lock_timeout=0)
     table.create_index("t_sk", "t", ["s", "k"], unique=True)
+    table.commit()
     for _ in range(3):
         table.insert("t", (None, "same"))
         other.insert("t", (None, "same"))

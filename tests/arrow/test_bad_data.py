@@ -26,6 +26,7 @@ from gmdb.errors import (
 @pytest.fixture
 def table(db: Connection) -> Connection:
     db.create_table("t", {"i": "INT NOT NULL", "s": "VARCHAR(10)", "b": "VARBINARY(32602)"})
+    db.commit()
     db.append("t", batch([1, 2, 3]))
     return db
 

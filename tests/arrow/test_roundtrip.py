@@ -37,6 +37,7 @@ def new_table(db: Connection, columns: list[Column]) -> None:
         db.drop_table("t")
         db.commit()
     db.create_table("t", {column.name: str(column.type) for column in columns}, tablespace="wide")
+    db.commit()
 
 
 @given(table=tables())
@@ -90,6 +91,7 @@ def test_some_columns_are_those_columns_of_all(shared: Connection, table: Table,
 
 def test_slices_and_chunks_of_arrow_data_are_read_from_their_offset(db: Connection) -> None:
     db.create_table("t", {"i": "INT", "b": "BOOLEAN", "s": "VARCHAR(20)"})
+    db.commit()
     numbers = [None if n % 7 == 0 else n for n in range(1000)]
     table = pa.table(
         {
@@ -106,6 +108,7 @@ def test_slices_and_chunks_of_arrow_data_are_read_from_their_offset(db: Connecti
 def test_a_table_of_1024_columns_scans(db: Connection) -> None:
     db.create_tablespace("wide", page_size=32768)
     db.create_table("t", {f"c{n}": "BIGINT" for n in range(1024)}, tablespace="wide")
+    db.commit()
     table = pa.table({f"c{n}": [n, None, -n] for n in range(1024)})
     db.append("t", table)
     assert db.arrow("t").read_all().to_pylist() == table.to_pylist()
@@ -114,6 +117,7 @@ def test_a_table_of_1024_columns_scans(db: Connection) -> None:
 
 def test_related_arrow_types_are_converted_without_loss(db: Connection) -> None:
     db.create_table("t", {"i": "INT", "d": "DECIMAL(10,2)", "s": "VARCHAR(9)", "t": "TIMESTAMP", "x": "DOUBLE"})
+    db.commit()
     count = db.append(
         "t",
         pa.table(
@@ -134,6 +138,7 @@ def test_related_arrow_types_are_converted_without_loss(db: Connection) -> None:
 
 def test_a_table_can_be_appended_to_itself(db: Connection) -> None:
     db.create_table("t", {"i": "INT"})
+    db.commit()
     db.append("t", pa.table({"i": pa.array(range(5000), pa.int32())}))
     db.append("t", db.arrow("t"))
     assert db.arrow("t").read_all()["i"].to_pylist() == [*range(5000), *range(5000)]
@@ -141,6 +146,7 @@ def test_a_table_can_be_appended_to_itself(db: Connection) -> None:
 
 def test_a_scan_has_room_for_rows_that_moved_to_pages_outside_of_its_range(db: Connection) -> None:
     db.create_table("t", {"i": "INT", "s": "VARCHAR(4000)"}, pct_free=0)
+    db.commit()
     heap = db.heap("t")
     rows = [heap.insert((n, "short")) for n in range(300)]
     for n, row_id in enumerate(rows):
@@ -154,5 +160,6 @@ def test_a_scan_has_room_for_rows_that_moved_to_pages_outside_of_its_range(db: C
 
 def test_a_column_asked_for_twice_is_refused(db: Connection) -> None:
     db.create_table("t", {"i": "INT"})
+    db.commit()
     with pytest.raises(SchemaError, match="asked for twice in i, i"):
         db.arrow("t", columns=["i", "i"])

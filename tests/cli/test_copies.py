@@ -25,6 +25,7 @@ Output = pytest.CaptureFixture[str]
 def shop(tmp_path: Path) -> Path:
     with gmdb.connect(tmp_path / "shop.gmdb") as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         db.insert("t", (1,))
     return tmp_path / "shop.gmdb"
 

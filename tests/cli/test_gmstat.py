@@ -220,6 +220,7 @@ def test_undo_shows_the_references_record_of_a_row_that_is_being_changed(
 ) -> None:
     with gmdb.connect(tmp_path / "live.gmdb") as db:
         db.create_table("tbl", {"i": "INT", "s": "VARCHAR(10)"})
+        db.commit()
         row_id = db.heap("tbl").insert((0, "hello"))
         db.commit()
         db.gc()

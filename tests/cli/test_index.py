@@ -33,6 +33,7 @@ def fill(db: gmdb.Connection) -> None:
     db.create_table("orders", {"id": "INT", "name": "VARCHAR(900)", "day": "DATE"})
     db.create_index("orders_id", "orders", ["id"], unique=True)
     db.create_index("orders_name", "orders", ["name", "day"])
+    db.commit()
     for n in range(ROWS):
         db.insert("orders", (n, f'a "{n % 10}\\' + "x" * (n % 3 * 200), None))
     db.commit()

@@ -32,6 +32,7 @@ def make(directory: Path) -> None:
     with connect(directory) as db:
         prepare(db)
         db.create_table("counters", {"k": "INT NOT NULL", "s": "INT NOT NULL"})
+        db.commit()
         for thread in range(THREADS):
             db.insert("counters", (thread, 0))
 

@@ -42,6 +42,7 @@ def quick() -> Iterator[None]:
 def fill(db: Connection) -> Tables:
     db.create_table("t", COLUMNS)
     db.create_table("u", COLUMNS)
+    db.commit()
     heap = db.heap("t")
     ids = [heap.insert((k, "x" * (k % 90))) for k in range(200)]
     db.commit()
@@ -223,6 +224,7 @@ def test_a_damaged_file_in_the_middle_of_the_log_is_found() -> None:
         with connect(place / "db") as db:
             db._database.transactions.stop()
             db.create_table("t", COLUMNS)
+            db.commit()
             for k in range(400):
                 db.insert("t", (k, "x" * 2900))
                 db.commit()
@@ -264,6 +266,7 @@ def test_a_flipped_bit_of_the_control_file_is_harmless(after: str) -> None:
             if after == "a new tablespace":
                 db.create_tablespace("more")
                 db.create_table("v", COLUMNS, tablespace="more")
+                db.commit()
             db.insert("t", (5000, "new"))
             db.commit()
             expected = found(db)

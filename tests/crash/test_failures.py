@@ -43,6 +43,7 @@ def base() -> Iterator[Path]:
     with small_log(), scratch() as place:
         with disk.use(QuickDisk()), connect(place / "db") as db:
             db.create_table("t", {"k": "INT NOT NULL", "s": "VARCHAR(1000)"})
+            db.commit()
             for k in range(20):
                 db.insert("t", (k, "old"))
         yield place / "db"
@@ -184,6 +185,7 @@ def test_a_full_disk_refuses_statements_and_the_database_lives(tmp_path: Path, f
         assert isinstance(faulty, FaultyDisk)
         with connect(path) as db:
             db.create_table("t", {"k": "INT NOT NULL", "s": "VARCHAR(1000)"})
+            db.commit()
             faulty.fail("allocate", 1, errno.ENOSPC, forever=True, files=files)
             done: list[int] = []
             with pytest.raises(DiskFull):
@@ -225,6 +227,7 @@ def test_garbage_is_collected_again_after_the_disk_was_full(tmp_path: Path) -> N
     with disk.use(QuickFaultyDisk()) as faulty, connect(path) as db:
         assert isinstance(faulty, FaultyDisk)
         db.create_table("t", {"k": "INT NOT NULL", "s": "VARCHAR(1000)"})
+        db.commit()
         ids = [db.insert("t", (k, TEXT)) for k in range(2000)]
         db.commit()
         db.gc()
@@ -251,6 +254,7 @@ def test_a_tablespace_that_the_disk_has_no_space_for_can_be_made_later(tmp_path:
             db.create_tablespace("wide", devices=3)
         db.create_tablespace("wide", devices=3)
         db.create_table("t", {"k": "INT"}, tablespace="wide")
+        db.commit()
         db.insert("t", (1,))
     with connect(path) as db:
         assert [values for _, values in db.heap("t").rows()] == [(1,)]
@@ -283,8 +287,10 @@ def test_an_index_whose_change_the_full_disk_refused_is_as_it_was(tmp_path: Path
     with connect(path) as db, connect(path, lock_timeout=0) as other:
         db.create_table("t", {"k": "INT"})
         db.create_index("t_k", "t", ["k"])
+        db.commit()
         db.insert("t", (1,))
         db.commit()
+        db.autocommit = True
         refusing = patch.object(db._database.transactions, "log_commit", side_effect=DiskFull("no space for it"))
         with refusing, pytest.raises(DiskFull):
             db.create_index("more", "t", ["k"]) if change == "create_index" else db.drop_index("t_k")
@@ -309,6 +315,7 @@ def damage_a_checkpoint(path: Path, nth: int, flip: int | None) -> None:
         db = connect(path)
         db._database.transactions.stop()
         db.create_table("t", {"k": "INT NOT NULL", "s": "VARCHAR(1000)"})
+        db.commit()
         db.checkpoint()
         for k in before:
             db.insert("t", (k, TEXT))

@@ -105,6 +105,7 @@ def test_the_engine_runs_on_a_recording_disk(path: Path) -> None:
     recorder = RecordingDisk(path)
     with disk.use(recorder), gmdb.connect(path) as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         db.append("t", pa.table({"i": pa.array(range(1000), pa.int32())}))
     assert_sound(path)
     for name, data in before.items():

@@ -33,6 +33,7 @@ def work(path: Path, recording: QuickRecordingDisk, seed: int) -> None:
         db.create_table("t", {"k": "INT", "s": "VARCHAR(400)"})
         db.create_index("t_k", "t", ["k"], using="hash")
         db.create_index("t_s", "t", ["s", "k"], unique=True, using="hash")
+        db.commit()
         recording.mark(("rows", 0))
         heap = db.heap("t")
         for n in range(40):

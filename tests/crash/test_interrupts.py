@@ -69,6 +69,7 @@ def db(path: Path, stopping: StoppingDisk) -> Iterator[Connection]:
     assert disk.current is stopping
     with gmdb.connect(path) as opened:
         opened.create_table("t", {"i": "INT"})
+        opened.commit()
         yield opened
     assert_sound(path)
 
@@ -123,6 +124,8 @@ def test_an_index_whose_commit_is_interrupted_is_there_or_gone_for_everybody(
     db.commit()
     if change == "drop_index":
         db.create_index("t_i", "t", ["i"])
+        db.commit()
+    db.autocommit = True
     stopping.at_next(request_, "redo-", interrupt)
     with pytest.raises(KeyboardInterrupt):
         db.create_index("t_i", "t", ["i"]) if change == "create_index" else db.drop_index("t_i")
@@ -186,6 +189,7 @@ def test_bytes_that_an_interrupt_kept_from_the_log_reach_it_later(path: Path, st
     copy = path.with_name("copy")
     with gmdb.connect(path) as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         redo = db._database.durability.redo  # type: ignore[union-attr]
         db.insert("t", (1,))
         stopping.at_next("write", "redo-", interrupt)
@@ -209,6 +213,7 @@ def test_nothing_is_acknowledged_behind_a_hole_in_the_log(path: Path, stopping: 
 
     with gmdb.connect(path) as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         store, redo = db._database.store, db._database.durability.redo  # type: ignore[union-attr]
         db.insert("t", (1,))
         stopping.at_next("write", "redo-", fail)
@@ -240,6 +245,7 @@ def test_a_number_that_a_commit_was_given_is_not_given_again_after_a_crash(path:
     arrived, go_on = threading.Event(), threading.Event()
     with gmdb.connect(path) as db, gmdb.connect(path) as other:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         hub, redo = db._database.transactions, db._database.durability.redo  # type: ignore[union-attr]
 
         def publish_later(durable: int) -> None:
@@ -265,6 +271,7 @@ def test_a_number_that_a_commit_was_given_is_not_given_again_after_a_crash(path:
 def test_a_checkpoint_that_is_interrupted_loses_no_page(path: Path, stopping: StoppingDisk) -> None:
     with gmdb.connect(path) as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         db.insert("t", (1,))
         db.commit()
         stopping.at_next("write", "device-", interrupt)
@@ -282,6 +289,7 @@ def test_a_checkpoint_that_is_interrupted_loses_no_page(path: Path, stopping: St
 def test_closing_waits_for_a_commit_of_another_thread(path: Path, stopping: StoppingDisk) -> None:
     db = gmdb.connect(path)
     db.create_table("t", {"i": "INT"})
+    db.commit()
     db.insert("t", (1,))
     arrived, go_on = threading.Event(), threading.Event()
 

@@ -324,6 +324,7 @@ def test_a_database_that_was_closed_outlives_any_power_cut(path: Path, tmp_path:
     values = np.arange(3000, dtype=np.int32)
     with disk.use(recorder), gmdb.connect(path) as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         db.append("t", pa.table({"i": pa.array(values)}))
         db.commit()
     points = [len(recorder.journal)] * 3

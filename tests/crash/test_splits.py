@@ -75,6 +75,7 @@ def make(path: Path) -> Connection:
     if not db.tables():
         db.create_table("t", {"k": "INT NOT NULL", "s": "VARCHAR(1000)"})
         db.create_index("t_s", "t", ["s"], unique=True)
+        db.commit()
     return db
 
 

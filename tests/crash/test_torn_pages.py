@@ -42,6 +42,7 @@ class Recorded:
         db.create_table("emptied", COLUMNS)
         db.create_index("t_k", "t", ["k"], unique=True)
         db.create_index("t_hash", "t", ["k"], using="hash")
+        db.commit()
         heap = db.heap("t")
         ids = [heap.insert((k, "x" * 100)) for k in range(200)]
         gone = [db.heap("emptied").insert((k, "y" * 2000)) for k in range(20)]
@@ -185,6 +186,7 @@ def test_a_file_that_had_grown_and_is_short_again_is_read_and_mended() -> None:
         path = place / "db"
         with connect(path) as db:
             db.create_table("t", COLUMNS)
+            db.commit()
             db.checkpoint()
             length = device_path(path, 4).stat().st_size
             for k in range(400):

@@ -79,6 +79,7 @@ class Workload:
             self.savepoint: 1, self.append: 1, self.other_change: 2, self.other_rollback: 1, self.checkpoint: 1,
             self.collect: 1, self.create: 1, self.drop: 0.5, self.many: 0.5, self.create_space: 1,
             self.create_index: 2, self.drop_index: 0.5, self.insert_again: 1, self.change_key: 2,
+            self.truncate: 0.3, self.define_in_vain: 0.7,
         }  # fmt: skip
         if self._large:
             weights |= {self.append: 5, self.drop: 4, self.shrink: 4, self.many: 0}
@@ -232,7 +233,7 @@ class Workload:
         name = f"t{self._next_table}"
         space = self._random.choice(self._spaces)
         state = {**self._changed, name: {}}
-        self._commit_to(state, lambda: self._db.create_table(name, INDEXED_COLUMNS, tablespace=space))
+        self._define(state, lambda: self._db.create_table(name, INDEXED_COLUMNS, tablespace=space))
         if space in self._on_large_pages:
             self._on_large_pages.add(name)
         self._changed[name] = {}
@@ -249,10 +250,10 @@ class Workload:
         self.other_rollback()
         name, (columns, unique, using) = index_name(table, kind), INDEXES[kind]
         indexes = {**self._indexes, name: table}
-        self._commit_to(
+        self._define(
             self._changed,
             lambda: self._db.create_index(name, table, columns, unique=unique, using=using),
-            indexes=indexes,
+            indexes,
         )
 
     def drop_index(self) -> None:
@@ -262,7 +263,7 @@ class Workload:
         self.other_rollback()
         gone = self._random.choice(sorted(self._indexes))
         indexes = {name: table for name, table in self._indexes.items() if name != gone}
-        self._commit_to(self._changed, lambda: self._db.drop_index(gone), indexes=indexes)
+        self._define(self._changed, lambda: self._db.drop_index(gone), indexes)
 
     def create_space(self) -> None:
         if len(self._spaces) < 3:
@@ -284,8 +285,68 @@ class Workload:
         name = self._random.choice(sorted(self._changed))
         state = {table: rows for table, rows in self._changed.items() if table != name}
         indexes = {index: table for index, table in self._indexes.items() if table != name}
-        self._commit_to(state, lambda: self._db.drop_table(name), indexes=indexes)
+        self._define(state, lambda: self._db.drop_table(name), indexes)
         del self._changed[name], self._row_ids[name]
+
+    def truncate(self) -> None:
+        table = self._table()
+        if table is None:
+            return
+        self.commit()
+        self.other_rollback()
+        self._define({**self._changed, table: {}}, lambda: self._db.truncate_table(table))
+        self._changed[table], self._row_ids[table] = {}, {}
+
+    def _define(self, state: Tables, change: Callable[[], Any], indexes: dict[str, str] | None = None) -> None:
+        """Change a definition, as a transaction of its own or as the last step of one."""
+
+        def alone() -> None:
+            self._db.autocommit = True
+            change()
+            self._db.autocommit = False
+
+        def in_transaction() -> None:
+            change()
+            self._db.commit()
+
+        self._commit_to(state, self._random.choice([alone, in_transaction]), indexes)
+
+    def define_in_vain(self) -> None:
+        """Definitions and rows change in one transaction, of which nothing may be left, however it ends."""
+        self.other_rollback()
+        self._db.create_table("in_vain", INDEXED_COLUMNS)
+        self._db.append("in_vain", to_arrow([(n, self._text(300)) for n in range(1, 60)]))
+        self._db.create_index("in_vain_k", "in_vain", ["k"], unique=True)
+        table = self._table()
+        for _ in range(self._random.randint(0, 5) if table is not None else 0):
+            assert table is not None
+            self._random.choice([self._vain_index, self._vain_column, self._vain_truncation, self._vain_rows])(table)
+        if table is not None and self._random.random() < 0.5:
+            self._db.drop_table(table)
+        self.rollback()
+
+    def _vain_index(self, table: str) -> None:
+        name = f"{table}_in_vain"
+        if any(index.name == name for index in self._db.table(table).indexes):
+            self._db.drop_index(name)
+        elif table not in self._on_large_pages:
+            self._db.create_index(name, table, ["s"] if self._random.random() < 0.2 else ["n", "k"])
+
+    def _vain_column(self, table: str) -> None:
+        columns = self._db.table(table).columns
+        value = self._random.choice([None, 5])
+        self._db.add_column(table, (f"c{len(columns)}", "INT"), value)
+
+    def _vain_truncation(self, table: str) -> None:
+        self._db.truncate_table(table)
+
+    def _vain_rows(self, table: str) -> None:
+        heap = self._db.heap(table)
+        more = [None] * (len(heap.columns) - 4)
+        for _ in range(20):
+            self._next_key += 1
+            text = self._text(40)
+            heap.insert((self._next_key, text, *key_columns(self._next_key, text), *more))
 
 
 def allowed(told: list[Any]) -> list[Tables]:

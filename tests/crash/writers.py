@@ -23,6 +23,7 @@ SHARE = 1_000_000  # keys of the first thread begin at 0, of the second here
 def prepare(db: Connection) -> None:
     db.create_table("rows", {"k": "INT NOT NULL", "s": "VARCHAR(3000)"})
     db.create_table("accounts", {"k": "INT NOT NULL", "s": "INT NOT NULL"})
+    db.commit()
     for k in range(ACCOUNTS):
         db.insert("accounts", (k, BALANCE))
     db.commit()
@@ -31,6 +32,7 @@ def prepare(db: Connection) -> None:
     db.create_index("accounts_s", "accounts", ["s", "k"])
     db.create_index("rows_hash", "rows", ["k"], unique=True, using="hash")
     db.create_index("accounts_hash", "accounts", ["s"], using="hash")
+    db.commit()
 
 
 class Writers:

@@ -17,6 +17,7 @@ from gmdb.catalog.schema import (
     SYS_TABLES_ID,
     make_columns,
 )
+from gmdb.catalog.system import column_row
 from gmdb.format.address import NO_PAGE, NO_SLOT, page_id_of
 from gmdb.format.btree import BTREE_CHILD, BTREE_NODE
 from gmdb.format.checksum import page_crc
@@ -221,7 +222,7 @@ def build_database(directory: Path, rows: Sequence[Sequence[object]] | None = No
         (TBL_ID, "tbl", 4, TBL_ENTRY, TBL_COLUMNS),
     ]
     described = [
-        (obj_id, position, column.name, column.type.name, column.type.length, column.type.scale, column.nullable)
+        column_row(obj_id, position, column)
         for obj_id, _, _, _, columns in tables
         for position, column in enumerate(columns)
     ]

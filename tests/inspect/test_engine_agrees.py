@@ -23,6 +23,7 @@ def written(tmp_path_factory):
     numbers, texts = zip(*reference_rows(ROWS), strict=True)
     with gmdb.connect(path) as database:
         database.create_table("tbl", {"i": "INT", "s": "VARCHAR(10)"})
+        database.commit()
         database.append("tbl", pa.table({"i": pa.array(numbers, pa.int32()), "s": pa.array(texts, pa.string())}))
     return path
 

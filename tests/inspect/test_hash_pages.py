@@ -22,6 +22,7 @@ def hash_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int
     with gmdb.connect(path) as db:
         db.create_table("t", {"k": "INT"})
         db.create_index("t_k", "t", ["k"], using="hash")
+        db.commit()
         for n in range(2000):
             db.insert("t", (n % 4,))
         store = db._database.store

@@ -243,9 +243,11 @@ def play(request: pytest.FixtureRequest, db: Connection, connect: Connect) -> It
     """Three sessions of a level, on the two rows."""
     by_index = request.param == "by index"
     db.create_table("t", {"id": "INT", "value": "INT"})
+    db.commit()
     if by_index:
         db.create_index("t_id", "t", ["id"], unique=True)
         db.create_index("t_value", "t", ["value"])
+        db.commit()
     db.insert("t", (1, 10))
     db.insert("t", (2, 20))
     db.commit()

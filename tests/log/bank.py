@@ -17,6 +17,7 @@ TOTAL = ACCOUNTS * BALANCE
 def open_bank(path: Path) -> Connection:
     db = gmdb.connect(path)
     db.create_table("accounts", {"i": "INT NOT NULL", "money": "BIGINT", "note": "VARCHAR(500)"})
+    db.commit()
     for n in range(ACCOUNTS):
         db.insert("accounts", (n, BALANCE, None))
     db.commit()

@@ -53,6 +53,7 @@ def test_a_backup_beside_bulk_loads_has_all_rows_of_a_load_or_none(tmp_path: Pat
     batch = pa.table({"i": pa.array(range(30_000), pa.int32()), "s": ["some text"] * 30_000})
     with gmdb.connect(tmp_path / "db") as db:
         db.create_table("t", {"i": "INT", "s": "VARCHAR(20)"})
+        db.commit()
         ended = threading.Event()
 
         def load() -> None:
@@ -98,6 +99,7 @@ def test_a_tablespace_that_is_made_during_a_backup_is_in_it(tmp_path: Path) -> N
         next(steps)
         other.create_tablespace("late", page_size=16384, devices=2)
         other.create_table("t", {"i": "INT"}, tablespace="late")
+        other.commit()
         other.insert("t", (7,))
         other.commit()
         finish(steps)
@@ -110,6 +112,7 @@ def test_devices_that_grow_during_a_backup_are_long_enough_in_it(tmp_path: Path)
     rows = pa.table({"i": pa.array(range(60_000), pa.int32()), "s": ["some more text"] * 60_000})
     with open_bank(tmp_path / "db") as db, gmdb.connect(tmp_path / "db") as other:
         other.create_table("t", {"i": "INT", "s": "VARCHAR(20)"})
+        other.commit()
         steps = db._database.backup(tmp_path / "backup")
         next(steps)
         other.append("t", rows)
@@ -141,6 +144,7 @@ def test_the_log_that_a_backup_needs_is_kept_until_it_is_done(tmp_path: Path) ->
 def _fill_log(db: Connection) -> None:
     """Some files of log, and a checkpoint after which none of them is needed."""
     db.create_table("filler", {"s": "VARCHAR(3000)"})
+    db.commit()
     db.append("filler", pa.table({"s": ["x" * 3000] * 12_000}))
     db.commit()
     db.checkpoint()

@@ -27,6 +27,7 @@ def test_threads_that_commit_at_the_same_time_share_syncs(
 
     with gmdb.connect(path, sync=sync) as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         monkeypatch.setattr(RedoFiles, "sync", counted)
 
         def work(number: int) -> None:
@@ -44,6 +45,7 @@ def test_threads_that_commit_at_the_same_time_share_syncs(
 def test_a_thread_that_commits_alone_waits_for_nobody(path: Path) -> None:
     with gmdb.connect(path) as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         log = db._database.durability.redo  # type: ignore[union-attr]
         for n in range(20):
             db.insert("t", (n,))

@@ -52,6 +52,7 @@ def test_replayed_pages_are_the_pages_in_memory_byte_for_byte(tmp_path: Path, se
     for _ in range(400):
         workload.step()
     db.create_table("last", {"i": "INT"})  # so that there is something to replay
+    db.commit()
     with db._database.store.guard:
         flush(db)
         shutil.copytree(path, copy)
@@ -71,6 +72,7 @@ def test_a_hole_in_the_log_is_damage_and_not_its_end(tmp_path: Path) -> None:
     path, copy = tmp_path / "db", tmp_path / "copy"
     db = gmdb.connect(path)
     db.create_table("t", {"i": "INT"})
+    db.commit()
     for n in range(50):
         db.insert("t", (n,))
         db.commit()
@@ -88,6 +90,7 @@ def test_a_log_that_is_gone_is_named(tmp_path: Path) -> None:
     path, copy = tmp_path / "db", tmp_path / "copy"
     with gmdb.connect(path) as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         shutil.copytree(path, copy)
     for number in redo_numbers(copy):
         redo_path(copy, number).unlink()

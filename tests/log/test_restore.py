@@ -47,6 +47,7 @@ class History:
         with gmdb.connect(self.path) as db:
             db.set_archiving(True)
             db.create_table("t", {"i": "INT"})
+            db.commit()
             self.commit_some(db)
             db.backup(self.backup)
             self.note(db)
@@ -159,6 +160,7 @@ def test_tables_tablespaces_and_loads_since_the_backup_are_restored(history: His
     with gmdb.connect(history.path) as db:
         db.create_tablespace("late", page_size=32768, devices=2, device_pages_max=40)
         db.create_table("more", {"i": "INT"}, tablespace="late")
+        db.commit()
         db.append("more", numbers)
         db.commit()
         history.note(db)

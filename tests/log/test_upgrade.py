@@ -29,6 +29,7 @@ def make_old(path: Path) -> None:
     """A database as version 1 left it: a short control record, and undo without a table of transactions."""
     with gmdb.connect(path) as db:
         db.create_table("t", {"k": "INT NOT NULL", "s": "VARCHAR(100)"})
+        db.commit()
         for k in range(100):
             db.insert("t", (k, "old"))
     control = read_control(path)

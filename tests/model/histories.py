@@ -46,9 +46,11 @@ class History:
             {"id": "INT NOT NULL", "value": "INT", "text": f"VARCHAR({TEXT_MAX})"},
             pct_free=self.random.choice([0, 10, 30]),
         )
+        world.pool[0].commit()
         self.indexed = {1: "btree", 3: "hash"}.get(seed % 4, "")
         if self.indexed:
             world.pool[0].create_index(f"{self.name}_id", self.name, ["id"], unique=True, using=self.indexed)
+            world.pool[0].commit()
             second = ["value", "id"] if self.indexed == "btree" else ["value"]
             world.pool[0].create_index(f"{self.name}_value", self.name, second, using=self.indexed)
             world.pool[0].commit()

@@ -28,6 +28,7 @@ class HeapMachine(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "model.gmdb"
         self.db = gmdb.connect(self.path)
         self.db.create_table("t", {"n": "BIGINT", "s": "VARCHAR(4000)"}, pct_free=10)
+        self.db.commit()
         self.heap = self.db.heap("t")
         self.rows: dict[RowId, tuple[int | None, str | None]] = {}
         self.given_out: set[RowId] = set()

@@ -47,6 +47,7 @@ def other(db: Connection) -> Iterator[Connection]:
     """A second session; GC runs when the test says so."""
     db._database.transactions.stop()
     db.create_table("t", {"id": "INT", "text": "VARCHAR(2000)"})
+    db.commit()
     session = gmdb.connect(db.path, lock_timeout=0)
     yield session
     session.close()

@@ -138,6 +138,7 @@ class Actor(threading.Thread):
 def fill(db: Connection) -> list[RowId]:
     db.create_table("rows", COLUMNS, pct_free=10)
     db.create_table("counters", {"number": "INT NOT NULL", "counter": "INT NOT NULL"})
+    db.commit()
     for part in range(GROUPS):
         for number in range(ROWS):
             db.insert("rows", (part, TOTAL if number == 0 else 0, 0, None))

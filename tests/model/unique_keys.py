@@ -261,6 +261,7 @@ class UniqueHistory:
         assert undo_is_empty(db)
         check_indexes(db, self.name)
         db.drop_table(self.name)
+        db.commit()
 
 
 def run(world: World, seed: int, steps: int) -> dict[str, int]:

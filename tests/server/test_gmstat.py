@@ -42,6 +42,7 @@ def test_a_closed_database_has_no_locks_and_a_dump_shows_those_of_its_undo_log(
 ) -> None:
     with gmdb.connect(tmp_path / "live.gmdb") as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         row_id = db.insert("t", (1,))
         db.commit()
         db.gc()

@@ -58,6 +58,7 @@ def outcome(action: Callable[[], Any]) -> Any:
 
 def every_type(db: Connection) -> Iterator[Any]:
     db.create_table("all", TYPES)
+    db.commit()
     heap = db.heap("all")
     ids = [heap.insert(FULL), heap.insert((None,) * len(TYPES)), db.insert("all", FULL)]
     yield ids
@@ -75,6 +76,7 @@ def every_type(db: Connection) -> Iterator[Any]:
 
 def wrong_values(db: Connection) -> Iterator[Any]:
     db.create_table("w", {"i": "INT NOT NULL", "s": "VARCHAR(3)", "v": "VARBINARY(9000)"})
+    db.commit()
     heap = db.heap("w")
     row_id = heap.insert((1, "a", b""))
     batch = pa.table({"i": [1, 2], "s": ["a", "long"], "v": [b"", b""]})
@@ -112,6 +114,40 @@ def wrong_values(db: Connection) -> Iterator[Any]:
         yield outcome(action)
 
 
+def changed_definitions(db: Connection) -> Iterator[Any]:
+    unique = gmdb.Constraint("unique", ("s",))
+    identity = gmdb.Column("id", gmdb.ColumnType("BIGINT"), False, identity="always")
+    db.create_table("d", [("s", "VARCHAR(5)"), identity], constraints=[unique, gmdb.Constraint("check", (), "s > 'a'")])
+    heap = db.heap("d")
+    for action in (
+        lambda: heap.insert(("x", db.next_identity("d", "id"))),
+        lambda: db.next_identity("d", "id", 5),
+        lambda: db.next_identity("d", "s"),
+        lambda: db.savepoint("here"),
+        lambda: db.add_column("d", ("c", "DECIMAL(9,2) NOT NULL"), Decimal("1.50")),
+        lambda: db.add_column("d", ("n", "INT NOT NULL")),
+        lambda: db.rename_column("d", "s", "t", checks={"d_check": "t > 'a'"}),
+        lambda: db.alter_column("d", "t", default="'z'"),
+        lambda: db.alter_column("d", "t", color="red"),
+        lambda: db.rename_table("d", "e"),
+        lambda: db.table("e"),
+        lambda: db.arrow("e"),
+        lambda: db.drop_constraint("e", "d_s_key"),
+        lambda: db.drop_constraint("e", "d_s_key"),
+        lambda: db.add_constraint("e", gmdb.Constraint("primary key", ("id",))),
+        lambda: db.truncate_table("e"),
+        lambda: db.system_view("sys_constraints").to_pylist(),
+        lambda: db.system_view("sys_nothing"),
+        lambda: list(db.heap("e").rows()),
+        lambda: db.rollback_to("here"),
+        lambda: db.table("d"),
+        lambda: list(heap.rows()),
+        db.rollback,
+        db.tables,
+    ):
+        yield outcome(action)
+
+
 def definitions(db: Connection) -> Iterator[Any]:
     for action in (
         lambda: db.create_table("u", {"i": "INT", "s": "CHAR(2)"}),
@@ -138,6 +174,7 @@ def definitions(db: Connection) -> Iterator[Any]:
 
 def transactions(db: Connection) -> Iterator[Any]:
     db.create_table("n", {"i": "INT"})
+    db.commit()
     for action in (
         lambda: db.in_transaction,
         db.begin,
@@ -187,6 +224,7 @@ def transactions(db: Connection) -> Iterator[Any]:
 
 def statements(db: Connection) -> Iterator[Any]:
     db.create_table("s", {"i": "INT", "s": "VARCHAR(30)"})
+    db.commit()
     db.append("s", pa.table({"i": range(3000), "s": [f"row {i}" for i in range(3000)]}))
     yield db.update("s", lambda row: {"s": "grown to " + row["s"]}, lambda row: row["i"] % 2 == 0)
     yield db.delete("s", lambda row: row["i"] % 3 == 0)
@@ -199,6 +237,7 @@ def statements(db: Connection) -> Iterator[Any]:
 
 def keys(db: Connection) -> Iterator[Any]:
     db.create_table("k", {"i": "INT", "s": "VARCHAR(30)"})
+    db.commit()
     db.append("k", pa.table({"i": range(3000), "s": [f"{i % 5}" for i in range(3000)]}))
     for action in (
         lambda: db.create_index("k_i", "k", ["i"], unique=True, using="hash"),
@@ -226,6 +265,7 @@ def nested_use(db: Connection) -> Iterator[Any]:
     """The program's own functions use the connection while a statement of it runs."""
     db.create_table("o", {"i": "INT"})
     db.create_table("p", {"i": "INT"})
+    db.commit()
     db.append("o", pa.table({"i": range(10)}))
     yield db.append("p", (batch for batch in db.arrow("o")))
     yield db.update("o", {"i": 50}, lambda row: any(values == (row["i"],) for _, values in db.heap("p").rows()))
@@ -256,6 +296,7 @@ def nested_use(db: Connection) -> Iterator[Any]:
 
 def after_close(db: Connection) -> Iterator[Any]:
     db.create_table("q", {"i": "INT"})
+    db.commit()
     heap = db.heap("q")
     row_id = heap.insert((1,))
     db.commit()
@@ -280,7 +321,18 @@ def after_close(db: Connection) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    "scenario", [every_type, wrong_values, definitions, transactions, statements, keys, nested_use, after_close]
+    "scenario",
+    [
+        every_type,
+        wrong_values,
+        definitions,
+        changed_definitions,
+        transactions,
+        statements,
+        keys,
+        nested_use,
+        after_close,
+    ],
 )
 def test_a_client_gets_the_answers_that_a_local_connection_gives(
     scenario: Callable[[Connection], Iterator[Any]], owner_process: Peer, tmp_path: Path
@@ -300,8 +352,9 @@ def test_a_client_gets_the_answers_that_a_local_connection_gives(
 
 @pytest.mark.parametrize(("local", "remote"), [(Connection, RemoteConnection), (Heap, RemoteHeap)])
 def test_a_client_has_every_method_with_the_same_parameters(local: type, remote: type) -> None:
-    inner = {"session", "segment", "encoded_rows", "encoded_rows_of_page", "refuse_if_failed"}
-    inner |= {"try_update", "try_delete", "try_lock", "target", "refuse_key"}
+    inner = {"session", "segment", "encoded_rows", "encoded_rows_of_page", "refuse_if_failed", "refuse_key"}
+    inner |= {"try_update", "try_delete", "try_lock", "target", "encoded_row", "rows_by", "rows_at"}
+    inner |= {"all_or_nothing", "one_snapshot"}
     for name in {name for name in vars(local) if not name.startswith("_")} - inner | {"__enter__", "__exit__"}:
         if not hasattr(local, name):
             continue
@@ -329,6 +382,7 @@ def test_a_client_loads_no_compiled_code(owner: Peer, path: Path) -> None:
 
 def test_many_rows_and_long_ones_go_through(db: Connection) -> None:
     db.create_table("big", {"i": "INT", "v": "VARBINARY(7000)"})
+    db.commit()
     db.append("big", pa.table({"i": range(200), "v": [bytes([i]) * 3000 for i in range(200)]}))
     assert db.update("big", lambda row: {"v": row["v"] * 2}, lambda row: row["i"] % 2 == 0) == 100
     lengths = [len(values[1]) for _, values in db.heap("big").rows()]

@@ -91,7 +91,7 @@ def test_two_processes_that_wait_for_each_other_are_told(db: Connection, second:
 
 def test_a_table_in_use_by_another_process_is_dropped_when_that_is_done(db: Connection, second: Peer) -> None:
     db.select_for_update("t")
-    second.start("db.drop_table('t')")
+    second.start("db.drop_table('t')\ndb.commit()")
     assert not second.has_answered(0.2)
     db.commit()
     second.finish()
@@ -139,6 +139,7 @@ def test_a_reader_gets_one_instant_while_others_write(owner: Peer, path: Path) -
     with gmdb.connect(path) as db, gmdb.connect(path) as other:
         db.create_tablespace("wide", page_size=32768)
         db.create_table("many", {"i": "INT", "v": "VARBINARY(15000)"}, tablespace="wide")
+        db.commit()
         db.append("many", pa.table({"i": range(1200), "v": [b"x" * 15000] * 1200}))
         db.commit()
         reader = db.arrow("many", ["i"])

@@ -34,6 +34,7 @@ def rows(count: int, start: int = 0) -> pa.Table:
 def fill(db: Connection, name: str = "t", count: int = ROWS, start: int = 0) -> None:
     if name not in db.tables():
         db.create_table(name, {"i": "INT", "s": "VARCHAR(30)"})
+        db.commit()
     db.append(name, rows(count, start))
     db.commit()
 
@@ -69,6 +70,7 @@ def test_after_rows_were_deleted_the_file_is_shorter(db: Connection) -> None:
 def test_after_a_table_was_dropped_the_file_is_as_short_as_a_new_one(db: Connection) -> None:
     fill(db)
     db.drop_table("t")
+    db.commit()
     db.shrink()
     assert file_size(db) == GROWTH_MIN
     fill(db, count=FEW)
@@ -106,8 +108,10 @@ def test_a_device_grows_again_by_loads_and_row_by_row(db: Connection) -> None:
     short = file_size(db)
     fill(db, count=ROWS, start=ROWS)
     db.drop_table("t")
+    db.commit()
     db.shrink()
     db.create_table("t", {"i": "INT", "s": "VARCHAR(30)"})
+    db.commit()
     heap = db.heap("t")
     for i in range(20_000):
         heap.insert((i, TEXT))
@@ -186,12 +190,14 @@ def test_a_crash_after_any_step_leaves_a_sound_database(path: Path, tmp_path: Pa
 def test_pages_that_were_used_meanwhile_are_not_cut_off(db: Connection) -> None:
     fill(db)
     db.drop_table("t")
+    db.commit()
     work, device = shrinking(db), db._database.store.devices[FIRST_USER_DEVICE]
     (cut,) = work._plan(device)
     assert work.gather(cut)
     db.checkpoint()
     fill(db, count=ROWS // 2)
     db.drop_table("t")
+    db.commit()
     assert not work.lower(cut)
     db.shrink()
     assert file_size(db) == GROWTH_MIN
@@ -203,6 +209,7 @@ def test_pages_whose_redo_somebody_needs_are_not_cut_off(db: Connection) -> None
     lsn = db._database.store.control["redo_lsn"]
     files.hold(lsn)
     db.drop_table("t")
+    db.commit()
     size = file_size(db)
     assert db.shrink() == 0
     assert file_size(db) == size
@@ -214,6 +221,7 @@ def test_a_list_of_free_pages_in_any_order_is_gathered_at_its_end(db: Connection
     """Rows are deleted at random, so that the list of free pages goes back and forth."""
     fill(db, count=FEW)
     db.create_table("wide", {"i": "INT", "s": "VARCHAR(4000)"})
+    db.commit()
     heap = db.heap("wide")
     row_ids = [heap.insert((i, "x" * 3500)) for i in range(1200)]
     db.commit()
@@ -271,6 +279,7 @@ def test_writers_go_on_while_devices_are_made_shorter(db: Connection, path: Path
     for _ in range(5):
         fill(db, "other")
         db.drop_table("other")
+        db.commit()
         db.shrink()
     stop.set()
     for thread in threads:
@@ -286,6 +295,7 @@ def test_much_free_space_is_given_back_after_a_checkpoint(path: Path, monkeypatc
         size = file_size(db)
         assert size > 2 * SIZE_MIN
         db.drop_table("t")
+        db.commit()
         for _ in range(100):
             if file_size(db) < size // 4:
                 break

@@ -40,6 +40,7 @@ def numbers(count: int, start: int = 0) -> pa.Table:
 def fill(path: Path, count: int = 5000) -> None:
     with gmdb.connect(path) as db:
         db.create_table("t", {"i": "INT", "s": "VARCHAR(10)"})
+        db.commit()
         db.append("t", numbers(count))
 
 
@@ -99,6 +100,7 @@ def test_a_writer_is_told_that_other_processes_read_the_database(path: Path) -> 
 def test_a_second_connection_in_the_same_process_shares_the_database(db: Connection, path: Path) -> None:
     with gmdb.connect(path) as other:
         other.create_table("t", {"i": "INT"})
+        other.commit()
         other.heap("t").insert((1,))
     assert [values for _, values in db.heap("t").rows()] == [(1,)]
     with pytest.raises(DatabaseInUse, match="open for writing in this process already"):
@@ -107,6 +109,7 @@ def test_a_second_connection_in_the_same_process_shares_the_database(db: Connect
 
 def test_a_forked_child_lets_go_of_the_database_without_writing(db: Connection) -> None:
     db.create_table("t", {"i": "INT"})
+    db.commit()
     child = os.fork()
     if child == 0:
         try:
@@ -133,6 +136,7 @@ def test_readers_share_a_database_and_cannot_change_it(path: Path) -> None:
 def test_a_closed_database_says_so(path: Path) -> None:
     db = gmdb.connect(path)
     db.create_table("t", {"i": "INT"})
+    db.commit()
     heap = db.heap("t")
     db.close()
     db.close()
@@ -268,6 +272,7 @@ def test_pages_with_a_right_crc_but_mad_contents_crash_nothing(path: Path) -> No
 def test_a_tablespace_spreads_over_its_devices(db: Connection) -> None:
     db.create_tablespace("many", devices=3, device_pages_max=20)
     db.create_table("t", {"i": "INT", "s": "VARCHAR(10)"}, tablespace="many")
+    db.commit()
     assert db.append("t", numbers(9000)) == 9000
     heap = db.heap("t")
     while len({page_id >> 22 for page_id in heap.segment.page_ids().tolist()}) < 3:
@@ -285,6 +290,7 @@ def test_a_tablespace_spreads_over_its_devices(db: Connection) -> None:
 def test_every_page_size_holds_a_table(db: Connection, page_size: int) -> None:
     db.create_tablespace("sized", page_size=page_size)
     db.create_table("t", {"i": "INT", "s": "VARCHAR(10)"}, tablespace="sized")
+    db.commit()
     db.append("t", numbers(50_000))
     heap = db.heap("t")
     row_id = heap.insert((-1, "last"))
@@ -316,6 +322,7 @@ def test_bad_tablespaces_and_tables_are_refused(db: Connection) -> None:
 def test_dropped_pages_are_used_again(db: Connection, path: Path) -> None:
     for _ in range(5):
         db.create_table("t", {"i": "INT", "s": "VARCHAR(10)"})
+        db.commit()
         heap = db.heap("t")
         for n in range(3000):
             heap.insert((n, "hello"))

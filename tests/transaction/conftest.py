@@ -14,4 +14,5 @@ __all__ = ["connect"]
 @pytest.fixture
 def heap(db: Connection) -> Heap:
     db.create_table("t", {"id": "INT", "value": "INT"})
+    db.commit()
     return db.heap("t")

@@ -153,6 +153,7 @@ def test_rows_locked_for_update_hold_writers_off_until_the_end(
 def test_a_closed_connection_says_that_it_is_closed(path, use, last: bool) -> None:
     db, other = gmdb.connect(path), gmdb.connect(path)
     db.create_table("t", {"id": "INT", "value": "INT"})
+    db.commit()
     if last:
         other.close()
     db.close()
@@ -188,6 +189,7 @@ def test_a_connection_that_is_closed_inside_a_transaction_rolls_back(
 def test_the_last_connection_rolls_back_and_leaves_sound_pages_without_locks(path) -> None:
     with gmdb.connect(path) as db:
         db.create_table("t", {"id": "INT", "value": "INT"})
+        db.commit()
         db.insert("t", (1, 10))
     db = gmdb.connect(path)
     db.update("t", {"value": 99})
@@ -375,6 +377,7 @@ def test_a_session_that_comes_too_late_does_not_reach_the_dropped_tables_pages(
 ) -> None:
     connect().drop_table("t")
     db.create_table("u", {"id": "INT", "value": "INT"})
+    db.commit()
     db.heap("u").insert((1, 1))
     db.commit()
     with pytest.raises((LockTimeout, NoSuchRow, NoSuchTable)):
@@ -391,8 +394,9 @@ def test_a_table_dropped_with_changes_of_its_own_transaction_does_no_harm(
     heap.lock(rows[2])
     db.drop_table("t")
     getattr(db, end)()
-    assert db.tables() == []
+    assert db.tables() == ([] if end == "commit" else ["t"])
     db.create_table("u", {"id": "INT"})
+    db.commit()
     db.insert("u", (1,))
     db.commit()
     db.gc()

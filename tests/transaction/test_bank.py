@@ -106,6 +106,7 @@ class Auditor(Worker):
 
 def test_money_moves_but_is_never_made_or_lost(db: Connection, path: Path) -> None:
     db.create_table("accounts", {"number": "INT NOT NULL", "balance": "INT NOT NULL"})
+    db.commit()
     heap = db.heap("accounts")
     bank = Bank(path, [heap.insert((n, OPENING)) for n in range(ACCOUNTS)])
     db.commit()

@@ -16,6 +16,7 @@ from tests.sessions import PATIENCE, Connect, answer, in_thread, start_waiting
 @pytest.fixture
 def rows(db: Connection) -> list[RowId]:
     db.create_table("t", {"id": "INT", "value": "INT"})
+    db.commit()
     made = [db.insert("t", (n, 0)) for n in range(4)]
     db.commit()
     return made
@@ -94,17 +95,17 @@ def test_a_circle_through_a_u_lock_is_found(rows: list[RowId], connect: Connect)
     answer(waiting)
 
 
-def test_a_drop_that_waits_for_a_table_holds_no_row_against_those_who_use_it(
-    rows: list[RowId], connect: Connect
-) -> None:
+def test_a_drop_that_waits_for_one_who_wants_its_rows_is_a_circle(rows: list[RowId], connect: Connect) -> None:
     first, second = connect(lock_timeout=PATIENCE), connect(lock_timeout=PATIENCE)
     first.heap("t").lock(rows[0])
     second.heap("t").fetch(rows[0])
     waiting = start_waiting(first, lambda: first.drop_table("t"))
-    second.heap("t").delete(rows[0])
-    second.commit()
+    with pytest.raises(Deadlock):
+        second.heap("t").delete(rows[0])
+    second.rollback()
     answer(waiting)
-    assert first.tables() == []
+    first.commit()
+    assert second.tables() == []
 
 
 @pytest.mark.usefixtures("rows")

@@ -24,6 +24,7 @@ def undo_pages(db: Connection) -> int:
 @pytest.fixture
 def heap(db: Connection) -> Heap:
     db.create_table("t", {"id": "INT", "s": "VARCHAR(2000)"})
+    db.commit()
     return db.heap("t")
 
 
@@ -210,6 +211,7 @@ def test_a_table_is_made_while_open_transactions_have_filled_the_undo_file(
     number = 0
     while db._database.store.devices[UNDO_DEVICE].path.stat().st_size == size:
         db.create_table(f"made{number}", {"i": "INT"})
+        db.commit()
         connect().heap("t").insert((number, "x"))
         number += 1
     assert len(db.tables()) == 1 + number

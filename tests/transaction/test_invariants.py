@@ -350,6 +350,7 @@ def test_a_statement_that_others_keep_changing_rows_under_comes_to_an_end(
 
 def test_an_update_meets_no_row_twice_however_far_it_moves(db: Connection) -> None:
     db.create_table("wide", {"id": "INT", "n": "INT", "s": "VARCHAR(4000)"})
+    db.commit()
     for n in range(50):
         db.insert("wide", (n, 0, "x" * 500))
     assert db.update("wide", lambda row: {"n": row["n"] + 1, "s": "y" * 3000}) == 50

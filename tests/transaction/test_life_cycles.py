@@ -38,6 +38,7 @@ WRITES = [blind_update, delete]
 @pytest.fixture
 def heap(db: Connection) -> Heap:
     db.create_table("t", {"id": "INT", "value": "INT"})
+    db.commit()
     return db.heap("t")
 
 
@@ -288,6 +289,7 @@ def test_a_rollback_puts_the_lock_beneath_back(db: Connection, heap: Heap, old: 
 
 def test_a_row_that_moved_to_another_page_is_taken_back_whole(db: Connection, connect: Connect) -> None:
     db.create_table("wide", {"id": "INT", "s": "VARCHAR(4000)"})
+    db.commit()
     heap = db.heap("wide")
     rows = [heap.insert((n, "x" * 1000)) for n in range(5)]
     db.commit()

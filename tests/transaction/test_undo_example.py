@@ -16,6 +16,7 @@ RECORD_AT, IMAGE_AT = 84, 108
 @pytest.fixture
 def row_id(db: Connection) -> RowId:
     db.create_table("tbl", {"i": "INT", "s": "VARCHAR(10)"})
+    db.commit()
     row_id = db.heap("tbl").insert((0, "hello"))
     db.commit()
     db.gc()

@@ -204,6 +204,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     path = tmp_path_factory.mktemp("visibility") / "test.gmdb"
     db = gmdb.connect(path)
     db.create_table("t", {"id": "INT", "value": "INT"})
+    db.commit()
     yield db
     db.commit()
     db.close()
@@ -287,6 +288,7 @@ def test_a_u_lock_becomes_the_lock_of_the_delete_that_follows(stage: Stage) -> N
 
 def test_versions_chain_to_any_depth(db: Connection, connect: Connect) -> None:
     db.create_table("t", {"id": "INT", "value": "INT"})
+    db.commit()
     heap = db.heap("t")
     row_id = heap.insert((1, 0))
     db.commit()

@@ -68,6 +68,7 @@ def build_database(path: Path) -> Path:
         db.create_tablespace("medium", page_size=16384, devices=2, device_pages_max=40)
         db.create_tablespace("large", page_size=32768)
         db.create_table("bulk", {"i": "INT NOT NULL", "s": "VARCHAR(10)"})
+        db.commit()
         texts = ["hello", None, "", "é"]
         db.append("bulk", pa.table({"i": pa.array(range(70_000), pa.int32()), "s": texts * 17_500}))
         _types(db, "main", "types8", 600)
@@ -75,15 +76,18 @@ def build_database(path: Path) -> Path:
         _types(db, "large", "types32", 300)
         wide = {f"c{n}": "INT" for n in range(WIDE_COLUMNS)}
         db.create_table("wide", wide)
+        db.commit()
         for n in range(50):
             db.insert("wide", [n if (n + k) % 3 else None for k in range(WIDE_COLUMNS)])
         _moved(db, chance)
         for n in range(3):
             db.create_table(f"gone{n}", {"v": "VARCHAR(100)"})
+            db.commit()
             db.append(f"gone{n}", pa.table({"v": ["x" * 100] * 3_000}))
         db.commit()
         db.drop_table("gone0")
         db.drop_table("gone2")
+        db.commit()
         db.delete("gone1", where=lambda _: chance.random() < 0.95)
         db.create_table("empty", {"i": "INT"}, tablespace="large")
     with gmdb.connect(path) as db:
@@ -94,6 +98,7 @@ def build_database(path: Path) -> Path:
 
 def _types(db: Connection, space: str, name: str, count: int) -> None:
     db.create_table(name, ALL_TYPES, tablespace=space)
+    db.commit()
     for n in range(count // 3):
         db.insert(name, all_types_row(n))
     db.commit()
@@ -104,6 +109,7 @@ def _types(db: Connection, space: str, name: str, count: int) -> None:
 def _moved(db: Connection, chance: random.Random) -> None:
     """Rows that grow and shrink, so that some leave their page, some come back, and some are gone."""
     db.create_table("moved", {"k": "INT NOT NULL", "v": "VARCHAR(900)"}, pct_free=5)
+    db.commit()
     table = db.heap("moved")
     row_ids = [table.insert((n, "v" * chance.randrange(60))) for n in range(400)]
     db.commit()

@@ -26,6 +26,7 @@ def dumped(tmp_path: Path) -> Damage:
     """The pages of a database at work: inserted, changed and deleted rows of two transactions, one after the other."""
     with gmdb.connect(tmp_path / "work.gmdb") as db, gmdb.connect(tmp_path / "work.gmdb") as reader:
         db.create_table("t", {"i": "INT", "s": "VARCHAR(20)"})
+        db.commit()
         row_ids = [db.insert("t", (n, "old")) for n in range(10)]
         db.commit()
         db.gc()

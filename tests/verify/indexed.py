@@ -32,11 +32,13 @@ def build_indexed(path: Path) -> Path:
     with gmdb.connect(path) as db:
         db.create_table("t", {"k": "INT", "s": "VARCHAR(900)", "d": "DOUBLE", "w": "DECIMAL(30,2)"}, pct_free=5)
         db.create_index("t_k", "t", ["k"], unique=True)
+        db.commit()
         table = db.heap("t")
         row_ids = [table.insert((n if n % 50 else None, text(n), n / 3, n if n % 7 else None)) for n in range(ROWS)]
         db.commit()
         db.create_index("t_s", "t", ["s", "d"])
         db.create_index("t_w", "t", ["w"])
+        db.commit()
         for row_id in chance.sample(row_ids, 300):
             table.update(row_id, {"s": text(chance.randrange(40)) + "y" * 300})
         for row_id in chance.sample(row_ids, 300):

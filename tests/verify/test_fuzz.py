@@ -37,6 +37,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("fuzz") / "small.gmdb"
     with gmdb.connect(path) as db:
         db.create_table("t", {"k": "INT NOT NULL", "v": "VARCHAR(900)"}, pct_free=5)
+        db.commit()
         table = db.heap("t")
         row_ids = [table.insert((n, "v" * 90)) for n in range(60)]
         db.commit()
@@ -45,6 +46,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for row_id in row_ids[5:40:3]:
             table.delete(row_id)
         db.create_table("types", {"i": "INT", "t": "BOOLEAN", "d": "DECIMAL(30,2)", "c": "CHAR(3)"})
+        db.commit()
         for n in range(10):
             db.insert("types", (n, n % 2 == 0, Decimal(n), "é"))
         db.create_table("keyed", {"k": "INT", "s": "VARCHAR(900)", "w": "DECIMAL(30,2)", "d": "DOUBLE"})
@@ -52,9 +54,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         db.create_index("keyed_s", "keyed", ["s", "w", "d"])
         db.create_index("keyed_hash", "keyed", ["k"], unique=True, using="hash")
         db.create_index("keyed_deep", "keyed", ["s"], using="hash")  # a key with more rows than a page takes
+        db.commit()
         for n in range(60):
             db.insert("keyed", (n if n % 9 else None, f"{n % 5}" * 700, n if n % 4 else None, n / 2))
         db.create_table("gone", {"i": "INT"})
+        db.commit()
         db.insert("gone", (1,))
         db.drop_table("gone")
     assert verify(path).clean

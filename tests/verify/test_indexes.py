@@ -409,6 +409,7 @@ def test_whatever_sessions_did_and_left_open_verify_finds_nothing(tmp_path: Path
         db.create_table("t", {"k": "INT", "s": "VARCHAR(900)", "d": "DOUBLE"}, pct_free=5)
         db.create_index("t_k", "t", ["k"], unique=True, using=using)
         db.create_index("t_s", "t", ["s", "d"], using=using)
+        db.commit()
         reader = gmdb.connect(path, isolation="repeatable read")
         for step in range(8):
             play(db, chance, 60)
@@ -433,6 +434,7 @@ def working(tmp_path: Path) -> TreeDamage:
     with gmdb.connect(tmp_path / "work.gmdb") as db:
         db.create_table("t", {"k": "INT", "s": "VARCHAR(20)"})
         db.create_index("t_k", "t", ["k"], unique=True)
+        db.commit()
         first, second, _ = (db.insert("t", (n, "x")) for n in (1, 5, 9))
         db.commit()
         db.gc()

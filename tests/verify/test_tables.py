@@ -258,6 +258,7 @@ def _lock(damage: Damage, row_id: RowId, offset: int) -> int:
 def test_records_of_whole_pages_name_pages_of_their_table(tmp_path: Path) -> None:
     with gmdb.connect(tmp_path / "load.gmdb") as db:
         db.create_table("t", {"i": "INT"})
+        db.commit()
         db.append("t", pa.table({"i": pa.array(range(2_000), pa.int32())}))
         db.dump(tmp_path / "load.dump")
         db.rollback()
@@ -356,10 +357,12 @@ def in_between(tmp_path: Path) -> Damage:
     with gmdb.connect(tmp_path / "db") as db, gmdb.connect(tmp_path / "db", isolation="repeatable read") as reader:
         for name in ("t", "gone"):
             db.create_table(name, {"i": "INT"})
+            db.commit()
         db.insert("gone", (1,))
         db.commit()
         list(reader.heap("t").rows())
         db.drop_table("gone")
+        db.commit()
         space = db._database.store.space("main")
         db._session.create_segment(space, 4711, "made", SegmentType.HEAP, 10)
         db.dump(tmp_path / "dump")

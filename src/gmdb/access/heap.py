@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from gmdb.access.indexes import IndexDefinition, no_such_index
+from gmdb.access.indexes import IndexDefinition, KeyRange, no_such_index
 from gmdb.access.keyed import KeyedRows
 from gmdb.access.patches import Patches
 from gmdb.access.steps import Steps
@@ -27,6 +27,7 @@ from gmdb.kernel.dml import delete_row, fetch_row, insert_row, list_rows, lock_r
 from gmdb.kernel.indexing import BUILDING
 from gmdb.kernel.status import DAMAGED, DUPLICATE, HASHES_CLASH, KEY_TOO_LONG, ROW_TOO_LARGE
 from gmdb.storage.segment import Segment
+from gmdb.storage.store import PageStore
 from gmdb.transaction.call import BLOCKED, INDEX
 from gmdb.transaction.session import Session
 
@@ -43,45 +44,67 @@ def row_too_large(table: str, size: int, page_size: int, where: str = "") -> Row
     )
 
 
+class Definition(Protocol):
+    """What a heap must know of its table."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def obj_id(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def space_id(self) -> int: ...
+    @property
+    def entry_page(self) -> int: ...
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+    @property
+    def indexes(self) -> tuple[IndexDefinition, ...]: ...
+
+
 class Heap:
-    def __init__(
-        self,
-        name: str,
-        obj_id: int,
-        segment: Segment,
-        columns: Sequence[Column],
-        session: Session,
-        indexes: Callable[[], tuple[IndexDefinition, ...]] = tuple,
-    ) -> None:
-        """``indexes`` tells which the table has now; it is asked whenever a transaction begins to use the table."""
-        self.name = name
-        self.obj_id = obj_id
-        self.segment = segment
-        self.columns = tuple(columns)
+    def __init__(self, store: PageStore, session: Session, current: Callable[[], Definition]) -> None:
+        """``current`` tells what the table is now; it is asked whenever a transaction begins to use the table."""
         self.session = session
-        codec = RowCodec(columns)
-        self.encode, self.decode = codec.encode, codec.decode
-        self._encode_patch = Patches(name, columns).encode
+        self._current = current
         self._buffer = np.zeros(_BUFFER_SIZE, np.uint8)
         self._bytes = self._buffer.data
-        target = [session.call_address, obj_id, segment.entry_page, self._buffer.ctypes.data, 0, 0]
-        self._target_fields = np.array(target, np.int64)
+        self._target_fields = np.zeros(6, np.int64)
         self._target = self._target_fields.ctypes.data
-        self._current_indexes = indexes
-        self._use_indexes()
-        self._space_id = segment.space.space_id
-        self._area = segment.store.area
-        self._store = segment.store
-        self.guard = segment.store.guard
+        self._area = store.area
+        self._store = store
+        self.guard = store.guard
         self._queues = session.hub.waits.queues
+        self._follow(current())
+
+    def _follow(self, definition: Definition) -> None:
+        """Go by a definition from now on: a table gets other columns, indexes, or a new segment."""
+        space = self._store.spaces.get(definition.space_id)
+        if space is None:
+            raise Corruption(f"table {definition.name} lies in tablespace {definition.space_id}, which has no device")
+        self.definition = definition
+        self.name, self.obj_id, self.number = definition.name, definition.obj_id, definition.number
+        self.segment = Segment(self._store, space, definition.entry_page)
+        self.columns = definition.columns
+        codec = RowCodec(self.columns)
+        self.encode, self.decode = codec.encode, codec.decode
+        self._encode_patch = Patches(self.name, self.columns).encode
+        self._space_id = space.space_id
+        self.indexes = definition.indexes
+        self._by_index: dict[str, KeyedRows] = {}
+        pages = [index.entry_page | (BUILDING if index.building else 0) for index in self.indexes]
+        self._index_pages = np.array(pages, np.int64)
+        place = (self.session.call_address, self.obj_id, self.segment.entry_page, self._buffer.ctypes.data)
+        self._target_fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes)
 
     def insert(self, values: Sequence[Any]) -> RowId:
         """Add a row, values in column order; answers the row id that it keeps for life."""
+        if self.session.tables_held.get(self.number) is not self.definition:
+            self.share()
         row = self.encode(values)
         size = len(row)
         self._bytes[:size] = row
-        if self.obj_id not in self.session.tables_held:
-            self.share()
         place = self.session.change(insert_row, self._space_id, None, (self._target, size))
         if place < 0:
             self._refuse(place, size=size)
@@ -90,7 +113,7 @@ class Heap:
     def fetch(self, row_id: RowId) -> tuple[Any, ...]:
         """The row's values; NoSuchRow if it is deleted or never was."""
         session = self.session
-        if self.obj_id not in session.tables_held:
+        if session.tables_held.get(self.number) is not self.definition:
             self.share()
         self._store.enter()
         try:
@@ -109,7 +132,9 @@ class Heap:
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         """Give the row new values, all of them in column order or some by column name."""
         session = self.session
-        if session.plain and not self.indexes and self.obj_id in session.tables_held:  # the short way: all is prepared
+        if (
+            session.plain and not self.indexes and session.tables_held.get(self.number) is self.definition
+        ):  # the short way
             patch, undo = self._encode_patch(values), -1
             if not self.guard.acquire(False):
                 self._store.enter()
@@ -131,10 +156,10 @@ class Heap:
 
     def try_update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
         """``update`` that answers a status if there is no such row, or it has changed."""
+        if self.session.tables_held.get(self.number) is not self.definition:
+            self.share()
         patch = self._encode_patch(values)
         self._bytes[: len(patch)] = patch
-        if self.obj_id not in self.session.tables_held:
-            self.share()
         return self.session.change(update_row, self._space_id, row_id, (self._target, row_id[0] << 16 | row_id[1]))
 
     def delete(self, row_id: RowId) -> None:
@@ -182,20 +207,35 @@ class Heap:
                 found.append((RowId(page_id, slot), bytes(self._bytes[:size])))
         return found
 
+    def encoded_row(self, row_id: RowId, form: np.ndarray) -> bytes | None:
+        """The bytes of the version of a row that a snapshot sees; None if there is none."""
+        store = self.segment.store
+        with store.guard:
+            store.require_open()
+            size = store.call(fetch_row, 0, self._target, form.ctypes.data, row_id[0] << 16 | row_id[1])
+            return bytes(self._bytes[:size]) if size > 0 else None
+
+    def rows_by(self, index: str, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        """The rows of a range of an index's keys, on one snapshot."""
+        return self.by(index).walk(keys)
+
+    def rows_at(self, row_ids: Sequence[RowId]) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        """The rows with some row ids, if they are there, on one snapshot."""
+        self.share()
+        with self.session.cursor() as (snapshot, form):
+            for row_id in row_ids:
+                row = self.encoded_row(row_id, form)
+                snapshot.check()
+                if row is not None:
+                    yield row_id, self.decode(row)
+        self.session.finish_read()
+
     @contextmanager
     def statement(self) -> Iterator[Steps]:
         """A statement over many rows; all of it happens or nothing."""
         self.share()
         with self.session.statement() as snapshot:
             yield Steps(self, snapshot)
-
-    def _use_indexes(self) -> None:
-        """Keep the indexes that the table has now in step with its rows."""
-        self.indexes = self._current_indexes()
-        self._by_index: dict[str, KeyedRows] = {}
-        pages = [index.entry_page | (BUILDING if index.building else 0) for index in self.indexes]
-        self._index_pages = np.array(pages, np.int64)
-        self._target_fields[4:] = self._index_pages.ctypes.data, len(self.indexes)
 
     @property
     def target(self) -> int:
@@ -215,10 +255,12 @@ class Heap:
     def share(self) -> None:
         """Hold the table against changes of its definition until the transaction ends."""
         session = self.session
-        if self.obj_id not in session.tables_held:
-            session.share_table(self.obj_id, self.segment.entry_page, self._space_id)
-            if self._current_indexes() is not self.indexes:
-                self._use_indexes()
+        if session.tables_held.get(self.number) is not self.definition:
+            session.share_table(self.number)
+            definition = self._current()
+            if definition is not self.definition:
+                self._follow(definition)
+            session.use_table(self.number, definition, self.obj_id, self.segment.entry_page, self._space_id)
 
     def refuse_if_failed(self, status: int, row_id: RowId) -> None:
         """Turn a status into the exception that it means."""
@@ -251,4 +293,7 @@ class Heap:
             clash = "several long keys of the row's versions have the same hash"
             return ValueTooLong(f"{where}: {clash}; commit, and change the row again when nobody reads the old ones")
         place = self.session.call[BLOCKED]
-        return UniqueViolation(f"{where}: row {RowId(place >> 16, place & 0xFFFF)} has the same key already")
+        row_id = RowId(place >> 16, place & 0xFFFF)
+        violation = UniqueViolation(f"{where}: row {row_id} has the same key already")
+        violation.index, violation.row_id = index.name, row_id
+        return violation

@@ -42,7 +42,7 @@ class IndexDefinition:
     entry_page: int
     unique: bool
     positions: tuple[int, ...]  # of its columns, in the table
-    since: int = 0  # snapshots older than this commit cannot go by it
+    since: int = 0  # snapshots older than this commit cannot go by it; ~scn if its own transaction is still open
     using: str = "btree"  # or "hash", which finds whole keys only
     building: bool = False  # nobody reads by it yet, and writers leave word of what they would do to it
 

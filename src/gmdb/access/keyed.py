@@ -20,6 +20,8 @@ from gmdb.storage.segment import Segment
 from gmdb.transaction.call import LATEST, SCN
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from gmdb.access.heap import Heap
     from gmdb.transaction.snapshots import Snapshot
 
@@ -36,18 +38,24 @@ class KeyedRows:
     """A heap's rows by one of its indexes."""
 
     def __init__(self, heap: Heap, index: IndexDefinition) -> None:
-        self.index = index
         self._heap = heap
+        self._follow(index)
+
+    def _follow(self, index: IndexDefinition) -> None:
+        """Go by the table as it is now; its heap is told whenever that has changed."""
+        heap = self._heap
+        self.index = index
+        self._definition = heap.definition
         segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
         self.tree = INDEX_KINDS[index.using](segment, [heap.columns[n] for n in index.positions])
-        self._indexes = heap.indexes  # among which it was found; the heap's are others once one comes or goes
         self.find = self._make_find()
 
     def _make_find(self) -> Callable[[Sequence[Any]], list[Found]]:
         """``find``, with all that it needs bound to it: it is what a program calls most."""
         heap, walk = self._heap, Walk(self.tree, room=ROOM)
         session, store, guard = heap.session, heap.segment.store, heap.guard
-        obj_id, share, area, call, target = heap.obj_id, heap.share, store.area, session.call, heap.target
+        number, share, area, call, target = heap.number, heap.share, store.area, session.call, heap.target
+        definition = self._definition
         encoders = KeyCodec(self.tree.columns, gap=POINTER_SIZE).encoders()
         if self.index.using != "btree":
             encoders = {count: encode for count, encode in encoders.items() if count == len(self.tree.columns)}
@@ -56,10 +64,11 @@ class KeyedRows:
 
         def find(key: Sequence[Any]) -> list[Found]:
             """The rows whose first key columns are these."""
-            if obj_id not in session.tables_held:
+            if session.tables_held.get(number) is not definition:
                 share()
-            if heap.indexes is not self._indexes:
+            if heap.definition is not definition:
                 self.require_index()
+                return self.find(key)
             columns = len(key)
             entry = encoders[columns](key) if columns in encoders else self._refuse(key)
             size = len(entry)
@@ -115,39 +124,53 @@ class KeyedRows:
     def walk(self, keys: KeyRange) -> Iterator[Found]:
         """``range``, of keys that were put together elsewhere."""
         self.index.require(keys)
-        return self._rows(Walk(self.tree, keys, ROOM))
+        return self._rows(keys, Walk(self.tree, keys, ROOM))
 
-    def _rows(self, walk: Walk) -> Iterator[Found]:
-        heap = self._heap
+    def walk_by(self, keys: KeyRange, snapshot: Snapshot, form: np.ndarray) -> Iterator[Found]:
+        """``walk``, by a snapshot that somebody holds."""
+        self.index.require(keys)
+        self.require_index()
+        self.require_seen(snapshot.scn)
+        return self._read(Walk(self.tree, keys, ROOM), snapshot, form)
+
+    def _rows(self, keys: KeyRange, walk: Walk) -> Iterator[Found]:
+        heap, tree = self._heap, self.tree
         heap.share()
         self.require_index()
-        with heap.session.cursor() as (snapshot, _):
+        if self.tree is not tree:
+            walk = Walk(self.tree, keys, ROOM)
+        with heap.session.cursor() as (snapshot, form):
             self.require_seen(snapshot.scn)
-            limit = FIRST_ROWS
-            while not walk.done:
-                found = self._some(walk, snapshot, limit)
-                yield from found
-                limit = MORE_ROWS
+            yield from self._read(walk, snapshot, form)
         heap.session.finish_read()
+
+    def _read(self, walk: Walk, snapshot: Snapshot, form: np.ndarray) -> Iterator[Found]:
+        limit = FIRST_ROWS
+        while not walk.done:
+            yield from self._some(walk, snapshot, form, limit)
+            limit = MORE_ROWS
 
     def require_index(self) -> None:
         """Refuse to read an index that was dropped, whose pages may be anybody's by now."""
-        if self.index not in self._heap.indexes:
-            raise no_such_index(self._heap.name, self.index.name, self._heap.indexes)
-        self._indexes = self._heap.indexes
+        if self._heap.definition is not self._definition:
+            same = [index for index in self._heap.indexes if index.name == self.index.name and not index.building]
+            if not same:
+                raise no_such_index(self._heap.name, self.index.name, self._heap.indexes)
+            self._follow(same[0])
 
     def require_seen(self, scn: int) -> None:
         """Refuse a snapshot that is older than the index, which has no entries for the versions of before."""
-        if scn < self.index.since:
+        since = self.index.since
+        if scn < (since if since >= 0 else ~since):
             raise SnapshotTooOld(f"index {self.index.name} is newer than this transaction's snapshot; start over")
 
-    def _some(self, walk: Walk, snapshot: Snapshot, limit: int) -> list[Found]:
+    def _some(self, walk: Walk, snapshot: Snapshot, form: np.ndarray, limit: int) -> list[Found]:
         """The next rows.  Nobody gives the snapshot up while the guard is held: then the index may be gone, too."""
-        store, form = self._heap.segment.store, snapshot.form.ctypes.data
+        store = self._heap.segment.store
         with store.guard:
             store.require_open()
             snapshot.check()
-            used = store.call(read_rows, 0, self._heap.target, form, walk.address, limit)
+            used = store.call(read_rows, 0, self._heap.target, form.ctypes.data, walk.address, limit)
             data = walk.output[:used].tobytes()
         return self._decoded(data)
 

@@ -52,19 +52,24 @@ def select_for_update(
     return [(row_id, row) for row_id, row in found if row_id not in skipped]
 
 
-def _run(heap: Heap, where: Condition, act: Callable[[Steps, Found], None]) -> Found:
+def run_statement(heap: Heap, find: Callable[[Steps], list[Any]], act: Callable[[Steps, list[Any]], None]) -> list[Any]:
+    """Find rows, each of which begins with its row id, and act on them: all of it or nothing; answers the rows."""
     with heap.statement() as steps:
         restarts = 0
         while True:
-            found = _matching(heap, steps, where)
+            found = find(steps)
             try:
                 if restarts >= LOCK_FIRST_FROM:
-                    steps.lock(row_id for row_id, _ in found)
+                    steps.lock(row[0] for row in found)
                 act(steps, found)
                 return found
             except RowChanged as changed:
                 steps.start_over(changed)
                 restarts += 1
+
+
+def _run(heap: Heap, where: Condition, act: Callable[[Steps, Found], None]) -> Found:
+    return run_statement(heap, lambda steps: _matching(heap, steps, where), act)
 
 
 def _matching(heap: Heap, steps: Steps, where: Condition) -> Found:

@@ -20,6 +20,7 @@ from gmdb.kernel.status import CHANGED, DELETED, NOT_FOUND
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap
+    from gmdb.access.indexes import KeyRange
     from gmdb.transaction.snapshots import Snapshot
 
 Changes = Sequence[Any] | Mapping[str, Any]
@@ -49,6 +50,19 @@ class Steps:
         for page_id in self._heap.segment.page_ids().tolist():
             yield self._heap.encoded_rows_of_page(page_id, form)
             self._snapshot.check()
+
+    def rows_by(self, index: str, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        """The rows of a range of an index's keys that the snapshot sees."""
+        return self._heap.by(index).walk_by(keys, self._snapshot, self._session.form_of(self._snapshot))
+
+    def rows_at(self, row_ids: Iterable[RowId]) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        """The rows with some row ids, if the snapshot sees them."""
+        form = self._session.form_of(self._snapshot)
+        for row_id in row_ids:
+            row = self._heap.encoded_row(row_id, form)
+            self._snapshot.check()
+            if row is not None:
+                yield row_id, self._heap.decode(row)
 
     def update(self, changes: Iterable[tuple[RowId, Changes]]) -> None:
         for row_id, values in changes:

@@ -21,6 +21,7 @@ from gmdb.kernel.status import BUSY, NO_ROOM
 from gmdb.storage.store import PageStore
 from gmdb.transaction.snapshots import Snapshot
 
+PLACE = pa.field("place", pa.int64(), nullable=False)
 RANGE_SIZE = 8 << 20  # bytes of pages that make a batch
 
 
@@ -53,7 +54,9 @@ class Scan:
         page_ids: np.ndarray,
         page_size: int,
         threads: int | None = None,
+        places: bool = False,
     ) -> None:
+        """``places``: a last column tells where each row is, page id << 16 | slot."""
         self._store = store
         self._obj_id = obj_id
         self._columns = columns[: max(wanted) + 1] if wanted else []
@@ -61,7 +64,10 @@ class Scan:
         self._ids = np.ascontiguousarray(page_ids, np.uint32)
         self._range = max(RANGE_SIZE // page_size, 1)
         self._threads = threads or len(os.sched_getaffinity(0))
+        self._places = places
         self.schema = arrow_schema([columns[i] for i in wanted])
+        if places:
+            self.schema = self.schema.append(PLACE)
 
     def batches(self, reading: Reading) -> Iterator[pa.RecordBatch]:
         """The rows that the snapshot sees, in page order."""
@@ -105,9 +111,14 @@ class Scan:
             scan["obj_id"], scan["ids"], scan["page_count"] = self._obj_id, ids.ctypes.data, len(ids)
             scan["columns"], scan["column_count"] = plan.ctypes.data, len(plan)
             scan["row_capacity"] = slots
+            places = np.empty(slots if self._places else 0, np.int64)
+            scan["row_ids"] = places.ctypes.data if self._places else 0
             if self._run(scan):
                 rows = int(scan["done"][0])
-                return pa.record_batch([output.array(rows) for output in outputs], schema=self.schema)
+                arrays = [output.array(rows) for output in outputs]
+                if self._places:
+                    arrays.append(pa.array(places[:rows]))
+                return pa.record_batch(arrays, schema=self.schema)
             row_bytes *= 4  # rows that moved to pages outside of this range have more bytes than its pages
 
     def _run(self, scan: np.ndarray) -> bool:

@@ -35,14 +35,14 @@ class IndexBuild:
         self.session = session
         self.index = index
         self._hub = session.hub
-        self._table_id = heap.obj_id
+        self._table, self._table_id = heap.number, heap.obj_id
         self._filling = Filling(tree, heap, index.name)
         with self._hub.guard:
             self._snapshot = self._hub.snapshots.take()
 
     def fill(self) -> None:
         """Fill the index from the table, which others use again, and catch up with most of what they do."""
-        self.session.share_instead(self._table_id)
+        self.session.share_instead(self._table)
         self._filling.fill(np.array([self._snapshot.scn, -1, 0], np.int64))
         for _ in range(ROUNDS_MAX):
             if self._catch_up() < FEW_RECORDS:
@@ -50,7 +50,7 @@ class IndexBuild:
 
     def finish(self) -> None:
         """Catch up with the rest; nobody else uses the table from here to the end of the session's transaction."""
-        self.session.take_table_alone(self._table_id)
+        self.session.take_alone(self._table)
         self._catch_up()
 
     def _catch_up(self) -> int:
@@ -87,7 +87,7 @@ class IndexBuild:
         with suppress(DatabaseClosed, StorageError):  # else recovery does it
             while self.session.in_transaction:
                 try:
-                    self.session.take_table_alone(self._table_id)
+                    self.session.take_alone(self._table)
                 except LockTimeout:
                     continue
                 self.session.rollback()

@@ -7,17 +7,33 @@ Not here: reading or changing them (tables.py for an open database, inspect/ for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gmdb.access.indexes import IndexDefinition, no_such_index
-from gmdb.errors import NoSuchColumn, SchemaError
+from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
-from gmdb.format.columns import Column, parse_column
+from gmdb.format.columns import IDENTITIES, Column, parse_column
 from gmdb.format.row import MAX_COLUMNS
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
-SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, FIRST_USER_ID = 1, 2, 5, 16
+SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID, FIRST_USER_ID = 1, 2, 5, 6, 7, 16
+PRIMARY_KEY, UNIQUE, CHECK = "primary key", "unique", "check"
+EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What a table's rows must fulfil.
+
+    A primary key or a unique constraint is kept by the unique index of the same name; what a check says, and whether
+    rows fulfil it, the one who changes rows must know.
+    """
+
+    kind: str  # "primary key", "unique" or "check"
+    columns: tuple[str, ...] = ()
+    text: str = ""  # of a check: the expression, as SQL writes it
+    name: str = ""  # if there is none, the table gives it one
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,24 @@ class TableDefinition:
     entry_page: int
     columns: tuple[Column, ...]
     indexes: tuple[IndexDefinition, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    number: int = 0  # by which sessions know the table: its first obj_id, also when it has got another segment
+
+    def __post_init__(self) -> None:
+        if not self.number:
+            object.__setattr__(self, "number", self.obj_id)
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The columns of the primary key; none if the table has none."""
+        return next((c.columns for c in self.constraints if c.kind == PRIMARY_KEY), ())
+
+    def constraint(self, name: str) -> Constraint:
+        for constraint in self.constraints:
+            if constraint.name == name:
+                return constraint
+        known = ", ".join(c.name for c in self.constraints) or "none yet"
+        raise NoSuchConstraint(f"table {self.name} has no constraint {name}; its constraints are: {known}")
 
     def column(self, name: str) -> Column:
         return self.columns[self.position(name)]
@@ -58,10 +92,13 @@ class TableDefinition:
         raise no_such_index(self.name, name, self.indexes)
 
 
-def make_columns(table: str, columns: dict[str, str] | list[tuple[str, str]]) -> tuple[Column, ...]:
-    """Columns as users write them, ``{"i": "INT", "s": "VARCHAR(10) NOT NULL"}``, checked."""
-    pairs = list(columns.items()) if isinstance(columns, dict) else list(columns)
-    made = tuple(parse_column(name, spelling) for name, spelling in pairs)
+ColumnsGiven = Mapping[str, str] | Sequence[tuple[str, str] | Column]
+
+
+def make_columns(table: str, columns: ColumnsGiven) -> tuple[Column, ...]:
+    """Columns as users write them, ``{"i": "INT", "s": "VARCHAR(10) NOT NULL"}``, or whole ones, checked."""
+    given = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
+    made = tuple(one if isinstance(one, Column) else parse_column(*one) for one in given)
     if not 1 <= len(made) <= MAX_COLUMNS:
         raise SchemaError(f"table {table} has {len(made)} columns; it must have 1 to {MAX_COLUMNS}")
     seen: set[str] = set()
@@ -69,7 +106,31 @@ def make_columns(table: str, columns: dict[str, str] | list[tuple[str, str]]) ->
         if column.name.lower() in seen:
             raise SchemaError(f"table {table} has two columns called {column.name}")
         seen.add(column.name.lower())
+        check_column(table, column)
     return made
+
+
+def check_column(table: str, column: Column) -> None:
+    """Refuse what a column may not have."""
+    where = f"table {table}, column {column.name}"
+    parse_column(column.name, str(column.type))
+    require_expression(where, column.default)
+    if column.identity is None:
+        return
+    if column.identity not in IDENTITIES:
+        raise SchemaError(f"{where}: identity {column.identity!r} is none of {', '.join(IDENTITIES)}")
+    if column.type.name not in ("INT", "BIGINT") or column.default is not None or column.nullable:
+        raise SchemaError(f"{where}: an identity column is INT or BIGINT, NOT NULL and has no default")
+
+
+def require_expression(where: str, text: str | None) -> None:
+    if text is not None and not 1 <= len(text.encode()) <= EXPRESSION_MAX:
+        raise SchemaError(f"{where}: an expression has 1 to {EXPRESSION_MAX} bytes, not {len(text.encode())}")
+
+
+def require_name(what: str, name: str) -> None:
+    if not 1 <= len(name.encode()) <= 63 or "\0" in name:
+        raise SchemaError(f"{name!r} is no {what} name: it must have 1 to 63 bytes")
 
 
 SYS_TABLES_COLUMNS = make_columns(
@@ -105,5 +166,31 @@ SYS_COLUMNS_COLUMNS = make_columns(
         "length": "INT NOT NULL",
         "scale": "INT NOT NULL",
         "nullable": "BOOLEAN NOT NULL",
+        "default_text": f"VARCHAR({EXPRESSION_MAX})",  # this and what follows is not in rows of older databases
+        "identity": "VARCHAR(10)",
+        "identity_id": "INT",
     },
 )
+
+SYS_CONSTRAINTS_COLUMNS = make_columns(
+    "sys_constraints",
+    {
+        "table_id": "INT NOT NULL",
+        "name": "VARCHAR(63) NOT NULL",
+        "kind": "VARCHAR(20) NOT NULL",
+        "positions": "VARCHAR(100) NOT NULL",
+        "text": f"VARCHAR({EXPRESSION_MAX})",
+    },
+)
+
+SYS_IDENTITIES_COLUMNS = make_columns(
+    "sys_identities", {"identity_id": "INT NOT NULL", "next_value": "BIGINT NOT NULL"}
+)
+
+SYSTEM_TABLES = {
+    "sys_tables": (SYS_TABLES_ID, SYS_TABLES_COLUMNS),
+    "sys_columns": (SYS_COLUMNS_ID, SYS_COLUMNS_COLUMNS),
+    "sys_indexes": (SYS_INDEXES_ID, SYS_INDEXES_COLUMNS),
+    "sys_constraints": (SYS_CONSTRAINTS_ID, SYS_CONSTRAINTS_COLUMNS),
+    "sys_identities": (SYS_IDENTITIES_ID, SYS_IDENTITIES_COLUMNS),
+}

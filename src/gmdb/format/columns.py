@@ -125,6 +125,9 @@ class Column:
     name: str
     type: ColumnType
     nullable: bool = True
+    default: str | None = None  # an expression, as SQL writes it, for rows that are given no value
+    identity: str | None = None  # its values are numbered: "always", or "by default" if a row is given none
+    identity_id: int = 0  # which counter numbers them; 0 before the column is a table's
 
     def encode(self, value: Any) -> bytes | None:
         if value is None:
@@ -135,6 +138,9 @@ class Column:
             return self.type.encode(value)
         except DataError as error:
             raise type(error)(f"column {self.name}: {error}") from None
+
+
+IDENTITIES = ("always", "by default")
 
 
 def parse_column(name: str, spelling: str) -> Column:

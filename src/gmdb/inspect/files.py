@@ -169,10 +169,10 @@ class DatabaseFiles:
     def _columns(self, entry: int) -> dict[int, tuple[Column, ...]]:
         source = TableDefinition("sys_columns", SYS_COLUMNS_ID, SYSTEM_DEVICE, entry, SYS_COLUMNS_COLUMNS)
         found: dict[int, list[tuple[int, Column]]] = {}
-        for row_id, (obj_id, position, name, type_name, length, scale, nullable) in self.rows(source):
+        for row_id, (obj_id, position, name, type_name, length, scale, nullable, *more) in self.rows(source):
             numbers = [length, scale] if type_name == "DECIMAL" else [length] if length else []
             try:
-                column = Column(name, make_type(type_name, numbers), nullable)
+                column = Column(name, make_type(type_name, numbers), nullable, more[0], more[1], more[2] or 0)
             except SchemaError as error:
                 raise Corruption(f"sys_columns, row {row_id}: {error}", row_id.page_id) from None
             found.setdefault(obj_id, []).append((position, column))

@@ -155,10 +155,8 @@ def table_of(schema_address, obj_id):
 
 @routine
 def _lacks_value(table_address, column_count):
-    """Whether a row of so many columns is too short to have a value that it must have, or too long."""
+    """Whether a row of so many columns is too short to have a value that it must have."""
     table = table_at(table_address)
-    if column_count > table.column_count:
-        return True
     for number in range(column_count, table.column_count):
         if not rule_at(table.columns + number * _RULE_SIZE).nullable:
             return True
@@ -196,6 +194,8 @@ def row_verdict(row, end, table_address):
                 at += 2
             if at + length > row_end:
                 return BROKEN
+            if table_address and number >= known and code:
+                worst = SUSPECT  # a column whose addition was rolled back leaves no value
             if number < known and not _value_is_right(rules + number * _RULE_SIZE, code, at, length):
                 worst = SUSPECT
             at += length

@@ -88,8 +88,9 @@ def connect_to_owner(
 def _open(directory: Path, **options: Any) -> Connection:
     from gmdb.connection import Connection  # the engine brings compiled kernels; clients need none
     from gmdb.server.endpoint import serve
+    from gmdb.sql.runner import Runner
 
-    connection = Connection(directory, **options)
+    connection = Connection(directory, statements=Runner, **options)
     serve(connection._database)
     return connection
 

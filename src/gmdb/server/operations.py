@@ -6,22 +6,25 @@ head and a body.  The turn is held meanwhile.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import gmdb.server.definitions  # noqa: F401  (which adds its operations)
 from gmdb.access.steps import RowChanged
 from gmdb.copies import verify_copy
+from gmdb.dbapi import Result
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
+from gmdb.server.registry import OPERATIONS, Answer, connection_of, operation, require_writable
 from gmdb.server.session import Client
 from gmdb.server.wire import (
     CHUNK_SIZE,
-    Head,
     decode_patch,
     error_head,
     pack,
@@ -29,21 +32,13 @@ from gmdb.server.wire import (
     pack_table,
     table_to_plain,
     unpack,
+    unpack_parameters,
     unpack_range,
     unpack_rows,
 )
 
 ROWS_A_TIME = 256
 WORK_SECONDS = 0.1
-Answer = Head | tuple[Head, bytes] | None
-Operation = TypeVar("Operation", bound=Callable[..., Answer])
-OPERATIONS: dict[str, Callable[..., Answer]] = {}
-
-
-def operation(function: Operation) -> Operation:
-    """Let clients ask for the function by its name."""
-    OPERATIONS[function.__name__] = function
-    return function
 
 
 def answer(client: Client, message: Any) -> bytes:
@@ -70,12 +65,6 @@ def _discard(client: Client, numbers: Any) -> None:
         cursor: Any = client.cursors.pop(number, None)
         if cursor is not None:
             cursor.close()
-
-
-def _connection(client: Client) -> Any:
-    """The session's connection, once it is known to be open."""
-    client.session.require_open()
-    return client.connection
 
 
 # ---- transactions
@@ -121,59 +110,23 @@ def in_transaction(client: Client) -> Answer:
     return {"is": client.session.in_transaction}
 
 
-# ---- definitions
-
-
-@operation
-def require_writable(client: Client) -> None:
-    client.session.require_open()
-    client.session.require_writable()
-
-
-@operation
-def create_tablespace(client: Client, name: str, **options: int) -> None:
-    require_writable(client)
-    _connection(client).create_tablespace(name, **options)
-
-
-@operation
-def create_table(client: Client, name: str, columns: list[list[str]], **options: Any) -> None:
-    require_writable(client)
-    _connection(client).create_table(name, [(column, spelling) for column, spelling in columns], **options)
-
-
-@operation
-def drop_table(client: Client, name: str) -> None:
-    require_writable(client)
-    _connection(client).drop_table(name)
-
-
-@operation
-def create_index(client: Client, name: str, table: str, columns: list[str], unique: bool, using: str) -> None:
-    require_writable(client)
-    _connection(client).create_index(name, table, columns, unique=unique, using=using)
-
-
-@operation
-def drop_index(client: Client, name: str) -> None:
-    require_writable(client)
-    _connection(client).drop_index(name)
+# ---- tables
 
 
 @operation
 def tables(client: Client) -> Answer:
-    return {"names": _connection(client).tables()}
+    return {"names": connection_of(client).tables()}
 
 
 @operation
 def table(client: Client, name: str) -> Answer:
-    return {"table": table_to_plain(_connection(client).table(name))}
+    return {"table": table_to_plain(connection_of(client).table(name))}
 
 
 @operation
 def heap(client: Client, name: str) -> Answer:
     """A table's definition; the client may then work on its rows."""
-    made = _connection(client).heap(name)
+    made = connection_of(client).heap(name)
     client.heaps.setdefault(made.obj_id, made)
     return table(client, name)
 
@@ -258,10 +211,10 @@ def _cursor(
 ) -> Any:
     keys = None
     if by is not None:
-        table = _connection(client).table(name)
+        table = connection_of(client).table(name)
         keys = unpack_range([table.columns[n] for n in table.index(by).positions], body, **ends)
     places = None if row_ids is None else [RowId(*row_id) for row_id in row_ids]
-    return _connection(client).select(name, columns, by=by, keys=keys, row_ids=places)
+    return connection_of(client).select(name, columns, by=by, keys=keys, row_ids=places)
 
 
 @operation
@@ -277,12 +230,38 @@ def select(client: Client, **what: Any) -> Answer:
 def select_rows(client: Client, cursor: int = 0, **what: Any) -> Answer:
     """The first or the next rows of a cursor."""
     if not cursor:
-        table = _connection(client).table(what["name"])
+        table = connection_of(client).table(what["name"])
         encode = RowCodec([table.columns[n] for n in table.positions(what["columns"])]).encode
         cursor = client.new_number()
         found = _cursor(client, **what).rows()
         client.cursors[cursor] = ((row_id, encode(values)) for row_id, values in found)
     return _next_rows(client, cursor)
+
+
+# ---- SQL
+
+
+def _told(client: Client, result: Result) -> Answer:
+    """What came of a statement; rows come by a stream of their own."""
+    types = [None if type_ is None else [type_.name, type_.length, type_.scale] for type_ in result.types]
+    head: dict[str, Any] = {"names": list(result.names), "types": types, "rowcount": result.rowcount}
+    if result.has_rows:
+        head["scan"] = client.new_number()
+        client.scans[head["scan"]] = result.as_reader()
+    return head
+
+
+@operation
+def execute(client: Client, statement: str, parameters: Any) -> Answer:
+    client.session.require_open()
+    return _told(client, connection_of(client).run(statement, unpack_parameters(parameters)))
+
+
+@operation
+def execute_many(client: Client, statement: str, body: bytes = b"") -> Answer:
+    client.session.require_open()
+    sets = [unpack_parameters(given) for given in json.loads(body or b"[]")]
+    return _told(client, connection_of(client).run_many(statement, sets))
 
 
 # ---- statements over many rows
@@ -341,51 +320,56 @@ def statement_end(client: Client, statement: int, kept: bool) -> None:
 
 @operation
 def locks(client: Client) -> Answer:
-    return {}, pack_table(_connection(client).locks())
+    return {}, pack_table(connection_of(client).locks())
 
 
 @operation
 def transactions(client: Client) -> Answer:
-    return {}, pack_table(_connection(client).transactions())
+    return {}, pack_table(connection_of(client).transactions())
+
+
+@operation
+def system_view(client: Client, name: str) -> Answer:
+    return {}, pack_table(connection_of(client).system_view(name))
 
 
 @operation
 def index_pages(client: Client, name: str) -> Answer:
-    return {}, pack_table(_connection(client).index_pages(name))
+    return {}, pack_table(connection_of(client).index_pages(name))
 
 
 @operation
 def gc(client: Client) -> Answer:
-    return {"done": _connection(client).gc()}
+    return {"done": connection_of(client).gc()}
 
 
 @operation
 def checkpoint(client: Client) -> Answer:
     require_writable(client)
-    return asdict(_connection(client).checkpoint())
+    return asdict(connection_of(client).checkpoint())
 
 
 @operation
 def shrink(client: Client) -> Answer:
     require_writable(client)
-    return {"bytes": _connection(client).shrink()}
+    return {"bytes": connection_of(client).shrink()}
 
 
 @operation
 def set_archiving(client: Client, on: bool) -> None:
     require_writable(client)
-    _connection(client).set_archiving(on)
+    connection_of(client).set_archiving(on)
 
 
 @operation
 def recovery(client: Client) -> Answer:
-    found = _connection(client).recovery
+    found = connection_of(client).recovery
     return {"recovery": None if found is None else asdict(found)}
 
 
 @operation
 def dump(client: Client, path: str) -> None:
-    _connection(client).dump(Path(path))
+    connection_of(client).dump(Path(path))
 
 
 # ---- what takes long: the client asks for a bit of it at a time, and so hears how far it is

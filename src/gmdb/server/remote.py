@@ -6,6 +6,7 @@ not: a client needs none of the compiled code that comes with those.
 
 from __future__ import annotations
 
+import json
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,19 +17,31 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from gmdb import dbapi
 from gmdb.access.indexes import EVERYTHING, IndexDefinition, KeyRange, keys_without_index
 from gmdb.access.patches import Patches
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.access.steps import Changes, RowChanged, Steps
 from gmdb.arrow.schema import arrow_schema, batches_of, fit_batch
-from gmdb.catalog.schema import TableDefinition
+from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
 from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
+from gmdb.format.columns import Column, ColumnType
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.server.link import Link
-from gmdb.server.wire import in_chunks, pack_range, pack_rows, table_from_plain, unpack_rows, unpack_table
+from gmdb.server.wire import (
+    column_to_plain,
+    constraint_to_plain,
+    in_chunks,
+    pack_parameters,
+    pack_range,
+    pack_rows,
+    table_from_plain,
+    unpack_rows,
+    unpack_table,
+)
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap as _Heap
@@ -100,16 +113,46 @@ class RemoteConnection(_Connection):
     def create_table(
         self,
         name: str,
-        columns: dict[str, str] | list[tuple[str, str]],
+        columns: ColumnsGiven,
         *,
+        constraints: Sequence[Constraint] = (),
         tablespace: str = MAIN_SPACE,
         pct_free: int = DEFAULT_PCT_FREE,
     ) -> None:
-        pairs = list(columns.items()) if isinstance(columns, dict) else list(columns)
-        self._link.ask("create_table", name=name, columns=pairs, tablespace=tablespace, pct_free=pct_free)
+        given = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
+        plain = [_plain_column(column) for column in given]
+        kept = [constraint_to_plain(constraint) for constraint in constraints]
+        options: dict[str, Any] = {"tablespace": tablespace, "pct_free": pct_free}
+        self._link.ask("create_table", name=name, columns=plain, constraints=kept, **options)
 
     def drop_table(self, name: str) -> None:
         self._link.ask("drop_table", name=name)
+
+    def truncate_table(self, name: str, *, restart_identity: bool = False) -> None:
+        self._link.ask("truncate_table", name=name, restart_identity=restart_identity)
+
+    def rename_table(self, name: str, new_name: str) -> None:
+        self._link.ask("rename_table", name=name, new_name=new_name)
+
+    def add_column(self, table: str, column: Column | tuple[str, str], value: Any = None) -> None:
+        (made,) = make_columns(table, [column])
+        body = b"" if value is None else RowCodec([made]).encode([value])
+        self._link.ask("add_column", body, table=table, column=column_to_plain(made))
+
+    def rename_column(self, table: str, column: str, new_name: str, *, checks: Mapping[str, str] | None = None) -> None:
+        self._link.ask("rename_column", table=table, column=column, new_name=new_name, checks=dict(checks or {}))
+
+    def alter_column(self, table: str, column: str, **changes: Any) -> None:
+        self._link.ask("alter_column", table=table, column=column, changes=changes)
+
+    def add_constraint(self, table: str, constraint: Constraint) -> None:
+        self._link.ask("add_constraint", table=table, constraint=constraint_to_plain(constraint))
+
+    def drop_constraint(self, table: str, name: str) -> None:
+        self._link.ask("drop_constraint", table=table, name=name)
+
+    def next_identity(self, table: str, column: str, count: int = 1) -> int:
+        return int(self._link.ask("next_identity", table=table, column=column, count=count)[0]["first"])
 
     def create_index(
         self, name: str, table: str, columns: Sequence[str], *, unique: bool = False, using: str = "btree"
@@ -165,6 +208,39 @@ class RemoteConnection(_Connection):
             raise keys_without_index(name)
         return RemoteCursor(self._link, self.table(name), columns, by, keys, row_ids)
 
+    # ---- SQL
+
+    def cursor(self) -> dbapi.Cursor:
+        self._link.require_open()
+        return dbapi.Cursor(self)
+
+    def execute(self, statement: str, parameters: dbapi.Parameters = ()) -> dbapi.Cursor:
+        return self.cursor().execute(statement, parameters)
+
+    def executemany(self, statement: str, parameters: Any) -> dbapi.Cursor:
+        return self.cursor().executemany(statement, parameters)
+
+    def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
+        head, _ = self._link.ask("execute", statement=statement, parameters=pack_parameters(parameters))
+        return self._result(head)
+
+    def run_many(self, statement: str, parameters: Any) -> dbapi.Result:
+        sets = json.dumps([pack_parameters(given) for given in dbapi.sets_of(parameters)]).encode()
+        return self._result(self._link.ask("execute_many", sets, statement=statement)[0])
+
+    def _result(self, head: dict[str, Any]) -> dbapi.Result:
+        types = tuple(None if type_ is None else ColumnType(*type_) for type_ in head["types"])
+        result = dbapi.Result(tuple(head["names"]), types, head["rowcount"])
+        if "scan" in head:
+            batches = self._link.batches(head["scan"])
+            result.reader = pa.RecordBatchReader.from_batches(result.schema, batches)
+        return result
+
+    def split(self, script: str) -> list[str]:
+        from gmdb.sql.parser import split  # brings the parser, which other clients do not need
+
+        return split(script)
+
     # ---- what is going on
 
     def locks(self) -> pa.Table:
@@ -172,6 +248,9 @@ class RemoteConnection(_Connection):
 
     def transactions(self) -> pa.Table:
         return unpack_table(self._link.ask("transactions")[1])
+
+    def system_view(self, name: str) -> pa.Table:
+        return unpack_table(self._link.ask("system_view", name=name)[1])
 
     def index_pages(self, name: str) -> pa.Table:
         return unpack_table(self._link.ask("index_pages", name=name)[1])
@@ -442,6 +521,10 @@ class RemoteSteps(Steps):
 
     def start_over(self, changed: RowChanged) -> None:
         self._ask("statement_start_over", changed=str(changed))
+
+
+def _plain_column(column: tuple[str, str] | Column) -> list[Any]:
+    return column_to_plain(column) if isinstance(column, Column) else list(column)
 
 
 def _plain(row_id: RowId) -> list[int]:

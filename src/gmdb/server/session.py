@@ -11,6 +11,7 @@ Invariants
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from gmdb.access.steps import Steps
 from gmdb.connection import Connection
 from gmdb.engine import Database
 from gmdb.errors import InterfaceError, OwnerGone, ReadOnly
+from gmdb.sql.runner import Runner
 from gmdb.transaction.session import Session
 
 INTERRUPT_INTERVAL = 0.02
@@ -60,6 +62,7 @@ class ClientConnection(Connection):
     def __init__(self, database: Database, session: ClientSession) -> None:
         self._database = database
         self._session: ClientSession = session
+        self._statements = Runner(weakref.proxy(self))
 
 
 @dataclass

@@ -9,7 +9,9 @@ from __future__ import annotations
 import builtins
 import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +19,7 @@ import pyarrow as pa
 from gmdb import errors
 from gmdb.access.indexes import IndexDefinition, KeyCodec, KeyRange
 from gmdb.access.steps import RowChanged
-from gmdb.catalog.schema import TableDefinition
+from gmdb.catalog.schema import Constraint, TableDefinition
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, ColumnType
@@ -90,19 +92,41 @@ def decode_patch(columns: Sequence[Column], patch: bytes) -> dict[str, Any]:
 
 
 def table_to_plain(table: TableDefinition) -> list[Any]:
-    columns = [[c.name, c.type.name, c.type.length, c.type.scale, c.nullable] for c in table.columns]
+    columns = [column_to_plain(column) for column in table.columns]
     indexes = [
         [i.name, i.obj_id, i.table_id, i.entry_page, i.unique, list(i.positions), i.since, i.using]
         for i in table.indexes
     ]
-    return [table.name, table.obj_id, table.space_id, table.entry_page, columns, indexes]
+    constraints = [constraint_to_plain(constraint) for constraint in table.constraints]
+    return [table.name, table.obj_id, table.space_id, table.entry_page, columns, indexes, constraints, table.number]
 
 
 def table_from_plain(plain: list[Any]) -> TableDefinition:
-    name, obj_id, space_id, entry_page, columns, indexes = plain
-    made = (Column(c, ColumnType(type_, length, scale), nullable) for c, type_, length, scale, nullable in columns)
+    name, obj_id, space_id, entry_page, columns, indexes, constraints, number = plain
+    made = tuple(column_from_plain(column) for column in columns)
+    kept = tuple(constraint_from_plain(constraint) for constraint in constraints)
     known = (IndexDefinition(i, o, t, e, u, tuple(p), since, using) for i, o, t, e, u, p, since, using in indexes)
-    return TableDefinition(name, obj_id, space_id, entry_page, tuple(made), tuple(known))
+    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, number)
+
+
+def column_to_plain(column: Column) -> list[Any]:
+    type_ = column.type
+    shape = [column.name, type_.name, type_.length, type_.scale, column.nullable]
+    return [*shape, column.default, column.identity, column.identity_id]
+
+
+def column_from_plain(plain: list[Any]) -> Column:
+    name, type_, length, scale, *more = plain
+    return Column(name, ColumnType(type_, length, scale), *more)
+
+
+def constraint_to_plain(constraint: Constraint) -> list[Any]:
+    return [constraint.kind, list(constraint.columns), constraint.text, constraint.name]
+
+
+def constraint_from_plain(plain: list[Any]) -> Constraint:
+    kind, columns, text, name = plain
+    return Constraint(kind, tuple(columns), text, name)
 
 
 def pack_table(table: pa.Table) -> bytes:
@@ -154,3 +178,46 @@ def unpack_range(columns: Sequence[Column], body: bytes, counts: Sequence[int], 
     codec = KeyCodec(columns)
     low, high = (codec.decode(row, count) for (_, row), count in zip(unpack_rows(body), counts, strict=True))
     return KeyRange(low, high, *bounds)
+
+
+# ---- values of parameters, which have no column that would say their type
+
+_TAGS: list[tuple[str, type, Callable[[Any], Any], Callable[[Any], Any]]] = [
+    ("b", bool, bool, bool),
+    ("i", int, str, int),  # as text: JSON's numbers are doubles to some
+    ("f", float, float.hex, float.fromhex),
+    ("s", str, str, str),
+    ("t", datetime, datetime.isoformat, datetime.fromisoformat),
+    ("d", date, date.isoformat, date.fromisoformat),
+    ("n", Decimal, str, Decimal),
+    ("x", bytes, bytes.hex, bytes.fromhex),
+]
+
+
+def pack_value(value: Any) -> list[Any] | None:
+    """A parameter's value in plain terms."""
+    if value is None:
+        return None
+    if isinstance(value, bytearray | memoryview):
+        value = bytes(value)
+    for tag, kind, pack_one, _ in _TAGS:
+        if isinstance(value, kind):
+            return [tag, pack_one(value)]
+    raise errors.InterfaceError(f"a {type(value).__name__} cannot be a parameter")
+
+
+def unpack_value(packed: list[Any] | None) -> Any:
+    return None if packed is None else {tag: unpack_one for tag, _, _, unpack_one in _TAGS}[packed[0]](packed[1])
+
+
+def pack_parameters(given: Any) -> Any:
+    """A statement's parameters: a list, or an object with their names."""
+    if isinstance(given, Mapping):
+        return {name: pack_value(value) for name, value in given.items()}
+    return [pack_value(value) for value in given]
+
+
+def unpack_parameters(packed: Any) -> Any:
+    if isinstance(packed, dict):
+        return {name: unpack_value(value) for name, value in packed.items()}
+    return tuple(unpack_value(value) for value in packed)

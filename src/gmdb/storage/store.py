@@ -152,6 +152,10 @@ class PageStore:
         known = ", ".join(space.name for space in self.spaces.values())
         raise NoSuchTablespace(f"there is no tablespace {name}; there are {known}")
 
+    def space_of(self, page_id: int) -> Tablespace:
+        """The tablespace that a page lies in."""
+        return self.spaces[self.devices[device_of(page_id)].space_id]
+
     def create_tablespace(self, name: str, page_size: int, devices: int, device_pages_max: int) -> Tablespace:
         self.require_writable()
         if page_size not in PAGE_SIZES:

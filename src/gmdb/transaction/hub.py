@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gmdb.errors import LocksExhausted, UndoExhausted
@@ -20,6 +21,7 @@ from gmdb.log.reports import Progress, Recovery
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import PageStore
 from gmdb.transaction.call import COMMIT
+from gmdb.transaction.definitions import Changes
 from gmdb.transaction.gc import BackgroundCollector, Collector
 from gmdb.transaction.memory import TransactionMemory
 from gmdb.transaction.recovery import recover_transactions
@@ -65,6 +67,7 @@ class Transactions:
         self.tables = TableLocks()
         self.collector = Collector(self)
         self.active: dict[int, Session] = {}
+        self.publish_definitions: Callable[[Changes, int], None]  # the catalog's, which sets it
         self._background: BackgroundCollector | None = None
         table = _table_segment(store)
         if table.entry_page != NO_PAGE:

@@ -47,16 +47,17 @@ from gmdb.transaction.call import (
     UNDO_RUNS,
 )
 from gmdb.transaction.changes import change_with_patience, is_in_line
+from gmdb.transaction.definitions import ChangedDefinitions, Changes
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.snapshots import OWN, Snapshot
-from gmdb.transaction.tables import lock_table
+from gmdb.transaction.tables import HoldsTables
 
 MORE_MAX = 2048  # undo records that one call may write beside its first
 ISOLATION_LEVELS = ("read committed", "repeatable read")
 
 
-class Session:
+class Session(HoldsTables):
     def __init__(self, hub: Transactions, isolation: str, autocommit: bool, lock_timeout: float) -> None:
         if isolation not in ISOLATION_LEVELS:
             raise SchemaError(f"isolation {isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
@@ -73,13 +74,14 @@ class Session:
         self._cursors: weakref.WeakSet[Snapshot] = weakref.WeakSet()
         self.pages_wanted = 0  # how many pages a change asks for that found too few
         self.depth = 0  # statements of several steps that are running, one within the other
+        self._defining = False  # definitions are read as they are now, whatever the isolation
         self.call[ALONE] = 1
         self.call[LATEST] = int(self._reads_latest())
         self._reset()
 
     def _reads_latest(self) -> bool:
         """Whether each statement has a snapshot of its own."""
-        return self.isolation == "read committed" or self.autocommit
+        return self.isolation == "read committed" or self.autocommit or self._defining
 
     def _reset(self) -> None:
         self.slot = -1
@@ -91,8 +93,8 @@ class Session:
         self.call[UNDO_RUNS] = 0
         self.undo: array[int] = array("q")
         self._savepoints: list[tuple[str, int]] = []  # name, undo records at the time
-        self.tables_held: dict[int, tuple[int, int]] = {}
-        self._locked_alone: set[int] = set()
+        self._hold_nothing()
+        self.definitions = ChangedDefinitions()
         self._pages_to_tidy: set[tuple[int, int]] = set()
         self._snapshot: Snapshot | None = None
         self._has_index_records = False
@@ -106,7 +108,7 @@ class Session:
 
     @property
     def in_transaction(self) -> bool:
-        return self.slot >= 0 or self._snapshot is not None or bool(self.tables_held) or bool(self._locked_alone)
+        return self.slot >= 0 or self._snapshot is not None or bool(self._locks_taken)
 
     @property
     def statement_number(self) -> int:
@@ -194,7 +196,7 @@ class Session:
             raise
         self._end_statement(snapshot)
         if self.autocommit and not self.depth:
-            self.commit()
+            self._commit_or_roll_back()
 
     def _end_statement(self, snapshot: Snapshot) -> None:
         self.depth -= 1
@@ -204,36 +206,28 @@ class Session:
             with self.hub.guard:
                 snapshot.release()
 
-    def share_table(self, obj_id: int, entry_page: int, space_id: int) -> None:
-        """Hold a table against changes of its definition until the transaction ends."""
-        self.require_open()
-        with self.hub.guard:  # the short way, while nobody waits for anything
-            taken = not self.hub.waits.queues and not self.hub.tables.share(obj_id, self)
-        if not taken:
-            lock_table(self, obj_id, lambda: self.hub.tables.share(obj_id, self))
-        self.tables_held[obj_id] = (entry_page, space_id)
-
-    def take_table_alone(self, obj_id: int) -> None:
-        """Have a table, and nobody else, until the transaction ends."""
-        lock_table(self, obj_id, lambda: self.hub.tables.take_alone(obj_id, self))
-        self._locked_alone.add(obj_id)
-
     @contextmanager
-    def alone_with(self, obj_id: int) -> Iterator[None]:
-        """Commit what is open, and have a table alone until the change of its definition is done, or has failed."""
-        self.commit()
+    def defining(self) -> Iterator[None]:
+        """A statement that changes definitions: it goes by the newest ones, whatever the transaction's snapshot."""
+        before, self._defining = self._defining, True
+        self.call[LATEST] = 1
         try:
-            self.take_table_alone(obj_id)
-            yield
+            with self.statement():
+                yield
         finally:
-            self._finish_commit()  # there is nothing but the table to let go
+            self._defining = before
+            self.call[LATEST] = int(self._reads_latest())
+            self._note_plain()
 
-    def share_instead(self, obj_id: int) -> None:
-        """Let others share a table that was taken alone; who needs it alone still waits."""
+    def see_newest(self) -> None:
+        """After a wait: let the statement go by what was committed meanwhile."""
         with self.hub.guard:
-            self.hub.tables.release(self, {obj_id})
-            self.hub.tables.share(obj_id, self)
-        self.hub.waits.wake()
+            self.call[SCN] = self.hub.memory.scn
+
+    def change_definitions(self, changes: Changes) -> None:
+        """Go by other definitions from now on, and everybody once the transaction commits; undo records are written."""
+        self.definitions.change(changes, len(self.undo))
+        self._look_again(changes)
 
     # ---- changes of rows
 
@@ -360,6 +354,15 @@ class Session:
                 raise
         self._finish_commit()
 
+    def _commit_or_roll_back(self) -> None:
+        """Commit a statement that is a transaction of its own; one that is refused leaves nothing open."""
+        try:
+            self.commit()
+        except BaseException:
+            if self.in_transaction and self.hub.store.devices and not self.closed:
+                self.rollback()
+            raise
+
     def _finish_commit(self) -> None:
         """The commit is on disk, or will be.  A second time does nothing."""
         with self.hub.guard:
@@ -397,16 +400,16 @@ class Session:
         hub = self.hub
         if self.slot >= 0 and hub.store.failure is None:  # else what it did stays as it is, and nobody sees it
             del hub.active[self.slot]
-            ended = Ended(self.slot, scn, self.undo, dict(self.tables_held), self._pages_to_tidy)
+            ended = Ended(self.slot, scn, self.undo, self._segments_used, self._pages_to_tidy)
             ended.is_unordered = self._has_index_records
             hub.collector.add(ended)
             hub.notify_ended()
         if self._snapshot is not None:
             self._snapshot.release()
-        held = self._locked_alone.union(self.tables_held)
-        if held:
-            hub.tables.release(self, held)
-        released = self.slot >= 0 or bool(held)
+        if scn and self.definitions.now and hub.store.failure is None:
+            hub.publish_definitions(self.definitions.now, scn)
+        released = self.slot >= 0 or bool(self._locks_taken)
+        hub.tables.release(self, self._locks_taken)
         self._reset()
         if released:
             hub.waits.wake()
@@ -426,6 +429,7 @@ class Session:
                     pass  # a segment goes a part at a time
                 self.undo.pop()
         self._loads = [load for load in self._loads if load[0] <= mark]
+        self._look_again(self.definitions.take_back_to(mark))
         self.hub.waits.wake()
 
     def _cancel_cursors(self, place: int) -> None:

@@ -1,12 +1,16 @@
-"""Table locks: whoever changes or reads rows shares a table, whoever changes its definition has it alone."""
+"""Table locks: whoever changes or reads rows shares a table, whoever changes its definition has it alone.
+
+Names are taken alone, too, by whoever gives them to something or takes them away.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    from gmdb.transaction.hub import Transactions
     from gmdb.transaction.session import Session
 
 
@@ -14,37 +18,99 @@ class TableLocks:
     """Who holds which table; held until the transaction ends.  Whoever calls holds the store's guard."""
 
     def __init__(self) -> None:
-        self._shared: dict[int, set[Session]] = {}
-        self._alone: dict[int, Session] = {}
+        self._shared: dict[Hashable, set[Session]] = {}
+        self._alone: dict[Hashable, Session] = {}
 
-    def share(self, obj_id: int, session: Session) -> list[Session]:
+    def share(self, key: Hashable, session: Session) -> list[Session]:
         """Take the table together with others; answers who is in the way, nobody if it was taken."""
-        holder = self._alone.get(obj_id)
+        holder = self._alone.get(key)
         if holder is not None and holder is not session:
             return [holder]
-        self._shared.setdefault(obj_id, set()).add(session)
+        self._shared.setdefault(key, set()).add(session)
         return []
 
-    def take_alone(self, obj_id: int, session: Session) -> list[Session]:
-        others = [other for other in self._shared.get(obj_id, ()) if other is not session]
-        holder = self._alone.get(obj_id)
+    def take_alone(self, key: Hashable, session: Session) -> list[Session]:
+        others = [other for other in self._shared.get(key, ()) if other is not session]
+        holder = self._alone.get(key)
         if holder is not None and holder is not session:
             others.append(holder)
         if not others:
-            self._alone[obj_id] = session
+            self._alone[key] = session
         return others
 
-    def release(self, session: Session, obj_ids: set[int]) -> None:
-        for obj_id in obj_ids:
-            self._shared.get(obj_id, set()).discard(session)
-            if self._alone.get(obj_id) is session:
-                del self._alone[obj_id]
+    def is_alone(self, key: Hashable, session: Session) -> bool:
+        return self._alone.get(key) is session
+
+    def holders(self) -> list[tuple[Hashable, Session, bool]]:
+        """Who holds what, and whether alone."""
+        shared = [(key, session, False) for key, sessions in self._shared.items() for session in sessions]
+        return shared + [(key, session, True) for key, session in self._alone.items()]
+
+    def release(self, session: Session, keys: set[Hashable]) -> None:
+        for key in keys:
+            sharing = self._shared.get(key)
+            if sharing is not None:
+                sharing.discard(session)
+                if not sharing:
+                    del self._shared[key]
+            if self._alone.get(key) is session:
+                del self._alone[key]
 
 
-def lock_table(session: Session, obj_id: int, attempt: Callable[[], list[Session]]) -> None:
+class HoldsTables:
+    """The part of a session that holds tables and names, until its transaction ends."""
+
+    hub: Transactions
+
+    def _hold_nothing(self) -> None:
+        self.tables_held: dict[int, object] = {}  # the definition by which a table is used
+        self._locks_taken: set[Hashable] = set()
+        self._segments_used: dict[int, tuple[int, int]] = {}  # obj_id: entry page, tablespace
+
+    def share_table(self, number: int) -> None:
+        """Hold a table against changes of its definition until the transaction ends."""
+        session = cast("Session", self)
+        session.require_open()
+        if number in self._locks_taken:
+            return  # also if others wait for it: whoever holds it stands in no line
+        tables = self.hub.tables
+        with self.hub.guard:  # the short way, while nobody waits for anything
+            taken = not self.hub.waits.queues and not tables.share(number, session)
+        if not taken:
+            _take(session, number, lambda: tables.share(number, session))
+        self._locks_taken.add(number)
+
+    def use_table(self, number: int, definition: object, obj_id: int, entry_page: int, space_id: int) -> None:
+        """Go by a definition of a table that is shared; ``obj_id``: whose its segment is."""
+        self.tables_held[number] = definition
+        self._segments_used[obj_id] = (entry_page, space_id)
+
+    def _look_again(self, numbers: Iterable[int]) -> None:
+        """Definitions of tables have changed: whoever uses them asks for them again."""
+        for number in numbers:
+            self.tables_held.pop(number, None)
+
+    def take_alone(self, key: Hashable) -> None:
+        """Have a table, or a name, and nobody else, until the transaction ends."""
+        session, tables = cast("Session", self), self.hub.tables
+        if not tables.is_alone(key, session):
+            _take(session, key, lambda: tables.take_alone(key, session))
+            self._locks_taken.add(key)
+
+    def share_instead(self, number: int) -> None:
+        """Let others share a table that was taken alone; who needs it alone still waits."""
+        session = cast("Session", self)
+        with self.hub.guard:
+            self.hub.tables.release(session, {number})
+            self.hub.tables.share(number, session)
+        self.hub.waits.wake()
+
+
+def _take(session: Session, key: Hashable, attempt: Callable[[], list[Session]]) -> None:
     """Take a table, waiting for those who are in the way, which ``attempt`` tells, for as long as the session waits."""
     deadline = time.monotonic() + session.lock_timeout
-    key = ("table", obj_id)
+    what = f"table {key}" if isinstance(key, int) else str(key)
+    key = ("table", key)
     waits = session.hub.waits
     waited = False
     while True:
@@ -57,7 +123,7 @@ def lock_table(session: Session, obj_id: int, attempt: Callable[[], list[Session
                 waits.leave(key, session)
             return
         waited = True
-        waits.wait(session, key, f"table {obj_id}", holders, seen, deadline)
+        waits.wait(session, key, what, holders, seen, deadline)
         try:
             session.require_open()
         except BaseException:

@@ -131,7 +131,7 @@ def _check_entry(page: bytes, offset: int, head: Any) -> Iterator[Finding]:
 
 def _check_columns(page: bytes, offset: int, end: int, columns: Sequence[Column]) -> Iterator[Finding]:
     cells = list(walk_cells(page, offset, end))
-    if len(cells) > len(columns):
+    if any(code != SizeCode.NULL for code, _, _ in cells[len(columns) :]):  # rolled-back columns leave no value
         said = f"the row has {len(cells)} columns, its table {len(columns)}"
         yield Finding(offset + COL_COUNT_AT, said)
     for number, (column, (code, at, length)) in enumerate(zip(columns, cells, strict=False)):

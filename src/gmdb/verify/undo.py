@@ -150,8 +150,9 @@ class _Locks:
             wrong = self._wrong_table(record)
             if not wrong and record.operation in _OF_SEGMENTS:
                 wrong = self._wrong_segment(record)
-            if not wrong and record.operation in _OF_ROWS and not self._is_dropped(record):
-                wrong = self._wrong_pages(record) if record.row_id.slot_id == NO_SLOT else self._wrong_rows(record)
+            if not wrong and record.operation in _OF_ROWS:
+                if not self._is_dropped(record):
+                    wrong = self._wrong_pages(record) if record.row_id.slot_id == NO_SLOT else self._wrong_rows(record)
                 named.update((place, record.lock_id) for place in record.places())
             if wrong:
                 self._survey.findings.on_page(record.page_id, record.offset, f"{record.name}: {wrong}")

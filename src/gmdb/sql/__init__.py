@@ -1,0 +1,1 @@
+"""SQL: statements in PostgreSQL's dialect, over gmdb's tables."""

@@ -1,0 +1,352 @@
+"""CAST: from every type to every other that PostgreSQL converts, and reading a value from its text.
+
+Invariants
+ 1. ``cast_between`` answers None where PostgreSQL has no cast, so that the compiler refuses the expression.
+ 2. What a literal becomes (``read_text``) is what the same text becomes by a cast.
+ 3. Lengths are bytes of UTF-8, as in columns; an explicit cast cuts after the last whole character that fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from gmdb.errors import InvalidText, TypeMismatch, ValueOutOfRange
+from gmdb.format.columns import ColumnType
+from gmdb.sql import numbers, times
+from gmdb.sql.types import BYTEA, BYTES, INTEGERS, NUMERIC, TEXT, TEXTS, pg_name
+
+Cast = Callable[[Any], Any]
+_INTEGER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
+_DECIMAL = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.I)
+_SPECIAL_DOUBLES = {"nan": float("nan"), "infinity": float("inf"), "inf": float("inf")}
+_TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_ESCAPED_BYTE = re.compile(rb"\\(\\|[0-3][0-7][0-7]|.?)", re.DOTALL)
+
+
+# ---- reading text
+
+
+def _unreadable(type_: ColumnType, text: str) -> InvalidText:
+    return InvalidText(f"invalid input syntax for type {pg_name(type_)}: {text!r}")
+
+
+def _read_integer(type_: ColumnType) -> Cast:
+    low, high = INTEGERS[type_.name]
+
+    def read(text: str) -> int:
+        if not _INTEGER.fullmatch(text):
+            raise _unreadable(type_, text)
+        digits = text.strip().lstrip("+-0")
+        value = int(digits or 0) if len(digits) < 20 else 1 << 64
+        value = -value if "-" in text else value
+        if not low <= value <= high:
+            raise ValueOutOfRange(f"value {text.strip()[:40]!r} is out of range for type {pg_name(type_)}")
+        return value
+
+    return read
+
+
+def _read_double(type_: ColumnType) -> Cast:
+    def read(text: str) -> float:
+        word = text.strip().lower()
+        if word.lstrip("+-") in _SPECIAL_DOUBLES and word[1:2].isalpha():
+            return float(word)
+        if not _DECIMAL.fullmatch(text):
+            raise _unreadable(type_, text)
+        value = float(text)
+        if value in (float("inf"), float("-inf")) or (not value and re.search(r"[1-9]", word.partition("e")[0])):
+            raise ValueOutOfRange(f"{text.strip()!r} is out of range for type double precision")
+        return value
+
+    return read
+
+
+def read_decimal(text: str, type_: ColumnType) -> Decimal:
+    """Of any number of digits."""
+    if not _DECIMAL.fullmatch(text):
+        raise _unreadable(type_, text)
+    try:
+        value = Decimal(text.strip())
+        if abs(value.adjusted()) > numbers.DIGITS_MAX or numbers.decimal_scale(value) > numbers.DIGITS_MAX:
+            numbers.too_many_digits()
+    except InvalidOperation:
+        raise _unreadable(type_, text) from None
+    return numbers.plain_decimal(value)
+
+
+def _read_boolean(text: str) -> bool:
+    """Words may be cut as long as they are clear."""
+    word = text.strip().lower()
+    found = {truth for name, truth in _TRUTHS.items() if word and name.startswith(word)} if word != "o" else set()
+    if len(found) != 1:
+        raise InvalidText(f"invalid input syntax for type boolean: {text!r}; write true or false")
+    return found.pop()
+
+
+def read_bytes(text: str) -> bytes:
+    r"""``\x`` and hexadecimal digits, or text with ``\\`` and ``\ooo`` for what it cannot hold."""
+    if text.startswith("\\x"):
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError:
+            raise InvalidText(f"invalid hexadecimal data: {text!r}") from None
+
+    def byte(match: re.Match[bytes]) -> bytes:
+        if match[1] == b"\\":
+            return b"\\"
+        if len(match[1]) != 3:
+            raise InvalidText(f"invalid input syntax for type bytea: {text!r}")
+        return bytes([int(match[1], 8)])
+
+    return _ESCAPED_BYTE.sub(byte, text.encode())
+
+
+def read_text(type_: ColumnType, limited: bool = True) -> Cast:
+    """The function that reads a literal or a text as a value of the type."""
+    name = type_.name
+    if name in INTEGERS:
+        return _read_integer(type_)
+    if name == "DOUBLE":
+        return _read_double(type_)
+    if name == "DECIMAL":
+        fit = _fit_decimal(type_) if limited else None
+        return lambda text: fit(read_decimal(text, type_)) if fit else read_decimal(text, type_)
+    if name in BYTES:
+        return lambda text: _fit_bytes(type_)(read_bytes(text))
+    if name in TEXTS:
+        return _fit_text(type_)
+    others: dict[str, Cast] = {
+        "BOOLEAN": _read_boolean,
+        "DATE": times.read_date,
+        "TIMESTAMP": times.read_timestamp,
+        "INTERVAL": times.read_interval,
+    }
+    return others[name]
+
+
+# ---- writing text
+
+
+def bytes_text(value: bytes) -> str:
+    return "\\x" + value.hex()
+
+
+def write_text(type_: ColumnType) -> Cast:
+    """The function that writes a value as text; of CHAR without the blanks that fill it up."""
+    writers: dict[str, Cast] = {
+        "INT": str,
+        "BIGINT": str,
+        "DOUBLE": numbers.double_text,
+        "DECIMAL": numbers.decimal_text,
+        "BOOLEAN": lambda value: "true" if value else "false",
+        "DATE": times.date_text,
+        "TIMESTAMP": times.timestamp_text,
+        "INTERVAL": times.interval_text,
+        "CHAR": lambda value: value.rstrip(" "),
+        "VARCHAR": str,
+        "BINARY": bytes_text,
+        "VARBINARY": bytes_text,
+    }
+    return writers[type_.name]
+
+
+# ---- fitting a value into a type's length
+
+
+def _fit_text(type_: ColumnType) -> Cast:
+    limit, fill = type_.length, type_.name == "CHAR"
+
+    def fit(text: str) -> str:
+        size = len(text) if text.isascii() else len(text.encode())
+        if size > limit:
+            text = text.encode()[:limit].decode(errors="ignore")
+            size = len(text.encode())
+        return text + " " * (limit - size) if fill else text
+
+    return fit
+
+
+def _fit_bytes(type_: ColumnType) -> Cast:
+    limit, fill = type_.length, type_.name == "BINARY"
+    return lambda value: value[:limit].ljust(limit, b"\0") if fill else value[:limit]
+
+
+def _fit_decimal(type_: ColumnType) -> Cast:
+    limit, scale = Decimal(10) ** (type_.length - type_.scale), type_.scale
+
+    def fit(value: Decimal) -> Decimal:
+        rounded = numbers.rescale(value, scale)
+        if rounded.copy_abs() >= limit:
+            raise ValueOutOfRange(f"numeric field overflow: {numbers.decimal_text(value)} does not fit {type_}")
+        return rounded
+
+    return fit
+
+
+# ---- casts
+
+
+def cast_between(source: ColumnType, target: ColumnType, limited: bool = True) -> Cast | None:
+    """The function that casts a value that is not None; None if there is no such cast.
+
+    ``limited``: whether a DECIMAL's digits hold; a cast to plain ``numeric`` keeps all digits.
+    """
+    if source.name in TEXTS and target.name in TEXTS:
+        return _text_to_text(source, target)
+    if target.name in TEXTS:
+        write, fit = write_text(source), _fit_text(target)
+        return lambda value: fit(write(value))
+    if source.name in TEXTS:
+        read = read_text(target, limited)
+        return (lambda text: read(text.rstrip(" "))) if source.name == "CHAR" else read
+    if source.name in BYTES and target.name in BYTES:
+        return _fit_bytes(target)
+    if target.name == "DECIMAL":
+        return _to_decimal(source, target, limited)
+    if target.name in INTEGERS:
+        return _to_integer(source, target)
+    return _OTHERS.get((source.name, target.name))
+
+
+def _text_to_text(source: ColumnType, target: ColumnType) -> Cast:
+    fit = _fit_text(target)
+    if source.name == "CHAR":
+        return lambda text: fit(text.rstrip(" "))
+    return fit
+
+
+def _to_decimal(source: ColumnType, target: ColumnType, limited: bool) -> Cast | None:
+    convert = {"INT": Decimal, "BIGINT": Decimal, "DOUBLE": numbers.decimal_of_double, "DECIMAL": None}
+    if source.name not in convert:
+        return None
+    first = convert[source.name]
+    if not limited:
+        return first or (lambda value: value)
+    fit = _fit_decimal(target)
+    return (lambda value: fit(first(value))) if first else fit
+
+
+def _to_integer(source: ColumnType, target: ColumnType) -> Cast | None:
+    (low, high), name = INTEGERS[target.name], target.name
+
+    def check(value: int) -> int:
+        if not low <= value <= high:
+            numbers.out_of_range(name)
+        return value
+
+    casts: dict[str, Cast] = {
+        "INT": check,
+        "BIGINT": check,
+        "DOUBLE": lambda value: numbers.integer_of_double(value, low, high, name),
+        "DECIMAL": lambda value: numbers.integer_of_decimal(value, low, high, name),
+    }
+    if name == "INT":
+        casts["BOOLEAN"] = int
+    return casts.get(source.name)
+
+
+_OTHERS: dict[tuple[str, str], Cast] = {
+    ("INT", "DOUBLE"): float,
+    ("BIGINT", "DOUBLE"): float,
+    ("DECIMAL", "DOUBLE"): numbers.double_of_decimal,
+    ("DOUBLE", "DOUBLE"): float,
+    ("INT", "BOOLEAN"): bool,
+    ("BOOLEAN", "BOOLEAN"): bool,
+    ("DATE", "DATE"): lambda value: value,
+    ("DATE", "TIMESTAMP"): times.timestamp_of_date,
+    ("TIMESTAMP", "TIMESTAMP"): lambda value: value,
+    ("TIMESTAMP", "DATE"): times.date_of_timestamp,
+    ("INTERVAL", "INTERVAL"): lambda value: value,
+}
+
+
+# ---- parameters
+
+
+def accept_parameter(type_: ColumnType, label: str) -> Cast:
+    """The function that checks a parameter's value, or turns it into the type that its surroundings ask for.
+
+    A str is read as a literal would be; whole numbers serve where decimals or doubles are asked for, and dates where
+    timestamps are.
+    """
+    read = read_text(type_, limited=False)
+    name = type_.name
+
+    def accept(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, str):
+            return value if name in TEXTS else read(value)
+        taken = _TAKEN[name](value)
+        if taken is None:
+            hint = f"Write CAST(? AS ...) if it is to have another type than {pg_name(type_)}"
+            raise TypeMismatch(f"parameter {label} is {value!r}, but the statement needs a {type_.name}. {hint}")
+        if name in INTEGERS and not INTEGERS[name][0] <= taken <= INTEGERS[name][1]:
+            raise ValueOutOfRange(f"parameter {label} is {value!r}, which is out of range for type {pg_name(type_)}")
+        return taken
+
+    return accept
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _decimal(value: Any) -> Decimal | None:
+    if isinstance(value, Decimal):
+        return numbers.plain_decimal(value) if value.is_finite() else None
+    if isinstance(value, float):
+        return numbers.plain_decimal(Decimal(repr(value))) if value - value == 0 else None
+    return None if _whole(value) is None else Decimal(value)
+
+
+def _double(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    return value if isinstance(value, float) else numbers.double_of_decimal(value)
+
+
+def _timestamp(value: Any) -> datetime | None:
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else None
+    return times.timestamp_of_date(value) if isinstance(value, date) else None
+
+
+_TAKEN: dict[str, Callable[[Any], Any]] = {
+    "INT": _whole,
+    "BIGINT": _whole,
+    "DECIMAL": _decimal,
+    "DOUBLE": _double,
+    "BOOLEAN": lambda value: value if isinstance(value, bool) else None,
+    "DATE": lambda value: value if type(value) is date else None,
+    "TIMESTAMP": _timestamp,
+    "CHAR": lambda _: None,
+    "VARCHAR": lambda _: None,
+    "BINARY": lambda value: bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None,
+    "VARBINARY": lambda value: bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None,
+    "INTERVAL": lambda value: times.interval_of(value) if isinstance(value, timedelta) else None,
+}
+_PYTHON_TYPES = {
+    bool: ColumnType("BOOLEAN"),
+    int: ColumnType("BIGINT"),
+    float: ColumnType("DOUBLE"),
+    Decimal: NUMERIC,
+    str: TEXT,
+    bytes: BYTEA,
+    date: ColumnType("DATE"),
+    datetime: ColumnType("TIMESTAMP"),
+}
+
+
+def cast_parameter(target: ColumnType, limited: bool, label: str) -> Cast:
+    """The function that casts a parameter of whatever type it has: what ``CAST(? AS ...)`` does."""
+    accept = accept_parameter(target, label)
+    known = {kind: cast_between(source, target, limited) for kind, source in _PYTHON_TYPES.items()}
+    if target.name == "BOOLEAN":
+        known[int] = bool
+    casts = {kind: function for kind, function in known.items() if function is not None}
+    return lambda value: casts.get(type(value), accept)(value)

@@ -1,0 +1,277 @@
+"""Definitions: CREATE, DROP, ALTER and TRUNCATE, as methods of the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint
+from gmdb.dbapi import Result
+from gmdb.errors import InvalidSyntax, NoSuchIndex, NoSuchTable, NotSupportedError, SchemaError
+from gmdb.format.columns import Column
+from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.sql.dialect import GmdbSql, parse_expression, place
+from gmdb.sql.expressions import compile_assignment, compile_expression
+from gmdb.sql.parser import Parsed
+from gmdb.sql.scope import Scope, folded, names_of
+from gmdb.sql.statement import Parameters, Statement, no_such_table
+from gmdb.sql.types import type_from
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+MAIN_SPACE = "main"
+
+
+def written(node: exp.Expr) -> str:
+    """An expression as SQL writes it, for the catalog to keep."""
+    return node.sql(dialect=GmdbSql)
+
+
+class Definition(Statement):
+    """A change of a definition; it is worked out anew each time, for it changes what it goes by."""
+
+    def __init__(self, connection: Connection, parsed: Parsed) -> None:
+        super().__init__(connection)
+        self._node: Any = parsed.statement
+        self._options = parsed.options
+
+    def run(self, parameters: Parameters) -> Result:
+        del parameters
+        node = self._node
+        if isinstance(node, exp.Create):
+            self._create(node)
+        elif isinstance(node, exp.Drop):
+            self._drop(node)
+        elif isinstance(node, exp.Alter):
+            self._alter(node)
+        elif isinstance(node, exp.TruncateTable):
+            restart = str(node.args.get("identity") or "").upper() == "RESTART"
+            for table in node.expressions:
+                self.connection.truncate_table(self._existing(table), restart_identity=restart)
+        else:
+            raise NotSupportedError(f"gmdb has no {node.key.upper()}")
+        return Result()
+
+    def explain(self) -> list[str]:
+        return [self._node.sql(dialect=GmdbSql)]
+
+    def _existing(self, node: exp.Expr) -> str:
+        """The name of a table that there is."""
+        name = folded(node.this)
+        try:
+            return self.connection.table(name).name
+        except NoSuchTable:
+            raise no_such_table(self.connection, name, node) from None
+
+    # ---- create
+
+    def _create(self, node: exp.Create) -> None:
+        kind = str(node.args["kind"]).upper()
+        if node.args.get("replace") or kind not in ("TABLE", "INDEX"):
+            raise NotSupportedError(f"create {'or replace ' if node.args.get('replace') else ''}{kind.lower()}")
+        if kind == "INDEX":
+            self._create_index(node)
+            return
+        if not isinstance(node.this, exp.Schema):
+            raise NotSupportedError("create table as; create the table, then insert what a query finds")
+        name = folded(node.this.this.this)
+        if node.args.get("exists") and name in self.connection.tables():
+            return
+        self._create_table(name, node.this.expressions)
+
+    def _create_table(self, name: str, parts: Sequence[exp.Expr]) -> None:
+        columns: list[Column] = []
+        constraints: list[Constraint] = []
+        for part in parts:
+            if isinstance(part, exp.ColumnDef):
+                column, own = _column(name, part)
+                columns.append(column)
+                constraints += own
+            else:
+                constraints.append(_table_constraint(part))
+        keys = [c for c in constraints if c.kind == PRIMARY_KEY]
+        if len(keys) > 1:
+            raise SchemaError(f"table {name} has two primary keys")
+        if keys:
+            columns = [_not_null(c) if c.name in keys[0].columns else c for c in columns]
+        scope = Scope.of(name, columns)
+        for constraint in constraints:
+            if constraint.kind == CHECK:
+                _require_check(constraint, scope)
+        pct_free = int(self._options.get("pctfree", DEFAULT_PCT_FREE))
+        space = self._options.get("tablespace", MAIN_SPACE)
+        self.connection.create_table(name, columns, constraints=constraints, tablespace=space, pct_free=pct_free)
+
+    def _create_index(self, node: exp.Create) -> None:
+        index: Any = node.this
+        table = self._existing(index.args["table"])
+        name = folded(index.this) if index.this is not None else ""
+        if node.args.get("exists") and any(i.name == name for i in self.connection.table(table).indexes):
+            return
+        given = index.args["params"]
+        using = str(given.args.get("using") or "btree").lower()
+        columns = []
+        for part in given.args.get("columns") or []:
+            inner = part.this if isinstance(part, exp.Ordered) else part
+            if not isinstance(inner, exp.Column) or (isinstance(part, exp.Ordered) and part.args.get("desc")):
+                raise NotSupportedError(f"an index is over columns, in ascending order, not over {part.sql()}")
+            columns.append(folded(inner.this))
+        if given.args.get("where") is not None or given.args.get("include"):
+            raise NotSupportedError("indexes over some rows, or with further columns")
+        name = name or "_".join([table, *columns, "idx"])
+        self.connection.create_index(name, table, columns, unique=bool(node.args.get("unique")), using=using)
+
+    # ---- drop
+
+    def _drop(self, node: exp.Drop) -> None:
+        kind, names = str(node.args["kind"]).upper(), node.args.get("tables") or [node.this]
+        for part in names:
+            name = folded(part.this)
+            try:
+                if kind == "TABLE":
+                    self.connection.drop_table(self._existing(part))
+                elif kind == "INDEX":
+                    self.connection.drop_index(name)
+                else:
+                    raise NotSupportedError(f"drop {kind.lower()}")
+            except (NoSuchTable, NoSuchIndex):
+                if not node.args.get("exists"):
+                    raise
+
+    # ---- alter
+
+    def _alter(self, node: exp.Alter) -> None:
+        if str(node.args.get("kind")).upper() != "TABLE":
+            raise NotSupportedError(f"alter {node.args.get('kind')}")
+        table = self._existing(node.this)
+        for action in node.args["actions"]:
+            change = _ALTERATIONS.get(type(action))
+            if change is None:
+                raise NotSupportedError(f"alter table {table} {action.sql()}")
+            change(self, table, action)
+
+    def _add_column(self, table: str, action: Any) -> None:
+        column, constraints = _column(table, action)
+        value = None
+        if column.default is not None:
+            default = action.find(exp.DefaultColumnConstraint).this
+            value = compile_assignment(default, Scope(), column.type).evaluate((), (), None)
+        self.connection.add_column(table, column, value)
+        for constraint in constraints:
+            self.connection.add_constraint(table, constraint)
+
+    def _rename_column(self, table: str, action: Any) -> None:
+        self.connection.rename_column(table, folded(action.this.this), folded(action.args["to"].this))
+
+    def _rename_table(self, table: str, action: Any) -> None:
+        self.connection.rename_table(table, folded(action.this.this))
+
+    def _alter_column(self, table: str, action: Any) -> None:
+        name = folded(action.this.this if isinstance(action.this, exp.Column) else action.this)
+        if action.args.get("default") is not None:
+            column = self.connection.table(table).column(name)
+            compile_assignment(action.args["default"], Scope(), column.type)
+            self.connection.alter_column(table, name, default=written(action.args["default"]))
+        elif action.args.get("drop") and action.args.get("allow_null") is None:
+            self.connection.alter_column(table, name, default=None)
+        elif action.args.get("allow_null") is not None:
+            self.connection.alter_column(table, name, nullable=bool(action.args["drop"]))
+        else:
+            raise NotSupportedError(f"alter table {table} {action.sql()}")
+
+    def _add_constraint(self, table: str, action: Any) -> None:
+        for part in action.expressions:
+            constraint = _table_constraint(part)
+            if constraint.kind == CHECK:
+                definition = self.connection.table(table)
+                _require_check(constraint, Scope.of(table, definition.columns))
+                self._require_rows(table, constraint)
+            self.connection.add_constraint(table, constraint)
+
+    def _require_rows(self, table: str, constraint: Constraint) -> None:
+        """Refuse a check that a row breaks already."""
+        quoted = exp.to_identifier(table, True).sql()
+        found = self.connection.run(f"select 1 from {quoted} where not ({constraint.text}) limit 1", ())
+        if found.as_reader().read_all().num_rows:
+            raise SchemaError(f"table {table} has rows that break CHECK ({constraint.text})")
+
+    def _drop_part(self, table: str, action: Any) -> None:
+        if str(action.args.get("kind")).upper() != "CONSTRAINT":
+            raise NotSupportedError(f"alter table {table} {action.sql()}")
+        self.connection.drop_constraint(table, folded(action.this.this if action.this.this.this else action.this))
+
+
+_ALTERATIONS: dict[type[exp.Expr], Callable[[Definition, str, Any], None]] = {
+    exp.ColumnDef: Definition._add_column,
+    exp.RenameColumn: Definition._rename_column,
+    exp.AlterRename: Definition._rename_table,
+    exp.AlterColumn: Definition._alter_column,
+    exp.AddConstraint: Definition._add_constraint,
+    exp.Drop: Definition._drop_part,
+}
+
+
+def _column(table: str, node: exp.ColumnDef) -> tuple[Column, list[Constraint]]:
+    """A column, and the constraints that were written with it."""
+    name = folded(node.this)
+    if node.args.get("kind") is None:
+        raise InvalidSyntax(f"column {name} has no type", *place(node))
+    type_, _ = type_from(node.args["kind"])
+    nullable, default, identity = True, None, None
+    constraints: list[Constraint] = []
+    for part in node.args.get("constraints") or []:
+        kind, named = part.args["kind"], folded(part.this) if part.args.get("this") is not None else ""
+        if isinstance(kind, exp.NotNullColumnConstraint):
+            nullable = bool(kind.args.get("allow_null"))
+        elif isinstance(kind, exp.PrimaryKeyColumnConstraint):
+            constraints.append(Constraint(PRIMARY_KEY, (name,), name=named))
+            nullable = False
+        elif isinstance(kind, exp.UniqueColumnConstraint):
+            constraints.append(Constraint(UNIQUE, (name,), name=named))
+        elif isinstance(kind, exp.CheckColumnConstraint):
+            constraints.append(Constraint(CHECK, text=written(kind.this), name=named))
+        elif isinstance(kind, exp.DefaultColumnConstraint):
+            compile_assignment(kind.this, Scope(), type_)
+            default = written(kind.this)
+        elif isinstance(kind, exp.GeneratedAsIdentityColumnConstraint):
+            identity, nullable = "always" if kind.this else "by default", False
+        else:
+            raise _refused(table, kind)
+    return Column(name, type_, nullable, default=default, identity=identity), constraints
+
+
+def _not_null(column: Column) -> Column:
+    return Column(column.name, column.type, False, default=column.default, identity=column.identity)
+
+
+def _table_constraint(node: exp.Expr) -> Constraint:
+    name = ""
+    if isinstance(node, exp.Identifier):
+        raise InvalidSyntax(f"column {node.name} has no type", *place(node))
+    if isinstance(node, exp.Constraint):
+        name = folded(node.this)
+        node = node.expressions[0]
+    if isinstance(node, exp.PrimaryKey):
+        return Constraint(PRIMARY_KEY, tuple(names_of(node.expressions)), name=name)
+    if isinstance(node, exp.UniqueColumnConstraint):
+        return Constraint(UNIQUE, tuple(names_of(node.this.expressions)), name=name)
+    if isinstance(node, exp.CheckColumnConstraint):
+        return Constraint(CHECK, text=written(node.this), name=name)
+    raise _refused("", node)
+
+
+def _refused(table: str, node: exp.Expr) -> NotSupportedError:
+    if isinstance(node, exp.Reference | exp.ForeignKey):
+        said = "foreign keys are not enforced by gmdb, and so not accepted; leave REFERENCES out"
+    else:
+        said = f"gmdb has no constraint {node.sql(dialect=GmdbSql)}"
+    return NotSupportedError(f"table {table}: {said}" if table else said)
+
+
+def _require_check(constraint: Constraint, scope: Scope) -> None:
+    compiled = compile_expression(parse_expression(constraint.text), scope)
+    if compiled.type is not None and compiled.type.name != "BOOLEAN":
+        raise SchemaError(f"CHECK ({constraint.text}) is no condition")

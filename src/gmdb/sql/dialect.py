@@ -1,0 +1,114 @@
+"""PostgreSQL's dialect as gmdb reads it: sqlglot's, with what it forgets about a text.
+
+sqlglot's tree has no place for some nodes and no order for ``?``; here every parameter has its number (from 0, in
+the order of the text) and its place.  Three readings of sqlglot's lose something and are done anew: the text of an
+interval is kept whole, ``date_part`` is not taken for ``extract``, whose type is another, and in
+``date '2024-01-01'::text`` the cast is that of the date.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
+
+from gmdb.errors import InvalidSyntax
+
+_INTERNALS = re.compile(r" but got <Token.*>| for <class .*>|^Required keyword: ")  # of sqlglot's messages
+NUMBER = "gmdb_number"  # of a ``?``, in node.meta
+
+
+class GmdbSql(Postgres):
+    """The dialect of gmdb's statements."""
+
+    class Parser(Postgres.Parser):  # type: ignore[misc, valid-type]
+        """A parser that keeps places, the order of parameters and the text of intervals."""
+
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name != "DATE_PART"
+        }
+
+        def _parse_placeholder(self) -> Any:
+            token, before = self._curr, self._index
+            node = super()._parse_placeholder()
+            if isinstance(node, exp.Placeholder) and token is not None:
+                node.update_positions(token)
+                if token.token_type == TokenType.PLACEHOLDER:
+                    node.meta[NUMBER] = sum(t.token_type == TokenType.PLACEHOLDER for t in self._tokens[:before])
+            return node
+
+        def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
+            start = self._index
+            if self._match(TokenType.INTERVAL) and self._match(TokenType.STRING):
+                text = exp.Literal.string(self._prev.text).update_positions(self._prev)
+                unit = self._parse_var(any_token=True, upper=True) if self._at_unit() else None
+                return self.expression(exp.Interval(this=text, unit=unit))
+            self._retreat(start)
+            return super()._parse_interval(require_interval, parse_function_unit)
+
+        def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
+            kind = self._curr.token_type if self._curr is not None else TokenType.INTERVAL
+            is_type = kind in self.TYPE_TOKENS and kind != TokenType.INTERVAL
+            if is_type and self._next is not None and self._next.token_type == TokenType.STRING:
+                start = self._index
+                type_ = self._parse_types(check_func=True, allow_identifiers=False)
+                if isinstance(type_, exp.DataType) and self._match(TokenType.STRING):
+                    text = exp.Literal.string(self._prev.text).update_positions(self._prev)
+                    return self._parse_column_ops(self.expression(exp.Cast(this=text, to=type_)))
+                self._retreat(start)
+            return super()._parse_type(parse_interval, fallback_to_identifier)
+
+        def _at_unit(self) -> bool:
+            word = self._curr.text.upper() if self._curr is not None else ""
+            return word in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+
+
+def parse(text: str) -> list[exp.Expr]:
+    """The statements of a text.  Raises InvalidSyntax with the place of what cannot be read."""
+    return _parsed(text, 0)
+
+
+def parse_expression(text: str) -> exp.Expr:
+    """An expression alone: of a DEFAULT or CHECK kept in the catalog, for instance."""
+    statements = _parsed(f"SELECT\n{text}", 1)
+    chosen = statements[0].expressions if len(statements) == 1 else []
+    extras = [name for name, value in statements[0].args.items() if value and name not in ("kind", "expressions")]
+    if len(chosen) != 1 or extras or isinstance(chosen[0], exp.Star | exp.Alias):
+        raise InvalidSyntax(f"{text!r} is not one expression")
+    for node in chosen[0].walk():
+        if "line" in node.meta:
+            node.meta["line"] -= 1
+    return chosen[0]
+
+
+def _parsed(text: str, lines_before: int) -> list[exp.Expr]:
+    try:
+        return [tree for tree in GmdbSql().parse(text) if tree is not None]
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        what = _INTERNALS.sub("", str(first.get("description") or error)).rstrip(". ")
+        near = f" near {first['highlight']!r}" if first.get("highlight") else ""
+        line = first["line"] - lines_before if first.get("line") else None
+        raise InvalidSyntax(f"syntax error: {what}{near}", line, _column(first)) from None
+    except SqlglotError as error:
+        raise InvalidSyntax(f"{error}", hint="A quote or a comment may not be closed") from None
+    except RecursionError:
+        raise InvalidSyntax("the statement is nested too deeply") from None
+
+
+def place(node: exp.Expr) -> tuple[int | None, int | None]:
+    """Line and column of a node's first token that has a place, both from 1."""
+    found = [n.meta for n in node.walk() if n.meta.get("line") is not None]
+    if not found:
+        return (None, None) if node.parent is None or isinstance(node, exp.Query) else place(node.parent)
+    first = min(found, key=lambda meta: (meta["line"], meta["col"]))
+    return first["line"], max(1, first["col"] - (first["end"] - first["start"]))
+
+
+def _column(error: dict[str, Any]) -> int | None:
+    """sqlglot tells the column where the bad token ends."""
+    return max(1, error["col"] - len(error.get("highlight") or "x") + 1) if error.get("col") else None

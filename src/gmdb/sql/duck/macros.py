@@ -1,0 +1,57 @@
+"""What DuckDB lacks of PostgreSQL's answers, as macros that every statement can use."""
+
+from __future__ import annotations
+
+_TRUE = "'t', 'tr', 'tru', 'true', 'y', 'ye', 'yes', 'on', '1'"
+_FALSE = "'f', 'fa', 'fal', 'fals', 'false', 'n', 'no', 'of', 'off', '0'"
+_INTEGER = r"'\s*[+-]?[0-9]+\s*'"
+_NUMBER = r"'\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*'"
+_LOGARITHM = "gm_fail('undefined: the logarithm of zero or less')"
+_DIGITS_AT_ONCE = 8
+FAILURE = "gmdb "  # how the text begins that gm_fail could not turn into a number
+
+MACROS = (
+    # An error with a message of our own.  DuckDB's error() would do, but counts as volatile, which windows refuse.
+    f"gm_fail(message) AS CAST('{FAILURE}' || message AS INTEGER)",
+    # A divisor, unless it is zero.
+    "gm_divisor(b) AS CASE WHEN b = 0 THEN gm_fail('division by zero') ELSE b END",
+    # The digits of a DECIMAL as an integer, whatever its scale.
+    "gm_digits(a) AS CAST(replace(CAST(a AS VARCHAR), '.', '') AS HUGEINT)",
+    # A text, if an integer or a number is written there.
+    f"gm_integer_text(t, name) AS CASE WHEN t IS NULL OR regexp_full_match(t, {_INTEGER}) THEN trim(t)"
+    " ELSE CAST(gm_fail('invalid text: ''' || t || ''' is no ' || name) AS VARCHAR) END",
+    f"gm_number_text(t, name) AS CASE WHEN t IS NULL OR regexp_full_match(t, {_NUMBER}) THEN trim(t)"
+    " ELSE CAST(gm_fail('invalid text: ''' || t || ''' is no ' || name) AS VARCHAR) END",
+    f"gm_boolean_text(t) AS CASE WHEN t IS NULL THEN NULL WHEN lower(trim(t)) IN ({_TRUE}) THEN TRUE"
+    f" WHEN lower(trim(t)) IN ({_FALSE}) THEN FALSE"
+    " ELSE CAST(gm_fail('invalid text: ''' || t || ''' is no boolean') AS BOOLEAN) END",
+    r"gm_binary_text(t) AS CASE WHEN starts_with(t, '\x') THEN unhex(substr(t, 3)) ELSE encode(t) END",
+    # PostgreSQL writes 1, not 1.0, and Infinity, not inf.
+    "gm_double_text(d) AS CASE WHEN isinf(d) THEN CASE WHEN d > 0 THEN 'Infinity' ELSE '-Infinity' END"
+    r" WHEN isnan(d) THEN 'NaN' ELSE regexp_replace(CAST(d AS VARCHAR), '\.0$', '') END",
+    "gm_root(d) AS CASE WHEN d < 0 THEN gm_fail('undefined: the square root of a negative number') ELSE sqrt(d) END",
+    f"gm_ln(d) AS CASE WHEN d <= 0 THEN {_LOGARITHM} ELSE ln(d) END",
+    f"gm_log10(d) AS CASE WHEN d <= 0 THEN {_LOGARITHM} ELSE log10(d) END",
+    "gm_finite(d) AS CASE WHEN isinf(d) THEN gm_fail('out of range: the result is no DOUBLE') ELSE d END",
+    # Positions before the first count, but hold nothing.
+    "gm_substring(t, first, count) AS"
+    " substring(t, greatest(first, 1), greatest(0, first + count - greatest(first, 1)))",
+)
+
+
+def quotient(dividend: str, divisor: str, digits: int) -> str:
+    """The SQL of dividend * 10**digits / divisor, rounded half away from zero, for integers of up to 30 digits.
+
+    Long division, some digits at a time: DuckDB divides DECIMALs as DOUBLEs, and has no integer in which the
+    product would always fit.
+    """
+    value = f"({dividend}) // ({divisor})"
+    remainder = f"(({dividend}) % ({divisor}))"
+    while digits > 0:
+        step = min(digits, _DIGITS_AT_ONCE)
+        shifted = f"({remainder} * {10**step})"
+        value = f"({value}) * {10**step} + {shifted} // ({divisor})"
+        remainder = f"({shifted} % ({divisor}))"
+        digits -= step
+    half = f"CASE WHEN abs({remainder}) * 2 >= abs({divisor}) THEN sign({dividend}) * sign({divisor}) ELSE 0 END"
+    return f"({value} + {half})"

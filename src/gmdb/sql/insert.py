@@ -1,0 +1,344 @@
+"""INSERT: of values, of what a query finds, or of many sets of parameters at once.
+
+Many rows that are nothing but parameters go the way of Arrow data: a column at a time, in pages of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from gmdb.access.heap import Heap
+from gmdb.arrow.schema import arrow_schema
+from gmdb.dbapi import Result, rows_of, sets_of
+from gmdb.errors import DataError, InvalidSyntax, NotSupportedError, SchemaError, UniqueViolation
+from gmdb.format.address import RowId
+from gmdb.sql.assignment import Assign, Checks, Defaults, assign_to, is_default
+from gmdb.sql.dialect import NUMBER, place
+from gmdb.sql.expressions import compile_expression
+from gmdb.sql.parser import Parsed
+from gmdb.sql.projection import Projection
+from gmdb.sql.scope import Scope, ScopeTable, folded, names_of
+from gmdb.sql.select import prepare_select
+from gmdb.sql.statement import Found, Given, Parameters, RowScope, Statement, is_for_rows
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+BULK_ROWS = 64  # from so many on rows are appended as Arrow data
+BATCH_ROWS = 65536
+Values = list[Any]
+
+
+class Insert(Statement):
+    def __init__(self, connection: Connection, parsed: Parsed) -> None:
+        super().__init__(connection)
+        node: Any = parsed.statement
+        named = node.this if isinstance(node.this, exp.Schema) else None
+        self.definition = self.table(named.this if named is not None else node.this)
+        self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
+        self._targets = self._target_positions(named)
+        self._scope = RowScope(self.definition.columns, self.definition.name)
+        self._makers: list[list[Assign | None]] = []
+        self._query: Statement | None = None
+        self._parameters: list[Any] | None = None
+        self._prepare_source(node, parsed)
+        self.note_time(node)
+        returning = node.args.get("returning")
+        self._returning = Projection(returning.expressions, self._scope) if returning is not None else None
+        conflict = node.args.get("conflict")
+        self._conflict = _Conflict(self, conflict) if conflict is not None else None
+
+    # ---- what goes where
+
+    def _target_positions(self, named: exp.Expr | None) -> list[int]:
+        columns = self.definition.columns
+        if named is None:
+            return list(range(len(columns)))
+        scope = Scope.of(self.definition.name, columns)
+        found = [scope.column(folded(part), None, part)[0] for part in named.expressions]
+        if len(set(found)) < len(found):
+            raise SchemaError(f"table {self.definition.name}: a column is named twice")
+        return found
+
+    def _prepare_source(self, node: Any, parsed: Parsed) -> None:
+        source = node.args.get("expression")
+        if node.args.get("default") or source is None:
+            self._makers = [[]]
+        elif isinstance(source, exp.Values):
+            for row in source.expressions:
+                given = row.expressions if isinstance(row, exp.Tuple) else [row]
+                self._makers.append(self._row_makers(given, row))
+            if len(source.expressions) == 1 and isinstance(source.expressions[0], exp.Tuple):
+                self._parameters = _plain_parameters(source.expressions[0].expressions)
+        else:
+            query = Parsed(parsed.text, source, parsed.names, parsed.count)
+            self._query = prepare_select(self.connection, query)
+            self.tables.update(self._query.tables)
+
+    def _row_makers(self, given: Sequence[exp.Expr], node: exp.Expr) -> list[Assign | None]:
+        if len(given) > len(self._targets) or (len(given) < len(self._targets) and self._named_all(given)):
+            said = f"{len(given)} values for {len(self._targets)} columns"
+            raise InvalidSyntax(f"table {self.definition.name}: {said}", *place(node))
+        makers: list[Assign | None] = []
+        for position, value in zip(self._targets, given, strict=False):
+            column = self.definition.columns[position]
+            if is_default(value):
+                makers.append(None)
+            elif column.identity == "always":
+                raise DataError(f"column {column.name} is generated always; leave it out, or write DEFAULT")
+            elif not is_for_rows(value):
+                raise NotSupportedError("subqueries in VALUES; insert what a query finds instead")
+            else:
+                makers.append(assign_to(value, Scope(), column))
+        return makers
+
+    def _named_all(self, given: Sequence[exp.Expr]) -> bool:
+        """Whether fewer values than columns are an error: columns were named, or none of the rest has a default."""
+        rest = self._targets[len(given) :]
+        return any(
+            not self.definition.columns[n].nullable
+            and self._defaults.of(n) is None
+            and not self._defaults.is_identity(n)
+            for n in rest
+        )
+
+    def _complete(self, values: Mapping[int, Any], given: Given) -> Values:
+        """A whole row: what was given, and defaults for the rest."""
+        row = []
+        for n, column in enumerate(self.definition.columns):
+            if n in values:
+                row.append(values[n])
+            elif column.identity is not None:
+                row.append(self.connection.next_identity(self.definition.name, column.name))
+            else:
+                default = self._defaults.of(n)
+                row.append(None if default is None else default((), *given))
+        self._checks.check(row, given.context)
+        return row
+
+    def _rows(self, given: Given) -> Iterator[Values]:
+        if self._query is not None:
+            yield from self._queried(self._query.run(given.parameters), given)
+            return
+        for makers in self._makers:
+            values = {
+                position: make((), *given)
+                for position, make in zip(self._targets, makers, strict=False)
+                if make is not None
+            }
+            yield self._complete(values, given)
+
+    def _queried(self, found: Result, given: Given) -> Iterator[Values]:
+        if len(found.names) > len(self._targets):
+            raise SchemaError(
+                f"table {self.definition.name}: the query has {len(found.names)} columns for {len(self._targets)}"
+            )
+        columns = [self.definition.columns[n] for n in self._targets[: len(found.names)]]
+        convert = [_assign_found(type_, column) for type_, column in zip(found.types, columns, strict=True)]
+        rows = list(found.rows if found.rows is not None else rows_of(found.reader))
+        for row in rows:
+            values = [value if value is None else change(value) for value, change in zip(row, convert, strict=True)]
+            yield self._complete(dict(zip(self._targets, values, strict=False)), given)
+
+    # ---- inserting
+
+    def run(self, parameters: Parameters) -> Result:
+        heap, given = self.connection.heap(self.definition.name), self.given(parameters)
+        if self._query is None and len(self._makers) == 1 and self._conflict is None:
+            row = next(self._rows(given))
+            return self._result([(heap.insert(row), tuple(row))], given)
+        done: list[Found] = []
+        with heap.statement():
+            for row in self._rows(given):
+                if self._conflict is None:
+                    found: Found | None = (heap.insert(row), tuple(row))
+                else:
+                    found = self._conflict.insert(heap, row, given)
+                if found is not None:
+                    done.append(found)
+        return self._result(done, given)
+
+    def _result(self, done: list[Found], given: Given) -> Result:
+        if self._returning is None:
+            return Result(rowcount=len(done))
+        scope = self._scope
+        rows = [values if not scope.uses_row_id else (*values, str(row_id)) for row_id, values in done]
+        made = [self._returning.make(row, given) for row in rows]
+        return Result(self._returning.names, self._returning.types, len(done), iter(made))
+
+    def run_bulk(self, parsed: Parsed, sets: Any) -> Result:
+        """The statement for each of many sets of parameters, all or none."""
+        columns = self._bulk_columns(sets)
+        if columns is not None:
+            data = self._arrow(columns)
+            if data is not None:
+                return Result(rowcount=self.connection.append(self.definition.name, data))
+        rows = sets_of(sets) if columns is None else list(zip(*columns, strict=True))
+        return self.run_many([parsed.check(given) for given in rows])
+
+    def _bulk_columns(self, sets: Any) -> list[Any] | None:
+        """The parameters, a column at a time, if the row is nothing but parameters; else None."""
+        if self._parameters is None or self._conflict is not None or self._returning is not None:
+            return None
+        given = [column.identity for column in self.definition.columns]
+        if any(identity is not None and n not in self._targets for n, identity in enumerate(given)):
+            return None
+        if hasattr(sets, "__arrow_c_stream__"):
+            table = pa.table(sets)
+            return [table.column(n) for n in self._parameters] if table.num_columns == len(self._parameters) else None
+        return None
+
+    def _arrow(self, columns: list[Any]) -> pa.Table | None:
+        """Whole rows as Arrow data; None if a value does not go into its column just so."""
+        schema = arrow_schema(self.definition.columns)
+        count = len(columns[0]) if columns else 0
+        made = []
+        for n, field in enumerate(schema):
+            if n in self._targets[: len(columns)]:
+                values = columns[self._targets.index(n)]
+            else:
+                default = self._defaults.of(n)
+                values = [None if default is None else default((), (), None)] * count
+            try:
+                made.append(
+                    pa.array(values, field.type) if isinstance(values, list | tuple) else values.cast(field.type)
+                )
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                return None
+        table = pa.Table.from_arrays(made, schema=schema)
+        if self._checks:
+            for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+                self._checks.check(row, None)
+        return table
+
+    def run_many(self, sets: Sequence[Parameters]) -> Result:
+        columns = None
+        if len(sets) >= BULK_ROWS and self._parameters is not None and self._conflict is None and not self._returning:
+            columns = self._columns_of(sets)
+        data = self._arrow(columns) if columns is not None else None
+        if data is not None:
+            return Result(rowcount=self.connection.append(self.definition.name, data))
+        return super().run_many(sets)
+
+    def _columns_of(self, sets: Sequence[Any]) -> list[Any] | None:
+        """Sets of parameters, a column at a time."""
+        columns = self.definition.columns
+        if any(column.identity is not None and n not in self._targets for n, column in enumerate(columns)):
+            return None
+        assert self._parameters is not None
+        if isinstance(sets[0], Mapping):
+            return [[given[name] for given in sets] for name in self._parameters]
+        by_number = list(zip(*sets, strict=True))
+        return [by_number[number] for number in self._parameters]
+
+    def explain(self) -> list[str]:
+        source = ["values"] if self._query is None else ["  " + line for line in self._query.explain()]
+        return [f"insert into {self.definition.name}", *source]
+
+    # ---- for ON CONFLICT
+
+    @property
+    def scope(self) -> RowScope:
+        return self._scope
+
+    @property
+    def defaults(self) -> Defaults:
+        return self._defaults
+
+    def check(self, row: Sequence[Any], given: Given) -> None:
+        self._checks.check(row, given.context)
+
+
+class _Conflict:
+    """ON CONFLICT DO NOTHING or DO UPDATE: what becomes of a row whose key another row has."""
+
+    def __init__(self, insert: Insert, node: Any) -> None:
+        self._insert = insert
+        table = insert.definition
+        self._index = self._chosen_index(node)
+        self._sets: list[tuple[int, str, Assign]] = []
+        self._where = None
+        if not node.args.get("expressions"):
+            return
+        if self._index is None:
+            raise InvalidSyntax("on conflict do update needs the columns of a unique index", *place(node))
+        scope = Scope(
+            [ScopeTable(table.name, table.columns), ScopeTable("excluded", table.columns, len(table.columns))]
+        )
+        own = Scope.of(table.name, table.columns)
+        for part in node.expressions:
+            position, _ = own.column(folded(part.this.this), None, part.this)
+            column = table.columns[position]
+            self._sets.append(
+                (position, column.name, assign_to(_qualified(part.expression, table.name), scope, column))
+            )
+        where = node.args.get("where")
+        if where is not None:
+            self._where = compile_expression(_qualified(where.this, table.name), scope)
+
+    def _chosen_index(self, node: Any) -> str | None:
+        """The unique index that is meant; None: any."""
+        table = self._insert.definition
+        constraint = node.args.get("constraint")
+        if constraint is not None:
+            return table.index(folded(constraint)).name
+        keys = names_of(node.args.get("conflict_keys") or [])
+        if not keys:
+            return None
+        for index in table.indexes:
+            if index.unique and {table.columns[n].name for n in index.positions} == set(keys):
+                return index.name
+        raise SchemaError(f"table {table.name} has no unique index on ({', '.join(keys)})")
+
+    def insert(self, heap: Heap, row: Values, given: Given) -> Found | None:
+        """Insert a row, or do what is to be done instead; answers the row that is there now, if anything was done."""
+        try:
+            return heap.insert(row), tuple(row)
+        except UniqueViolation as violation:
+            if self._index is not None and violation.index != self._index:
+                raise
+            if not self._sets:
+                return None
+            return self._update(heap, RowId(*violation.row_id), row, given)  # type: ignore[misc]
+
+    def _update(self, heap: Heap, row_id: RowId, row: Values, given: Given) -> Found | None:
+        old = heap.fetch(row_id)
+        both = (*old, *row)
+        if self._where is not None and self._where.evaluate(both, *given) is not True:
+            return None
+        new = list(old)
+        changes = {}
+        for position, name, assign in self._sets:
+            new[position] = changes[name] = assign(both, *given)
+        self._insert.check(new, given)
+        heap.update(row_id, changes)
+        return row_id, tuple(new)
+
+
+def _qualified(node: exp.Expr, table: str) -> exp.Expr:
+    """Columns without a table mean the row that is there."""
+    node = node.copy()
+    for column in node.find_all(exp.Column):
+        if column.args.get("table") is None:
+            column.set("table", exp.to_identifier(table, True))
+    return node
+
+
+def _plain_parameters(nodes: Sequence[exp.Expr]) -> list[Any] | None:
+    """The numbers or names of parameters, if there is nothing else."""
+    if not all(isinstance(node, exp.Placeholder) for node in nodes):
+        return None
+    return [node.name if node.args.get("this") else node.meta[NUMBER] for node in nodes]
+
+
+def _assign_found(type_: Any, column: Any) -> Callable[[Any], Any]:
+    """What turns a value that a query found into one of a column."""
+    placeholder = (
+        exp.cast(exp.Placeholder(this="value"), str(type_)) if type_ is not None else exp.Placeholder(this="value")
+    )
+    assign = assign_to(placeholder, Scope(), column)
+    return lambda value: assign((), {"value": value}, None)

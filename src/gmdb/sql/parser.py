@@ -1,0 +1,118 @@
+"""From text to a statement: the dialect's, or one of the few that are gmdb's own."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
+
+from gmdb.errors import InvalidSyntax, ProgrammingError
+from gmdb.sql import dialect
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot parse is told by an error of ours
+_WORD = r'("[^"]+"|[a-zA-Z_]\w*)'
+_OWN = {
+    "savepoint": re.compile(rf"savepoint\s+{_WORD}", re.I),
+    "release": re.compile(rf"release\s+(?:savepoint\s+)?{_WORD}", re.I),
+    "autocommit": re.compile(r"set\s+autocommit\s*(?:=|\bto\b)?\s*(on|off|true|false|1|0)", re.I),
+    "tablespace": re.compile(
+        rf"create\s+tablespace\s+{_WORD}((?:\s+(?:page_?size|devices|device_pages)\s*=?\s*\d+)*)", re.I
+    ),
+    "explain": re.compile(r"explain\s+(.*)", re.I | re.S),
+    "describe": re.compile(rf"desc(?:ribe)?\s+{_WORD}", re.I),
+}
+_OPTION = re.compile(rf"\s+(tablespace|pctfree)\s*=?\s*(\d+|{_WORD})\s*$", re.I)
+_CREATE_TABLE = re.compile(r"\s*create\s+table\b", re.I)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A statement that is gmdb's own: its name, and what was written behind it."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A statement, and what its parameters are called; those without names have numbers."""
+
+    text: str
+    statement: exp.Expr | Command
+    names: frozenset[str] = frozenset()
+    count: int = 0
+    options: dict[str, str] = field(default_factory=dict)
+
+    def check(self, given: Any) -> Sequence[Any] | Mapping[str, Any]:
+        """The parameters that were given, if they are those of the statement."""
+        is_mapping = isinstance(given, Mapping)
+        if self.names:
+            if not is_mapping:
+                raise ProgrammingError("the statement has named parameters: give a mapping")
+            missing = sorted(self.names - given.keys())
+            if missing:
+                raise ProgrammingError(f"there is no value for parameter :{missing[0]}")
+        elif is_mapping and (given or self.count):
+            raise ProgrammingError("the statement's parameters have no names: give a sequence")
+        elif len(given) != self.count:
+            raise ProgrammingError(f"the statement has {self.count} parameters, but {len(given)} were given")
+        return given
+
+
+def split(text: str) -> list[str]:
+    """The statements of a script, as they were written."""
+    try:
+        tokens = sqlglot.tokenize(text, read=dialect.GmdbSql)
+    except SqlglotError:
+        return [text]  # parsing it says what is wrong
+    found, start, empty = [], 0, True
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            if not empty:
+                found.append(text[start : token.start].strip())
+            start, empty = token.end + 1, True
+        else:
+            empty = False
+    return found if empty else [*found, text[start:].strip()]
+
+
+def parse(text: str) -> Parsed:
+    """The one statement of a text."""
+    statements = split(text)
+    if not statements:
+        raise InvalidSyntax("there is no statement")
+    if len(statements) > 1:
+        raise InvalidSyntax("there is more than one statement; give them one by one, or use executescript")
+    for name, pattern in _OWN.items():
+        match = pattern.fullmatch(statements[0])
+        if match is not None:
+            return Parsed(text, Command(name, tuple(match.groups(""))))
+    body, options = _take_options(statements[0])
+    found = dialect.parse(body)[0]
+    if isinstance(found, exp.Command):
+        raise InvalidSyntax(f"gmdb does not know this statement: {' '.join(body.split())[:60]}")
+    placeholders = list(found.find_all(exp.Placeholder))
+    names = frozenset(node.name for node in placeholders if node.args.get("this"))
+    count = sum(1 for node in placeholders if not node.args.get("this"))
+    if names and count:
+        raise InvalidSyntax("parameters are either question marks or names, not both")
+    return Parsed(text, found, names, count, options)
+
+
+def _take_options(text: str) -> tuple[str, dict[str, str]]:
+    """The options behind a table's definition, which PostgreSQL's grammar does not have."""
+    options: dict[str, str] = {}
+    while _CREATE_TABLE.match(text):
+        match = _OPTION.search(text)
+        if match is None:
+            break
+        options[match.group(1).lower()] = match.group(2)
+        text = text[: match.start()]
+    return text, options

@@ -1,0 +1,79 @@
+"""Running SQL on a connection: statements are prepared once and kept by their text."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.dbapi import Result, sets_of
+from gmdb.errors import InvalidSyntax
+from gmdb.sql.commands import OwnCommand, TransactionCommand
+from gmdb.sql.definitions import Definition
+from gmdb.sql.insert import Insert
+from gmdb.sql.parser import Command, Parsed, parse, split
+from gmdb.sql.select import prepare_select
+from gmdb.sql.statement import Parameters, Statement
+from gmdb.sql.update import Delete, Update
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+STATEMENTS_MAX = 512  # that a connection keeps
+
+Prepare = Callable[["Connection", Any], Statement]
+_KINDS: list[tuple[tuple[type, ...], Prepare]] = [
+    ((exp.Query, exp.Values), prepare_select),
+    ((exp.Insert,), Insert),
+    ((exp.Update,), Update),
+    ((exp.Delete,), Delete),
+    ((exp.Transaction, exp.Commit, exp.Rollback), TransactionCommand),
+    ((exp.Create, exp.Drop, exp.Alter, exp.TruncateTable, exp.Analyze), Definition),
+]
+
+
+class Runner:
+    """The statements of one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._prepared: OrderedDict[str, tuple[Parsed, Statement]] = OrderedDict()
+
+    def run(self, text: str, parameters: Parameters) -> Result:
+        """Run a statement.  If it fails it has done nothing, and the transaction goes on."""
+        parsed, statement = self._statement(text)
+        return statement.run(parsed.check(parameters))
+
+    def run_many(self, text: str, sets: Iterable[Parameters] | Any) -> Result:
+        parsed, statement = self._statement(text)
+        if isinstance(statement, Insert):
+            return statement.run_bulk(parsed, sets)
+        return statement.run_many([parsed.check(given) for given in sets_of(sets)])
+
+    def split(self, script: str) -> list[str]:
+        return split(script)
+
+    def _statement(self, text: str) -> tuple[Parsed, Statement]:
+        found = self._prepared.get(text)
+        if found is not None and found[1].is_current():
+            return found
+        parsed = found[0] if found is not None else parse(text)
+        made = parsed, self.prepare(parsed)
+        self._prepared[text] = made
+        if len(self._prepared) > STATEMENTS_MAX:
+            self._prepared.popitem(last=False)
+        return made
+
+    def prepare(self, parsed: Parsed) -> Statement:
+        """A statement that can be run, for the tables as they are now."""
+        if isinstance(parsed.statement, Command):
+            return OwnCommand(self._connection, parsed.statement, self._prepare_text)
+        for kinds, prepare in _KINDS:
+            if isinstance(parsed.statement, kinds):
+                return prepare(self._connection, parsed)
+        raise InvalidSyntax(f"gmdb has no statement {type(parsed.statement).__name__.upper()}")
+
+    def _prepare_text(self, text: str) -> Statement:
+        return self.prepare(parse(text))

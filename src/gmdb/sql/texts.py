@@ -1,0 +1,202 @@
+"""What text and bytes do at run time, as PostgreSQL has it: lengths in characters, positions from 1, C collation.
+
+No function here takes None, except where it says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import cycle, islice
+from typing import Any
+
+from gmdb.errors import UndefinedResult, ValueOutOfRange, ValueTooLong
+
+CHARACTERS_MAX = 1 << 24  # of a text that a function makes: larger ones are taken for mistakes
+
+
+def substring(text: Any, start: int, length: int | None = None) -> Any:
+    """Of text or bytes; positions before the first count, but hold nothing."""
+    if length is None:
+        return text[max(0, start - 1) :]
+    if length < 0:
+        raise UndefinedResult("negative substring length not allowed")
+    return text[max(0, start - 1) : max(0, start - 1 + length)]
+
+
+def left(text: str, count: int) -> str:
+    return text[:count]
+
+
+def right(text: str, count: int) -> str:
+    """The last characters; with a negative count, all but the first."""
+    return text[-count:] if count else ""
+
+
+def position(text: Any, part: Any) -> int:
+    return text.find(part) + 1
+
+
+def replace(text: str, part: str, by: str) -> str:
+    return text.replace(part, by) if part else text
+
+
+def pad_left(text: str, length: int, filling: str = " ") -> str:
+    kept = text[: max(0, length)]
+    return _filling(filling, length - len(kept)) + kept if filling else kept
+
+
+def pad_right(text: str, length: int, filling: str = " ") -> str:
+    kept = text[: max(0, length)]
+    return kept + _filling(filling, length - len(kept)) if filling else kept
+
+
+def _filling(filling: str, count: int) -> str:
+    _check_size(count)
+    return "".join(islice(cycle(filling), max(0, count)))
+
+
+def repeat(text: str, count: int) -> str:
+    _check_size(len(text) * count)
+    return text * max(0, count)
+
+
+def _check_size(count: int) -> None:
+    if count > CHARACTERS_MAX:
+        raise ValueTooLong(f"the requested text has {count} characters; at most {CHARACTERS_MAX} are made")
+
+
+def split_part(text: str, delimiter: str, number: int) -> str:
+    """A field; a negative number counts from the end."""
+    if not number:
+        raise UndefinedResult("field position must not be zero")
+    fields = text.split(delimiter) if delimiter and text else [text]
+    at = number - 1 if number > 0 else len(fields) + number
+    return fields[at] if 0 <= at < len(fields) else ""
+
+
+def capitalize_words(text: str) -> str:
+    """A word is a run of letters and digits."""
+    return re.sub(r"[^\W_]+", lambda match: match[0][0].upper() + match[0][1:].lower(), text)
+
+
+def trim_both(text: str, characters: str = " ") -> str:
+    return text.strip(characters) if characters else text
+
+
+def trim_left(text: str, characters: str = " ") -> str:
+    return text.lstrip(characters) if characters else text
+
+
+def trim_right(text: str, characters: str = " ") -> str:
+    return text.rstrip(characters) if characters else text
+
+
+def upper(text: str) -> str:
+    """Character by character: one never becomes two."""
+    made = text.upper()
+    return made if len(made) == len(text) else "".join(c.upper() if len(c.upper()) == 1 else c for c in text)
+
+
+def lower(text: str) -> str:
+    made = text.lower()
+    return made if len(made) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
+def md5(value: Any) -> str:
+    return hashlib.md5(value.encode() if isinstance(value, str) else value, usedforsecurity=False).hexdigest()
+
+
+def hexadecimal(bits: int) -> Callable[[int], str]:
+    """Of an integer as its bits are: negative ones as two's complement."""
+    return lambda value: f"{value & (1 << bits) - 1:x}"
+
+
+def character(code: int) -> str:
+    if code == 0:
+        raise ValueOutOfRange("null character not permitted")
+    if not 0 < code <= 0x10FFFF or 0xD800 <= code < 0xE000:
+        raise ValueOutOfRange(f"requested character {code} is not valid: there is no such character")
+    return chr(code)
+
+
+def first_code(text: str) -> int:
+    return ord(text[0]) if text else 0
+
+
+def octets(value: Any) -> int:
+    return len(value.encode()) if isinstance(value, str) else len(value)
+
+
+def translate(text: str, source: str, target: str) -> str:
+    pairs: dict[int, str | None] = {}
+    for at, c in enumerate(source):
+        pairs.setdefault(ord(c), target[at] if at < len(target) else None)
+    return text.translate(pairs)
+
+
+def concatenate(*values: str | None) -> str:
+    """NULLs are left out."""
+    return "".join([value for value in values if value is not None])
+
+
+def join(separator: str | None, *values: str | None) -> str | None:
+    """NULLs are left out; without a separator there is no text."""
+    return None if separator is None else separator.join([value for value in values if value is not None])
+
+
+# ---- LIKE
+
+
+@lru_cache(maxsize=256)
+def like_matcher(pattern: str, escape: str = "\\", ignore_case: bool = False) -> Callable[[str], Any]:
+    """A function that answers something true for texts that match."""
+    if len(escape) > 1:
+        raise UndefinedResult(f"invalid escape string {escape!r}: it must be empty or one character")
+    runs, at, ends_early = [""], 0, False
+    while at < len(pattern):
+        c = pattern[at]
+        at += 1
+        if c == escape:
+            ends_early = at == len(pattern)
+            runs[-1] += re.escape(pattern[at : at + 1])
+            at += 1
+        elif c == "%":
+            runs.append("")
+        else:
+            runs[-1] += "." if c == "_" else re.escape(c)
+    # What lies between two % is taken where it occurs first: nothing is gained by trying later places.
+    middle = "".join(f"(?>.*?{run})" for run in runs[1:-1] if run)
+    ending = f".*{runs[-1]}" if len(runs) > 1 else ""
+    flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
+    if not ends_early:
+        return re.compile(runs[0] + middle + ending, flags).fullmatch
+    return _never(re.compile(runs[0] + middle + ending + ".", flags).match, pattern)
+
+
+def _never(reaches_end: Callable[[str], Any], pattern: str) -> Callable[[str], Any]:
+    """For a pattern whose last character escapes nothing: an error for texts that are compared so far."""
+
+    def match(text: str) -> None:
+        if reaches_end(text):
+            raise UndefinedResult(f"LIKE pattern {pattern!r} must not end with escape character")
+
+    return match
+
+
+def like(text: str, pattern: str) -> bool:
+    return like_matcher(pattern)(text) is not None
+
+
+def like_with_escape(text: str, pattern: str, escape: str) -> bool:
+    return like_matcher(pattern, escape)(text) is not None
+
+
+def ilike(text: str, pattern: str) -> bool:
+    return like_matcher(pattern, "\\", True)(text) is not None
+
+
+def ilike_with_escape(text: str, pattern: str, escape: str) -> bool:
+    return like_matcher(pattern, escape, True)(text) is not None

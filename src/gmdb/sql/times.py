@@ -1,0 +1,354 @@
+"""Dates, timestamps and intervals at run time: how they are written, their fields, and what is added to them.
+
+A timestamp has no zone.  An interval is months, days and microseconds apart, as in PostgreSQL: a month has no fixed
+number of days.  No function here takes None.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import NoReturn
+
+from gmdb.errors import InvalidText, UndefinedResult, ValueOutOfRange
+from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND
+
+_DAY = 86_400_000_000  # microseconds
+_DATE = re.compile(r"(\d{4,})[-/.](\d{1,2})[-/.](\d{1,2})|(\d{4})(\d{2})(\d{2})|(\d{1,2})/(\d{1,2})/(\d{4})")
+_TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(\.\d*)?)?(?:\s*(am|pm))?", re.I)
+_STAMP = re.compile(r"(\S+?)(?:(?:\s+|T)(\d{1,2}:.*?)\s*(?:Z|utc|[+-]\d{1,2}(?::?\d{2})?)?)?", re.I)
+_PIECE = re.compile(r"([+-]?)(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d*)?))?|([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-z]+)?", re.I)
+_UNITS = {
+    "year": (12, 0, 0),
+    "decade": (120, 0, 0),
+    "century": (1200, 0, 0),
+    "month": (1, 0, 0),
+    "week": (0, 7, 0),
+    "day": (0, 1, 0),
+    "hour": (0, 0, 3_600_000_000),
+    "minute": (0, 0, 60_000_000),
+    "second": (0, 0, 1_000_000),
+    "millisecond": (0, 0, 1000),
+    "microsecond": (0, 0, 1),
+}
+_CLOCK = {"hour", "minute", "second", "millisecond", "microsecond"}  # what a time of day sets
+_SHORT_UNITS = {
+    "y": "year",
+    "yr": "year",
+    "mon": "month",
+    "w": "week",
+    "d": "day",
+    "h": "hour",
+    "hr": "hour",
+    "m": "minute",
+    "min": "minute",
+    "s": "second",
+    "sec": "second",
+    "ms": "millisecond",
+    "us": "microsecond",
+    "centurie": "century",
+}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A stretch of time."""
+
+    months: int
+    days: int
+    microseconds: int
+
+    def negated(self) -> Interval:
+        return Interval(-self.months, -self.days, -self.microseconds)
+
+    def times(self, factor: float) -> Interval:
+        """Parts of a month become days (30 a month), and parts of a day time."""
+        months = self.months * factor
+        days = self.days * factor
+        whole_months, whole_days = int(months), int(days)
+        spill = round((months - whole_months) * 30, 6)
+        more_days = int(spill)
+        rest = (days - whole_days) + (spill - more_days)
+        microseconds = self.microseconds * factor + round(rest * 86400, 6) * 1_000_000
+        return Interval(whole_months, whole_days + more_days, round(microseconds))
+
+    def plus(self, other: Interval) -> Interval:
+        return Interval(self.months + other.months, self.days + other.days, self.microseconds + other.microseconds)
+
+    def length(self) -> int:
+        """Microseconds, for comparing: a month counts as 30 days."""
+        return (self.months * 30 + self.days) * _DAY + self.microseconds
+
+
+def interval_of(value: timedelta) -> Interval:
+    return Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
+
+
+# ---- reading
+
+
+def read_date(text: str) -> date:
+    """ISO 8601, or month/day/year; a time behind it is checked and dropped."""
+    return _read(text, "date")[0].date()
+
+
+def read_timestamp(text: str) -> datetime:
+    """A date, and a time of day if there is one; a zone behind it is dropped, as PostgreSQL does."""
+    day, time_of_day = _read(text, "timestamp")
+    try:
+        return day + time_of_day
+    except OverflowError:
+        raise ValueOutOfRange(f"date/time field value out of range: {text!r}") from None
+
+
+def _read(text: str, name: str) -> tuple[datetime, timedelta]:
+    match = _STAMP.fullmatch(text.strip())
+    day = _DATE.fullmatch(match[1]) if match else None
+    if match is None or day is None:
+        raise InvalidText(f"invalid input syntax for type {name}: {text!r}; write it as 2024-12-31 or with 23:59:59")
+    year, month, dom = (int(part) for part in _date_parts(day))
+    try:
+        return datetime(year, month, dom), _time_of(match[2], text) if match[2] else timedelta(0)
+    except (ValueError, OverflowError):
+        raise ValueOutOfRange(f"date/time field value out of range: {text!r}") from None
+
+
+def _date_parts(match: re.Match[str]) -> tuple[str, str, str]:
+    if match[1]:
+        return match[1], match[2], match[3]
+    return (match[4], match[5], match[6]) if match[4] else (match[9], match[7], match[8])
+
+
+def _time_of(text: str, whole: str) -> timedelta:
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise InvalidText(f"invalid input syntax for type timestamp: {whole!r}; write the time as 23:59:59.999999")
+    hour, minute, second = int(match[1]), int(match[2]), int(match[3] or 0)
+    if match[5]:
+        if not 1 <= hour <= 12:
+            raise ValueError
+        hour = hour % 12 + 12 * (match[5].lower() == "pm")
+    microseconds = round(Decimal("0" + (match[4] or "")) * 1_000_000) if match[4] not in (None, ".") else 0
+    result = timedelta(hours=hour, minutes=minute, seconds=second, microseconds=microseconds)
+    if minute > 59 or second > 60 or result > timedelta(days=1):
+        raise ValueError
+    return result
+
+
+def read_interval(text: str, unit: str | None = None) -> Interval:
+    """Quantities with units and a time of day: ``1 year 2 months -3 days 04:05:06.7``."""
+    rest = text.strip()
+    ago = rest.lower().endswith(" ago")
+    rest = rest[:-4].rstrip() if ago else rest
+    if not rest:
+        _no_interval(text)
+    total, seen = Interval(0, 0, 0), set[str]()
+    while rest:
+        match = _PIECE.match(rest)
+        if match is None:
+            _no_interval(text)
+        rest = rest[match.end() :].lstrip()
+        if match[2] is not None:
+            seconds = Decimal(match[4] or 0) + 60 * int(match[3]) + 3600 * int(match[2])
+            piece = Interval(0, 0, round(seconds * (-1_000_000 if match[1] == "-" else 1_000_000)))
+            names = _CLOCK
+        else:
+            # A number alone is days before a time of day, and seconds otherwise.
+            word = match[6] or unit or ("day" if _TIME.match(rest.lstrip("+-")) else "second")
+            names = {_unit_of(word)}
+            parts = _UNITS.get(_unit_of(word))
+            if parts is None:
+                _no_interval(text)
+            piece = _quantity(Decimal(match[5]), *parts)
+        if names & seen:
+            _no_interval(text)
+        seen |= names
+        total = total.plus(piece)
+    return total.negated() if ago else total
+
+
+def _quantity(amount: Decimal, months: int, days: int, microseconds: int) -> Interval:
+    """Parts of a month become days, parts of a day time."""
+    whole_months = int(amount * months)
+    all_days = amount * days + (amount * months - whole_months) * 30
+    whole_days = int(all_days)
+    return Interval(whole_months, whole_days, round(amount * microseconds + (all_days - whole_days) * _DAY))
+
+
+def _no_interval(text: str) -> NoReturn:
+    raise InvalidText(f"invalid input syntax for type interval: {text!r}; write it as 1 year 2 months 3 days 04:05:06")
+
+
+def _unit_of(word: str) -> str:
+    word = word.lower()
+    single = word[:-1] if len(word) > 2 and word.endswith("s") and word != "ms" else word
+    return _SHORT_UNITS.get(single, single)
+
+
+# ---- writing
+
+
+def date_text(value: date) -> str:
+    return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+
+
+def timestamp_text(value: datetime) -> str:
+    fraction = f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
+    return f"{date_text(value)} {value.hour:02d}:{value.minute:02d}:{value.second:02d}{fraction}"
+
+
+def interval_text(value: Interval) -> str:
+    years, months = int(value.months / 12), value.months - 12 * int(value.months / 12)
+    parts: list[str] = []
+    for amount, word in ((years, "year"), (months, "mon"), (value.days, "day")):
+        if amount:
+            sign = "+" if amount > 0 and parts and parts[-1].startswith("-") else ""
+            parts.append(f"{sign}{amount} {word}{'' if amount == 1 else 's'}")
+    if value.microseconds or not parts:
+        seconds, fraction = divmod(abs(value.microseconds), 1_000_000)
+        sign = "-" if value.microseconds < 0 else "+" if parts and parts[-1].startswith("-") else ""
+        tail = f".{fraction:06d}".rstrip("0") if fraction else ""
+        parts.append(f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{tail}")
+    return " ".join(parts)
+
+
+# ---- arithmetic
+
+
+def timestamp_of_date(value: date) -> datetime:
+    return datetime(value.year, value.month, value.day)
+
+
+def date_of_timestamp(value: datetime) -> date:
+    return value.date()
+
+
+def add_days(value: date, days: int) -> date:
+    try:
+        return value + timedelta(days=days)
+    except OverflowError:
+        raise ValueOutOfRange("date out of range") from None
+
+
+def subtract_days(value: date, days: int) -> date:
+    return add_days(value, -days)
+
+
+def days_between(later: date, earlier: date) -> int:
+    return (later - earlier).days
+
+
+def interval_between(later: datetime, earlier: datetime) -> Interval:
+    microseconds = (later - earlier) // MICROSECOND
+    days = int(microseconds / _DAY) if abs(microseconds) < 1 << 53 else _toward_zero(microseconds, _DAY)
+    return Interval(0, days, microseconds - days * _DAY)
+
+
+def _toward_zero(a: int, b: int) -> int:
+    return a // b if a >= 0 else -(-a // b)
+
+
+def add_interval(value: datetime, interval: Interval) -> datetime:
+    try:
+        if interval.months:
+            months = value.year * 12 + value.month - 1 + interval.months
+            year, month = months // 12, months % 12 + 1
+            value = value.replace(year=year, month=month, day=min(value.day, monthrange(year, month)[1]))
+        return value + timedelta(days=interval.days, microseconds=interval.microseconds)
+    except (OverflowError, ValueError):
+        raise ValueOutOfRange("timestamp out of range") from None
+
+
+def subtract_interval(value: datetime, interval: Interval) -> datetime:
+    return add_interval(value, interval.negated())
+
+
+# ---- fields
+
+
+def _seconds(value: datetime) -> Decimal:
+    return Decimal(value.second * 1_000_000 + value.microsecond).scaleb(-6)
+
+
+_DATE_FIELDS: dict[str, Callable[[date], int]] = {
+    "year": lambda value: value.year,
+    "month": lambda value: value.month,
+    "day": lambda value: value.day,
+    "quarter": lambda value: (value.month + 2) // 3,
+    "week": lambda value: value.isocalendar()[1],
+    "isoyear": lambda value: value.isocalendar()[0],
+    "dow": lambda value: value.isoweekday() % 7,
+    "isodow": lambda value: value.isoweekday(),
+    "doy": lambda value: value.timetuple().tm_yday,
+    "decade": lambda value: value.year // 10,
+    "century": lambda value: (value.year + 99) // 100,
+    "millennium": lambda value: (value.year + 999) // 1000,
+    "julian": lambda value: value.toordinal() + 1721425,
+}
+_TIME_FIELDS: dict[str, Callable[[datetime], Decimal | int]] = {
+    "hour": lambda value: value.hour,
+    "minute": lambda value: value.minute,
+    "second": _seconds,
+    "milliseconds": lambda value: Decimal(value.second * 1_000_000 + value.microsecond).scaleb(-3),
+    "microseconds": lambda value: value.second * 1_000_000 + value.microsecond,
+}
+FIELDS = (*_DATE_FIELDS, *_TIME_FIELDS, "epoch")
+_SYNONYMS = {"years": "year", "months": "month", "days": "day", "hours": "hour", "minutes": "minute", "mon": "month"}
+_SYNONYMS |= {"seconds": "second", "sec": "second", "millisecond": "milliseconds", "microsecond": "microseconds"}
+_SYNONYMS |= {"weeks": "week", "y": "year", "d": "day", "h": "hour", "min": "minute", "decades": "decade"}
+
+
+def field_name(word: str) -> str:
+    """A field's usual name."""
+    return _SYNONYMS.get(word.lower(), word.lower())
+
+
+def extract(field: str, value: date) -> Decimal:
+    """A field of a date or timestamp, as ``extract`` gives it."""
+    name = field_name(field)
+    is_timestamp = isinstance(value, datetime)
+    if name in _DATE_FIELDS and not (name == "julian" and is_timestamp):
+        return Decimal(_DATE_FIELDS[name](value))
+    if name == "epoch":
+        if isinstance(value, datetime):
+            return Decimal((value - EPOCH) // MICROSECOND).scaleb(-6)
+        return Decimal((value - EPOCH_DATE).days * 86400)
+    if name in _TIME_FIELDS and isinstance(value, datetime):
+        return Decimal(_TIME_FIELDS[name](value))
+    what = "timestamp" if is_timestamp else "date"
+    raise UndefinedResult(f"{field} is no field of a {what}; the fields are {', '.join(FIELDS)}")
+
+
+def date_part(field: str, value: datetime) -> float:
+    return float(extract(field, value))
+
+
+_TRUNCATED: dict[str, Callable[[datetime], datetime]] = {
+    "microseconds": lambda value: value,
+    "milliseconds": lambda value: value.replace(microsecond=value.microsecond // 1000 * 1000),
+    "second": lambda value: value.replace(microsecond=0),
+    "minute": lambda value: value.replace(second=0, microsecond=0),
+    "hour": lambda value: value.replace(minute=0, second=0, microsecond=0),
+    "day": lambda value: datetime.combine(value, time()),
+    "week": lambda value: datetime.combine(value - timedelta(days=value.weekday()), time()),
+    "month": lambda value: datetime(value.year, value.month, 1),
+    "quarter": lambda value: datetime(value.year, (value.month - 1) // 3 * 3 + 1, 1),
+    "year": lambda value: datetime(value.year, 1, 1),
+    "decade": lambda value: datetime(value.year // 10 * 10, 1, 1),
+    "century": lambda value: datetime((value.year - 1) // 100 * 100 + 1, 1, 1),
+    "millennium": lambda value: datetime((value.year - 1) // 1000 * 1000 + 1, 1, 1),
+}
+
+
+def truncate_timestamp(field: str, value: datetime) -> datetime:
+    name = field_name(field)
+    if name not in _TRUNCATED:
+        raise UndefinedResult(f"a timestamp is not truncated to {field}, but to {', '.join(_TRUNCATED)}")
+    try:
+        return _TRUNCATED[name](value)
+    except (ValueError, OverflowError):
+        raise ValueOutOfRange("timestamp out of range") from None

@@ -1,0 +1,91 @@
+"""Comparing an answer of gmdb's with PostgreSQL's."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from gmdb.format.columns import ColumnType
+from tests.sql.postgres import Rows
+
+TYPE_NAMES = {
+    "INT": {"integer", "smallint"},
+    "BIGINT": {"bigint"},
+    "DOUBLE": {"double precision", "real"},
+    "BOOLEAN": {"boolean"},
+    "DATE": {"date"},
+    "TIMESTAMP": {"timestamp without time zone", "timestamp with time zone"},
+    "DECIMAL": {"numeric"},
+    "CHAR": {"character"},
+    "VARCHAR": {"text", "character varying", "unknown"},
+    "BINARY": {"bytea"},
+    "VARBINARY": {"bytea"},
+}
+DIGITS = 11  # of a number that must agree: quotients have 16 decimal places here and a varying number there
+
+
+def difference(types: list[ColumnType], rows: list[tuple[Any, ...]], theirs: Rows, ordered: bool) -> str:
+    """What differs, or nothing."""
+    for type_, name in zip(types, theirs.types, strict=True):
+        if name not in TYPE_NAMES[type_.name]:
+            return f"type {type_} and {name}"
+    mine = list(rows)
+    others = [tuple(_theirs(value, type_) for value, type_ in zip(row, types, strict=True)) for row in theirs.rows]
+    if len(mine) != len(others):
+        return f"{len(mine)} rows and {len(others)}: {mine[:5]} {others[:5]}"
+    if not ordered:
+        mine, others = sorted(mine, key=_key), sorted(others, key=_key)
+    for a, b in zip(mine, others, strict=True):
+        if not all(_equal(x, y) for x, y in zip(a, b, strict=True)):
+            return f"{a} and {b}"
+    return ""
+
+
+def _theirs(text: str | None, type_: ColumnType) -> Any:
+    if text is None:
+        return None
+    if type_.name in ("INT", "BIGINT"):
+        return int(text)
+    if type_.name == "DECIMAL":
+        return Decimal(text)
+    if type_.name == "DOUBLE":
+        return float(text)
+    if type_.name == "BOOLEAN":
+        return text == "t"
+    if type_.name == "DATE":
+        return date.fromisoformat(text)
+    if type_.name == "TIMESTAMP":
+        return datetime.fromisoformat(text).replace(tzinfo=None)
+    if type_.name in ("BINARY", "VARBINARY"):
+        return bytes.fromhex(text[2:])
+    return text
+
+
+def _equal(mine: Any, theirs: Any) -> bool:
+    if mine is None or theirs is None:
+        return mine is theirs
+    if isinstance(mine, Decimal):
+        if mine == theirs:
+            return True
+        last_place = Decimal(1).scaleb(-min(_scale(mine), _scale(theirs)))
+        slack = max(abs(theirs).scaleb(-DIGITS), Decimal(1).scaleb(-DIGITS), last_place)
+        return _scale(mine) > 6 and abs(mine - theirs) <= slack
+    if isinstance(mine, float):
+        return mine == theirs or abs(mine - theirs) <= 1e-11 * max(1e-3, abs(theirs))
+    return bool(mine == theirs)
+
+
+def _scale(value: Decimal) -> int:
+    exponent = value.as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else 0
+
+
+def _key(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple((value is None, _rounded(value)) for value in row)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Decimal | float):
+        return f"{float(value):.11e}" if value else "0"
+    return "" if value is None else str(value)

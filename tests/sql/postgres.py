@@ -1,0 +1,200 @@
+"""A PostgreSQL server of one's own, to compare with: started on a Unix socket in a temporary folder, and asked there.
+
+    with server() as connection:
+        connection.ask("SELECT 1 + 1")   # Rows(types=["integer"], rows=[("2",)])
+
+Needs PostgreSQL's programs; ``available()`` says whether they are there.  Speaks the protocol itself (version 3, simple
+queries, values as text), so no driver is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_PORT = 5432  # names the socket's file only
+_START_SECONDS_MAX = 60
+_TYPES = {
+    16: "boolean",
+    17: "bytea",
+    20: "bigint",
+    21: "smallint",
+    23: "integer",
+    25: "text",
+    700: "real",
+    701: "double precision",
+    705: "unknown",
+    1042: "character",
+    1043: "character varying",
+    1082: "date",
+    1114: "timestamp without time zone",
+    1184: "timestamp with time zone",
+    1186: "interval",
+    1700: "numeric",
+    2206: "regtype",
+}
+
+
+class PostgresError(Exception):
+    """What the server answered instead of rows: its SQLSTATE and message."""
+
+    def __init__(self, state: str, message: str) -> None:
+        super().__init__(f"{state}: {message}")
+        self.state = state
+
+
+@dataclass
+class Rows:
+    """An answer: the names of the columns' types, and values as PostgreSQL writes them."""
+
+    types: list[str]
+    rows: list[tuple[str | None, ...]]
+
+
+def _program(name: str) -> Path | None:
+    """A program of PostgreSQL's, of the newest version that is installed."""
+    installed = sorted(
+        Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: float(path.parts[-3]), reverse=True
+    )
+    found = shutil.which(name)
+    return installed[0] if installed else Path(found) if found else None
+
+
+def available() -> bool:
+    return _program("postgres") is not None and _program("initdb") is not None
+
+
+class Connection:
+    """A session with the server."""
+
+    def __init__(self, folder: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(folder / f".s.PGSQL.{_PORT}"))
+        self._input = self._socket.makefile("rb")
+        start = b"user\0gmdb\0database\0postgres\0client_encoding\0UTF8\0\0"
+        self._socket.sendall(struct.pack(">ii", len(start) + 8, 196608) + start)
+        self._answer()
+
+    def ask(self, query: str) -> Rows:
+        """The rows of a query.  Raises PostgresError."""
+        body = query.encode() + b"\0"
+        self._socket.sendall(b"Q" + struct.pack(">i", len(body) + 4) + body)
+        return self._answer()
+
+    def close(self) -> None:
+        self._socket.sendall(b"X" + struct.pack(">i", 4))
+        self._input.close()
+        self._socket.close()
+
+    def _answer(self) -> Rows:
+        """Everything up to the server's being ready again."""
+        types: list[str] = []
+        rows: list[tuple[str | None, ...]] = []
+        error = None
+        while True:
+            head = self._input.read(5)
+            if len(head) < 5:
+                raise error or ConnectionError("PostgreSQL closed the connection")
+            kind, body = head[:1], self._input.read(struct.unpack(">i", head[1:])[0] - 4)
+            if kind == b"T":
+                types = _described(body)
+            elif kind == b"D":
+                rows.append(_values(body))
+            elif kind == b"E":
+                fields = dict((part[:1], part[1:].decode()) for part in body.split(b"\0") if part)
+                error = PostgresError(fields[b"C"], fields[b"M"])
+            elif kind == b"Z":
+                if error is not None:
+                    raise error
+                return Rows(types, rows)
+
+
+def _described(body: bytes) -> list[str]:
+    types, at = [], 2
+    for _ in range(struct.unpack_from(">h", body)[0]):
+        at = body.index(b"\0", at) + 1
+        oid = struct.unpack_from(">ihihih", body, at)[2]
+        types.append(_TYPES.get(oid, f"type {oid}"))
+        at += 18
+    return types
+
+
+def _values(body: bytes) -> tuple[str | None, ...]:
+    values: list[str | None] = []
+    at = 2
+    for _ in range(struct.unpack_from(">h", body)[0]):
+        (size,) = struct.unpack_from(">i", body, at)
+        at += 4
+        values.append(None if size < 0 else body[at : at + size].decode())
+        at += max(0, size)
+    return tuple(values)
+
+
+@contextmanager
+def server() -> Iterator[Connection]:
+    """A new, empty server without durability, ended at the end; C collation, UTF-8, times without a zone's rules."""
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    user = _unprivileged_user(folder)
+    data = folder / "data"
+    initdb = [
+        _program("initdb"),
+        "-D",
+        data,
+        "-U",
+        "gmdb",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C.UTF-8",
+        "--no-sync",
+    ]
+    try:
+        subprocess.run(
+            initdb, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL, env={"LC_ALL": "C.UTF-8", "TZ": "UTC"}
+        )
+        settings = ["fsync=off", "listen_addresses=", f"unix_socket_directories={folder}", "timezone=UTC"]
+        settings += ["log_min_messages=panic", "shared_buffers=16MB", "autovacuum=off", f"port={_PORT}"]
+        options = [part for setting in settings for part in ("-c", setting)]
+        process = subprocess.Popen([_program("postgres"), "-D", data, *options], user=user, cwd=folder)
+        try:
+            connection = _connected(folder, process)
+            try:
+                yield connection
+            finally:
+                connection.close()
+        finally:
+            process.send_signal(2)  # a fast shutdown
+            process.wait(_START_SECONDS_MAX)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _unprivileged_user(folder: Path) -> int | None:
+    """PostgreSQL does not run as root: whose server it is to be, and the folder."""
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name: entry.pw_uid for entry in pwd.getpwall()}
+    user = names.get("postgres", names.get("nobody", 65534))
+    os.chown(folder, user, -1)
+    return user
+
+
+def _connected(folder: Path, process: subprocess.Popen[bytes]) -> Connection:
+    limit = time.monotonic() + _START_SECONDS_MAX
+    while process.poll() is None and time.monotonic() < limit:
+        try:
+            return Connection(folder)
+        except (FileNotFoundError, ConnectionError, PostgresError):  # it is not ready yet
+            time.sleep(0.05)
+    raise RuntimeError(f"PostgreSQL did not start within {_START_SECONDS_MAX} s (status {process.poll()})")
