@@ -98,8 +98,13 @@ _NOTHING = Result()
 def rows_of(reader: pa.RecordBatchReader) -> Iterator[Row]:
     """Batches, row by row."""
     for batch in reader:
-        columns = [column.to_pylist() for column in batch.columns]
-        yield from zip(*columns, strict=True) if columns else iter([()] * len(batch))
+        yield from rows_in(batch)
+
+
+def rows_in(batch: pa.RecordBatch) -> Iterable[Row]:
+    """A batch, row by row."""
+    columns = [column.to_pylist() for column in batch.columns]
+    return zip(*columns, strict=True) if columns else iter([()] * len(batch))
 
 
 class Cursor:

@@ -62,6 +62,7 @@ class ClientConnection(Connection):
     def __init__(self, database: Database, session: ClientSession) -> None:
         self._database = database
         self.session: ClientSession = session
+        self._heaps = {}
         self._statements = Runner(weakref.proxy(self))
 
 
