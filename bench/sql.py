@@ -1,4 +1,4 @@
-"""The same SQL for all, through ``execute``: single rows by their keys, many rows in and out, and two of TPC-H's queries.
+"""The same SQL for all, through ``execute``: single rows by key, many rows in and out, two of TPC-H's queries.
 
 Statements are asked for again and again, so that everybody has them prepared.  SQLite keeps its rows in the order of
 their integer key, and reads within a transaction: else every select would lock the file anew.

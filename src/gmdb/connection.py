@@ -79,8 +79,12 @@ class Connection:
             release_database(self._database)
             raise
         self._heaps: dict[str, Heap] = {}
-        self._statements = statements(weakref.proxy(self))
+        self._use(statements(weakref.proxy(self)))
         self._finalizer = weakref.finalize(self, _close, self._database, self.session)
+
+    def _use(self, statements: Statements) -> None:
+        self._statements = statements
+        self.run = statements.run  # type: ignore[assignment, method-assign]  # without a detour
 
     @property
     def path(self) -> Path:

@@ -63,7 +63,7 @@ class ClientConnection(Connection):
         self._database = database
         self.session: ClientSession = session
         self._heaps = {}
-        self._statements = Runner(weakref.proxy(self))
+        self._use(Runner(weakref.proxy(self)))
 
 
 @dataclass

@@ -5,7 +5,7 @@ For a row or a few a trip through DuckDB costs a hundred times what finding them
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from gmdb.sql.parser import Parsed
 from gmdb.sql.paths import conjuncts
 from gmdb.sql.projection import Projection
 from gmdb.sql.scope import Scope, folded
-from gmdb.sql.statement import NO_TABLE, Found, Given, Parameters, RowFinder, Statement, is_for_rows
+from gmdb.sql.statement import NO_TABLE, Found, Given, Parameters, PointFinder, RowFinder, Statement, is_for_rows
 from gmdb.sql.types import BIGINT
 
 if TYPE_CHECKING:
@@ -116,16 +116,27 @@ class RowQuery(Statement):
         self._point = None if finder is None or is_more or finder.scope.uses_row_id else finder.point
 
     def run(self, parameters: Parameters) -> Result:
-        if self._point is not None:
-            try:
-                found = self._point.find(self.connection, parameters)
-            except DataError:  # a value of another type: comparing it row by row tells what comes of that
-                pass
-            else:
-                make, given = self._projection.make, self.given(parameters)
-                made = [make(found[0][1], given)] if found else []
-                return Result(self._projection.names, self._projection.types, len(made), iter(made))
+        if self._point is not None and not self._uses_time:
+            self.run = self._find_at_once(self._point)  # type: ignore[assignment, method-assign]
+            return self.run(parameters)
         return self._run(parameters)
+
+    def _find_at_once(self, point: PointFinder) -> Callable[[Parameters], Result]:
+        """``run`` for a single row by its key, with all that it needs bound to it."""
+        rows, key_of = point.rows(self.connection), point.key
+        make, names, types = self._projection.make, self._projection.names, self._projection.types
+
+        def run(parameters: Parameters) -> Result:
+            key = key_of(parameters)
+            try:
+                found = rows.find(key) if None not in key else []
+            except DataError:  # a value of another type: comparing it row by row tells what comes of that
+                return self._run(parameters)
+            if not found:
+                return Result(names, types, 0, iter(()))
+            return Result(names, types, 1, iter((make(found[0][1], Given(parameters, None)),)))
+
+        return run
 
     def _run(self, parameters: Parameters) -> Result:
         projection, given = self._projection, self.given(parameters)

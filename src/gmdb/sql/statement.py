@@ -82,9 +82,10 @@ class Statement:
         held = self.session.tables_held  # by definitions that nobody can change meanwhile
         for table in self.tables.values():
             if held.get(table.number) is not table:
-                break
-        else:
-            return True
+                return self._is_still_current()
+        return True
+
+    def _is_still_current(self) -> bool:
         if self._statistics_version != self.connection.statistics_version:
             return False  # there may be a better way now
         try:
@@ -151,18 +152,10 @@ class PointFinder:
         self._table = table
         self._index = path.index.name
         self.key = path.whole_key()
-        self._rows: KeyedRows | None = None
 
     def rows(self, connection: Connection) -> KeyedRows:
         """The table's rows by the index."""
-        if self._rows is None:
-            self._rows = connection.heap(self._table).by(self._index)
-        return self._rows
-
-    def find(self, connection: Connection, parameters: Parameters) -> list[Found]:
-        """The row.  Raises DataError if a parameter is none of its column's type."""
-        key = self.key(parameters)
-        return [] if None in key else self.rows(connection).find(key)
+        return connection.heap(self._table).by(self._index)
 
 
 class RowFinder:

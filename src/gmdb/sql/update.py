@@ -26,6 +26,7 @@ from gmdb.sql.scope import folded
 from gmdb.sql.statement import Found, Given, Parameters, PointFinder, RowFinder, Statement, is_for_rows
 
 if TYPE_CHECKING:
+    from gmdb.access.keyed import KeyedRows
     from gmdb.connection import Connection
 
 
@@ -125,6 +126,7 @@ class Update(_Change):
         self._checks = Checks(self.definition)
         self._needs_check = self._checks.concern(positions)
         self._point = self.finder.point if self._query is None and self.returning is None else None
+        self._rows: KeyedRows | None = None
 
     def _assignment(self, part: exp.Expr, defaults: Defaults) -> tuple[int, str, Assign | None]:
         if not isinstance(part, exp.EQ) or not isinstance(part.this, exp.Column):
@@ -166,6 +168,8 @@ class Update(_Change):
 
     def _change_at_once(self, point: PointFinder, given: Given) -> int:
         """Change one row while nobody comes between; less than 0 if that is not to be had."""
+        if self._rows is None:
+            self._rows = point.rows(self.connection)
         assigns, (parameters, context) = self._assigns, given
 
         def change(values: tuple[Any, ...]) -> dict[str, Any]:
@@ -174,14 +178,14 @@ class Update(_Change):
                 row = list(values)
                 for position, name, _ in assigns:
                     row[position] = new[name]
-                self._checks.check(row, given.context)
+                self._checks.check(row, context)
             return new
 
         key = point.key(parameters)
         if None in key:
             return 0
         try:
-            return point.rows(self.connection).change_at_once(key, change)
+            return self._rows.change_at_once(key, change)
         except DataError:  # the long way tells what is wrong, if anything is
             return -1
 
