@@ -95,6 +95,15 @@ class Connection:
         self._session.set_autocommit(on)
 
     @property
+    def isolation(self) -> str:
+        """"read committed" or "repeatable read"; it changes between transactions only."""
+        return self._session.isolation
+
+    @isolation.setter
+    def isolation(self, level: str) -> None:
+        self._session.set_isolation(level)
+
+    @property
     def in_transaction(self) -> bool:
         return self._session.in_transaction
 

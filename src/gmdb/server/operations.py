@@ -106,6 +106,11 @@ def set_autocommit(client: Client, on: bool) -> None:
 
 
 @operation
+def set_isolation(client: Client, level: str) -> None:
+    client.session.set_isolation(level)
+
+
+@operation
 def in_transaction(client: Client) -> Answer:
     return {"is": client.session.in_transaction}
 

@@ -59,8 +59,9 @@ CHANGES_A_TIME = 1000
 class RemoteConnection(_Connection):
     """One session of a database that another process has open."""
 
-    def __init__(self, link: Link, autocommit: bool) -> None:
+    def __init__(self, link: Link, isolation: str, autocommit: bool) -> None:
         self._link = link
+        self._isolation = isolation
         self._autocommit = autocommit
         self._finalizer: Any = weakref.finalize(self, link.close)
 
@@ -78,6 +79,15 @@ class RemoteConnection(_Connection):
     def autocommit(self, on: bool) -> None:
         self._link.ask("set_autocommit", on=bool(on))
         self._autocommit = on
+
+    @property
+    def isolation(self) -> str:
+        return self._isolation
+
+    @isolation.setter
+    def isolation(self, level: str) -> None:
+        self._link.ask("set_isolation", level=level)
+        self._isolation = level
 
     @property
     def in_transaction(self) -> bool:
