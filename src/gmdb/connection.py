@@ -30,6 +30,7 @@ from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
+from gmdb.pep249 import HasErrors
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
 from gmdb.transaction.session import Session
 
@@ -55,7 +56,7 @@ class Statements(Protocol):
     def split(self, script: str) -> list[str]: ...
 
 
-class Connection:
+class Connection(HasErrors):
     """One session of a database.  Threads take a connection each."""
 
     def __init__(
@@ -84,6 +85,10 @@ class Connection:
     def path(self) -> Path:
         return self._database.store.directory
 
+    @property
+    def closed(self) -> bool:
+        return self._session.closed
+
     # ---- transactions
 
     @property
@@ -96,7 +101,7 @@ class Connection:
 
     @property
     def isolation(self) -> str:
-        """"read committed" or "repeatable read"; it changes between transactions only."""
+        """ "read committed" or "repeatable read"; it changes between transactions only."""
         return self._session.isolation
 
     @isolation.setter

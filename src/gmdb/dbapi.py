@@ -1,24 +1,26 @@
-"""PEP 249: cursors, type objects and constructors.
+"""PEP 249: cursors.
 
 A cursor asks its connection to run a statement and hands out what came of it, as tuples or as Arrow.
-Not here: what statements mean (sql/), or where they run (a connection of this process, or one through an owner).
+Not here: type objects (pep249.py), what statements mean (sql/), or where they run (a connection of this process, or one through an owner).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from itertools import islice
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from gmdb.arrow.schema import arrow_type
 from gmdb.errors import InterfaceError, ProgrammingError
 from gmdb.format.columns import ColumnType
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
@@ -33,37 +35,8 @@ class Runs(Protocol):
 
     def split(self, script: str) -> list[str]: ...
 
-
-class TypeObject:
-    """Equal to the codes of some types, as PEP 249 has it."""
-
-    def __init__(self, *names: str) -> None:
-        self._names = frozenset(names)
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or (isinstance(other, str) and other in self._names)
-
-    def __hash__(self) -> int:
-        return hash(self._names)
-
-    def __repr__(self) -> str:
-        return f"TypeObject({', '.join(sorted(self._names))})"
-
-
-STRING = TypeObject("CHAR", "VARCHAR", "CLOB")
-BINARY = TypeObject("BINARY", "VARBINARY", "BLOB")
-NUMBER = TypeObject("INT", "BIGINT", "DOUBLE", "DECIMAL", "BOOLEAN")
-DATETIME = TypeObject("DATE", "TIMESTAMP")
-ROWID = TypeObject("ROWID")
-Date, Timestamp, Binary = date, datetime, bytes
-
-
-def DateFromTicks(ticks: float) -> date:  # noqa: N802
-    return date(*time.localtime(ticks)[:3])
-
-
-def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
-    return datetime(*time.localtime(ticks)[:6])
+    @property
+    def closed(self) -> bool: ...
 
 
 @dataclass
@@ -75,6 +48,7 @@ class Result:
     rowcount: int = -1
     rows: Iterator[Row] | None = None
     reader: pa.RecordBatchReader | None = field(default=None, repr=False)
+    last_id: int | None = None  # the number that the last row got which an INSERT made
 
     @property
     def has_rows(self) -> bool:
@@ -116,6 +90,8 @@ class Cursor:
     def _require_open(self) -> None:
         if self._closed:
             raise InterfaceError("the cursor is closed")
+        if self.connection.closed:
+            raise InterfaceError("the connection is closed")
 
     # ---- statements
 
@@ -154,6 +130,14 @@ class Cursor:
         return self._result.rowcount
 
     @property
+    def lastrowid(self) -> int | None:
+        """The number that the last row of an INSERT has in its identity column, or else in its primary key.
+
+        None if the table has no such column, or the last statement was not an INSERT.
+        """
+        return self._result.last_id
+
+    @property
     def types(self) -> tuple[ColumnType | None, ...]:
         """The types of the columns that were found."""
         return self._result.types
@@ -181,6 +165,9 @@ class Cursor:
     def __iter__(self) -> Iterator[Row]:
         return self._found()
 
+    def __next__(self) -> Row:
+        return next(self._found())
+
     def fetch_record_batch(self) -> pa.RecordBatchReader:
         """What was found as a stream of Arrow record batches."""
         self._require_open()
@@ -191,6 +178,20 @@ class Cursor:
     def arrow(self) -> pa.Table:
         """What was found as an Arrow table."""
         return self.fetch_record_batch().read_all()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """What was found, for whoever takes Arrow data: ``pl.DataFrame(cursor)``, ``pa.table(cursor)``."""
+        return self.fetch_record_batch().__arrow_c_stream__(requested_schema)
+
+    def df(self) -> pandas.DataFrame:
+        """What was found as a pandas DataFrame."""
+        return self.arrow().to_pandas()
+
+    def pl(self) -> polars.DataFrame:
+        """What was found as a polars DataFrame."""
+        import polars  # gmdb does without it otherwise
+
+        return polars.DataFrame(self.arrow())
 
     def close(self) -> None:
         """Let go of what was found.  Closing twice does nothing."""

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb import dbapi
 from gmdb.connection import Connection
 from gmdb.errors import InterfaceError, ProgrammingError, UniqueViolation
 from tests.server.peer import Peer
@@ -41,8 +40,8 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
 def test_module_attributes() -> None:
     assert (gmdb.apilevel, gmdb.threadsafety, gmdb.paramstyle) == ("2.0", 1, "qmark")
     assert issubclass(gmdb.IntegrityError, gmdb.DatabaseError)
-    assert dbapi.STRING == "VARCHAR"
-    assert dbapi.NUMBER != "VARCHAR"
+    assert gmdb.STRING == "VARCHAR"
+    assert gmdb.NUMBER != "VARCHAR"
 
 
 def test_values_of_every_type_go_in_and_come_out(db: Connection) -> None:
@@ -54,7 +53,7 @@ def test_values_of_every_type_go_in_and_come_out(db: Connection) -> None:
     assert cursor.fetchone() == ROW
     assert cursor.fetchone() is None
     assert [one[0] for one in cursor.description or ()] == ["i", "b", "d", "n", "t", "day", "at", "s", "x"]
-    assert [one[1] for one in cursor.description or ()][3] == dbapi.NUMBER
+    assert [one[1] for one in cursor.description or ()][3] == gmdb.NUMBER
     nulls = (2, *[None] * 8)
     cursor.execute("insert into t values (?, ?, ?, ?, ?, ?, ?, ?, ?)", nulls)
     assert db.execute("select * from t order by i").fetchall() == [ROW, nulls]

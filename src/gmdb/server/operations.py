@@ -250,6 +250,7 @@ def _told(client: Client, result: Result) -> Answer:
     """What came of a statement; rows come by a stream of their own."""
     types = [None if type_ is None else [type_.name, type_.length, type_.scale] for type_ in result.types]
     head: dict[str, Any] = {"names": list(result.names), "types": types, "rowcount": result.rowcount}
+    head["last_id"] = result.last_id
     if result.has_rows:
         head["scan"] = client.new_number()
         client.scans[head["scan"]] = result.as_reader()
@@ -263,9 +264,9 @@ def execute(client: Client, statement: str, parameters: Any) -> Answer:
 
 
 @operation
-def execute_many(client: Client, statement: str, body: bytes = b"") -> Answer:
+def execute_many(client: Client, statement: str, is_arrow: bool, body: bytes = b"") -> Answer:
     client.session.require_open()
-    sets = [unpack_parameters(given) for given in json.loads(body or b"[]")]
+    sets: Any = unpack_table(body) if is_arrow else [unpack_parameters(one) for one in json.loads(body or b"[]")]
     return _told(client, connection_of(client).run_many(statement, sets))
 
 

@@ -25,12 +25,14 @@ from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
+from gmdb.pep249 import HasErrors
 from gmdb.server.link import Link
 from gmdb.server.remote_rows import RemoteCursor, RemoteHeap
 from gmdb.server.wire import (
     column_to_plain,
     constraint_to_plain,
     pack_parameters,
+    pack_table,
     table_from_plain,
     unpack_table,
 )
@@ -44,7 +46,7 @@ else:
 MAIN_SPACE, MAIN_PAGE_SIZE = "main", 8192
 
 
-class RemoteConnection(_Connection):
+class RemoteConnection(HasErrors, _Connection):
     """One session of a database that another process has open."""
 
     def __init__(self, link: Link, isolation: str, autocommit: bool) -> None:
@@ -56,6 +58,10 @@ class RemoteConnection(_Connection):
     @property
     def path(self) -> Path:
         return self._link.directory
+
+    @property
+    def closed(self) -> bool:
+        return self._link.closed
 
     # ---- transactions
 
@@ -223,12 +229,16 @@ class RemoteConnection(_Connection):
         return self._result(head)
 
     def run_many(self, statement: str, parameters: Any) -> dbapi.Result:
-        sets = json.dumps([pack_parameters(given) for given in dbapi.sets_of(parameters)]).encode()
-        return self._result(self._link.ask("execute_many", sets, statement=statement)[0])
+        is_arrow = hasattr(parameters, "__arrow_c_stream__")
+        if is_arrow:
+            sets = pack_table(pa.table(parameters))
+        else:
+            sets = json.dumps([pack_parameters(given) for given in parameters]).encode()
+        return self._result(self._link.ask("execute_many", sets, statement=statement, is_arrow=is_arrow)[0])
 
     def _result(self, head: dict[str, Any]) -> dbapi.Result:
         types = tuple(None if type_ is None else ColumnType(*type_) for type_ in head["types"])
-        result = dbapi.Result(tuple(head["names"]), types, head["rowcount"])
+        result = dbapi.Result(tuple(head["names"]), types, head["rowcount"], last_id=head["last_id"])
         if "scan" in head:
             batches = self._link.batches(head["scan"])
             result.reader = pa.RecordBatchReader.from_batches(result.schema, batches)

@@ -62,6 +62,12 @@ class GmdbSql(Postgres):
                 self._retreat(start)
             return super()._parse_type(parse_interval, fallback_to_identifier)
 
+        def _parse_limit(self, this: Any = None, top: bool = False, skip_limit_token: bool = False) -> Any:
+            made = super()._parse_limit(this, top, skip_limit_token)
+            if isinstance(made, exp.Limit) and isinstance(made.expression, exp.Var) and made.expression.name == "ALL":
+                made.set("expression", exp.Null())  # which is no limit, either
+            return made
+
         def _at_unit(self) -> bool:
             word = self._curr.text.upper() if self._curr is not None else ""
             return word in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")

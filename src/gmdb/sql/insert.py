@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from gmdb.access.heap import Heap
 from gmdb.arrow.schema import arrow_schema
+from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import Result, rows_of, sets_of
 from gmdb.errors import DataError, InvalidSyntax, NotSupportedError, SchemaError, UniqueViolation
 from gmdb.format.address import RowId
@@ -24,6 +25,7 @@ from gmdb.sql.projection import Projection
 from gmdb.sql.scope import Scope, ScopeTable, folded, names_of
 from gmdb.sql.select import prepare_select
 from gmdb.sql.statement import Found, Given, Parameters, RowScope, Statement, is_for_rows
+from gmdb.sql.types import INTEGERS
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
@@ -41,6 +43,7 @@ class Insert(Statement):
         self.definition = self.table(named.this if named is not None else node.this)
         self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
         self._targets = self._target_positions(named)
+        self._number = _numbering(self.definition)
         self._scope = RowScope(self.definition.columns, self.definition.name)
         self._makers: list[list[Assign | None]] = []
         self._query: Statement | None = None
@@ -163,12 +166,13 @@ class Insert(Statement):
         return self._result(done, given)
 
     def _result(self, done: list[Found], given: Given) -> Result:
+        last_id = done[-1][1][self._number] if done and self._number is not None else None
         if self._returning is None:
-            return Result(rowcount=len(done))
+            return Result(rowcount=len(done), last_id=last_id)
         scope = self._scope
         rows = [values if not scope.uses_row_id else (*values, str(row_id)) for row_id, values in done]
         made = [self._returning.make(row, given) for row in rows]
-        return Result(self._returning.names, self._returning.types, len(done), iter(made))
+        return Result(self._returning.names, self._returning.types, len(done), iter(made), last_id=last_id)
 
     def run_bulk(self, parsed: Parsed, sets: Any) -> Result:
         """The statement for each of many sets of parameters, all or none."""
@@ -342,3 +346,11 @@ def _assign_found(type_: Any, column: Any) -> Callable[[Any], Any]:
     )
     assign = assign_to(placeholder, Scope(), column)
     return lambda value: assign((), {"value": value}, None)
+
+
+def _numbering(table: TableDefinition) -> int | None:
+    """The column whose values number the rows: the identity, or a primary key that is one integer."""
+    for n, column in enumerate(table.columns):
+        if column.identity is not None or (table.primary_key == (column.name,) and column.type.name in INTEGERS):
+            return n
+    return None

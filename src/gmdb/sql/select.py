@@ -16,6 +16,8 @@ from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result
 from gmdb.errors import NotSupportedError, ValueOutOfRange
+from gmdb.format.columns import ColumnType
+from gmdb.sql.duck.plan import parameter_type
 from gmdb.sql.duckdb_query import DuckQuery
 from gmdb.sql.expressions import Compiled, compile_assignment, compile_expression
 from gmdb.sql.parser import Parsed
@@ -23,7 +25,7 @@ from gmdb.sql.paths import conjuncts
 from gmdb.sql.projection import Projection
 from gmdb.sql.scope import Scope, folded
 from gmdb.sql.statement import NO_TABLE, Found, Given, Parameters, RowFinder, Statement, is_for_rows
-from gmdb.sql.types import BIGINT
+from gmdb.sql.types import BIGINT, TEXT
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
@@ -106,7 +108,7 @@ class RowQuery(Statement):
         some = list(islice(rows, AT_ONCE))
         everything = iter(some) if len(some) < AT_ONCE else chain(some, rows)
         count = len(some) if len(some) < AT_ONCE else -1
-        return Result(projection.names, projection.types, count, everything)
+        return Result(projection.names, _told_types(projection, some), count, everything)
 
     def _found(self, given: Given) -> Iterator[Found]:
         finder = self._finder
@@ -153,6 +155,16 @@ class RowQuery(Statement):
         return said
 
 
+def _told_types(projection: Projection, rows: list[Any]) -> tuple[ColumnType | None, ...]:
+    """The types of columns; a parameter that nothing else gives a type has that of its value."""
+    if None not in projection.types or not rows:
+        return projection.types
+    return tuple(
+        type_ or (TEXT if isinstance(value, str) else parameter_type(value))
+        for type_, value in zip(projection.types, rows[0], strict=True)
+    )
+
+
 def _ordered(query: exp.Select) -> list[exp.Ordered]:
     order = query.args.get("order")
     return list(order.expressions) if order is not None else []
@@ -162,7 +174,13 @@ def _compile_count(node: exp.Expr | None) -> Any:
     """LIMIT or OFFSET as a function of the parameters."""
     if node is None:
         return None
-    compiled = compile_assignment(node.expression, NO_TABLE, BIGINT)
+    amount = node.expression
+    if isinstance(node, exp.Fetch):
+        options = node.args.get("limit_options")
+        if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
+            raise NotSupportedError("WITH TIES and PERCENT are not supported")
+        amount = node.args.get("count") or exp.Literal.number(1)
+    compiled = compile_assignment(amount, NO_TABLE, BIGINT)
 
     def count(given: Given) -> int | None:
         value = compiled.evaluate((), *given)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from sqlalchemy import exc, types
 from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
 from sqlalchemy.dialects.postgresql.base import PGCompiler, PGIdentifierPreparer
 from sqlalchemy.sql.compiler import DDLCompiler
+
+from sqlalchemy import exc, types
 
 
 class Insert(PostgresInsert):
@@ -23,7 +24,7 @@ def insert(table: Any) -> Insert:
     return Insert(table)
 
 
-class ForeignKeyNotEnforced(exc.SAWarning):
+class ForeignKeyNotEnforced(UserWarning):
     """A table was created without its foreign keys, which gmdb does not have."""
 
 

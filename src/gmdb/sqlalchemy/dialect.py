@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import URL, pool, schema
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
 
@@ -13,6 +12,7 @@ from gmdb.errors import DatabaseClosed, InterfaceError, OwnerGone
 from gmdb.sqlalchemy.compiler import DefinitionCompiler, IdentifierPreparer, StatementCompiler
 from gmdb.sqlalchemy.reflection import Reflection
 from gmdb.sqlalchemy.types import IMPLEMENTATIONS, TypeCompiler
+from sqlalchemy import URL, pool, schema
 
 AUTOCOMMIT = "AUTOCOMMIT"
 LEVELS = ("READ COMMITTED", "REPEATABLE READ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import exc
 from sqlalchemy.engine import Connection as SqlConnection
 from sqlalchemy.engine import reflection
 
@@ -13,6 +12,7 @@ from gmdb.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint, TableDef
 from gmdb.errors import NoSuchTable
 from gmdb.format.columns import Column
 from gmdb.sqlalchemy.types import reflected
+from sqlalchemy import exc
 
 DEFAULT_SCHEMA: str | None = None  # there is but one, without a name
 
@@ -29,9 +29,7 @@ class Reflection:
         except NoSuchTable:
             raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}") from None
 
-    def _constraints(
-        self, connection: SqlConnection, name: str, schema: str | None, kind: str
-    ) -> Iterator[Constraint]:
+    def _constraints(self, connection: SqlConnection, name: str, schema: str | None, kind: str) -> Iterator[Constraint]:
         found = self._definition(connection, name, schema).constraints
         return iter(sorted((one for one in found if one.kind == kind), key=lambda one: one.name))
 

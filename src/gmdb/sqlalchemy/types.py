@@ -9,10 +9,10 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from typing import Any
 
-from sqlalchemy import types as sqltypes
 from sqlalchemy.sql.compiler import GenericTypeCompiler
 
 from gmdb.format.columns import VARCHAR_MAX, ColumnType
+from sqlalchemy import types as sqltypes
 
 TEXT = "TEXT"
 BYTES = "BYTEA"

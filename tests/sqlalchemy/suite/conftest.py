@@ -4,5 +4,6 @@ import pytest
 
 pytest.register_assert_rewrite("sqlalchemy.testing.assertions")
 
-import gmdb.sqlalchemy  # noqa: E402, F401
 from sqlalchemy.testing.plugin.pytestplugin import *  # noqa: E402, F403
+
+import gmdb.sqlalchemy  # noqa: E402, F401
