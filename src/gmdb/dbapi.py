@@ -1,7 +1,8 @@
 """PEP 249: cursors.
 
 A cursor asks its connection to run a statement and hands out what came of it, as tuples or as Arrow.
-Not here: type objects (pep249.py), what statements mean (sql/), or where they run (a connection of this process, or one through an owner).
+Not here: type objects (pep249.py), what statements mean (sql/), or where they run (a connection of this process, or
+one through an owner).
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from gmdb.server.wire import (
     unpack_parameters,
     unpack_range,
     unpack_rows,
+    unpack_table,
 )
 
 ROWS_A_TIME = 256

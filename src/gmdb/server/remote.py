@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from gmdb.connection import Connection as _Connection
     from gmdb.verify.findings import Report
 else:
-    _Connection = object
+    _Connection = HasErrors
 
 MAIN_SPACE, MAIN_PAGE_SIZE = "main", 8192
 
 
-class RemoteConnection(HasErrors, _Connection):
+class RemoteConnection(_Connection):
     """One session of a database that another process has open."""
 
     def __init__(self, link: Link, isolation: str, autocommit: bool) -> None:

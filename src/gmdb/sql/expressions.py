@@ -236,11 +236,10 @@ def _bitwise(writer: Writer, node: exp.Binary) -> Term:
 
 
 def _comparison(writer: Writer, node: exp.Binary) -> Term:
-    symbol, sides = operators.COMPARISONS[type(node)], [node.this.unnest(), node.expression.unnest()]
-    if all(isinstance(side, exp.Tuple) for side in sides):
-        return conditions.compare_rows(writer, symbol, *(_row(writer, side) for side in sides), node)
-    left, right = (compute(writer, side) for side in sides)
-    return operators.compare(writer, symbol, left, right, node)
+    symbol, left, right = operators.COMPARISONS[type(node)], node.this.unnest(), node.expression.unnest()
+    if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
+        return conditions.compare_rows(writer, symbol, _row(writer, left), _row(writer, right), node)
+    return operators.compare(writer, symbol, compute(writer, left), compute(writer, right), node)
 
 
 def _row(writer: Writer, node: exp.Expr) -> list[Term]:
@@ -295,7 +294,7 @@ def _in(writer: Writer, node: exp.In) -> Term:
     if isinstance(node.this.unnest(), exp.Tuple):
         row = _row(writer, node.this.unnest())
         same = [
-            lambda one=one: conditions.compare_rows(writer, "==", row, _row(writer, one.unnest()), node)  # type: ignore[misc]
+            lambda one=one: conditions.compare_rows(writer, "==", row, _row(writer, one.unnest()), node)
             for one in node.expressions
         ]
         return conditions.connect(writer, same, True, node)

@@ -55,7 +55,8 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     supports_sequences = False
     supports_schemas = False
     supports_views = False
-    postfetch_lastrowid = False
+    postfetch_lastrowid = True
+    favor_returning_over_lastrowid = True
     preexecute_autoincrement_sequences = False
     cte_follows_insert = False
 

@@ -25,7 +25,7 @@ class Reflection:
         try:
             if schema != DEFAULT_SCHEMA or name.startswith("sys_"):
                 raise NoSuchTable(name)
-            return database.table(name)  # type: ignore[no-any-return]
+            return database.table(name)
         except NoSuchTable:
             raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}") from None
 
@@ -33,27 +33,17 @@ class Reflection:
         found = self._definition(connection, name, schema).constraints
         return iter(sorted((one for one in found if one.kind == kind), key=lambda one: one.name))
 
-    @reflection.cache  # type: ignore[call-arg]
+    @reflection.cache
     def get_table_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
         database: Any = connection.connection.driver_connection
         return list(database.tables()) if schema == DEFAULT_SCHEMA else []
 
-    def get_view_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
+    def get_view_names(self, *_given: Any, **_more: Any) -> list[str]:
         return []
 
-    def get_temp_table_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
-        return []
+    get_temp_table_names = get_temp_view_names = get_sequence_names = get_schema_names = get_view_names
 
-    def get_temp_view_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
-        return []
-
-    def get_sequence_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
-        return []
-
-    def get_schema_names(self, connection: SqlConnection, **_given: Any) -> list[str]:
-        return []
-
-    @reflection.cache  # type: ignore[call-arg]
+    @reflection.cache
     def has_table(self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any) -> bool:
         try:
             self._definition(connection, table_name, schema)
@@ -61,18 +51,16 @@ class Reflection:
             return False
         return True
 
-    def has_sequence(
-        self, connection: SqlConnection, sequence_name: str, schema: str | None = None, **_given: Any
-    ) -> bool:
+    def has_sequence(self, *_given: Any, **_more: Any) -> bool:
         return False
 
-    @reflection.cache  # type: ignore[call-arg]
+    @reflection.cache
     def get_columns(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
         return [_column(column) for column in self._definition(connection, table_name, schema).columns]
 
-    @reflection.cache  # type: ignore[call-arg]
+    @reflection.cache
     def get_pk_constraint(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> dict[str, Any]:
@@ -80,28 +68,28 @@ class Reflection:
             return {"name": key.name, "constrained_columns": list(key.columns)}
         return {"name": None, "constrained_columns": []}
 
-    @reflection.cache  # type: ignore[call-arg]
+    @reflection.cache
     def get_unique_constraints(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
         found = self._constraints(connection, table_name, schema, UNIQUE)
         return [{"name": one.name, "column_names": list(one.columns)} for one in found]
 
-    @reflection.cache  # type: ignore[call-arg]
+    @reflection.cache
     def get_check_constraints(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
         found = self._constraints(connection, table_name, schema, CHECK)
         return [{"name": one.name, "sqltext": one.text} for one in found]
 
-    @reflection.cache  # type: ignore[call-arg]
+    @reflection.cache
     def get_foreign_keys(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
         self._definition(connection, table_name, schema)
         return []
 
-    @reflection.cache  # type: ignore[call-arg]
+    @reflection.cache
     def get_indexes(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
@@ -121,9 +109,7 @@ class Reflection:
             found.append(made)
         return found
 
-    def get_table_comment(
-        self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
-    ) -> dict[str, Any]:
+    def get_table_comment(self, *_given: Any, **_more: Any) -> Any:
         raise NotImplementedError  # as SQLAlchemy wants to be told that there are no comments
 
 

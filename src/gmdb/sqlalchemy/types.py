@@ -71,7 +71,7 @@ class LargeBinary(sqltypes.LargeBinary):
         return lambda value: f"'\\x{bytes(value).hex()}'::bytea"
 
 
-def _uncasted(kind: str) -> Any:
+def _called(kind: str) -> Any:
     def visit(self: Any, type_: Any, **given: Any) -> str:  # noqa: ARG001
         return kind
 
@@ -81,18 +81,21 @@ def _uncasted(kind: str) -> Any:
 class TypeCompiler(GenericTypeCompiler):
     """What a type is called in gmdb's SQL."""
 
-    visit_TINYINT = _uncasted("SMALLINT")  # noqa: N815
-    visit_DOUBLE = visit_DOUBLE_PRECISION = visit_FLOAT = visit_REAL = _uncasted("DOUBLE PRECISION")  # noqa: N815
-    visit_DATETIME = visit_TIMESTAMP = _uncasted("TIMESTAMP")  # noqa: N815
-    visit_TIME = _uncasted(f"VARCHAR({TIME_LENGTH})")  # noqa: N815
-    visit_TEXT = visit_CLOB = visit_NCLOB = visit_UnicodeText = _uncasted(TEXT)  # noqa: N815
-    visit_unicode_text = visit_text = _uncasted(TEXT)
-    visit_JSON = _uncasted(TEXT)  # noqa: N815
-    visit_BLOB = visit_large_binary = _uncasted(BYTES)  # noqa: N815
-    visit_UUID = _uncasted("CHAR(32)")  # noqa: N815
+    visit_TINYINT = _called("SMALLINT")  # noqa: N815
+    visit_DOUBLE = visit_DOUBLE_PRECISION = visit_FLOAT = visit_REAL = _called("DOUBLE PRECISION")  # noqa: N815
+    visit_DATETIME = visit_TIMESTAMP = _called("TIMESTAMP")  # noqa: N815
+    visit_TIME = _called(f"VARCHAR({TIME_LENGTH})")  # noqa: N815
+    visit_TEXT = visit_CLOB = visit_NCLOB = visit_UnicodeText = _called(TEXT)  # noqa: N815
+    visit_unicode_text = visit_text = _called(TEXT)
+    visit_JSON = _called(TEXT)  # noqa: N815
+    visit_BLOB = visit_large_binary = _called(BYTES)  # noqa: N815
+    visit_UUID = _called("CHAR(32)")  # noqa: N815
 
-    def visit_NUMERIC(self, type_: Any, **_given: Any) -> str:  # noqa: N802
+    def visit_NUMERIC(self, type_: Any, **given: Any) -> str:  # noqa: N802
+        """A value without a number of digits carries its own; a column must have one."""
         precision, scale = type_.precision, type_.scale
+        if precision is None and "type_expression" not in given:
+            return "NUMERIC"
         if precision is None:
             precision, scale = NUMERIC_DIGITS[0], NUMERIC_DIGITS[1] if scale is None else scale
         return f"NUMERIC({precision}, {scale or 0})"
@@ -152,5 +155,5 @@ def reflected(type_: ColumnType) -> sqltypes.TypeEngine[Any]:
     if type_ == ColumnType("VARBINARY", BYTEA_MAX):
         return sqltypes.LargeBinary()
     if type_.name in _SIZED:
-        return _SIZED[type_.name](type_.length)  # type: ignore[no-any-return]
+        return _SIZED[type_.name](type_.length)
     return _PLAIN[type_.name]() if type_.name in _PLAIN else sqltypes.NullType()
