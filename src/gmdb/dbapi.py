@@ -196,7 +196,9 @@ class Cursor:
 
     def close(self) -> None:
         """Let go of what was found.  Closing twice does nothing."""
+        counted = Result(rowcount=self._result.rowcount, last_id=self._result.last_id)
         self._forget()
+        self._result = counted
         self._closed = True
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:

@@ -81,6 +81,7 @@ class Insert(Statement):
             if len(source.expressions) == 1 and isinstance(source.expressions[0], exp.Tuple):
                 self._parameters = _plain_parameters(source.expressions[0].expressions)
         else:
+            source = _within(source, node.args.get("with_"))
             self._query = prepare_select(self.connection, replace(self._parsed, statement=source))
             self.tables.update(self._query.tables)
 
@@ -352,6 +353,18 @@ def _plain_parameters(nodes: Sequence[exp.Expr]) -> list[Any] | None:
     if not all(isinstance(node, exp.Placeholder) for node in nodes):
         return None
     return [node.name if node.args.get("this") else node.meta[NUMBER] for node in nodes]
+
+
+def _within(query: exp.Expr, with_: exp.With | None) -> exp.Expr:
+    """A query that knows what a WITH before the INSERT has named."""
+    if with_ is None:
+        return query
+    query, outer, own = query.copy(), with_.copy(), query.args.get("with_")
+    if own is not None:
+        outer.set("expressions", [*outer.expressions, *own.copy().expressions])
+        outer.set("recursive", with_.args.get("recursive") or own.args.get("recursive"))
+    query.set("with_", outer)
+    return query
 
 
 def _numbering(table: TableDefinition) -> int | None:

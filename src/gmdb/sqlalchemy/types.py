@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy.sql.compiler import GenericTypeCompiler
 
 from gmdb.format.columns import VARCHAR_MAX, ColumnType
+from sqlalchemy import Column
 from sqlalchemy import types as sqltypes
 
 TEXT = "TEXT"
@@ -94,7 +95,7 @@ class TypeCompiler(GenericTypeCompiler):
     def visit_NUMERIC(self, type_: Any, **given: Any) -> str:  # noqa: N802
         """A value without a number of digits carries its own; a column must have one."""
         precision, scale = type_.precision, type_.scale
-        if precision is None and "type_expression" not in given:
+        if precision is None and not isinstance(given.get("type_expression"), Column):
             return "NUMERIC"
         if precision is None:
             precision, scale = NUMERIC_DIGITS[0], NUMERIC_DIGITS[1] if scale is None else scale

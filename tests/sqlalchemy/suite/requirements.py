@@ -5,7 +5,7 @@ from sqlalchemy.testing.requirements import SuiteRequirements
 
 THERE = """
     aggregate_order_by autocommit boolean_col_expressions check_constraint_reflection create_table_as ctes
-    ctes_with_values date_historic datetime_historic datetime_literals datetime_timezone dbapi_lastrowid delete_from
+    ctes_with_update_delete ctes_with_values date_historic datetime_historic datetime_literals datetime_timezone dbapi_lastrowid delete_from
     empty_inserts_executemany except_ expression_server_defaults fetch_expression fetch_first fetch_no_order_by
     float_or_double_precision_behaves_generically index_ddl_if_exists infinity_floats
     inline_check_constraint_reflection intersect isolation_level like_escapes mod_operator_as_percent_sign
@@ -17,7 +17,7 @@ THERE = """
     unique_constraints_reflect_as_index update_from uuid_data_type window_functions
 """
 ABSENT = """
-    ctes_on_dml ctes_with_update_delete datetime_interval foreign_key_constraint_reflection foreign_keys
+    ctes_on_dml datetime_interval foreign_key_constraint_reflection foreign_keys
     identity_columns implicit_default_schema indexes_with_ascdesc on_update_cascade recursive_fk_cascade
     reflect_indexes_with_ascdesc schemas self_referential_foreign_keys temp_table_reflection temporary_tables
     window_range window_range_non_numeric window_range_numeric
