@@ -63,7 +63,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     insert_returning = update_returning = delete_returning = True
     use_insertmanyvalues = True
     insertmanyvalues_implicit_sentinel = InsertmanyvaluesSentinelOpts.ANY_AUTOINCREMENT  # rows are numbered in order
-    insertmanyvalues_max_parameters = 32700
+    insertmanyvalues_page_size = 200  # rows of a statement, which is parsed once for each number of rows
 
     _backslash_escapes = False
 

@@ -5,9 +5,9 @@ from sqlalchemy.testing.requirements import SuiteRequirements
 
 THERE = """
     aggregate_order_by autocommit boolean_col_expressions check_constraint_reflection create_table_as ctes
-    ctes_with_update_delete ctes_with_values date_historic datetime_historic datetime_literals datetime_timezone dbapi_lastrowid delete_from
-    empty_inserts_executemany except_ expression_server_defaults fetch_expression fetch_first fetch_no_order_by
-    float_or_double_precision_behaves_generically index_ddl_if_exists infinity_floats
+    ctes_with_update_delete ctes_with_values date_historic datetime_historic datetime_literals datetime_timezone
+    dbapi_lastrowid delete_from empty_inserts_executemany except_ expression_server_defaults fetch_expression
+    fetch_first fetch_no_order_by float_or_double_precision_behaves_generically index_ddl_if_exists infinity_floats
     inline_check_constraint_reflection intersect isolation_level like_escapes mod_operator_as_percent_sign
     nullsordering order_by_label_with_expression percent_schema_names precision_numerics_enotation_small
     precision_numerics_many_significant_digits precision_numerics_retains_significant_digits reflects_pk_names
@@ -27,6 +27,9 @@ ABSENT = """
 class Requirements(SuiteRequirements):
     def get_isolation_levels(self, config):  # noqa: ARG002
         return {"default": "READ COMMITTED", "supported": ["READ COMMITTED", "REPEATABLE READ", "AUTOCOMMIT"]}
+
+    def get_order_by_collation(self, config):  # noqa: ARG002
+        return "C"
 
 
 for _names, _rule in ((THERE, exclusions.open), (ABSENT, exclusions.closed)):

@@ -1,0 +1,33 @@
+"""Engines for tests; SQLAlchemy's own suite is run by test_suite_of_sqlalchemy.py, in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gmdb.sqlalchemy  # noqa: F401 (an installation that has no entry point yet knows the dialect by this)
+from sqlalchemy import Engine, create_engine
+from tests.integrity import assert_sound
+from tests.server.peer import Peer
+
+collect_ignore = ["suite"]
+
+
+@pytest.fixture(params=["local", "remote"])
+def engine(request: pytest.FixtureRequest, path: Path) -> Iterator[Engine]:
+    """An engine over a new database, which this process has open, or another one."""
+    owner = Peer() if request.param == "remote" else None
+    if owner is not None:
+        owner("own = gmdb.connect(path)", path=str(path))
+    made = create_engine(f"gmdb:///{path}")
+    try:
+        yield made
+    finally:
+        made.dispose()
+        if owner is not None:
+            owner("own.close()")
+            owner.end()
+    if owner is None:
+        assert_sound(path)
