@@ -217,6 +217,7 @@ class Connection(HasErrors):
 
     def tables(self) -> list[str]:
         """The names of the tables that were created here."""
+        self._session.require_open()
         return self._database.catalog.user_tables(self._session)
 
     def table(self, name: str) -> TableDefinition:
@@ -278,12 +279,16 @@ class Connection(HasErrors):
         self._session.require_open()
         return dbapi.Cursor(self)
 
-    def execute(self, statement: str, parameters: dbapi.Parameters = ()) -> dbapi.Cursor:
+    def execute(self, statement: str, parameters: dbapi.Parameters | None = ()) -> dbapi.Cursor:
         """Run a statement with a cursor of its own."""
         return self.cursor().execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Any) -> dbapi.Cursor:
         return self.cursor().executemany(statement, parameters)
+
+    def executescript(self, script: str) -> dbapi.Cursor:
+        """Run several statements, one after the other."""
+        return self.cursor().executescript(script)
 
     def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
         """Run a statement; what came of it is for a cursor to hand out."""

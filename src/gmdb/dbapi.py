@@ -96,24 +96,27 @@ class Cursor:
 
     # ---- statements
 
-    def execute(self, statement: str, parameters: Parameters = ()) -> Cursor:
+    def execute(self, statement: str, parameters: Parameters | None = ()) -> Cursor:
         """Run a statement; ``?`` stands for the parameters in order, ``:name`` for those of a mapping."""
+        self._begin(statement)
+        self._result = self.connection.run(statement, parameters_of(parameters))
+        return self
+
+    def _begin(self, statement: str) -> None:
         self._require_open()
         self._forget()
-        self._result = self.connection.run(statement, parameters)
-        return self
+        if not isinstance(statement, str):
+            raise ProgrammingError(f"a statement is a str, not {type(statement).__name__}")
 
     def executemany(self, statement: str, parameters: Iterable[Parameters] | Any) -> Cursor:
         """Run a statement for each of many sets of parameters, which may be the rows of Arrow data."""
-        self._require_open()
-        self._forget()
+        self._begin(statement)
         self._result = self.connection.run_many(statement, parameters)
         return self
 
     def executescript(self, script: str) -> Cursor:
         """Run several statements, one after the other."""
-        self._require_open()
-        self._forget()
+        self._begin(script)
         for statement in self.connection.split(script):
             self._result = self.connection.run(statement, ())
         return self
@@ -158,7 +161,10 @@ class Cursor:
         return next(self._found(), None)
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
-        return list(islice(self._found(), self.arraysize if size is None else size))
+        wanted = self.arraysize if size is None else size
+        if wanted < 0:
+            raise ProgrammingError(f"{wanted} rows cannot be fetched")
+        return list(islice(self._found(), wanted))
 
     def fetchall(self) -> list[Row]:
         return list(self._found())
@@ -216,11 +222,26 @@ class Cursor:
         self.close()
 
 
+def parameters_of(given: Any) -> Parameters:
+    """A statement's parameters, if they can be some; None stands for none."""
+    if isinstance(given, tuple | list | Mapping):
+        return given
+    if given is None:
+        return ()
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        said = f"parameters are a sequence, such as a tuple, or a mapping; this is a {type(given).__name__}"
+        raise ProgrammingError(said)
+    return given
+
+
 def sets_of(parameters: Any) -> list[Any]:
     """Sets of parameters as they were given, or the rows of Arrow data."""
     if hasattr(parameters, "__arrow_c_stream__"):
         return list(zip(*(column.to_pylist() for column in pa.table(parameters).columns), strict=True))
-    return list(parameters)
+    if isinstance(parameters, str | bytes | Mapping) or not isinstance(parameters, Iterable):
+        said = "many sets of parameters are a list of tuples or mappings, or Arrow data"
+        raise ProgrammingError(f"{said}, not a {type(parameters).__name__}")
+    return [parameters_of(given) for given in parameters]
 
 
 def _described(name: str, type_: ColumnType | None) -> tuple[Any, ...]:

@@ -15,19 +15,25 @@ from tests.server.peer import Peer
 collect_ignore = ["suite"]
 
 
+@pytest.fixture(scope="session")
+def peer() -> Iterator[Peer]:
+    """Another process, which opens databases for this one to reach through it."""
+    made = Peer()
+    yield made
+    made.end()
+
+
 @pytest.fixture(params=["local", "remote"])
 def engine(request: pytest.FixtureRequest, path: Path) -> Iterator[Engine]:
     """An engine over a new database, which this process has open, or another one."""
-    owner = Peer() if request.param == "remote" else None
-    if owner is not None:
-        owner("own = gmdb.connect(path)", path=str(path))
+    is_remote = request.param == "remote"
+    if is_remote:
+        request.getfixturevalue("peer")("own = gmdb.connect(path)", path=str(path))
     made = create_engine(f"gmdb:///{path}")
     try:
         yield made
     finally:
         made.dispose()
-        if owner is not None:
-            owner("own.close()")
-            owner.end()
-    if owner is None:
-        assert_sound(path)
+        if is_remote:
+            request.getfixturevalue("peer")("own.close()")
+    assert_sound(path)

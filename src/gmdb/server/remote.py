@@ -218,11 +218,14 @@ class RemoteConnection(_Connection):
         self._link.require_open()
         return dbapi.Cursor(self)
 
-    def execute(self, statement: str, parameters: dbapi.Parameters = ()) -> dbapi.Cursor:
+    def execute(self, statement: str, parameters: dbapi.Parameters | None = ()) -> dbapi.Cursor:
         return self.cursor().execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Any) -> dbapi.Cursor:
         return self.cursor().executemany(statement, parameters)
+
+    def executescript(self, script: str) -> dbapi.Cursor:
+        return self.cursor().executescript(script)
 
     def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
         head, _ = self._link.ask("execute", statement=statement, parameters=pack_parameters(parameters))
@@ -233,7 +236,7 @@ class RemoteConnection(_Connection):
         if is_arrow:
             sets = pack_table(pa.table(parameters))
         else:
-            sets = json.dumps([pack_parameters(given) for given in parameters]).encode()
+            sets = json.dumps([pack_parameters(given) for given in dbapi.sets_of(parameters)]).encode()
         return self._result(self._link.ask("execute_many", sets, statement=statement, is_arrow=is_arrow)[0])
 
     def _result(self, head: dict[str, Any]) -> dbapi.Result:
