@@ -16,19 +16,10 @@ import pytest
 import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import InterfaceError, InvalidSyntax, ProgrammingError, UniqueViolation
-from tests.server.peer import Peer
 
 TYPES = """i int primary key, b bigint, d double precision, n decimal(12,3), t boolean, day date, at timestamp,
            s varchar(20), x varbinary(9)"""
 ROW = (1, 1 << 40, 0.5, Decimal("12.345"), True, date(2024, 2, 29), datetime(2024, 2, 29, 1, 2, 3, 4), "grüß", b"\0\1")
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Peer]:
-    """Another process, which opens databases for this one to reach through it."""
-    made = Peer()
-    yield made
-    made.end()
 
 
 @pytest.fixture(params=["local", "remote"])

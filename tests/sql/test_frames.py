@@ -16,7 +16,6 @@ import pytest
 import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import ProgrammingError, UniqueViolation
-from tests.server.peer import Peer
 
 ROWS = [
     (1, "ann", Decimal("1.50"), date(2024, 2, 29), datetime(2024, 2, 29, 1, 2, 3, 4), 0.5, True),
@@ -29,9 +28,9 @@ NAMES = ("i", "s", "n", "d", "t", "x", "b")
 @pytest.fixture(params=["local", "remote"])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
     path = tmp_path / "d.gmdb"
-    owner = Peer() if request.param == "remote" else None
-    if owner is not None:
-        owner("own = gmdb.connect(path)", path=str(path))
+    is_remote = request.param == "remote"
+    if is_remote:
+        request.getfixturevalue("peer")("own = gmdb.connect(path)", path=str(path))
     with gmdb.connect(path) as connection:
         connection.execute(
             "create table t (i int primary key, s varchar(10), n decimal(9,2), d date, t timestamp, x double precision,"
@@ -39,8 +38,8 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
         )
         connection.executemany("insert into t values (?, ?, ?, ?, ?, ?, ?)", ROWS)
         yield connection
-    if owner is not None:
-        owner.end()
+    if is_remote:
+        request.getfixturevalue("peer")("own.close()")
 
 
 @pytest.mark.parametrize("query", ["select * from t order by i", "select * from t where i in (1, 2, 3) order by i"])

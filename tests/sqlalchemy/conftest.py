@@ -10,17 +10,8 @@ import pytest
 import gmdb.sqlalchemy  # noqa: F401 (an installation that has no entry point yet knows the dialect by this)
 from sqlalchemy import Engine, create_engine
 from tests.integrity import assert_sound
-from tests.server.peer import Peer
 
 collect_ignore = ["suite"]
-
-
-@pytest.fixture(scope="session")
-def peer() -> Iterator[Peer]:
-    """Another process, which opens databases for this one to reach through it."""
-    made = Peer()
-    yield made
-    made.end()
 
 
 @pytest.fixture(params=["local", "remote"])

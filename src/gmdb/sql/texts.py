@@ -205,9 +205,13 @@ def ilike_with_escape(text: str, pattern: str, escape: str) -> bool:
 # ---- regular expressions
 
 
+_DOLLAR = re.compile(r"(\\.|\[\^?\]?[^\]]*\])|\$", re.DOTALL)  # as a sign of its own: not escaped, not in brackets
+
+
 @lru_cache(maxsize=256)
 def _expression(pattern: str, ignore_case: bool) -> re.Pattern[str]:
     try:
+        pattern = _DOLLAR.sub(lambda match: match[1] or r"\Z", pattern)  # Python's $ allows a newline behind it
         return re.compile(pattern, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
     except re.error as error:
         raise UndefinedResult(f"invalid regular expression {pattern!r}: {error}") from None
@@ -229,10 +233,10 @@ def replace_matches(text: str, pattern: str, by: str, flags: str = "") -> str:
     def made(match: re.Match[str]) -> str:
         def part(one: re.Match[str]) -> str:
             sign = one[1]
-            if sign == "&" or sign == "0":
+            if sign in "&0":
                 return match[0]
             if sign.isdigit():
-                return (match[int(sign)] or "") if int(sign) <= (match.re.groups) else ""
+                return (match[int(sign)] or "") if int(sign) <= match.re.groups else ""
             return sign if sign == "\\" else one[0]
 
         return re.sub(r"\\(.)", part, by, flags=re.DOTALL)
