@@ -40,7 +40,7 @@ class Runs(Protocol):
     def closed(self) -> bool: ...
 
 
-@dataclass
+@dataclass(slots=True)
 class Result:
     """What came of a statement: a number of rows that it changed, or rows, one by one or as batches."""
 
@@ -67,11 +67,19 @@ class Result:
         return pa.schema(list(zip(self.names, types, strict=True)))
 
 
+_NOTHING = Result()
+
+
 def rows_of(reader: pa.RecordBatchReader) -> Iterator[Row]:
     """Batches, row by row."""
     for batch in reader:
-        columns = [column.to_pylist() for column in batch.columns]
-        yield from zip(*columns, strict=True) if columns else iter([()] * len(batch))
+        yield from rows_in(batch)
+
+
+def rows_in(batch: pa.RecordBatch) -> Iterable[Row]:
+    """A batch, row by row."""
+    columns = [column.to_pylist() for column in batch.columns]
+    return zip(*columns, strict=True) if columns else iter([()] * len(batch))
 
 
 class Cursor:
@@ -81,11 +89,12 @@ class Cursor:
 
     def __init__(self, connection: Runs) -> None:
         self.connection = connection
+        self._run = connection.run
         self._closed = False
         self._forget()
 
     def _forget(self) -> None:
-        self._result = Result()
+        self._result = _NOTHING
         self._rows: Iterator[Row] | None = None
 
     def _require_open(self) -> None:
@@ -98,25 +107,26 @@ class Cursor:
 
     def execute(self, statement: str, parameters: Parameters | None = ()) -> Cursor:
         """Run a statement; ``?`` stands for the parameters in order, ``:name`` for those of a mapping."""
-        self._begin(statement)
-        self._result = self.connection.run(statement, parameters_of(parameters))
+        if self._closed or self.connection.closed:
+            self._require_open()
+        self._result, self._rows = _NOTHING, None
+        given = parameters if type(parameters) is tuple else parameters_of(parameters)
+        self._result = result = self._run(_text_of(statement), given)
+        self._rows = result.rows
         return self
-
-    def _begin(self, statement: str) -> None:
-        self._require_open()
-        self._forget()
-        if not isinstance(statement, str):
-            raise ProgrammingError(f"a statement is a str, not {type(statement).__name__}")
 
     def executemany(self, statement: str, parameters: Iterable[Parameters] | Any) -> Cursor:
         """Run a statement for each of many sets of parameters, which may be the rows of Arrow data."""
-        self._begin(statement)
-        self._result = self.connection.run_many(statement, parameters)
+        self._require_open()
+        self._forget()
+        self._result = self.connection.run_many(_text_of(statement), _require_sets(parameters))
         return self
 
     def executescript(self, script: str) -> Cursor:
         """Run several statements, one after the other."""
-        self._begin(script)
+        self._require_open()
+        self._forget()
+        script = _text_of(script)
         for statement in self.connection.split(script):
             self._result = self.connection.run(statement, ())
         return self
@@ -147,7 +157,8 @@ class Cursor:
         return self._result.types
 
     def _found(self) -> Iterator[Row]:
-        self._require_open()
+        if self._closed or self.connection.closed:
+            self._require_open()
         if self._rows is None:
             if self._result.rows is not None:
                 self._rows = self._result.rows
@@ -178,8 +189,8 @@ class Cursor:
     def fetch_record_batch(self) -> pa.RecordBatchReader:
         """What was found as a stream of Arrow record batches."""
         self._require_open()
-        if self._rows is None and self._result.has_rows:
-            return self._result.as_reader()
+        if self._result.reader is not None and self._rows is None:
+            return self._result.reader
         return _batched(self._result.schema, self._found())
 
     def arrow(self) -> pa.Table:
@@ -222,6 +233,12 @@ class Cursor:
         self.close()
 
 
+def _text_of(statement: Any) -> str:
+    if not isinstance(statement, str):
+        raise ProgrammingError(f"a statement is a str, not {type(statement).__name__}")
+    return statement
+
+
 def parameters_of(given: Any) -> Parameters:
     """A statement's parameters, if they can be some; None stands for none."""
     if isinstance(given, tuple | list | Mapping):
@@ -238,10 +255,16 @@ def sets_of(parameters: Any) -> list[Any]:
     """Sets of parameters as they were given, or the rows of Arrow data."""
     if hasattr(parameters, "__arrow_c_stream__"):
         return list(zip(*(column.to_pylist() for column in pa.table(parameters).columns), strict=True))
-    if isinstance(parameters, str | bytes | Mapping) or not isinstance(parameters, Iterable):
+    return [parameters_of(given) for given in parameters]
+
+
+def _require_sets(parameters: Any) -> Any:
+    """What is to be many sets of parameters, if it can be that."""
+    is_one = isinstance(parameters, str | bytes | Mapping)
+    if is_one or not (isinstance(parameters, Iterable) or hasattr(parameters, "__arrow_c_stream__")):
         said = "many sets of parameters are a list of tuples or mappings, or Arrow data"
         raise ProgrammingError(f"{said}, not a {type(parameters).__name__}")
-    return [parameters_of(given) for given in parameters]
+    return parameters
 
 
 def _described(name: str, type_: ColumnType | None) -> tuple[Any, ...]:

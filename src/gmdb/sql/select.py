@@ -15,7 +15,7 @@ from gmdb.access.heap import Heap
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result
-from gmdb.errors import NotSupportedError, ValueOutOfRange
+from gmdb.errors import DataError, NotSupportedError, ValueOutOfRange
 from gmdb.format.columns import ColumnType
 from gmdb.sql.duck.plan import parameter_type
 from gmdb.sql.duckdb_query import DuckQuery
@@ -89,12 +89,27 @@ class RowQuery(Statement):
         finder, query = self._finder, self._query
         scope = finder.scope if finder is not None else NO_TABLE
         self._projection = Projection(query.expressions, scope)
+        self._has_open_types = None in self._projection.types
         self._order = [_Order(node, scope, self._projection) for node in _ordered(query)]
         self._limit = _compile_count(query.args.get("limit"))
         self._offset = _compile_count(query.args.get("offset"))
         self._locks = query.args.get("locks") or []
+        is_more = self._order or self._limit or self._offset or self._locks or self._rownum.limits
+        self._point = None if finder is None or is_more or finder.scope.uses_row_id else finder.point
 
     def run(self, parameters: Parameters) -> Result:
+        if self._point is not None:
+            try:
+                found = self._point.find(self.connection, parameters)
+            except DataError:  # a value of another type: comparing it row by row tells what comes of that
+                pass
+            else:
+                make, given = self._projection.make, self.given(parameters)
+                made = [make(found[0][1], given)] if found else []
+                return Result(self._projection.names, self._types(made), len(made), iter(made))
+        return self._run(parameters)
+
+    def _run(self, parameters: Parameters) -> Result:
         projection, given = self._projection, self.given(parameters)
         if self._finder is None:
             rows: Iterator[Any] = iter([projection.make((), given)])
@@ -108,7 +123,17 @@ class RowQuery(Statement):
         some = list(islice(rows, AT_ONCE))
         everything = iter(some) if len(some) < AT_ONCE else chain(some, rows)
         count = len(some) if len(some) < AT_ONCE else -1
-        return Result(projection.names, _told_types(projection, some), count, everything)
+        return Result(projection.names, self._types(some), count, everything)
+
+    def _types(self, rows: list[Any]) -> tuple[ColumnType | None, ...]:
+        """The types of columns; a parameter that nothing else gives a type has that of its value."""
+        types = self._projection.types
+        if not self._has_open_types or not rows:
+            return types
+        return tuple(
+            type_ or (TEXT if isinstance(value, str) else parameter_type(value))
+            for type_, value in zip(types, rows[0], strict=True)
+        )
 
     def _found(self, given: Given) -> Iterator[Found]:
         finder = self._finder
@@ -153,16 +178,6 @@ class RowQuery(Statement):
         if self._order:
             said.append("  sorted in memory")
         return said
-
-
-def _told_types(projection: Projection, rows: list[Any]) -> tuple[ColumnType | None, ...]:
-    """The types of columns; a parameter that nothing else gives a type has that of its value."""
-    if None not in projection.types or not rows:
-        return projection.types
-    return tuple(
-        type_ or (TEXT if isinstance(value, str) else parameter_type(value))
-        for type_, value in zip(projection.types, rows[0], strict=True)
-    )
 
 
 def _ordered(query: exp.Select) -> list[exp.Ordered]:
