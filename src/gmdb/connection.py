@@ -22,6 +22,7 @@ from gmdb.access.statements import Condition, Row, delete_where, select_for_upda
 from gmdb.arrow.append import append
 from gmdb.arrow.scan import Reading
 from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
+from gmdb.catalog.statistics import TableStatistics
 from gmdb.copies import verify_copy
 from gmdb.cursor import Cursor, open_cursor
 from gmdb.engine import Database, open_database, release_database
@@ -229,6 +230,7 @@ class Connection(HasErrors):
 
     def heap(self, name: str) -> Heap:
         """A table's rows one by one: insert, fetch, update, delete by row id."""
+        self.session.require_open()
         heap = self._heaps.get(name)
         if heap is None or heap.definition is not self._database.table(name, self.session):
             heap = self._heaps[name] = self._database.heap(name, self.session)
@@ -304,6 +306,18 @@ class Connection(HasErrors):
     def split(self, script: str) -> list[str]:
         """The statements of a script."""
         return self._statements.split(script)
+
+    def statistics(self, name: str) -> TableStatistics | None:
+        """What ANALYZE found out about a table; None if nothing."""
+        return self._database.catalog.statistics.of(self.table(name).number)
+
+    def keep_statistics(self, name: str, found: TableStatistics) -> None:
+        self._database.catalog.statistics.keep(self.table(name).number, found)
+
+    @property
+    def statistics_version(self) -> int:
+        """Another number whenever statistics have changed."""
+        return self._database.catalog.statistics.version
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 ROWS_MIN = 1000  # fewer rows are not worth pages of their own
 BATCH_ROWS = 1 << 16
-ZIP_ROWS = 1 << 12  # rows that are turned into columns at once: they stay in the processor's cache
 _NOTHING = type(None)
 _STORED: dict[str, set[type]] = {
     "INT": {int},
@@ -75,14 +75,7 @@ class BulkRows:
         return self._whole(arrays, len(batch), connection)
 
     def _columns(self, sets: Sequence[Any]) -> Mapping[Any, Sequence[Any]]:
-        if isinstance(sets[0], Mapping):
-            return {name: [given[name] for given in sets] for name in self._targets.values()}
-        made: dict[int, list[Any]] = {number: [] for number in self._targets.values()}
-        for at in range(0, len(sets), ZIP_ROWS):
-            columns = list(zip(*sets[at : at + ZIP_ROWS], strict=True))
-            for number, column in made.items():
-                column += columns[number]
-        return made
+        return {name: list(map(itemgetter(name), sets)) for name in self._targets.values()}
 
     def _whole(self, given: dict[int, pa.Array], count: int, connection: Connection) -> pa.RecordBatch:
         """Whole rows: what was given, and defaults for the rest."""
@@ -114,7 +107,7 @@ def in_batches(sets: Any, count: int) -> Iterator[list[Any]]:
         if not kinds <= {tuple, list, dict}:
             batch = [parameters_of(given) for given in batch]
         if kinds <= {tuple, list}:
-            wrong = next((given for given in batch if len(given) != count), None)
-            if wrong is not None:
-                raise ProgrammingError(f"the statement has {count} parameters, but {len(wrong)} were given")
+            wrong = set(map(len, batch)) - {count}
+            if wrong:
+                raise ProgrammingError(f"the statement has {count} parameters, but {min(wrong)} were given")
         yield batch

@@ -37,6 +37,7 @@ class Insert(Statement):
         super().__init__(connection)
         node: Any = parsed.statement
         self._parsed = parsed
+        self._values_queried = 0
         named = node.this if isinstance(node.this, exp.Schema) else None
         self.definition = self.table(named.this if named is not None else node.this)
         self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
@@ -99,7 +100,9 @@ class Insert(Statement):
 
     def _queried_value(self, value: exp.Expr, column: Column) -> Assign:
         """A value with subqueries in it, which a query of its own works out."""
-        query = prepare_select(self.connection, replace(self._parsed, statement=exp.select(value.copy())))
+        self._values_queried += 1  # plans are kept by their texts: each value needs one of its own
+        text = f"{self._parsed.text} -- value {self._values_queried}"
+        query = prepare_select(self.connection, replace(self._parsed, statement=exp.select(value.copy()), text=text))
         self.tables.update(query.tables)
 
         def make(row: Any, parameters: Parameters, context: Any) -> Any:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from gmdb.dbapi import Result, sets_of
 from gmdb.errors import InvalidSyntax, ProgrammingError
+from gmdb.sql.analyze import Analyze
 from gmdb.sql.commands import OwnCommand, TransactionCommand
 from gmdb.sql.definitions import Definition
 from gmdb.sql.insert import Insert
@@ -30,7 +31,8 @@ _KINDS: list[tuple[tuple[type, ...], Prepare]] = [
     ((exp.Update,), Update),
     ((exp.Delete,), Delete),
     ((exp.Transaction, exp.Commit, exp.Rollback), TransactionCommand),
-    ((exp.Create, exp.Drop, exp.Alter, exp.TruncateTable, exp.Analyze), Definition),
+    ((exp.Create, exp.Drop, exp.Alter, exp.TruncateTable), Definition),
+    ((exp.Analyze,), Analyze),
 ]
 
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 from gmdb.access.heap import Heap
 from gmdb.access.steps import Steps
 from gmdb.catalog.schema import TableDefinition
+from gmdb.catalog.statistics import TableStatistics
 from gmdb.dbapi import Result
 from gmdb.errors import NoSuchTable
 from gmdb.format.address import RowId
@@ -49,6 +50,7 @@ class Statement:
         self.connection = connection
         self.session = connection.session
         self.tables: dict[str, TableDefinition] = {}
+        self._statistics_version = connection.statistics_version
         self._uses_time = False
 
     def note_time(self, node: exp.Expr) -> None:
@@ -81,6 +83,8 @@ class Statement:
                 break
         else:
             return True
+        if self._statistics_version != self.connection.statistics_version:
+            return False  # there may be a better way now
         try:
             return all(self.connection.table(name) is table for name, table in self.tables.items())
         except NoSuchTable:
@@ -162,12 +166,19 @@ class PointFinder:
 class RowFinder:
     """The rows of one table that meet a condition, found by the best path."""
 
-    def __init__(self, table: TableDefinition, alias: str, condition: exp.Expr | None) -> None:
+    def __init__(
+        self,
+        table: TableDefinition,
+        alias: str,
+        condition: exp.Expr | None,
+        statistics: TableStatistics | None,
+        order: Sequence[tuple[str, bool]] = (),
+    ) -> None:
         self.table = table
         self.scope = RowScope(table.columns, alias)
         self.condition = None if condition is None else compile_expression(condition, self.scope)
         found = comparisons(condition, self._is_own)
-        self.path = choose(table, found, self._compile_value)
+        self.path = choose(table, found, self._compile_value, statistics, order)
         parts = list(conjuncts(condition))
         key_decides = self.path.is_single and len(parts) == len(found) == len(self.path.equal) == len(self.path.nodes)
         self.point = PointFinder(table.name, self.path) if key_decides else None
