@@ -10,11 +10,20 @@ import pytest
 import gmdb
 from gmdb.connection import Connection
 from tests.integrity import assert_sound
+from tests.server.peer import Peer
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "test.gmdb"
+
+
+@pytest.fixture(scope="session")
+def peer() -> Iterator[Peer]:
+    """Another process, which opens databases for this one to reach through it."""
+    made = Peer()
+    yield made
+    made.end()
 
 
 @pytest.fixture

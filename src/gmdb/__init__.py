@@ -21,16 +21,38 @@ from gmdb.errors import (
 )
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column, ColumnType
+from gmdb.pep249 import (
+    BINARY,
+    DATETIME,
+    NUMBER,
+    ROWID,
+    STRING,
+    Binary,
+    Date,
+    DateFromTicks,
+    Time,
+    TimeFromTicks,
+    Timestamp,
+    TimestampFromTicks,
+)
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
 
 __all__ = [
+    "BINARY",
+    "DATETIME",
+    "NUMBER",
+    "ROWID",
+    "STRING",
+    "Binary",
     "Column",
     "ColumnType",
     "Constraint",
     "DataError",
     "DatabaseError",
+    "Date",
+    "DateFromTicks",
     "Error",
     "IntegrityError",
     "InterfaceError",
@@ -40,6 +62,10 @@ __all__ = [
     "OperationalError",
     "ProgrammingError",
     "RowId",
+    "Time",
+    "TimeFromTicks",
+    "Timestamp",
+    "TimestampFromTicks",
     "Warning",
     "apilevel",
     "connect",

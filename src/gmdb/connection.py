@@ -31,6 +31,7 @@ from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
+from gmdb.pep249 import HasErrors
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
 from gmdb.transaction.session import Session
 
@@ -56,7 +57,7 @@ class Statements(Protocol):
     def split(self, script: str) -> list[str]: ...
 
 
-class Connection:
+class Connection(HasErrors):
     """One session of a database.  Threads take a connection each."""
 
     def __init__(
@@ -90,6 +91,10 @@ class Connection:
     def path(self) -> Path:
         return self._database.store.directory
 
+    @property
+    def closed(self) -> bool:
+        return self.session.closed
+
     # ---- transactions
 
     @property
@@ -99,6 +104,15 @@ class Connection:
     @autocommit.setter
     def autocommit(self, on: bool) -> None:
         self.session.set_autocommit(on)
+
+    @property
+    def isolation(self) -> str:
+        """ "read committed" or "repeatable read"; it changes between transactions only."""
+        return self.session.isolation
+
+    @isolation.setter
+    def isolation(self, level: str) -> None:
+        self.session.set_isolation(level)
 
     @property
     def in_transaction(self) -> bool:
@@ -209,6 +223,7 @@ class Connection:
 
     def tables(self) -> list[str]:
         """The names of the tables that were created here."""
+        self.session.require_open()
         return self._database.catalog.user_tables(self.session)
 
     def table(self, name: str) -> TableDefinition:
@@ -274,12 +289,16 @@ class Connection:
         self.session.require_open()
         return dbapi.Cursor(self)
 
-    def execute(self, statement: str, parameters: dbapi.Parameters = ()) -> dbapi.Cursor:
+    def execute(self, statement: str, parameters: dbapi.Parameters | None = ()) -> dbapi.Cursor:
         """Run a statement with a cursor of its own."""
         return self.cursor().execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Any) -> dbapi.Cursor:
         return self.cursor().executemany(statement, parameters)
+
+    def executescript(self, script: str) -> dbapi.Cursor:
+        """Run several statements, one after the other."""
+        return self.cursor().executescript(script)
 
     def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
         """Run a statement; what came of it is for a cursor to hand out."""

@@ -1,24 +1,27 @@
-"""PEP 249: cursors, type objects and constructors.
+"""PEP 249: cursors.
 
 A cursor asks its connection to run a statement and hands out what came of it, as tuples or as Arrow.
-Not here: what statements mean (sql/), or where they run (a connection of this process, or one through an owner).
+Not here: type objects (pep249.py), what statements mean (sql/), or where they run (a connection of this process, or
+one through an owner).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from itertools import islice
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from gmdb.arrow.schema import arrow_type
 from gmdb.errors import InterfaceError, ProgrammingError
 from gmdb.format.columns import ColumnType
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
@@ -33,37 +36,8 @@ class Runs(Protocol):
 
     def split(self, script: str) -> list[str]: ...
 
-
-class TypeObject:
-    """Equal to the codes of some types, as PEP 249 has it."""
-
-    def __init__(self, *names: str) -> None:
-        self._names = frozenset(names)
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or (isinstance(other, str) and other in self._names)
-
-    def __hash__(self) -> int:
-        return hash(self._names)
-
-    def __repr__(self) -> str:
-        return f"TypeObject({', '.join(sorted(self._names))})"
-
-
-STRING = TypeObject("CHAR", "VARCHAR", "CLOB")
-BINARY = TypeObject("BINARY", "VARBINARY", "BLOB")
-NUMBER = TypeObject("INT", "BIGINT", "DOUBLE", "DECIMAL", "BOOLEAN")
-DATETIME = TypeObject("DATE", "TIMESTAMP")
-ROWID = TypeObject("ROWID")
-Date, Timestamp, Binary = date, datetime, bytes
-
-
-def DateFromTicks(ticks: float) -> date:  # noqa: N802
-    return date(*time.localtime(ticks)[:3])
-
-
-def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
-    return datetime(*time.localtime(ticks)[:6])
+    @property
+    def closed(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -75,6 +49,7 @@ class Result:
     rowcount: int = -1
     rows: Iterator[Row] | None = None
     reader: pa.RecordBatchReader | None = field(default=None, repr=False)
+    last_id: int | None = None  # the number that the last row got which an INSERT made
 
     @property
     def has_rows(self) -> bool:
@@ -125,15 +100,18 @@ class Cursor:
     def _require_open(self) -> None:
         if self._closed:
             raise InterfaceError("the cursor is closed")
+        if self.connection.closed:
+            raise InterfaceError("the connection is closed")
 
     # ---- statements
 
-    def execute(self, statement: str, parameters: Parameters = ()) -> Cursor:
+    def execute(self, statement: str, parameters: Parameters | None = ()) -> Cursor:
         """Run a statement; ``?`` stands for the parameters in order, ``:name`` for those of a mapping."""
-        if self._closed:
+        if self._closed or self.connection.closed:
             self._require_open()
         self._result, self._rows = _NOTHING, None
-        self._result = result = self._run(statement, parameters)
+        given = parameters if type(parameters) is tuple else parameters_of(parameters)
+        self._result = result = self._run(_text_of(statement), given)
         self._rows = result.rows
         return self
 
@@ -141,13 +119,14 @@ class Cursor:
         """Run a statement for each of many sets of parameters, which may be the rows of Arrow data."""
         self._require_open()
         self._forget()
-        self._result = self.connection.run_many(statement, parameters)
+        self._result = self.connection.run_many(_text_of(statement), _require_sets(parameters))
         return self
 
     def executescript(self, script: str) -> Cursor:
         """Run several statements, one after the other."""
         self._require_open()
         self._forget()
+        script = _text_of(script)
         for statement in self.connection.split(script):
             self._result = self.connection.run(statement, ())
         return self
@@ -165,12 +144,21 @@ class Cursor:
         return self._result.rowcount
 
     @property
+    def lastrowid(self) -> int | None:
+        """The number that the last row of an INSERT has in its identity column, or else in its primary key.
+
+        None if the table has no such column, or the last statement was not an INSERT.
+        """
+        return self._result.last_id
+
+    @property
     def types(self) -> tuple[ColumnType | None, ...]:
         """The types of the columns that were found."""
         return self._result.types
 
     def _found(self) -> Iterator[Row]:
-        self._require_open()
+        if self._closed or self.connection.closed:
+            self._require_open()
         if self._rows is None:
             if self._result.rows is not None:
                 self._rows = self._result.rows
@@ -181,16 +169,22 @@ class Cursor:
         return self._rows
 
     def fetchone(self) -> Row | None:
-        return next(self._rows if self._rows is not None and not self._closed else self._found(), None)
+        return next(self._found(), None)
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
-        return list(islice(self._found(), self.arraysize if size is None else size))
+        wanted = self.arraysize if size is None else size
+        if wanted < 0:
+            raise ProgrammingError(f"{wanted} rows cannot be fetched")
+        return list(islice(self._found(), wanted))
 
     def fetchall(self) -> list[Row]:
         return list(self._found())
 
     def __iter__(self) -> Iterator[Row]:
         return self._found()
+
+    def __next__(self) -> Row:
+        return next(self._found())
 
     def fetch_record_batch(self) -> pa.RecordBatchReader:
         """What was found as a stream of Arrow record batches."""
@@ -203,9 +197,25 @@ class Cursor:
         """What was found as an Arrow table."""
         return self.fetch_record_batch().read_all()
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """What was found, for whoever takes Arrow data: ``pl.DataFrame(cursor)``, ``pa.table(cursor)``."""
+        return self.fetch_record_batch().__arrow_c_stream__(requested_schema)
+
+    def df(self) -> pandas.DataFrame:
+        """What was found as a pandas DataFrame."""
+        return self.arrow().to_pandas()
+
+    def pl(self) -> polars.DataFrame:
+        """What was found as a polars DataFrame."""
+        import polars  # gmdb does without it otherwise
+
+        return polars.DataFrame(self.arrow())
+
     def close(self) -> None:
         """Let go of what was found.  Closing twice does nothing."""
+        counted = Result(rowcount=self._result.rowcount, last_id=self._result.last_id)
         self._forget()
+        self._result = counted
         self._closed = True
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
@@ -223,11 +233,38 @@ class Cursor:
         self.close()
 
 
+def _text_of(statement: Any) -> str:
+    if not isinstance(statement, str):
+        raise ProgrammingError(f"a statement is a str, not {type(statement).__name__}")
+    return statement
+
+
+def parameters_of(given: Any) -> Parameters:
+    """A statement's parameters, if they can be some; None stands for none."""
+    if isinstance(given, tuple | list | Mapping):
+        return given
+    if given is None:
+        return ()
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        said = f"parameters are a sequence, such as a tuple, or a mapping; this is a {type(given).__name__}"
+        raise ProgrammingError(said)
+    return given
+
+
 def sets_of(parameters: Any) -> list[Any]:
     """Sets of parameters as they were given, or the rows of Arrow data."""
     if hasattr(parameters, "__arrow_c_stream__"):
         return list(zip(*(column.to_pylist() for column in pa.table(parameters).columns), strict=True))
-    return list(parameters)
+    return [parameters_of(given) for given in parameters]
+
+
+def _require_sets(parameters: Any) -> Any:
+    """What is to be many sets of parameters, if it can be that."""
+    is_one = isinstance(parameters, str | bytes | Mapping)
+    if is_one or not (isinstance(parameters, Iterable) or hasattr(parameters, "__arrow_c_stream__")):
+        said = "many sets of parameters are a list of tuples or mappings, or Arrow data"
+        raise ProgrammingError(f"{said}, not a {type(parameters).__name__}")
+    return parameters
 
 
 def _described(name: str, type_: ColumnType | None) -> tuple[Any, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import date, datetime
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,8 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb import dbapi
 from gmdb.connection import Connection
-from gmdb.errors import InterfaceError, ProgrammingError, UniqueViolation
-from tests.server.peer import Peer
+from gmdb.errors import InterfaceError, InvalidSyntax, ProgrammingError, UniqueViolation
 
 TYPES = """i int primary key, b bigint, d double precision, n decimal(12,3), t boolean, day date, at timestamp,
            s varchar(20), x varbinary(9)"""
@@ -25,24 +25,228 @@ ROW = (1, 1 << 40, 0.5, Decimal("12.345"), True, date(2024, 2, 29), datetime(202
 @pytest.fixture(params=["local", "remote"])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
     path = tmp_path / "d.gmdb"
-    if request.param == "local":
-        with gmdb.connect(path) as connection:
-            yield connection
-        return
-    owner = Peer()
-    owner("own = gmdb.connect(path)", path=str(path))
+    is_remote = request.param == "remote"
+    if is_remote:
+        request.getfixturevalue("peer")("own = gmdb.connect(path)", path=str(path))
     try:
         with gmdb.connect(path) as connection:
             yield connection
     finally:
-        owner.end()
+        if is_remote:
+            request.getfixturevalue("peer")("own.close()")
+
+
+# ---- the module
 
 
 def test_module_attributes() -> None:
     assert (gmdb.apilevel, gmdb.threadsafety, gmdb.paramstyle) == ("2.0", 1, "qmark")
-    assert issubclass(gmdb.IntegrityError, gmdb.DatabaseError)
-    assert dbapi.STRING == "VARCHAR"
-    assert dbapi.NUMBER != "VARCHAR"
+    assert callable(gmdb.connect)
+
+
+TREE = {
+    "Warning": Exception,
+    "Error": Exception,
+    "InterfaceError": gmdb.Error,
+    "DatabaseError": gmdb.Error,
+    "DataError": gmdb.DatabaseError,
+    "OperationalError": gmdb.DatabaseError,
+    "IntegrityError": gmdb.DatabaseError,
+    "InternalError": gmdb.DatabaseError,
+    "ProgrammingError": gmdb.DatabaseError,
+    "NotSupportedError": gmdb.DatabaseError,
+}
+
+
+@pytest.mark.parametrize("name", TREE)
+def test_exceptions_are_a_tree_and_attributes_of_connections(db: Connection, name: str) -> None:
+    assert getattr(gmdb, name).__bases__ == (TREE[name],)
+    assert getattr(db, name) is getattr(gmdb, name)
+
+
+def test_constructors() -> None:
+    assert gmdb.Date(2002, 12, 25) == date(2002, 12, 25)
+    assert gmdb.Time(13, 45, 30) == time(13, 45, 30)
+    assert gmdb.Timestamp(2002, 12, 25, 13, 45, 30) == datetime(2002, 12, 25, 13, 45, 30)
+    moment = datetime(2002, 12, 25, 13, 45, 30)
+    ticks = moment.timestamp()  # of the local time, as PEP 249 has it
+    assert gmdb.DateFromTicks(ticks) == moment.date()
+    assert gmdb.TimeFromTicks(ticks) == moment.time()
+    assert gmdb.TimestampFromTicks(ticks) == moment
+    assert gmdb.Binary(b"\0a") == b"\0a"
+
+
+def test_type_objects_stand_for_the_types_of_columns(db: Connection) -> None:
+    db.execute(f"create table t ({TYPES})")
+    codes = [one[1] for one in db.execute("select * from t").description or ()]
+    kinds = [gmdb.NUMBER] * 5 + [gmdb.DATETIME] * 2 + [gmdb.STRING, gmdb.BINARY]
+    assert codes == kinds
+    every = [gmdb.STRING, gmdb.BINARY, gmdb.NUMBER, gmdb.DATETIME, gmdb.ROWID]
+    for code, kind in zip(codes, kinds, strict=True):
+        assert [other for other in every if other == code] == [kind]
+    assert len({*every, *every}) == 5
+
+
+# ---- connections
+
+
+def test_a_connection_has_what_pep_249_asks_for_and_not_what_it_may_leave_out(db: Connection) -> None:
+    cursor = db.cursor()
+    for name in ("close", "commit", "rollback", "cursor"):
+        assert callable(getattr(db, name))
+    for absent in ("messages", "errorhandler", "xid", "tpc_begin"):
+        assert not hasattr(db, absent)
+    for absent in ("callproc", "nextset", "messages", "scroll"):
+        assert not hasattr(cursor, absent)
+    assert cursor.connection is db
+
+
+def test_a_block_commits_or_rolls_back_and_closes(db: Connection) -> None:
+    with gmdb.connect(db.path) as one:
+        one.execute("create table t (i int primary key)")
+    assert one.closed
+    with pytest.raises(UniqueViolation), gmdb.connect(db.path) as two:
+        two.executescript("insert into t values (1); insert into t values (1)")
+    assert two.closed
+    assert db.execute("select count(*) from t").fetchone() == (0,)
+
+
+def test_the_isolation_changes_between_transactions_only(db: Connection) -> None:
+    assert db.isolation == "read committed"
+    db.execute("create table t (i int)")
+    with pytest.raises(InterfaceError, match="within a transaction"):
+        db.isolation = "repeatable read"
+    db.commit()
+    db.isolation = "repeatable read"
+    assert db.isolation == "repeatable read"
+    assert db.execute("select count(*) from t").fetchone() == (0,)
+    with gmdb.connect(db.path) as other:
+        other.execute("insert into t values (1)")
+    assert db.execute("select count(*) from t").fetchone() == (0,)
+    db.rollback()
+    assert db.execute("select count(*) from t").fetchone() == (1,)
+    db.rollback()
+    with pytest.raises(ProgrammingError, match="none of"):
+        db.isolation = "serializable"
+
+
+def test_a_connection_goes_from_thread_to_thread(db: Connection) -> None:
+    """Threads may not use one at the same time, but one after the other, as pools have them do."""
+    db.execute("create table t (i int primary key)")
+    cursor = db.cursor()
+
+    def insert(number: int) -> int:
+        cursor.execute("insert into t values (?)", (number,))
+        return threading.get_ident()
+
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
+        assert one.submit(insert, 1).result() != two.submit(insert, 2).result()
+        assert one.submit(lambda: db.execute("select count(*) from t").fetchone()).result() == (2,)
+        two.submit(db.commit).result()
+        one.submit(db.rollback).result()
+    assert db.execute("select count(*) from t").fetchone() == (2,)
+
+
+def test_threads_share_the_module(db: Connection) -> None:
+    db.execute("create table t (i int primary key)")
+    db.commit()
+
+    def work(start: int) -> int:
+        with gmdb.connect(db.path) as own:
+            for number in range(start, start + 20):
+                own.execute("insert into t values (?)", (number,))
+            return len(own.execute("select i from t where i >= ? and i < ?", (start, start + 20)).fetchall())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(0, 80, 20))) == [20] * 4
+    assert db.execute("select count(*) from t").fetchone() == (80,)
+
+
+def test_nothing_works_once_the_connection_is_closed(db: Connection) -> None:
+    cursor = db.execute("select 1 union all select 2")
+    db.close()
+    db.close()
+    uses: list[Callable[[], Any]] = [
+        db.commit,
+        db.rollback,
+        db.cursor,
+        db.tables,
+        lambda: db.execute("select 1"),
+        lambda: cursor.execute("select 1"),
+        lambda: cursor.executemany("select 1", []),
+        cursor.fetchone,
+        cursor.fetchmany,
+        cursor.fetchall,
+        cursor.arrow,
+        lambda: list(cursor),
+    ]
+    for use in uses:
+        with pytest.raises(gmdb.InterfaceError, match="closed"):
+            use()
+    assert db.closed
+
+
+# ---- cursors
+
+
+def test_before_the_first_statement_a_cursor_knows_nothing(db: Connection) -> None:
+    cursor = db.cursor()
+    assert cursor.description is None
+    assert cursor.rowcount == -1
+    assert cursor.lastrowid is None
+    assert cursor.arraysize == 1
+    for fetch in (cursor.fetchone, cursor.fetchmany, cursor.fetchall):
+        with pytest.raises(ProgrammingError, match="nothing to fetch"):
+            fetch()
+    assert cursor.setinputsizes([gmdb.STRING, 10]) is None  # type: ignore[func-returns-value]
+    assert cursor.setoutputsize(1000) is None  # type: ignore[func-returns-value]
+    assert cursor.setoutputsize(1000, 1) is None  # type: ignore[func-returns-value]
+
+
+def test_a_description_has_seven_items_a_column(db: Connection) -> None:
+    db.execute("create table t (i int, n decimal(12,3), s varchar(20))")
+    described = db.execute("select i, n, s, s || 'x' as longer, null as nothing from t").description
+    assert described == [
+        ("i", "INT", None, None, None, None, None),
+        ("n", "DECIMAL", None, None, 12, 3, None),
+        ("s", "VARCHAR", 20, 20, None, None, None),
+        ("longer", "VARCHAR", 4000, 4000, None, None, None),
+        ("nothing", "VARCHAR", 4000, 4000, None, None, None),
+    ]
+    assert db.execute("create table u (i int)").description is None
+    assert db.execute("insert into u values (1)").description is None
+    assert [one[0] for one in db.execute("insert into u values (2) returning i as j").description or ()] == ["j"]
+
+
+def test_rowcount(db: Connection) -> None:
+    cursor = db.cursor()
+    assert cursor.execute("create table t (i int primary key)").rowcount == -1
+    assert cursor.execute("insert into t values (1), (2), (3)").rowcount == 3
+    assert cursor.execute("update t set i = i + 10 where i > 1").rowcount == 2
+    assert cursor.execute("update t set i = 0 where i = 99").rowcount == 0
+    assert cursor.executemany("delete from t where i = ?", [(1,), (99,), (12,)]).rowcount == 2
+    assert cursor.executemany("delete from t where i = ?", []).rowcount == 0
+    assert cursor.execute("select i from t").rowcount in (-1, 1)
+    assert cursor.execute("delete from t returning i").rowcount == 1
+
+
+def test_lastrowid_is_the_number_of_the_last_row_inserted(db: Connection) -> None:
+    cursor = db.cursor()
+    cursor.execute("create table t (s varchar(9), id int generated by default as identity primary key)")
+    assert cursor.lastrowid is None
+    assert cursor.execute("insert into t values ('a')").lastrowid == 1
+    assert cursor.execute("insert into t values ('b'), ('c')").lastrowid == 3
+    assert cursor.execute("insert into t values ('d') returning s").lastrowid == 4
+    assert cursor.execute("insert into t (s, id) values ('e', 70)").lastrowid == 70
+    assert cursor.execute("insert into t (s, id) values ('e', 70) on conflict do nothing").lastrowid is None
+    assert cursor.execute("select 1").lastrowid is None
+    assert cursor.execute("insert into t select 'f'").lastrowid == 5
+    cursor.close()
+    assert cursor.lastrowid == 5
+    db.execute("create table u (a bigint primary key)")
+    assert db.execute("insert into u values (?)", (1 << 40,)).lastrowid == 1 << 40
+    db.execute("create table w (a varchar(3) primary key)")
+    assert db.execute("insert into w values ('x')").lastrowid is None
 
 
 def test_values_of_every_type_go_in_and_come_out(db: Connection) -> None:
@@ -54,7 +258,7 @@ def test_values_of_every_type_go_in_and_come_out(db: Connection) -> None:
     assert cursor.fetchone() == ROW
     assert cursor.fetchone() is None
     assert [one[0] for one in cursor.description or ()] == ["i", "b", "d", "n", "t", "day", "at", "s", "x"]
-    assert [one[1] for one in cursor.description or ()][3] == dbapi.NUMBER
+    assert [one[1] for one in cursor.description or ()][3] == gmdb.NUMBER
     nulls = (2, *[None] * 8)
     cursor.execute("insert into t values (?, ?, ?, ?, ?, ?, ?, ?, ?)", nulls)
     assert db.execute("select * from t order by i").fetchall() == [ROW, nulls]
@@ -76,6 +280,35 @@ def test_fetching(db: Connection) -> None:
     assert cursor.description is None
     with pytest.raises(ProgrammingError):
         cursor.fetchone()
+
+
+def test_fetching_goes_on_where_it_stopped(db: Connection) -> None:
+    db.execute("create table t (i int primary key)")
+    db.executemany("insert into t values (?)", [(n,) for n in range(9)])
+    cursor = db.execute("select i from t order by i")
+    assert next(cursor) == (0,)
+    assert cursor.fetchmany() == [(1,)]
+    cursor.arraysize = 2
+    assert cursor.fetchmany() == [(2,), (3,)]
+    assert cursor.fetchmany(0) == []
+    assert next(iter(cursor)) == (4,)
+    assert cursor.fetchmany(100) == [(5,), (6,), (7,), (8,)]
+    assert cursor.fetchmany(1) == []
+    assert cursor.fetchone() is None
+    assert list(cursor) == []
+    with pytest.raises(StopIteration):
+        next(cursor)
+    with pytest.raises(ProgrammingError, match="-1 rows"):
+        cursor.fetchmany(-1)
+    assert db.execute("select i from t where i > 99").fetchall() == []
+
+
+def test_cursors_of_a_connection_see_each_others_changes(db: Connection) -> None:
+    one, two = db.cursor(), db.cursor()
+    one.execute("create table t (i int)")
+    two.execute("insert into t values (1)")
+    one.execute("insert into t values (2)")
+    assert two.execute("select sum(i) from t").fetchall() == [(3,)]
 
 
 def test_many_sets_of_parameters(db: Connection) -> None:
@@ -103,11 +336,53 @@ def test_many_sets_of_parameters(db: Connection) -> None:
         ("select ?, :a", (1,), "either"),
         ("", (), "no statement"),
         ("select 1; select 2", (), "more than one"),
+        (None, (), "a statement is a str"),
+        ("select ?", 5, "a sequence, such as a tuple"),
+        ("select ?", "x", "a sequence, such as a tuple"),
     ],
 )
 def test_wrong_parameters_are_refused(db: Connection, statement: str, parameters: Any, said: str) -> None:
     with pytest.raises(ProgrammingError, match=said):
         db.execute(statement, parameters)
+
+
+@pytest.mark.parametrize(
+    ("statement", "sets", "said"),
+    [
+        ("insert into t values (?)", 5, "many sets"),
+        ("insert into t values (?)", "ab", "many sets"),
+        ("insert into t values (?)", [5], "a sequence, such as a tuple"),
+        ("insert into t values (?)", [(1,), (1, 2)], "1 parameters, but 2"),
+        ("select ?", [(1,)], "statements that change rows"),
+    ],
+)
+def test_wrong_sets_of_parameters_are_refused(db: Connection, statement: str, sets: Any, said: str) -> None:
+    db.execute("create table t (i int)")
+    with pytest.raises(ProgrammingError, match=said):
+        db.executemany(statement, sets)
+    assert db.execute("select count(*) from t").fetchone() == (0,)
+
+
+def test_none_is_no_parameters(db: Connection) -> None:
+    assert db.execute("select 1", None).fetchall() == [(1,)]
+
+
+def test_a_parameter_by_itself_comes_back_as_it_was_given(db: Connection) -> None:
+    given = (5, 1 << 40, 0.5, Decimal("1.50"), True, date(2024, 1, 1), datetime(2024, 1, 1, 1), "grüß", b"\0", None)
+    marks = ", ".join("?" * len(given))
+    assert db.execute(f"select {marks}", given).fetchone() == given
+    assert tuple(column[0].as_py() for column in db.execute(f"select {marks}", given).arrow().columns) == given
+
+
+def test_errors_say_where_and_what(db: Connection) -> None:
+    with pytest.raises(InvalidSyntax) as raised:
+        db.execute("select 1 +\n  from")
+    assert raised.value.line == 2
+    db.execute("create table t (i int constraint one primary key)")
+    db.execute("insert into t values (1)")
+    with pytest.raises(UniqueViolation) as violated:
+        db.execute("insert into t values (1)")
+    assert violated.value.index == "one"
 
 
 def test_transactions(db: Connection) -> None:
@@ -127,6 +402,7 @@ def test_transactions(db: Connection) -> None:
 def test_scripts(db: Connection) -> None:
     db.cursor().executescript("create table t (i int); insert into t values (1); -- a comment; with a semicolon\n;")
     assert db.execute("select i from t").fetchall() == [(1,)]
+    assert db.executescript("insert into t values (2); select i from t order by i").fetchall() == [(1,), (2,)]
 
 
 def test_a_closed_cursor_or_connection_says_so(db: Connection) -> None:

@@ -77,7 +77,7 @@ def connect_to_owner(
 
         options = {"isolation": isolation, "autocommit": autocommit, "lock_timeout": lock_timeout}
         link = Link(directory, place, door, told["key"], {**options, "read_only": read_only})
-        return RemoteConnection(link, autocommit)
+        return RemoteConnection(link, isolation, autocommit)
     except OwnerGone:
         return None
     except BaseException:

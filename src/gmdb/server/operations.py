@@ -35,6 +35,7 @@ from gmdb.server.wire import (
     unpack_parameters,
     unpack_range,
     unpack_rows,
+    unpack_table,
 )
 
 ROWS_A_TIME = 256
@@ -103,6 +104,11 @@ def release_savepoint(client: Client, name: str) -> None:
 @operation
 def set_autocommit(client: Client, on: bool) -> None:
     client.session.set_autocommit(on)
+
+
+@operation
+def set_isolation(client: Client, level: str) -> None:
+    client.session.set_isolation(level)
 
 
 @operation
@@ -245,6 +251,7 @@ def _told(client: Client, result: Result) -> Answer:
     """What came of a statement; rows come by a stream of their own."""
     types = [None if type_ is None else [type_.name, type_.length, type_.scale] for type_ in result.types]
     head: dict[str, Any] = {"names": list(result.names), "types": types, "rowcount": result.rowcount}
+    head["last_id"] = result.last_id
     if result.has_rows:
         head["scan"] = client.new_number()
         client.scans[head["scan"]] = result.as_reader()
@@ -258,9 +265,9 @@ def execute(client: Client, statement: str, parameters: Any) -> Answer:
 
 
 @operation
-def execute_many(client: Client, statement: str, body: bytes = b"") -> Answer:
+def execute_many(client: Client, statement: str, is_arrow: bool, body: bytes = b"") -> Answer:
     client.session.require_open()
-    sets = [unpack_parameters(given) for given in json.loads(body or b"[]")]
+    sets: Any = unpack_table(body) if is_arrow else [unpack_parameters(one) for one in json.loads(body or b"[]")]
     return _told(client, connection_of(client).run_many(statement, sets))
 
 

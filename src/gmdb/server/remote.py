@@ -25,12 +25,14 @@ from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
+from gmdb.pep249 import HasErrors
 from gmdb.server.link import Link
 from gmdb.server.remote_rows import RemoteCursor, RemoteHeap
 from gmdb.server.wire import (
     column_to_plain,
     constraint_to_plain,
     pack_parameters,
+    pack_table,
     table_from_plain,
     unpack_table,
 )
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from gmdb.connection import Connection as _Connection
     from gmdb.verify.findings import Report
 else:
-    _Connection = object
+    _Connection = HasErrors
 
 MAIN_SPACE, MAIN_PAGE_SIZE = "main", 8192
 
@@ -47,14 +49,19 @@ MAIN_SPACE, MAIN_PAGE_SIZE = "main", 8192
 class RemoteConnection(_Connection):
     """One session of a database that another process has open."""
 
-    def __init__(self, link: Link, autocommit: bool) -> None:
+    def __init__(self, link: Link, isolation: str, autocommit: bool) -> None:
         self._link = link
+        self._isolation = isolation
         self._autocommit = autocommit
         self._finalizer: Any = weakref.finalize(self, link.close)
 
     @property
     def path(self) -> Path:
         return self._link.directory
+
+    @property
+    def closed(self) -> bool:
+        return self._link.closed
 
     # ---- transactions
 
@@ -66,6 +73,15 @@ class RemoteConnection(_Connection):
     def autocommit(self, on: bool) -> None:
         self._link.ask("set_autocommit", on=bool(on))
         self._autocommit = on
+
+    @property
+    def isolation(self) -> str:
+        return self._isolation
+
+    @isolation.setter
+    def isolation(self, level: str) -> None:
+        self._link.ask("set_isolation", level=level)
+        self._isolation = level
 
     @property
     def in_transaction(self) -> bool:
@@ -202,23 +218,30 @@ class RemoteConnection(_Connection):
         self._link.require_open()
         return dbapi.Cursor(self)
 
-    def execute(self, statement: str, parameters: dbapi.Parameters = ()) -> dbapi.Cursor:
+    def execute(self, statement: str, parameters: dbapi.Parameters | None = ()) -> dbapi.Cursor:
         return self.cursor().execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Any) -> dbapi.Cursor:
         return self.cursor().executemany(statement, parameters)
+
+    def executescript(self, script: str) -> dbapi.Cursor:
+        return self.cursor().executescript(script)
 
     def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
         head, _ = self._link.ask("execute", statement=statement, parameters=pack_parameters(parameters))
         return self._result(head)
 
     def run_many(self, statement: str, parameters: Any) -> dbapi.Result:
-        sets = json.dumps([pack_parameters(given) for given in dbapi.sets_of(parameters)]).encode()
-        return self._result(self._link.ask("execute_many", sets, statement=statement)[0])
+        is_arrow = hasattr(parameters, "__arrow_c_stream__")
+        if is_arrow:
+            sets = pack_table(pa.table(parameters))
+        else:
+            sets = json.dumps([pack_parameters(given) for given in dbapi.sets_of(parameters)]).encode()
+        return self._result(self._link.ask("execute_many", sets, statement=statement, is_arrow=is_arrow)[0])
 
     def _result(self, head: dict[str, Any]) -> dbapi.Result:
         types = tuple(None if type_ is None else ColumnType(*type_) for type_ in head["types"])
-        result = dbapi.Result(tuple(head["names"]), types, head["rowcount"])
+        result = dbapi.Result(tuple(head["names"]), types, head["rowcount"], last_id=head["last_id"])
         if "scan" in head:
             batches = self._link.batches(head["scan"])
             result.reader = pa.RecordBatchReader.from_batches(result.schema, batches)

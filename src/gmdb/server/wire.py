@@ -147,6 +147,10 @@ def error_head(error: BaseException) -> Head:
     head: Head = {"error": type(error).__name__, "message": str(error)}
     if isinstance(error, errors.Corruption):
         head.update(page_id=error.page_id, offset=error.offset)
+    if isinstance(error, errors.StatementError):
+        head["more"] = {"line": error.line, "column": error.column, "hint": error.hint}
+    if isinstance(error, errors.UniqueViolation):
+        head["more"] = {"index": error.index}
     return head
 
 
@@ -160,9 +164,14 @@ def error_from(head: Head) -> Exception:
     known = getattr(errors, name, None) or getattr(builtins, name, None)
     if isinstance(known, type) and issubclass(known, errors.Error | ValueError | TypeError | LookupError | MemoryError):
         try:
-            return known(message)
+            made = known(message)
         except TypeError:  # one of those that want more than a message
             pass
+        else:
+            for attribute in ("line", "column", "hint", "index"):
+                if attribute in head.get("more", {}):
+                    setattr(made, attribute, head["more"][attribute])
+            return made
     return errors.InternalError(f"the owner of the database failed with {name}: {message}")
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from gmdb.arrow.schema import arrow_schema
 from gmdb.catalog.schema import TableDefinition
+from gmdb.dbapi import parameters_of
 from gmdb.errors import ProgrammingError
 from gmdb.sql.assignment import Checks, Defaults
 
@@ -102,7 +103,10 @@ def in_batches(sets: Any, count: int) -> Iterator[list[Any]]:
     """Sets of ``count`` parameters, some at a time."""
     rows = iter(sets)
     while batch := list(islice(rows, BATCH_ROWS)):
-        if not isinstance(batch[0], Mapping) and set(map(type, batch)) <= {tuple, list}:
+        kinds = set(map(type, batch))
+        if not kinds <= {tuple, list, dict}:
+            batch = [parameters_of(given) for given in batch]
+        if kinds <= {tuple, list}:
             wrong = set(map(len, batch)) - {count}
             if wrong:
                 raise ProgrammingError(f"the statement has {count} parameters, but {min(wrong)} were given")

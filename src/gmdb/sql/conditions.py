@@ -99,6 +99,26 @@ def between(writer: Writer, term: Term, low: Thunk, high: Thunk, symmetric: bool
     return connect(writer, [inside(low, high), inside(high, low)], True, node)
 
 
+def compare_rows(writer: Writer, symbol: str, left: Sequence[Term], right: Sequence[Term], node: exp.Expr) -> Term:
+    """(a, b) < (c, d): from the left, the first pair that differs decides."""
+    if len(left) != len(right):
+        ill_typed(f"rows of {len(left)} and {len(right)} values cannot be compared", node)
+
+    def pair(at: int, sign: str) -> Thunk:
+        return lambda: compare(writer, sign, left[at], right[at], node)
+
+    if symbol in ("==", "!="):
+        return connect(writer, [pair(at, symbol) for at in range(len(left))], symbol == "!=", node)
+
+    def decided(at: int) -> Term:
+        if at == len(left) - 1:
+            return pair(at, symbol)()
+        equal: list[Thunk] = [pair(at, "=="), lambda: decided(at + 1)]
+        return connect(writer, [pair(at, symbol[0]), lambda: connect(writer, equal, False, node)], True, node)
+
+    return decided(0)
+
+
 def in_list(writer: Writer, term: Term, items: Sequence[Thunk], node: exp.Expr) -> Term:
     """Constants and parameters are looked up at once; other items are compared one by one, as far as needed."""
     captured = [writer.capture(item) for item in items]

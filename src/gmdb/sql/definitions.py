@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from gmdb.arrow.schema import arrow_schema
 from gmdb.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint
 from gmdb.dbapi import Result
 from gmdb.errors import InvalidSyntax, NoSuchIndex, NoSuchTable, NotSupportedError, SchemaError
@@ -15,9 +16,10 @@ from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.sql.dialect import GmdbSql, parse_expression, place
 from gmdb.sql.expressions import compile_assignment, compile_expression
 from gmdb.sql.parser import Parsed
-from gmdb.sql.scope import Scope, folded, names_of
+from gmdb.sql.scope import Scope, folded, names_of, table_name
+from gmdb.sql.select import prepare_select
 from gmdb.sql.statement import Parameters, Statement, no_such_table
-from gmdb.sql.types import type_from
+from gmdb.sql.types import TEXT, type_from
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
@@ -36,14 +38,14 @@ class Definition(Statement):
     def __init__(self, connection: Connection, parsed: Parsed) -> None:
         super().__init__(connection)
         self._node: Any = parsed.statement
+        self._parsed = parsed
         self._options = parsed.options
 
     def run(self, parameters: Parameters) -> Result:
-        del parameters
         node = self._node
         if isinstance(node, exp.Create):
-            self._create(node)
-        elif isinstance(node, exp.Drop):
+            return self._create(node, parameters)
+        if isinstance(node, exp.Drop):
             self._drop(node)
         elif isinstance(node, exp.Alter):
             self._alter(node)
@@ -60,7 +62,7 @@ class Definition(Statement):
 
     def _existing(self, node: exp.Expr) -> str:
         """The name of a table that there is."""
-        name = folded(node.this)
+        name = table_name(node)
         try:
             return self.connection.table(name).name
         except NoSuchTable:
@@ -68,19 +70,40 @@ class Definition(Statement):
 
     # ---- create
 
-    def _create(self, node: exp.Create) -> None:
+    def _create(self, node: exp.Create, parameters: Parameters) -> Result:
         kind = str(node.args["kind"]).upper()
         if node.args.get("replace") or kind not in ("TABLE", "INDEX"):
             raise NotSupportedError(f"create {'or replace ' if node.args.get('replace') else ''}{kind.lower()}")
         if kind == "INDEX":
             self._create_index(node)
-            return
-        if not isinstance(node.this, exp.Schema):
-            raise NotSupportedError("create table as; create the table, then insert what a query finds")
-        name = folded(node.this.this.this)
+            return Result()
+        if node.args.get("properties") is not None:
+            said = " ".join(one.sql(dialect=GmdbSql) for one in node.args["properties"].expressions)
+            raise NotSupportedError(f"create table with {said.lower()}")
+        query = node.args.get("expression")
+        name = table_name(node.this.this if isinstance(node.this, exp.Schema) else node.this)
         if node.args.get("exists") and name in self.connection.tables():
-            return
+            return Result()
+        if query is not None:
+            return self._create_as(name, node.this, query, parameters)
         self._create_table(name, node.this.expressions)
+        return Result()
+
+    def _create_as(self, name: str, target: exp.Expr, query: exp.Expr, parameters: Parameters) -> Result:
+        """A table of what a query finds, whose columns are called and typed as those of the query, or as was given."""
+        parsed = Parsed(self._parsed.text, query, self._parsed.names, self._parsed.count)
+        found = prepare_select(self.connection, parsed).run(parameters)
+        given = names_of(target.expressions) if isinstance(target, exp.Schema) else []
+        if len(given) > len(found.names):
+            raise SchemaError(f"table {name}: {len(given)} columns were named, but the query has {len(found.names)}")
+        names = [*given, *found.names[len(given) :]]
+        columns = [Column(n, type_ or TEXT) for n, type_ in zip(names, found.types, strict=True)]
+        data = found.as_reader().read_all()
+        with self.connection.all_or_nothing():
+            self._create_columns(name, columns, ())
+            schema = arrow_schema(columns)
+            rows = self.connection.append(name, data.rename_columns(names).cast(schema)) if data.num_rows else 0
+        return Result(rowcount=rows)
 
     def _create_table(self, name: str, parts: Sequence[exp.Expr]) -> None:
         columns: list[Column] = []
@@ -101,9 +124,12 @@ class Definition(Statement):
         for constraint in constraints:
             if constraint.kind == CHECK:
                 _require_check(constraint, scope)
+        self._create_columns(name, columns, constraints)
+
+    def _create_columns(self, name: str, columns: Sequence[Column], constraints: Sequence[Constraint]) -> None:
         pct_free = int(self._options.get("pctfree", DEFAULT_PCT_FREE))
         space = self._options.get("tablespace", MAIN_SPACE)
-        self.connection.create_table(name, columns, constraints=constraints, tablespace=space, pct_free=pct_free)
+        self.connection.create_table(name, list(columns), constraints=constraints, tablespace=space, pct_free=pct_free)
 
     def _create_index(self, node: exp.Create) -> None:
         index: Any = node.this

@@ -38,8 +38,17 @@ class GmdbSql(Postgres):
             if isinstance(node, exp.Placeholder) and token is not None:
                 node.update_positions(token)
                 if token.token_type == TokenType.PLACEHOLDER:
-                    node.meta[NUMBER] = sum(t.token_type == TokenType.PLACEHOLDER for t in self._tokens[:before])
+                    node.meta[NUMBER] = self._numbers()[before]
             return node
+
+        def _numbers(self) -> dict[int, int]:
+            """The numbers of the question marks, by where they stand among the tokens."""
+            kept = getattr(self, "_numbered", None)
+            if kept is None or kept[0] is not self._tokens:
+                places = (at for at, t in enumerate(self._tokens) if t.token_type == TokenType.PLACEHOLDER)
+                kept = self._numbered = (self._tokens, {at: number for number, at in enumerate(places)})
+            found: dict[int, int] = kept[1]
+            return found
 
         def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
             start = self._index
@@ -61,6 +70,12 @@ class GmdbSql(Postgres):
                     return self._parse_column_ops(self.expression(exp.Cast(this=text, to=type_)))
                 self._retreat(start)
             return super()._parse_type(parse_interval, fallback_to_identifier)
+
+        def _parse_limit(self, this: Any = None, top: bool = False, skip_limit_token: bool = False) -> Any:
+            made = super()._parse_limit(this, top, skip_limit_token)
+            if isinstance(made, exp.Limit) and isinstance(made.expression, exp.Var) and made.expression.name == "ALL":
+                made.set("expression", exp.Null())  # which is no limit, either
+            return made
 
         def _at_unit(self) -> bool:
             word = self._curr.text.upper() if self._curr is not None else ""

@@ -230,9 +230,21 @@ def _arithmetic(writer: Writer, node: exp.Binary) -> Term:
     return operators.arithmetic(writer, operators.SYMBOLS[type(node)], left, right, node)
 
 
-def _comparison(writer: Writer, node: exp.Binary) -> Term:
+def _bitwise(writer: Writer, node: exp.Binary) -> Term:
     left, right = compute(writer, node.this), compute(writer, node.expression)
-    return operators.compare(writer, operators.COMPARISONS[type(node)], left, right, node)
+    return operators.bitwise(writer, operators.BITWISE[type(node)], left, right, node)
+
+
+def _comparison(writer: Writer, node: exp.Binary) -> Term:
+    symbol, left, right = operators.COMPARISONS[type(node)], node.this.unnest(), node.expression.unnest()
+    if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
+        return conditions.compare_rows(writer, symbol, _row(writer, left), _row(writer, right), node)
+    return operators.compare(writer, symbol, compute(writer, left), compute(writer, right), node)
+
+
+def _row(writer: Writer, node: exp.Expr) -> list[Term]:
+    """The values of (a, b)."""
+    return [compute(writer, one) for one in (node.expressions if isinstance(node, exp.Tuple) else [node])]
 
 
 def _distinct(negate: bool) -> Compile:
@@ -279,6 +291,13 @@ def _between(writer: Writer, node: exp.Between) -> Term:
 def _in(writer: Writer, node: exp.In) -> Term:
     if node.args.get("query") is not None or not node.expressions:
         unsupported("IN takes a list of values here", node)
+    if isinstance(node.this.unnest(), exp.Tuple):
+        row = _row(writer, node.this.unnest())
+        same = [
+            lambda one=one: conditions.compare_rows(writer, "==", row, _row(writer, one.unnest()), node)
+            for one in node.expressions
+        ]
+        return conditions.connect(writer, same, True, node)
     return conditions.in_list(writer, compute(writer, node.this), [_thunk(writer, n) for n in node.expressions], node)
 
 
@@ -293,6 +312,12 @@ def _like(writer: Writer, node: exp.Expr) -> Term:
     sign = compute(writer, escape) if escape is not None else None
     made = operators.like(writer, text, pattern, sign, isinstance(inner, exp.ILike), node)
     return conditions.inverted(writer, made, node) if negate else made
+
+
+def _regexp(ignore_case: bool) -> Compile:
+    return lambda writer, node: operators.matches(
+        writer, compute(writer, node.this), compute(writer, node.expression), ignore_case, node
+    )
 
 
 def _case(writer: Writer, node: exp.Case) -> Term:
@@ -398,6 +423,8 @@ _NODES: dict[type[exp.Expr], Compile] = {
     exp.Paren: lambda writer, node: compute(writer, node.this),
     exp.Neg: _negation,
     **dict.fromkeys(operators.SYMBOLS, _arithmetic),
+    **dict.fromkeys(operators.BITWISE, _bitwise),
+    exp.BitwiseNot: lambda writer, node: operators.bitwise_not(writer, compute(writer, node.this), node),
     **dict.fromkeys(operators.COMPARISONS, _comparison),
     exp.DPipe: lambda writer, node: operators.concatenation(
         writer, compute(writer, node.this), compute(writer, node.expression), node
@@ -413,6 +440,8 @@ _NODES: dict[type[exp.Expr], Compile] = {
     exp.Like: _like,
     exp.ILike: _like,
     exp.Escape: _like,
+    exp.RegexpLike: _regexp(False),
+    exp.RegexpILike: _regexp(True),
     exp.Case: _case,
     exp.Coalesce: _coalesce,
     exp.Nullif: lambda writer, node: conditions.nullif(

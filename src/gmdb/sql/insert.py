@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from gmdb.access.heap import Heap
+from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import Result, rows_in, rows_of
 from gmdb.errors import DataError, InvalidSyntax, SchemaError, UniqueViolation
 from gmdb.format.address import RowId
@@ -23,6 +24,7 @@ from gmdb.sql.projection import Projection
 from gmdb.sql.scope import Scope, ScopeTable, folded, names_of
 from gmdb.sql.select import prepare_select
 from gmdb.sql.statement import Found, Given, Parameters, RowScope, Statement, is_for_rows
+from gmdb.sql.types import INTEGERS
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
@@ -40,6 +42,7 @@ class Insert(Statement):
         self.definition = self.table(named.this if named is not None else node.this)
         self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
         self._targets = self._target_positions(named)
+        self._number = _numbering(self.definition)
         self._scope = RowScope(self.definition.columns, self.definition.name)
         self._makers: list[list[Assign | None]] = []
         self._query: Statement | None = None
@@ -74,6 +77,7 @@ class Insert(Statement):
             if len(source.expressions) == 1 and isinstance(source.expressions[0], exp.Tuple):
                 self._parameters = _plain_parameters(source.expressions[0].expressions)
         else:
+            source = _within(source, node.args.get("with_"))
             self._query = prepare_select(self.connection, replace(self._parsed, statement=source))
             self.tables.update(self._query.tables)
 
@@ -176,12 +180,13 @@ class Insert(Statement):
         return self._result(done, given)
 
     def _result(self, done: list[Found], given: Given) -> Result:
+        last_id = done[-1][1][self._number] if done and self._number is not None else None
         if self._returning is None:
-            return Result(rowcount=len(done))
+            return Result(rowcount=len(done), last_id=last_id)
         scope = self._scope
         rows = [values if not scope.uses_row_id else (*values, str(row_id)) for row_id, values in done]
         made = [self._returning.make(row, given) for row in rows]
-        return Result(self._returning.names, self._returning.types, len(done), iter(made))
+        return Result(self._returning.names, self._returning.types, len(done), iter(made), last_id=last_id)
 
     def run_bulk(self, parsed: Parsed, sets: Any) -> Result:
         """The statement for each of many sets of parameters, which may be Arrow data, all or none."""
@@ -314,3 +319,23 @@ def _plain_parameters(nodes: Sequence[exp.Expr]) -> list[Any] | None:
     if not all(isinstance(node, exp.Placeholder) for node in nodes):
         return None
     return [node.name if node.args.get("this") else node.meta[NUMBER] for node in nodes]
+
+
+def _within(query: exp.Expr, with_: exp.With | None) -> exp.Expr:
+    """A query that knows what a WITH before the INSERT has named."""
+    if with_ is None:
+        return query
+    query, outer, own = query.copy(), with_.copy(), query.args.get("with_")
+    if own is not None:
+        outer.set("expressions", [*outer.expressions, *own.copy().expressions])
+        outer.set("recursive", with_.args.get("recursive") or own.args.get("recursive"))
+    query.set("with_", outer)
+    return query
+
+
+def _numbering(table: TableDefinition) -> int | None:
+    """The column whose values number the rows: the identity, or a primary key that is one integer."""
+    for n, column in enumerate(table.columns):
+        if column.identity is not None or (table.primary_key == (column.name,) and column.type.name in INTEGERS):
+            return n
+    return None

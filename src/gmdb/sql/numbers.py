@@ -452,3 +452,23 @@ def _shortest(value: float) -> str:
 
 def decimal_text(value: Decimal) -> str:
     return f"{value:f}" if value else f"{value.copy_abs():f}"
+
+
+# ---- bits
+
+
+def _shift(bits: int, is_left: bool) -> Callable[[int, int], int]:
+    half = 1 << bits - 1
+
+    def shift(value: int, count: int) -> int:
+        count %= bits
+        return ((value << count) + half) % (half << 1) - half if is_left else value >> count
+
+    return shift
+
+
+SHIFTS = {
+    (symbol, name): _shift(bits, symbol == "<<")
+    for symbol in ("<<", ">>")
+    for name, bits in (("INT", 32), ("BIGINT", 64))
+}

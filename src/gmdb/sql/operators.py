@@ -39,6 +39,13 @@ SYMBOLS: dict[type[exp.Expr], str] = {
     exp.Div: "/",
     exp.Mod: "%",
 }
+BITWISE: dict[type[exp.Expr], str] = {
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "#",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+}
 COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "==",
     exp.NEQ: "!=",
@@ -207,6 +214,33 @@ def negated(writer: Writer, term: Term, node: exp.Expr) -> Term:
     return writer.apply("-{0}", [term], DOUBLE, node)
 
 
+# ---- bits
+
+
+def bitwise(writer: Writer, symbol: str, left: Term, right: Term, node: exp.Expr) -> Term:
+    """&, |, # of integers, and shifts, whose count goes round at the number of bits."""
+    if left.type is None and right.type is None:
+        _refuse(symbol, left, right, node, "Say what a parameter is, such as CAST(? AS INT)")
+    left, right = (
+        writer.typed(term, _beside(other)) if term.type is None else term
+        for term, other in ((left, right), (right, left))
+    )
+    names = [term.type.name for term in (left, right) if term.type is not None]
+    if not set(names) <= set(INTEGERS):
+        _refuse(symbol, left, right, node)
+    if symbol in ("<<", ">>"):
+        return writer.call(numbers.SHIFTS[symbol, names[0]], [left, right], ColumnType(names[0]), node)
+    type_ = ColumnType("BIGINT" if "BIGINT" in names else "INT")
+    return writer.apply(f"{{0}} {'^' if symbol == '#' else symbol} {{1}}", [left, right], type_, node)
+
+
+def bitwise_not(writer: Writer, term: Term, node: exp.Expr) -> Term:
+    """~x."""
+    if term.type is None or term.type.name not in INTEGERS:
+        ill_typed(f"there is no ~ {described(term)}", node, "Only integers have bits")
+    return writer.apply("~{0}", [term], term.type, node)
+
+
 # ---- comparison
 
 
@@ -310,6 +344,15 @@ def like(writer: Writer, text: Term, pattern: Term, escape: Term | None, ignore_
         return writer.call(texts.ilike if ignore_case else texts.like, [text, pattern], BOOLEAN, node)
     function = texts.ilike_with_escape if ignore_case else texts.like_with_escape
     return writer.call(function, [text, pattern, escape], BOOLEAN, node)
+
+
+def matches(writer: Writer, text: Term, pattern: Term, ignore_case: bool, node: exp.Expr) -> Term:
+    """~ and ~*: whether a regular expression is found in a text."""
+    for term in (text, pattern):
+        if term.type is not None and category(term.type) != "text":
+            ill_typed(f"~ takes texts, not {described(term)}", term.node, "Cast it to TEXT")
+    given = [writer.typed(text, TEXT), writer.typed(pattern, TEXT)]
+    return writer.call(texts.matches_ignoring_case if ignore_case else texts.matches, given, BOOLEAN, node)
 
 
 def common(terms: list[Term], what: str, node: exp.Expr) -> ColumnType | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from gmdb.dbapi import Result, sets_of
-from gmdb.errors import InvalidSyntax
+from gmdb.errors import InvalidSyntax, ProgrammingError
 from gmdb.sql.analyze import Analyze
 from gmdb.sql.commands import OwnCommand, TransactionCommand
 from gmdb.sql.definitions import Definition
@@ -57,6 +57,8 @@ class Runner:
         parsed, statement = self._prepare_again(text)
         if isinstance(statement, Insert):
             return statement.run_bulk(parsed, sets)
+        if isinstance(parsed.statement, exp.Query | exp.Values):
+            raise ProgrammingError("executemany is for statements that change rows; a query finds rows by execute")
         return statement.run_many([parsed.check(given) for given in sets_of(sets)])
 
     def split(self, script: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from gmdb.errors import AmbiguousColumn, NoSuchColumn, NoSuchTable
+from gmdb.errors import AmbiguousColumn, NoSuchColumn, NoSuchTable, NotSupportedError
 from gmdb.format.columns import Column, ColumnType
 from gmdb.sql.dialect import place
 
@@ -79,6 +79,15 @@ class Scope:
 def folded(identifier: exp.Identifier) -> str:
     """A name as the catalog has it: what is not quoted is in lower case."""
     return identifier.name if identifier.quoted else identifier.name.lower()
+
+
+def table_name(node: exp.Expr) -> str:
+    """The name of a table as the catalog has it."""
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        raise NotSupportedError(f"{node.sql()} is no table")
+    if node.args.get("db") is not None:
+        raise NotSupportedError(f"{_where(node)}there are no schemas: write {node.name} for {node.sql()}")
+    return folded(node.this)
 
 
 def names_of(nodes: Sequence[Any]) -> list[str]:

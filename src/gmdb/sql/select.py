@@ -15,6 +15,8 @@ from gmdb.access.steps import RowChanged, Steps
 from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import Result
 from gmdb.errors import DataError, NotSupportedError, ValueOutOfRange
+from gmdb.format.columns import ColumnType
+from gmdb.sql.duck.plan import parameter_type
 from gmdb.sql.duckdb_query import DuckQuery
 from gmdb.sql.expressions import Compiled, compile_assignment, compile_expression
 from gmdb.sql.parser import Parsed
@@ -22,7 +24,7 @@ from gmdb.sql.paths import conjuncts
 from gmdb.sql.projection import Projection
 from gmdb.sql.scope import Scope, folded
 from gmdb.sql.statement import NO_TABLE, Found, Given, Parameters, PointFinder, RowFinder, Statement, is_for_rows
-from gmdb.sql.types import BIGINT
+from gmdb.sql.types import BIGINT, TEXT
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
@@ -108,6 +110,7 @@ class RowQuery(Statement):
         finder, query = self._finder, self._query
         scope = finder.scope if finder is not None else NO_TABLE
         self._projection = Projection(query.expressions, scope)
+        self._has_open_types = None in self._projection.types
         self._order = [_Order(node, scope, self._projection) for node in _ordered(query)]
         self._limit = _compile_count(query.args.get("limit"))
         self._offset = _compile_count(query.args.get("offset"))
@@ -116,7 +119,7 @@ class RowQuery(Statement):
         self._point = None if finder is None or is_more or finder.scope.uses_row_id else finder.point
 
     def run(self, parameters: Parameters) -> Result:
-        if self._point is not None and not self._uses_time:
+        if self._point is not None and not self._uses_time and None not in self._projection.types:
             self.run = self._find_at_once(self._point)  # type: ignore[assignment, method-assign]
             return self.run(parameters)
         return self._run(parameters)
@@ -148,7 +151,17 @@ class RowQuery(Statement):
         some = list(islice(rows, AT_ONCE))
         everything = iter(some) if len(some) < AT_ONCE else chain(some, rows)
         count = len(some) if len(some) < AT_ONCE else -1
-        return Result(projection.names, projection.types, count, everything)
+        return Result(projection.names, self._types(some), count, everything)
+
+    def _types(self, rows: list[Any]) -> tuple[ColumnType | None, ...]:
+        """The types of columns; a parameter that nothing else gives a type has that of its value."""
+        types = self._projection.types
+        if not self._has_open_types or not rows:
+            return types
+        return tuple(
+            type_ or (TEXT if isinstance(value, str) else parameter_type(value))
+            for type_, value in zip(types, rows[0], strict=True)
+        )
 
     def _wanted(self, given: Given, steps: Steps | None = None) -> Iterator[Found]:
         """The rows in the order that was asked for; within a running statement, by its steps."""
@@ -220,7 +233,13 @@ def _compile_count(node: exp.Expr | None) -> Any:
     """LIMIT or OFFSET as a function of the parameters."""
     if node is None:
         return None
-    compiled = compile_assignment(node.expression, NO_TABLE, BIGINT)
+    amount = node.expression
+    if isinstance(node, exp.Fetch):
+        options = node.args.get("limit_options")
+        if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
+            raise NotSupportedError("WITH TIES and PERCENT are not supported")
+        amount = node.args.get("count") or exp.Literal.number(1)
+    compiled = compile_assignment(amount, NO_TABLE, BIGINT)
 
     def count(given: Given) -> int | None:
         value = compiled.evaluate((), *given)

@@ -13,7 +13,7 @@ from gmdb.access.steps import Steps
 from gmdb.catalog.schema import TableDefinition
 from gmdb.catalog.statistics import TableStatistics
 from gmdb.dbapi import Result
-from gmdb.errors import NoSuchTable, NotSupportedError
+from gmdb.errors import NoSuchTable
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column, ColumnType
 from gmdb.sql.dialect import place
@@ -25,7 +25,7 @@ from gmdb.sql.expressions import (
     is_aggregate,
 )
 from gmdb.sql.paths import Evaluate, Path, Unusable, choose, comparisons, conjuncts
-from gmdb.sql.scope import Scope, ScopeTable, folded
+from gmdb.sql.scope import Scope, ScopeTable, folded, table_name
 
 if TYPE_CHECKING:
     from gmdb.access.keyed import KeyedRows
@@ -67,9 +67,7 @@ class Statement:
 
     def table(self, node: exp.Expr) -> TableDefinition:
         """The table that a node names; the statement holds for as long as that is its definition."""
-        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-            raise NotSupportedError(f"{node.sql()} is no table")
-        name = folded(node.this)
+        name = table_name(node)
         try:
             definition = self.connection.table(name)
         except NoSuchTable:

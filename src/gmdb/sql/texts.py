@@ -200,3 +200,45 @@ def ilike(text: str, pattern: str) -> bool:
 
 def ilike_with_escape(text: str, pattern: str, escape: str) -> bool:
     return like_matcher(pattern, escape, True)(text) is not None
+
+
+# ---- regular expressions
+
+
+_DOLLAR = re.compile(r"(\\.|\[\^?\]?[^\]]*\])|\$", re.DOTALL)  # as a sign of its own: not escaped, not in brackets
+
+
+@lru_cache(maxsize=256)
+def _expression(pattern: str, ignore_case: bool) -> re.Pattern[str]:
+    try:
+        pattern = _DOLLAR.sub(lambda match: match[1] or r"\Z", pattern)  # Python's $ allows a newline behind it
+        return re.compile(pattern, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+    except re.error as error:
+        raise UndefinedResult(f"invalid regular expression {pattern!r}: {error}") from None
+
+
+def matches(text: str, pattern: str) -> bool:
+    return _expression(pattern, False).search(text) is not None
+
+
+def matches_ignoring_case(text: str, pattern: str) -> bool:
+    return _expression(pattern, True).search(text) is not None
+
+
+def replace_matches(text: str, pattern: str, by: str, flags: str = "") -> str:
+    """The first match, or with g all of them; in what comes instead \\1 is a group and \\& the match."""
+    if set(flags) - set("gic"):
+        raise UndefinedResult(f"invalid regular expression option {flags!r}: there are g, i and c")
+
+    def made(match: re.Match[str]) -> str:
+        def part(one: re.Match[str]) -> str:
+            sign = one[1]
+            if sign in "&0":
+                return match[0]
+            if sign.isdigit():
+                return (match[int(sign)] or "") if int(sign) <= match.re.groups else ""
+            return sign if sign == "\\" else one[0]
+
+        return re.sub(r"\\(.)", part, by, flags=re.DOTALL)
+
+    return _expression(pattern, "i" in flags).sub(made, text, 0 if "g" in flags else 1)

@@ -57,10 +57,14 @@ MORE_MAX = 2048  # undo records that one call may write beside its first
 ISOLATION_LEVELS = ("read committed", "repeatable read")
 
 
+def _require_level(isolation: str) -> None:
+    if isolation not in ISOLATION_LEVELS:
+        raise SchemaError(f"isolation {isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
+
+
 class Session(HoldsTables):
     def __init__(self, hub: Transactions, isolation: str, autocommit: bool, lock_timeout: float) -> None:
-        if isolation not in ISOLATION_LEVELS:
-            raise SchemaError(f"isolation {isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
+        _require_level(isolation)
         self.hub = hub
         self.isolation = isolation
         self.autocommit = autocommit
@@ -104,6 +108,15 @@ class Session(HoldsTables):
         """Make each statement a transaction of its own, or not; what is open is committed first."""
         self.commit()
         self.autocommit = on
+        self.call[LATEST] = int(self._reads_latest())
+
+    def set_isolation(self, isolation: str) -> None:
+        """What transactions see of others from now on; not while one is open, which goes by what it began with."""
+        _require_level(isolation)
+        self.require_open()
+        if self.in_transaction and isolation != self.isolation:
+            raise InterfaceError("the isolation cannot change within a transaction: commit or roll back first")
+        self.isolation = isolation
         self.call[LATEST] = int(self._reads_latest())
 
     @property

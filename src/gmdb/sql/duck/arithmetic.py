@@ -211,11 +211,25 @@ def negate(bound: Bound, node: exp.Expr) -> Bound:
 def bitwise(operator: str, left: Bound, right: Bound, node: exp.Expr) -> Bound:
     if not is_integer(left.type) or not is_integer(right.type):
         raise _no_operator(operator, left, right, node)
+    before = left.type
     type_ = BIGINT if BIGINT in (left.type, right.type) else INT
     left, right = coerce(left, type_, node), coerce(right, type_, node)
     if operator == "#":
         return Bound(f"xor({left.sql}, {right.sql})", type_)
+    if operator in ("<<", ">>"):
+        return _shift(operator, left, right, before)
     return Bound(f"({left.sql} {operator} {right.sql})", type_)
+
+
+def _shift(operator: str, left: Bound, right: Bound, type_: ColumnType | None) -> Bound:
+    """The count goes round at the number of bits, and bits that leave on the left are gone; DuckDB refuses both."""
+    bits, wide = (64, "HUGEINT") if type_ == BIGINT else (32, "BIGINT")
+    count = f"({right.sql} & {bits - 1})"
+    if operator == ">>":
+        return Bound(f"CAST(({left.sql} >> {count}) AS {duck_type(type_ or INT)})", type_)
+    product = f"(CAST({left.sql} AS {wide}) * (CAST(1 AS {wide}) << {count}))"
+    kept, sign = f"({product} & {(1 << bits) - 1}::{wide})", f"{1 << bits - 1}::{wide}"
+    return Bound(f"CAST(xor({kept}, {sign}) - {sign} AS {duck_type(type_ or INT)})", type_)
 
 
 def comparable(left: Bound, right: Bound, node: exp.Expr, what: str) -> tuple[Bound, Bound]:

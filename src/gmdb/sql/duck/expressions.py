@@ -28,6 +28,7 @@ from gmdb.sql.duck.types import (
     common_type,
     duck_type,
     is_binary,
+    is_integer,
     is_text,
     text_literal,
     type_of_cast,
@@ -169,6 +170,14 @@ def _arithmetic(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
 def _bitwise(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
     left, right = bind(statement, node.this, scope), bind(statement, node.expression, scope)
     return bitwise(_BITWISE[type(node)], left, right, node)
+
+
+@handles(exp.BitwiseNot)
+def _bitwise_not(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
+    value = bind(statement, node.this, scope)
+    if not is_integer(value.type):
+        raise IllTyped("~ takes an integer", *spot(node))
+    return Bound(f"(~{value.sql})", value.type)
 
 
 @handles(exp.Neg)
@@ -399,7 +408,7 @@ def _like_with(statement: Statement, node: exp.Expr, scope: Scope, escape: str) 
 def _regexp(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
     value = as_text(bind(statement, node.this, scope), node)
     pattern = as_text(bind(statement, node.expression, scope), node)
-    options = ", 'i'" if isinstance(node, exp.RegexpILike) else ", 'c'"
+    options = ", 'is'" if isinstance(node, exp.RegexpILike) else ", 'cs'"
     return Bound(f"regexp_matches({value.sql}, {pattern.sql}{options})", BOOLEAN)
 
 

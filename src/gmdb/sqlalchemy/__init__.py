@@ -1,0 +1,17 @@
+"""gmdb for SQLAlchemy: ``create_engine("gmdb:///shop.gmdb")``.
+
+An installed gmdb is found by its entry point; where there is none, importing this package makes it known.
+``insert`` is SQLAlchemy's, with ``on_conflict_do_nothing`` and ``on_conflict_do_update`` as PostgreSQL has them.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy.dialects import registry
+
+from gmdb.sqlalchemy.compiler import ForeignKeyNotEnforced, Insert, insert
+from gmdb.sqlalchemy.dialect import GmdbDialect
+
+__all__ = ["ForeignKeyNotEnforced", "GmdbDialect", "Insert", "insert"]
+
+for _name in ("gmdb", "gmdb.gmdb"):  # the second is what ``gmdb+gmdb://`` asks for: a driver by its name
+    registry.register(_name, "gmdb.sqlalchemy.dialect", "GmdbDialect")

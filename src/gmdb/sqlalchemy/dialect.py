@@ -1,0 +1,140 @@
+"""The dialect: how SQLAlchemy connects to gmdb, and what it may expect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
+
+import gmdb
+from gmdb.errors import DatabaseClosed, InterfaceError, OwnerGone
+from gmdb.sqlalchemy.compiler import DefinitionCompiler, IdentifierPreparer, StatementCompiler
+from gmdb.sqlalchemy.reflection import Reflection
+from gmdb.sqlalchemy.types import IMPLEMENTATIONS, TypeCompiler
+from sqlalchemy import URL, pool, schema
+
+AUTOCOMMIT = "AUTOCOMMIT"
+LEVELS = ("READ COMMITTED", "REPEATABLE READ")
+
+
+class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
+    """``gmdb:///shop.gmdb``, a path relative to the working directory; ``gmdb:////srv/shop.gmdb``, an absolute one."""
+
+    name = "gmdb"
+    driver = "gmdb"
+    default_paramstyle = "qmark"
+    supports_statement_cache = True
+    max_identifier_length = 63
+    max_index_name_length = 63
+    max_constraint_name_length = 63
+
+    statement_compiler = StatementCompiler
+    ddl_compiler = DefinitionCompiler
+    type_compiler_cls = TypeCompiler
+    preparer = IdentifierPreparer
+    colspecs = IMPLEMENTATIONS
+    construct_arguments = [  # noqa: RUF012
+        (schema.Table, {"tablespace": None, "pctfree": None}),
+        (schema.Index, {"using": None}),
+    ]
+
+    supports_native_boolean = True
+    supports_native_decimal = True
+    supports_sane_rowcount = True
+    supports_sane_multi_rowcount = True
+    supports_sane_rowcount_returning = True
+    supports_default_values = True
+    supports_default_metavalue = True
+    supports_empty_insert = False
+    supports_multivalues_insert = True
+    supports_identity_columns = True
+    supports_alter = False  # as far as SQLAlchemy asks: for foreign keys of tables that name each other
+    supports_is_distinct_from = True
+    supports_comments = False
+    supports_sequences = False
+    supports_schemas = False
+    supports_views = False
+    postfetch_lastrowid = True
+    favor_returning_over_lastrowid = True
+    preexecute_autoincrement_sequences = False
+    cte_follows_insert = False
+
+    insert_returning = update_returning = delete_returning = True
+    use_insertmanyvalues = True
+    insertmanyvalues_implicit_sentinel = InsertmanyvaluesSentinelOpts.ANY_AUTOINCREMENT  # rows are numbered in order
+    insertmanyvalues_page_size = 200  # rows of a statement, which is parsed once for each number of rows
+
+    _backslash_escapes = False
+
+    def __init__(
+        self,
+        json_serializer: Any = None,
+        json_deserializer: Any = None,
+        **given: Any,
+    ) -> None:
+        super().__init__(**given)
+        self._json_serializer = json_serializer
+        self._json_deserializer = json_deserializer
+
+    # ---- connections
+
+    @classmethod
+    def import_dbapi(cls) -> Any:
+        return gmdb
+
+    @classmethod
+    def get_pool_class(cls, url: URL) -> type[pool.Pool]:  # noqa: ARG003
+        return pool.QueuePool
+
+    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+        """A path, and what ``gmdb.connect`` takes beside it: ``?lock_timeout=2&read_only=true&sync=group``."""
+        options = dict(url.query)
+        unknown = set(options) - {"lock_timeout", "read_only", "sync"}
+        if unknown:
+            raise InterfaceError(f"{url}: there is no option {sorted(unknown)[0]}; use lock_timeout, read_only or sync")
+        if not url.database or url.host:
+            raise InterfaceError(f"{url} names no database; write gmdb:///shop.gmdb, or gmdb:////srv/shop.gmdb")
+        made: dict[str, Any] = {}
+        if "lock_timeout" in options:
+            made["lock_timeout"] = float(str(options["lock_timeout"]))
+        if "read_only" in options:
+            made["read_only"] = str(options["read_only"]).lower() in ("1", "true", "yes", "on")
+        if "sync" in options:
+            made["sync"] = options["sync"]
+        return [url.database], made
+
+    def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:  # noqa: ARG002
+        if isinstance(e, OwnerGone | DatabaseClosed):
+            return True
+        return isinstance(e, InterfaceError) and str(e) == "the connection is closed"
+
+    def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:  # noqa: ARG002
+        return tuple(int(part) for part in gmdb.__version__.split(".") if part.isdigit())
+
+    def _get_default_schema_name(self, connection: Any) -> Any:  # noqa: ARG002
+        return None
+
+    # ---- isolation
+
+    def get_isolation_level_values(self, dbapi_conn: Any) -> list[Any]:  # noqa: ARG002
+        return [*LEVELS, AUTOCOMMIT]
+
+    def get_default_isolation_level(self, dbapi_conn: Any) -> Any:
+        return self.get_isolation_level(dbapi_conn)
+
+    def get_isolation_level(self, dbapi_connection: Any) -> Any:
+        return AUTOCOMMIT if dbapi_connection.autocommit else dbapi_connection.isolation.upper()
+
+    def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
+        if level == AUTOCOMMIT:
+            dbapi_connection.autocommit = True
+            return
+        dbapi_connection.autocommit = False
+        dbapi_connection.isolation = level.lower()
+
+    def detect_autocommit_setting(self, dbapi_conn: Any) -> bool:
+        return bool(dbapi_conn.autocommit)
+
+
+dialect = GmdbDialect

@@ -1,0 +1,37 @@
+"""What of SQLAlchemy's suite is meant for gmdb; docs/sqlalchemy.md says why the rest is not."""
+
+from sqlalchemy.testing import exclusions
+from sqlalchemy.testing.requirements import SuiteRequirements
+
+THERE = """
+    aggregate_order_by autocommit boolean_col_expressions check_constraint_reflection create_table_as ctes
+    ctes_with_update_delete ctes_with_values date_historic datetime_historic datetime_literals datetime_timezone
+    dbapi_lastrowid delete_from empty_inserts_executemany except_ expression_server_defaults fetch_expression
+    fetch_first fetch_no_order_by float_or_double_precision_behaves_generically index_ddl_if_exists infinity_floats
+    inline_check_constraint_reflection intersect isolation_level like_escapes mod_operator_as_percent_sign
+    nullsordering order_by_label_with_expression percent_schema_names precision_numerics_enotation_small
+    precision_numerics_many_significant_digits precision_numerics_retains_significant_digits reflects_pk_names
+    regexp_match regexp_replace savepoints server_defaults skip_autocommit_rollback supports_bitwise_and
+    supports_bitwise_not supports_bitwise_or supports_bitwise_shift supports_bitwise_xor supports_distinct_on
+    table_ddl_if_exists table_value_constructor timestamp_microseconds tuple_in unicode_ddl
+    unique_constraints_reflect_as_index update_from uuid_data_type window_functions
+"""
+ABSENT = """
+    ctes_on_dml datetime_interval foreign_key_constraint_reflection foreign_keys
+    identity_columns implicit_default_schema indexes_with_ascdesc on_update_cascade recursive_fk_cascade
+    reflect_indexes_with_ascdesc schemas self_referential_foreign_keys temp_table_reflection temporary_tables
+    window_range window_range_non_numeric window_range_numeric
+"""
+
+
+class Requirements(SuiteRequirements):
+    def get_isolation_levels(self, config):  # noqa: ARG002
+        return {"default": "READ COMMITTED", "supported": ["READ COMMITTED", "REPEATABLE READ", "AUTOCOMMIT"]}
+
+    def get_order_by_collation(self, config):  # noqa: ARG002
+        return "C"
+
+
+for _names, _rule in ((THERE, exclusions.open), (ABSENT, exclusions.closed)):
+    for _name in _names.split():
+        setattr(Requirements, _name, property(lambda _, rule=_rule: rule()))

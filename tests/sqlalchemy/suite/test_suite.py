@@ -1,0 +1,36 @@
+"""SQLAlchemy's own tests for dialects."""
+
+from sqlalchemy.testing.suite import *  # noqa: F403
+from sqlalchemy.testing.suite import ComponentReflectionTest as _ComponentReflectionTest
+from sqlalchemy.testing.suite import ComponentReflectionTestExtra as _ComponentReflectionTestExtra
+from sqlalchemy.testing.suite import HasTableTest as _HasTableTest
+from sqlalchemy.testing.suite import LongNameBlowoutTest as _LongNameBlowoutTest
+
+from sqlalchemy import testing
+
+
+class HasTableTest(_HasTableTest):
+    """There are no views, whatever the requirements say."""
+
+    @classmethod
+    def define_views(cls, metadata):
+        pass
+
+
+class ComponentReflectionTest(_ComponentReflectionTest):
+    test_get_view_names = None
+
+
+class ComponentReflectionTestExtra(_ComponentReflectionTestExtra):
+    """There are no schemas, whatever the requirements say."""
+
+    @testing.fixture(params=[None])
+    def use_schema_fixture(self, request):
+        return request.param
+
+
+class LongNameBlowoutTest(_LongNameBlowoutTest):
+    """There are no foreign keys, whatever the requirements say."""
+
+    def fk(self, metadata, connection):  # noqa: ARG002
+        testing.config.skip_test("gmdb has no foreign keys")

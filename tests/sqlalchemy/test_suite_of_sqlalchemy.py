@@ -1,0 +1,44 @@
+"""SQLAlchemy's suite for dialects: in a process of its own, since its plugin changes how pytest collects and reports.
+
+Which of its tests are not for gmdb is in suite/requirements.py and, with the reasons, in docs/sqlalchemy.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = Path(__file__).with_name("suite")
+SECONDS_MAX = 600  # it takes half a minute; kernels may have to be compiled first
+PASSED_MIN = 850  # so that a suite that skips everything does not count as passed
+
+
+def test_the_dialect_passes_sqlalchemys_suite(tmp_path: Path) -> None:
+    uri = f"gmdb:///{tmp_path / 'suite.gmdb'}?sync=off"
+    command = [sys.executable, "-m", "pytest", "-c", "setup.cfg", "--rootdir", ".", "-q", "-rfE", "--tb=short"]
+    found = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [*command, "--dburi", uri],
+        cwd=SUITE,
+        env={**os.environ, "PYTHONPATH": found, "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None, done.stdout[-2000:]
+    assert int(passed[1]) >= PASSED_MIN
+
+
+def test_the_documentation_says_why_a_requirement_is_not_met() -> None:
+    text = (ROOT / "docs/sqlalchemy.md").read_text(encoding="utf-8")
+    rules = (SUITE / "requirements.py").read_text(encoding="utf-8")
+    absent = re.search(r'ABSENT = """(.*?)"""', rules, re.DOTALL)
+    assert absent is not None
+    assert [name for name in absent[1].split() if f"`{name}`" not in text] == []

@@ -1,0 +1,165 @@
+"""Types, reflection and DataFrames."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import sqlalchemy as sa
+from sqlalchemy import Column, Engine, Index, MetaData, Table, select
+
+
+class Colour(enum.Enum):
+    RED = "r"
+    GRÜN = "g"
+
+
+MOMENT = datetime(2024, 2, 29, 12, 30, 15, 123456)
+VALUES: dict[str, tuple[Any, Any, Any]] = {  # type, what goes in, what the column is found to be
+    "small": (sa.SmallInteger(), 7, sa.INTEGER),
+    "whole": (sa.Integer(), -(2**31), sa.INTEGER),
+    "big": (sa.BigInteger(), 2**62, sa.BIGINT),
+    "real": (sa.Float(), 0.1, sa.DOUBLE_PRECISION),
+    "double": (sa.Double(), 1e300, sa.DOUBLE_PRECISION),
+    "exact": (sa.Numeric(12, 3), Decimal("12.345"), sa.NUMERIC),
+    "loose": (sa.Numeric(), Decimal("0.0000000001"), sa.NUMERIC),
+    "truth": (sa.Boolean(), True, sa.BOOLEAN),
+    "day": (sa.Date(), date(1066, 10, 14), sa.DATE),
+    "moment": (sa.DateTime(), MOMENT, sa.TIMESTAMP),
+    "zoned": (sa.DateTime(timezone=True), MOMENT.replace(tzinfo=UTC), sa.TIMESTAMP),
+    "hour": (sa.Time(), time(23, 59, 59, 1), sa.VARCHAR),
+    "span": (sa.Interval(), timedelta(days=3, microseconds=1), sa.TIMESTAMP),
+    "name": (sa.String(20), "grüß Gott", sa.VARCHAR),
+    "code": (sa.CHAR(3), "abc", sa.CHAR),
+    "text": (sa.Text(), "x" * 4000, sa.TEXT),
+    "free": (sa.String(), "y", sa.TEXT),
+    "bytes": (sa.LargeBinary(), b"\0\xff", sa.LargeBinary),
+    "few": (sa.VARBINARY(9), b"\1", sa.VARBINARY),
+    "colour": (sa.Enum(Colour, create_constraint=True, name="colours"), Colour.GRÜN, sa.VARCHAR),
+    "key": (sa.Uuid(), uuid.UUID(int=5), sa.CHAR),
+    "tree": (sa.JSON(), {"a": [1, None, "ü"]}, sa.TEXT),
+    "object": (sa.PickleType(), {"a": {1, 2}}, sa.LargeBinary),
+}
+
+
+@pytest.fixture
+def table(engine: Engine) -> Table:
+    made = Table(
+        "t", MetaData(), Column("id", sa.Integer, primary_key=True), *(Column(n, v[0]) for n, v in VALUES.items())
+    )
+    made.create(engine)
+    return made
+
+
+def test_values_of_every_type_go_in_and_come_out(engine: Engine, table: Table) -> None:
+    given = {name: value for name, (_, value, _) in VALUES.items()}
+    with engine.begin() as connection:
+        key = connection.execute(table.insert().values(given)).inserted_primary_key
+        connection.execute(table.insert(), [dict.fromkeys(VALUES)])
+    with engine.connect() as connection:
+        first, second = connection.execute(select(table).order_by(table.c.id)).mappings().all()
+        assert key == (1,)
+        assert dict(first) == {"id": 1, **given}
+        assert dict(second) == {"id": 2, **dict.fromkeys(VALUES)}
+        for name, value in given.items():
+            if name not in ("tree", "object"):
+                assert connection.scalars(select(table.c.id).where(table.c[name] == value)).all() == [1], name
+
+
+def test_columns_are_found_with_their_types(engine: Engine, table: Table) -> None:
+    del table
+    found = {column["name"]: column for column in sa.inspect(engine).get_columns("t")}
+    assert [name for name, (_, _, kind) in VALUES.items() if not isinstance(found[name]["type"], kind)] == []
+    assert (found["exact"]["type"].precision, found["exact"]["type"].scale) == (12, 3)
+    assert found["id"]["identity"]["always"] is False
+    (check,) = sa.inspect(engine).get_check_constraints("t")
+    assert check["name"] == "colours"
+
+
+def test_a_time_of_another_zone_is_kept_as_utc(engine: Engine, table: Table) -> None:
+    elsewhere = MOMENT.replace(tzinfo=timezone(timedelta(hours=2)))
+    with engine.begin() as connection:
+        connection.execute(table.insert().values(zoned=elsewhere, hour=time(1, 2)))
+        assert connection.scalar(select(table.c.zoned)) == elsewhere
+        assert connection.scalars(select(table.c.id).where(table.c.hour < time(9))).all() == [1]
+
+
+def test_a_table_is_found_as_it_was_made(engine: Engine) -> None:
+    made = MetaData()
+    table = Table(
+        "Order",
+        made,
+        Column("a", sa.Integer, primary_key=True, autoincrement=False),
+        Column("b", sa.String(10), primary_key=True),
+        Column("c", sa.Integer, server_default=sa.text("1 + 1"), nullable=False),
+        Column("D", sa.Integer, sa.CheckConstraint('"D" > 0', name="positive")),
+        sa.UniqueConstraint("c", "D", name="c_and_d"),
+        gmdb_pctfree=20,
+    )
+    Index("by_d", table.c.D, gmdb_using="hash")
+    Index("by_c", table.c.c, table.c.b, unique=True)
+    made.create_all(engine)
+    found = MetaData()
+    found.reflect(engine)
+    again = found.tables["Order"]
+    assert [(c.name, str(c.type), c.nullable, c.primary_key) for c in again.columns] == [
+        ("a", "INTEGER", False, True),
+        ("b", "VARCHAR(10)", False, True),
+        ("c", "INTEGER", False, False),
+        ("D", "INTEGER", True, False),
+    ]
+    assert str(again.c.c.server_default.arg) == "1 + 1"  # type: ignore[union-attr]
+    indexes = sorted((i.name, [c.name for c in i.columns], i.unique) for i in again.indexes)  # type: ignore[type-var]
+    assert indexes == [("by_c", ["c", "b"], True), ("by_d", ["D"], False)]
+    inspector = sa.inspect(engine)
+    assert inspector.get_pk_constraint("Order") == {"name": "Order_pkey", "constrained_columns": ["a", "b"]}
+    assert inspector.get_unique_constraints("Order") == [{"name": "c_and_d", "column_names": ["c", "D"]}]
+    assert inspector.get_check_constraints("Order") == [{"name": "positive", "sqltext": '"D" > 0'}]
+    assert inspector.get_indexes("Order")[1]["dialect_options"] == {"gmdb_using": "hash"}
+    assert not inspector.has_table("order")
+    assert not inspector.has_table("sys_tables")
+    with pytest.raises(sa.exc.NoSuchTableError):
+        inspector.get_columns("nowhere")
+    made.drop_all(engine)
+    assert sa.inspect(engine).get_table_names() == []
+
+
+def test_definitions_are_rolled_back_with_their_transaction(engine: Engine) -> None:
+    table = Table("t", MetaData(), Column("i", sa.Integer))
+    with engine.connect() as connection:
+        table.create(connection)
+        assert sa.inspect(connection).has_table("t")
+        connection.rollback()
+        assert not sa.inspect(connection).has_table("t")
+
+
+def test_pandas_writes_and_reads_tables(engine: Engine) -> None:
+    frame = pd.DataFrame(
+        {
+            "i": [1, 2, 3],
+            "x": [0.5, None, 1.5],
+            "s": ["a", None, "ü"],
+            "t": pd.to_datetime([datetime(2024, 1, 1), None, MOMENT]),
+            "b": [True, False, True],
+        }
+    )
+    assert frame.to_sql("frame", engine, index=False) == 3
+    assert frame.to_sql("frame", engine, index=False, if_exists="append", method="multi") == 3
+    with pytest.raises(ValueError, match="exists"):
+        frame.to_sql("frame", engine)
+    back = pd.read_sql("select * from frame where i < 3 order by i", engine)
+    assert back["i"].tolist() == [1, 1, 2, 2]
+    whole = pd.read_sql_table("frame", engine).sort_values("i").reset_index(drop=True)
+    assert whole["x"].fillna(-1).tolist() == [0.5, 0.5, -1, -1, 1.5, 1.5]
+    assert whole["t"].isna().sum() == 2
+    assert whole["t"].max() == frame["t"].max()
+    assert frame.to_sql("frame", engine, index=True, index_label="n", if_exists="replace") == 3
+    assert pd.read_sql(select(sa.func.count()).select_from(sa.text("frame")), engine).iloc[0, 0] == 3
+    chunks = pd.read_sql("select n from frame order by n", engine, chunksize=2)
+    assert [chunk["n"].tolist() for chunk in chunks] == [[0, 1], [2]]
