@@ -31,6 +31,7 @@ from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
+from gmdb.transaction.interrupts import Work
 from gmdb.transaction.session import Session
 
 if TYPE_CHECKING:
@@ -273,12 +274,33 @@ class Connection:
 
     def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
         """Run a statement; what came of it is for a cursor to hand out."""
-        self._session.require_open()
-        return self._statements.run(statement, parameters)
+        session = self._session
+        session.require_open()
+        session.begin_work()
+        try:
+            return self._statements.run(statement, parameters)
+        finally:
+            session.end_work()
 
     def run_many(self, statement: str, parameters: Any) -> dbapi.Result:
-        self._session.require_open()
-        return self._statements.run_many(statement, parameters)
+        session = self._session
+        session.require_open()
+        session.begin_work()
+        try:
+            return self._statements.run_many(statement, parameters)
+        finally:
+            session.end_work()
+
+    def interrupt(self) -> None:
+        """End the statement that is running, or being read; it raises StatementInterrupted and has done nothing.
+
+        For another thread, or a signal handler.  The transaction goes on; a commit is not interrupted.
+        """
+        self._session.interrupt()
+
+    def watch(self, work: Work) -> None:
+        """Interrupt this, too, when the connection is, for as long as somebody has it."""
+        self._session.watch(work)
 
     def split(self, script: str) -> list[str]:
         """The statements of a script."""
@@ -293,8 +315,12 @@ class Connection:
     @contextmanager
     def one_snapshot(self) -> Iterator[Reading]:
         """An instant by which several cursors read."""
-        with self._session.cursor() as (snapshot, form):
-            yield Reading(form, snapshot)
+        try:
+            with self._session.cursor() as (snapshot, form):
+                yield Reading(form, snapshot)
+        except Exception:
+            self._session.finish_read()  # with autocommit, a read that fails holds no table any more
+            raise
         self._session.finish_read()
 
     # ---- what is going on

@@ -82,3 +82,30 @@ class _Bar:
     def clear(self) -> None:
         if self._drawn:
             print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
+
+
+class Activity:
+    """A line on stderr that says for how long something has been going on; it goes away at the end.
+
+    For work that cannot tell how far it is: ``with Activity("running") as activity: … activity.show()``.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._began = time.monotonic()
+        self._is_shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._drawn = False
+
+    def show(self) -> None:
+        passed = time.monotonic() - self._began
+        if self._is_shown and passed >= QUIET_SECONDS:
+            text = f"{_CLEAR_LINE}{self._label} … {passed:.0f} s, Ctrl-C ends it"
+            print(text, end="", file=sys.stderr, flush=True)
+            self._drawn = True
+
+    def __enter__(self) -> Activity:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn:
+            print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
