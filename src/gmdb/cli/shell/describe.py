@@ -13,7 +13,7 @@ from gmdb.cli.shell.outputs import Found
 
 def described(table: TableDefinition) -> Iterator[Found]:
     columns = [
-        (c.name, str(c.type), "yes" if c.nullable else "no", f"identity, {c.identity}" if c.identity else c.default)
+        (c.name, str(c.type), "yes" if c.nullable else "no", f"identity, {c.identity}" if c.identity else c.default or "")
         for c in table.columns
     ]
     yield _found(("column", "type", "nullable", "default"), columns)

@@ -79,7 +79,7 @@ class Shell:
         except KeyboardInterrupt:  # while rows were written
             self._tell(piece, StatementInterrupted("the statement was interrupted"))
             raise Failed from None
-        if self._timing:
+        if self._timing and command is None:
             print(f"{time.perf_counter() - began:.3f} s\n")
 
     def _wait_for(self, function: Callable[[], Any]) -> Any:
