@@ -68,12 +68,12 @@ def run(arguments: argparse.Namespace) -> int:
             import gmdb  # compiled code, once it is clear that it is needed
 
             with gmdb.connect(database) as connection:
-                done = Import(connection, source.left_out).run(plans)
+                done = Import(connection, source.remarks).run(plans)
     except BaseException:
         if is_new:
             shutil.rmtree(database, ignore_errors=True)
         raise
-    _report(arguments, database, done, source.left_out, time.perf_counter() - began)
+    _report(arguments, database, done, source.remarks, time.perf_counter() - began)
     return 0
 
 
@@ -94,9 +94,9 @@ def _source(arguments: argparse.Namespace) -> Source:
 class Import:
     """Makes tables out of plans, within the connection's transaction."""
 
-    def __init__(self, connection: Connection, left_out: list[str]) -> None:
+    def __init__(self, connection: Connection, remarks: list[str]) -> None:
         self._connection = connection
-        self._left_out = left_out
+        self._remarks = remarks
 
     def run(self, plans: list[TablePlan]) -> list[dict[str, Any]]:
         """Import them all; answers what was made."""
@@ -132,7 +132,7 @@ class Import:
         try:
             self._connection.execute(f'alter table {quoted} add constraint "{table}_check{number}" check ({text})')
         except Error as error:
-            self._left_out.append(f"table {table}: check ({text}): {error}")
+            self._remarks.append(f"left out: table {table}: check ({text}): {error}")
             return False
         return True
 
@@ -144,14 +144,14 @@ def _counted(batches: Iterator[pa.RecordBatch], step: Callable[[int], None]) -> 
 
 
 def _report(
-    arguments: argparse.Namespace, database: Path, done: list[dict[str, Any]], left_out: list[str], seconds: float
+    arguments: argparse.Namespace, database: Path, done: list[dict[str, Any]], remarks: list[str], seconds: float
 ) -> None:
     if arguments.json:
-        print_json({"database": str(database), "tables": done, "left_out": left_out, "seconds": seconds})
+        print_json({"database": str(database), "tables": done, "remarks": remarks, "seconds": seconds})
         return
     headings = ("table", "rows", "columns", "keys", "indexes", "checks")
     print_table(headings, [tuple(made[heading] for heading in headings) for made in done])
-    for line in left_out:
-        print(f"left out: {printable(' '.join(line.split()))}")
+    for line in remarks:
+        print(printable(" ".join(line.split())))
     rows = sum(made["rows"] for made in done)
     print(f"{database}: {rows:,} rows in {seconds:.1f} s")

@@ -49,7 +49,7 @@ class Insert(Statement):
         self._query: Statement | None = None
         self._parameters: list[Any] | None = None
         self._prepare_source(node)
-        self.note_time(node)
+        self.note_time(node, self.definition)
         returning = node.args.get("returning")
         self._returning = Projection(returning.expressions, self._scope) if returning is not None else None
         conflict = node.args.get("conflict")
@@ -217,7 +217,7 @@ class Insert(Statement):
                 values = columns[self._targets.index(n)]
             else:
                 default = self._defaults.of(n)
-                values = [None if default is None else default((), (), None)] * count
+                values = [None if default is None else default((), *self.given(()))] * count
             try:
                 made.append(
                     pa.array(values, field.type) if isinstance(values, list | tuple) else values.cast(field.type)
@@ -226,8 +226,9 @@ class Insert(Statement):
                 return None
         table = pa.Table.from_arrays(made, schema=schema)
         if self._checks:
+            context = self.given(()).context
             for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
-                self._checks.check(row, None)
+                self._checks.check(row, context)
         return table
 
     def run_many(self, sets: Sequence[Parameters]) -> Result:

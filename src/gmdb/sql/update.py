@@ -44,7 +44,7 @@ class _Change(Statement):
         self._condition: exp.Expr | None = None if where is None else where.this
         self.needs_query = self._has_other_tables() or not (self._condition is None or is_for_rows(self._condition))
         self.finder = RowFinder(self.definition, self._alias, None if self.needs_query else self._condition)
-        self.note_time(self._node)
+        self.note_time(self._node, self.definition)
         returning = self._node.args.get("returning")
         self.returning = Projection(returning.expressions, self.finder.scope) if returning is not None else None
         self._query: DuckQuery | None = None

@@ -13,7 +13,12 @@ from gmdb.cli.shell.outputs import Found
 
 def described(table: TableDefinition) -> Iterator[Found]:
     columns = [
-        (c.name, str(c.type), "yes" if c.nullable else "no", f"identity, {c.identity}" if c.identity else c.default or "")
+        (
+            c.name,
+            str(c.type),
+            "yes" if c.nullable else "no",
+            f"identity, {c.identity}" if c.identity else c.default or "",
+        )
         for c in table.columns
     ]
     yield _found(("column", "type", "nullable", "default"), columns)
@@ -23,13 +28,13 @@ def described(table: TableDefinition) -> Iterator[Found]:
     ]
     if indexes:
         yield _found(("index", "columns", "kind", "unique"), indexes)
-    constraints = [
-        (c.name, c.kind, c.text if c.kind == CHECK else ", ".join(c.columns)) for c in table.constraints
-    ]
+    constraints = [(c.name, c.kind, c.text if c.kind == CHECK else ", ".join(c.columns)) for c in table.constraints]
     if constraints:
         yield _found(("constraint", "kind", "of"), constraints)
 
 
 def _found(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Found:
-    data = pa.table({name: pa.array(values, pa.string()) for name, values in zip(names, zip(*rows, strict=True), strict=True)})
+    data = pa.table(
+        {name: pa.array(values, pa.string()) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+    )
     return Found(names, [None] * len(names), data.schema, iter(data.to_batches()))

@@ -1,4 +1,4 @@
-"""Waiting for a statement: it runs in a thread, so that Ctrl-C reaches this one and a terminal shows that it goes on."""
+"""Waiting for a statement: it runs in a thread, so that this one hears Ctrl-C and shows that something goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terminal's side of the shell: lines that can be edited, history, completion, a line that says how things stand."""
+"""The terminal's side of the shell: lines to edit, history, completion, a line that says how things stand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gmdb.connection import Connection
 
 PROMPT = "SQL>"
-KEYWORDS = """
+_WORDS = """
     add all alter analyze and as asc autocommit begin between by case cast check commit constraint create cross csv
     default delete desc describe distinct drop else end except exists exit explain false feedback for from full
     generated group having help identity in index inner insert intersect into is join json key left like limit not
@@ -32,7 +32,8 @@ KEYWORDS = """
     bigint binary boolean char date decimal double int integer interval numeric precision smallint text timestamp
     varbinary varchar
     abs avg ceil coalesce concat count floor length lower max min nullif now replace round substring sum trim upper
-""".split()
+"""
+KEYWORDS = _WORDS.split()
 _WORD = re.compile(r'[\w"]+')
 _TABLES = re.compile(r'\b(?:from|join|update|into|table|describe|desc)\s+([\w"]+)', re.I)
 

@@ -41,7 +41,7 @@ class _File:
     """What both kinds share: a path, and the name of the table."""
 
     def __init__(self, path: Path, name: str | None) -> None:
-        self.left_out: list[str] = []
+        self.remarks: list[str] = []
         self._path = path
         self._name = table_name(path, name)
 

@@ -37,9 +37,9 @@ class TablePlan:
 
 
 class Source(Protocol):
-    """A file with tables.  ``left_out`` says what of it has no place in gmdb, a line each."""
+    """A file with tables.  ``remarks`` say what of it is left out, or is not as it was, a line each."""
 
-    left_out: list[str]
+    remarks: list[str]
 
     def plans(self) -> list[TablePlan]: ...
 

@@ -2,11 +2,12 @@
 
 Names become small letters: SQLite does not tell them apart by case, and gmdb folds what is not quoted.
 What gmdb does not have (foreign keys, views, triggers, virtual tables, partial and computed indexes, collations) is
-listed in ``left_out``, with everything else that is not taken over as it is.
+left out, and ``remarks`` say so, as they do of everything else that is not taken over as it is.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -35,6 +36,9 @@ COLUMNS_A_TIME = 100  # whose values one query looks through
 IDENTITY_MAX = 1 << 62
 
 
+_OPTIONS = re.compile(r"\)(?:\s|,|without\s+rowid|strict)*$", re.I)
+
+
 class _Column(NamedTuple):
     """A row of SQLite's ``table_xinfo``."""
 
@@ -50,7 +54,7 @@ class _Column(NamedTuple):
 class SqliteSource:
     def __init__(self, path: Path, only: str | None) -> None:
         """``only``: the one table that is wanted."""
-        self.left_out: list[str] = []
+        self.remarks: list[str] = []
         self._only = only
         self._path = path
         self._connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
@@ -80,11 +84,11 @@ class SqliteSource:
             if self._only is not None and table.lower() != self._only.lower():
                 continue
             if kind in ("view", "trigger"):
-                self.left_out.append(f"{kind} {name}")
+                self.remarks.append(f"left out: {kind} {name}")
             elif kind == "table" and kinds[name][0] == "virtual":
-                self.left_out.append(f"virtual table {name}")
+                self.remarks.append(f"left out: virtual table {name}")
             elif kind == "table" and kinds[name][0] == "table" and not name.startswith("sqlite_"):
-                plans.append(_TableReader(self._connection, name, sql, bool(kinds[name][1]), self.left_out).plan())
+                plans.append(_TableReader(self._connection, name, sql, bool(kinds[name][1]), self.remarks).plan())
         if self._only is not None and not plans:
             names = ", ".join(name for kind, name, _, _ in found if kind == "table") or "none"
             raise NoSuchTable(f"{self._path} has no table {self._only}; its tables are: {names}")
@@ -95,18 +99,22 @@ class _TableReader:
     """Finds out about one table."""
 
     def __init__(
-        self, connection: sqlite3.Connection, name: str, sql: str, without_rowid: bool, left_out: list[str]
+        self, connection: sqlite3.Connection, name: str, sql: str, without_rowid: bool, remarks: list[str]
     ) -> None:
         self._connection = connection
         self._name = name
         self._table = _quoted(name)
         self._without_rowid = without_rowid
-        self._left_out = left_out
+        self._remarks = remarks
         self._columns = [_Column(*row) for row in connection.execute(f"pragma table_xinfo({self._table})")]
+        self._sql = sql
         self._tree = _parsed(sql)
 
+    def _remark(self, what: str) -> None:
+        self._remarks.append(f"table {self._name}: {what}")
+
     def _leave_out(self, what: str) -> None:
-        self._left_out.append(f"table {self._name}: {what}")
+        self._remarks.append(f"left out: table {self._name}: {what}")
 
     def plan(self) -> TablePlan:
         rows, profiles = self._profiles()
@@ -139,8 +147,7 @@ class _TableReader:
             rows, values = answer[0], answer[1:]
             size = len(values) // len(some)
             for n in range(len(some)):
-                own = values[n * size : (n + 1) * size]
-                found.append(Profile(*(v or 0 for v in own[:5]), own[5], own[6], *(v or 0 for v in own[7:])))
+                found.append(Profile(*values[n * size : (n + 1) * size]))
         return rows, found
 
     def _choose(self, column: _Column, profile: Profile) -> Chosen:
@@ -152,9 +159,9 @@ class _TableReader:
                 "which gmdb has no type for"
             ) from None
         if chosen.remark:
-            self._leave_out(f"column {column.name} ({column.declared or 'no type'}) {chosen.remark}")
+            self._remark(f"column {column.name} ({column.declared or 'no type'}) {chosen.remark}")
         if column.hidden in (2, 3):
-            self._leave_out(f"column {column.name} is computed; its values are imported, how to compute them is not")
+            self._remark(f"column {column.name} is computed; its values are imported, how to compute them is not")
         return chosen
 
     def _first_row(self, column: _Column, condition: str) -> str:
@@ -193,7 +200,7 @@ class _TableReader:
             row = self._connection.execute("select seq from sqlite_sequence where name = ?", (self._name,)).fetchone()
             last = max(last, row[0] if row is not None and isinstance(row[0], int) else 0)
         if last >= IDENTITY_MAX:
-            self._leave_out(f"column {keys[0].name}: its numbers have come too far to be continued")
+            self._remark(f"column {keys[0].name}: its numbers have come too far to be continued")
             return None
         return keys[0].name.lower(), last
 
@@ -204,7 +211,7 @@ class _TableReader:
             return
         names = tuple(column.name.lower() for column in keys)
         if any(profiles[self._columns.index(column)].nulls for column in keys):
-            self._leave_out(f"primary key ({', '.join(names)}) has NULLs: it becomes a unique constraint")
+            self._remark(f"primary key ({', '.join(names)}) has NULLs: it becomes a unique constraint")
             plan.keys.append(Constraint(UNIQUE, names))
         else:
             plan.keys.append(Constraint(PRIMARY_KEY, names))
@@ -238,7 +245,8 @@ class _TableReader:
 
     def _checks(self) -> list[str]:
         if self._tree is None:
-            self._leave_out("checks, if it has any: its definition could not be read")
+            if "check" in self._sql.lower():
+                self._leave_out("its checks, since its definition could not be read")
             return []
         return [_written(node.this) for node in self._tree.find_all(exp.CheckColumnConstraint)]
 
@@ -260,24 +268,29 @@ def _profile_parts(column: _Column) -> list[str]:
     """The expressions that make a Profile, in its order."""
     c, declared = _quoted(column.name), column.declared.upper()
     kind = f"typeof({c})"
-    parts = [f"sum({kind} = '{name}')" for name in ("integer", "real", "text", "blob", "null")]
+    parts = [_number_of(f"{kind} = '{name}'") for name in ("integer", "real", "text", "blob", "null")]
     parts += [f"{end}(case when {kind} = 'integer' then {c} end)" for end in ("min", "max")]
-    parts.append(f"max(case when {kind} in ('text', 'blob') then length(cast({c} as blob)) end)")
-    parts.append(f"sum({kind} = 'integer' and {c} in (0, 1))" if declared.startswith("BOOL") else "0")
-    parts.append(f"sum({kind} = 'text' and date({c}) is {c})" if declared == "DATE" else "0")
+    parts.append(f"coalesce(max(case when {kind} in ('text', 'blob') then length(cast({c} as blob)) end), 0)")
+    parts.append(_number_of(f"{kind} = 'integer' and {c} in (0, 1)") if declared.startswith("BOOL") else "0")
+    parts.append(_number_of(f"{kind} = 'text' and date({c}) is {c}") if declared == "DATE" else "0")
     if declared.startswith(("DATETIME", "TIMESTAMP")):
         whole = f"datetime(substr({c}, 1, 19)) is replace(substr({c}, 1, 19), 'T', ' ')"
         fraction = f"substr({c}, 20, 1) = '.' and length({c}) between 21 and 26 and substr({c}, 21) not glob '*[^0-9]*'"
-        parts.append(f"sum({kind} = 'text' and {whole} and (length({c}) = 19 or ({fraction})))")
+        parts.append(_number_of(f"{kind} = 'text' and {whole} and (length({c}) = 19 or ({fraction}))"))
     else:
         parts.append("0")
     digits = declared_decimal(column.declared)
     if digits is not None:
         limit, scale = 10.0 ** (digits[0] - digits[1]), digits[1]
-        parts.append(f"sum({kind} in ('integer', 'real') and round({c}, {scale}) = {c} and abs({c}) < {limit!r})")
+        is_short = f"round({c}, {scale}) = {c} and abs({c}) < {limit!r}"
+        parts.append(_number_of(f"{kind} in ('integer', 'real') and {is_short}"))
     else:
         parts.append("0")
     return parts
+
+
+def _number_of(condition: str) -> str:
+    return f"count(case when {condition} then 1 end)"
 
 
 def _quoted(name: str) -> str:
@@ -285,10 +298,12 @@ def _quoted(name: str) -> str:
 
 
 def _parsed(sql: str) -> exp.Expr | None:
+    """A table's definition, of which the options at the end do not matter here; None if it cannot be read."""
     try:
-        return sqlglot.parse_one(sql, read="sqlite")
+        tree = sqlglot.parse_one(_OPTIONS.sub(")", sql), read="sqlite")
     except SqlglotError:
         return None
+    return None if isinstance(tree, exp.Command) else tree
 
 
 def _written(node: exp.Expr) -> str:

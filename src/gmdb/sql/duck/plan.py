@@ -38,9 +38,7 @@ class Plan:
     parameters: frozenset[str]
     uses_now: bool
 
-    def run(
-        self, tables: Mapping[str, Source], parameters: Parameters = (), watch: Watch | None = None
-    ) -> Answer:
+    def run(self, tables: Mapping[str, Source], parameters: Parameters = (), watch: Watch | None = None) -> Answer:
         given = _named(parameters)
         values = {name: given[name] for name in self.parameters}
         if self.uses_now:
