@@ -128,11 +128,13 @@ class Import:
         return {**made, "keys": len(plan.keys), "indexes": len(plan.indexes), "checks": checks}
 
     def _add_check(self, table: str, number: int, text: str) -> bool:
+        from gmdb.cli.sources.plan import in_short
+
         quoted = '"' + table.replace('"', '""') + '"'
         try:
             self._connection.execute(f'alter table {quoted} add constraint "{table}_check{number}" check ({text})')
         except Error as error:
-            self._remarks.append(f"left out: table {table}: check ({text}): {error}")
+            self._remarks.append(f"left out: table {table}: check ({text}): {in_short(error)}")
             return False
         return True
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 HELP = "a shell for SQL, or statements from the command line or a file"
 DESCRIPTION = (
     "Read statements and print what comes of them. On a terminal it is a shell with history and completion; help\n"
-    "lists its commands. Every statement is a transaction of its own until: set autocommit off. If another process has the\n"
-    "database open, the shell works through it; a database that is not there yet is made.\n"
+    "lists its commands. Every statement is a transaction of its own until: set autocommit off. If another process\n"
+    "has the database open, the shell works through it; a database that is not there yet is made.\n"
     "Statements of -c, -f or a pipe end at the first that fails.\n"
     "Exit status: 0 all is well, 2 a statement failed, 130 one was interrupted."
 )

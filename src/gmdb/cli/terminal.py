@@ -24,6 +24,12 @@ def paint() -> Paint:
     return COLOURED if wanted else PLAIN
 
 
+def clear_line() -> None:
+    """Take away what stands in the line, such as the ^C that a terminal writes by itself."""
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar on stderr, which goes away at the end: ``with progress("verify", pages) as step: … step(16)``."""

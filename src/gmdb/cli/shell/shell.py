@@ -23,7 +23,7 @@ from gmdb.cli.shell.faults import said_of
 from gmdb.cli.shell.outputs import OUTPUTS, Found, Output
 from gmdb.cli.shell.patience import Patience
 from gmdb.cli.shell.pieces import Piece
-from gmdb.cli.terminal import paint
+from gmdb.cli.terminal import clear_line, paint
 from gmdb.connection import Connection
 from gmdb.dbapi import Cursor
 from gmdb.errors import Error, OwnerGone, StatementInterrupted
@@ -77,8 +77,10 @@ class Shell:
             self._tell(piece, error)
             raise Failed from error
         except KeyboardInterrupt:  # while rows were written
+            sys.stdout.flush()
+            clear_line()
             self._tell(piece, StatementInterrupted("the statement was interrupted"))
-            raise Failed from None
+            raise Failed from StatementInterrupted()
         if self._timing and command is None:
             print(f"{time.perf_counter() - began:.3f} s\n")
 

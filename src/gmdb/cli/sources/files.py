@@ -27,6 +27,7 @@ BATCH_ROWS = 65536
 BLOCK_SIZE = 4 << 20
 DIGITS_MAX = 15  # that a double keeps, whichever they are
 _LADDERS = ((pa.int64(), pa.float64()), (pa.bool_(),), (pa.date32(), pa.timestamp("us")))
+_ZONE = r"^.{11,}([zZ]|[+-]\d\d:?(\d\d)?)$"  # behind a time: gmdb has none
 _COLUMN_TYPES = {
     pa.int64(): ColumnType("BIGINT"),
     pa.float64(): ColumnType("DOUBLE"),
@@ -185,8 +186,8 @@ def _fits(texts: pa.Array, type_: pa.DataType) -> bool:
             return False
     if pa.types.is_boolean(type_):
         return bool(pc.all(pc.match_substring_regex(texts, r"^(true|false|TRUE|FALSE|True|False)$")).as_py())
-    if pa.types.is_timestamp(type_) and pc.any(pc.match_substring_regex(texts, r"[zZ+]|[0-9]-[0-9:]+$")).as_py():
-        return bool(pc.all(pc.match_substring_regex(texts, r"^\d{4}-\d{2}-\d{2}$")).as_py())
+    if pa.types.is_timestamp(type_) and pc.any(pc.match_substring_regex(texts, _ZONE)).as_py():
+        return False
     try:
         texts.cast(type_)
     except pa.ArrowInvalid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,11 @@ class Source(Protocol):
 def table_name(path: Path, given: str | None) -> str:
     """The name of the one table of a file: what was given, or the file's own."""
     return given if given is not None else path.stem.lower()
+
+
+def in_short(error: Exception) -> str:
+    """What is wrong, without the place in a text that the user has not written, and without advice."""
+    return re.sub(r"^line \d+, column \d+: ", "", str(error)).split(". ", 1)[0]
 
 
 def require_file(path: Path) -> bytes:

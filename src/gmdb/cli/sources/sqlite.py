@@ -23,7 +23,7 @@ from sqlglot.errors import SqlglotError
 
 from gmdb.catalog.schema import PRIMARY_KEY, UNIQUE, Constraint
 from gmdb.cli.sources.affinity import Chosen, Profile, Unfit, choose, declared_decimal
-from gmdb.cli.sources.plan import IndexPlan, TablePlan
+from gmdb.cli.sources.plan import IndexPlan, TablePlan, in_short
 from gmdb.errors import DataError, Error, NoSuchTable, NotADatabase, TypeMismatch
 from gmdb.format.columns import Column
 from gmdb.sql.dialect import GmdbSql, parse_expression
@@ -187,7 +187,7 @@ class _TableReader:
             written = _written(sqlglot.parse_one(text, read="sqlite"))
             compile_assignment(parse_expression(written), Scope(), chosen.type)
         except (Error, SqlglotError) as error:
-            self._leave_out(f"column {column.name}: default {column.default}: {error}")
+            self._leave_out(f"column {column.name}: default {column.default}: {in_short(error)}")
             return None
         return written
 
@@ -237,8 +237,8 @@ class _TableReader:
             self._leave_out(f"{what}, which is {'over some rows only' if is_partial else 'over an expression'}")
             return None
         for _, _, column, descending, collation, _ in parts:
-            if collation != "BINARY":
-                self._leave_out(f"{what}: the collation {collation} of column {column}")
+            if collation.upper() != "BINARY":
+                self._leave_out(f"{what}: the collation {collation.upper()} of column {column}")
             if descending:
                 self._leave_out(f"{what}: the descending order of column {column}; it is read both ways")
         return tuple(column.lower() for _, _, column, *_ in parts)
@@ -272,9 +272,9 @@ def _profile_parts(column: _Column) -> list[str]:
     parts += [f"{end}(case when {kind} = 'integer' then {c} end)" for end in ("min", "max")]
     parts.append(f"coalesce(max(case when {kind} in ('text', 'blob') then length(cast({c} as blob)) end), 0)")
     parts.append(_number_of(f"{kind} = 'integer' and {c} in (0, 1)") if declared.startswith("BOOL") else "0")
-    parts.append(_number_of(f"{kind} = 'text' and date({c}) is {c}") if declared == "DATE" else "0")
+    parts.append(_number_of(f"{kind} = 'text' and date({c}, '+0 days') is {c}") if declared == "DATE" else "0")
     if declared.startswith(("DATETIME", "TIMESTAMP")):
-        whole = f"datetime(substr({c}, 1, 19)) is replace(substr({c}, 1, 19), 'T', ' ')"
+        whole = f"datetime(substr({c}, 1, 19), '+0 days') is replace(substr({c}, 1, 19), 'T', ' ')"
         fraction = f"substr({c}, 20, 1) = '.' and length({c}) between 21 and 26 and substr({c}, 21) not glob '*[^0-9]*'"
         parts.append(_number_of(f"{kind} = 'text' and {whole} and (length({c}) = 19 or ({fraction}))"))
     else:
@@ -282,7 +282,7 @@ def _profile_parts(column: _Column) -> list[str]:
     digits = declared_decimal(column.declared)
     if digits is not None:
         limit, scale = 10.0 ** (digits[0] - digits[1]), digits[1]
-        is_short = f"round({c}, {scale}) = {c} and abs({c}) < {limit!r}"
+        is_short = f"round({c}, {scale}) = {c} and {c} > -{limit!r} and {c} < {limit!r}"
         parts.append(_number_of(f"{kind} in ('integer', 'real') and {is_short}"))
     else:
         parts.append("0")
