@@ -1,4 +1,4 @@
-"""``gmdb import``: SQLite databases, CSV and Parquet files; nothing is lost without a word, a failure leaves nothing."""
+"""``gmdb import``: SQLite databases, CSV and Parquet files; nothing is lost without a word, or half done."""
 
 from __future__ import annotations
 

@@ -67,6 +67,13 @@ class Terminal:
             assert time.monotonic() < deadline, f"there is no prompt:\n{self.screen()}"
             time.sleep(0.05)
 
+    def wait_for_end(self) -> None:
+        """Wait until the command has ended and let go of the terminal."""
+        deadline = time.monotonic() + PATIENCE
+        while self._run("display-message", "-p", "#{pane_dead}") != "1\n":
+            assert time.monotonic() < deadline, f"it does not end:\n{self.screen()}"
+            time.sleep(0.05)
+
     def ask(self, text: str) -> None:
         """Type a statement and wait for what comes of it."""
         before = len(self.screen().split("\n"))

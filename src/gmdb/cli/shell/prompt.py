@@ -63,7 +63,7 @@ class Prompt:
             completer=Names(connection),
             complete_while_typing=False,
             multiline=Condition(self._is_unfinished),
-            prompt_continuation=lambda width, line, _soft: f"{line + 1:>{width - 1}}>",
+            prompt_continuation=lambda width, line, soft: " " * width if soft else f"{line + 1:>{width - 1}}>",
             bottom_toolbar=status,
             enable_open_in_editor=True,
         )
