@@ -1,8 +1,9 @@
 """Rows as a table: headings in capitals, dashes as wide as the column, values to the left.
 
 A column is as wide as its type's values can be, so that rows can be printed as they come: an INT has 11 places, a
-VARCHAR(10) has 10.  If that is over ``TYPE_WIDTH_MAX``, the rows that came first decide; a longer value goes on in
-the next line, below where it began.  Rows that are wider than the terminal are written a column a line.
+VARCHAR(10) has 10.  If that is over ``TYPE_WIDTH_MAX``, the rows that came first decide, with some room to spare if
+others follow; a longer value goes on in the next line, below where it began.  Rows that are wider than the terminal
+are written a column a line.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ class Layout:
         first: Sequence[Row],
         room: int | None,
         paint: Paint = PLAIN,
+        others_follow: bool = False,
     ) -> None:
         """``first`` are rows to go by, ``room`` is how many places a line has, if it has an end."""
         self._headings = [shown(name.upper())[0] for name in names]
         self._null = f"{paint.dim}{NULL}{paint.off}"
         self._widths = [
-            max(get_cwidth(heading), _type_width(type_) or _found_width(first, n), len(NULL))
+            max(get_cwidth(heading), _type_width(type_) or _found_width(first, n, others_follow), len(NULL))
             for n, (heading, type_) in enumerate(zip(self._headings, types, strict=True))
         ]
         self._is_text = [_type_width(type_) is None for type_ in types]
@@ -71,10 +73,16 @@ class Layout:
         if self._by_column:
             yield from self._column_lines(row)
             return
-        cells = [self._cell(value, width) for value, width in zip(row, self._widths, strict=True)]
-        if all(len(cell) == 1 for cell in cells):
-            yield self._line([cell[0] for cell in cells])
+        simple = []
+        for value, width in zip(row, self._widths, strict=True):
+            text = "\n" if value is None else text_of(value)
+            if len(text) > width or not text.isascii() or not text.isprintable():
+                break
+            simple.append(text.ljust(width))
+        else:
+            yield " ".join(simple).rstrip()
             return
+        cells = [self._cell(value, width) for value, width in zip(row, self._widths, strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
             yield self._line(parts)
 
@@ -141,6 +149,7 @@ def _type_width(type_: ColumnType | None) -> int | None:
     return width if 0 < width <= TYPE_WIDTH_MAX else None
 
 
-def _found_width(rows: Sequence[Row], column: int) -> int:
+def _found_width(rows: Sequence[Row], column: int, others_follow: bool) -> int:
     texts = (shown(text_of(row[column])) for row in rows if row[column] is not None)
-    return min(max((get_cwidth(line) for lines in texts for line in lines), default=0), WIDTH_MAX)
+    found = max((get_cwidth(line) for lines in texts for line in lines), default=0)
+    return min(found + found // 2 if others_follow else found, WIDTH_MAX)

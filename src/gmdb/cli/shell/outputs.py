@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetWriter
 
 FORMATS = ("table", "csv", "json", "parquet")
-ROWS_TO_GO_BY = 100  # that decide how wide columns of long texts are
+FULL_BATCH = 4096  # rows; after a first batch of fewer no other comes
+ROWS_TO_GO_BY = 10_000  # that decide how wide columns of long texts are
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,10 @@ class Output:
 class TableOutput(Output):
     def write(self, found: Found) -> int:
         first = next(found.batches, None)
-        known = list(islice(rows_of(first), ROWS_TO_GO_BY)) if first is not None else []
+        known = list(rows_of(first[:ROWS_TO_GO_BY])) if first is not None else []
+        others_follow = first is not None and first.num_rows >= FULL_BATCH
         room = shutil.get_terminal_size().columns if self.to_terminal else None
-        layout = Layout(found.names, found.types, known, room, paint() if self.to_terminal else PLAIN)
+        layout = Layout(found.names, found.types, known, room, paint() if self.to_terminal else PLAIN, others_follow)
         file, count = self.file, 0
         for line in layout.head():
             file.write(line + "\n")
