@@ -265,7 +265,9 @@ def test_a_million_rows_do_not_stay_in_memory(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_script_ends_with_the_status_of_that(shop: str) -> None:
-    endless = "with n as (select a.i from tbl a, tbl b, tbl c, tbl d) select count(*) from n a, n b, n c, n d, n e, n f"
+    endless = "with n as (select a.i from tbl a, tbl b, tbl c, tbl d) select count(*) from " + ", ".join(
+        f"n as n{k}" for k in range(12)
+    )
     statements = ["delete from tbl where i = 0; select 1 as ready; " + endless]
     command = [sys.executable, "-m", "gmdb.cli", "sql", shop, "-c", *statements]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
