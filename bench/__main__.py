@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import bulk, durability, indexes, lookups, memory, points, transactions, undo
+from bench import bulk, durability, indexes, lookups, memory, points, sql, transactions, undo
 from bench.harness import Benchmark, Result, run_benchmark
 from bench.report import heading, results_json, results_table
 
@@ -18,7 +18,7 @@ DEFAULT_ROUNDS = 7
 
 def benchmarks(rows: int) -> list[Benchmark]:
     """Every benchmark; another one is added here."""
-    modules = (bulk, points, indexes, transactions, durability)
+    modules = (bulk, points, indexes, sql, transactions, durability)
     return [benchmark for module in modules for benchmark in module.benchmarks(rows)]
 
 

@@ -146,7 +146,7 @@ def test_building_an_index_is_interrupted(path: Path, autocommit: bool) -> None:
         made.append("t", pa.table({"i": pa.array(range(MANY))}))
     with gmdb.connect(path, autocommit=autocommit) as db:
         future = in_thread(lambda: db.execute("create index t_i on t (i)"))
-        until(lambda: db._session._working)
+        until(lambda: db.session._working or len(db.session._elsewhere))
         time.sleep(0.02)
         db.interrupt()
         with pytest.raises(StatementInterrupted):

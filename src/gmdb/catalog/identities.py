@@ -29,11 +29,11 @@ class _Counter:
 
 
 class Identities:
-    def __init__(self, system: SystemTables, session: Session) -> None:
+    def __init__(self, system: SystemTables, session: Session, lock: threading.Lock) -> None:
         """``session``: in which nothing else happens while the lock is held."""
         self._system = system
         self._session = session
-        self._lock = threading.Lock()
+        self._lock = lock
         rows = system.rows("sys_identities")
         self._counters = {number: _Counter(row_id, following) for row_id, (number, following) in rows}
         session.commit()

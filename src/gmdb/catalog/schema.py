@@ -17,7 +17,8 @@ from gmdb.format.columns import IDENTITIES, Column, parse_column
 from gmdb.format.row import MAX_COLUMNS
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
-SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID, FIRST_USER_ID = 1, 2, 5, 6, 7, 16
+SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID = 1, 2, 5, 6, 7
+SYS_STATISTICS_ID, FIRST_USER_ID = 8, 16
 PRIMARY_KEY, UNIQUE, CHECK = "primary key", "unique", "check"
 EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 
@@ -187,10 +188,22 @@ SYS_IDENTITIES_COLUMNS = make_columns(
     "sys_identities", {"identity_id": "INT NOT NULL", "next_value": "BIGINT NOT NULL"}
 )
 
+SYS_STATISTICS_COLUMNS = make_columns(
+    "sys_statistics",
+    {
+        "table_id": "INT NOT NULL",
+        "positions": "VARCHAR(100) NOT NULL",  # of columns; none: the table as a whole
+        "row_count": "BIGINT NOT NULL",
+        "distinct_count": "BIGINT NOT NULL",
+        "bounds": "VARCHAR(4000)",
+    },
+)
+
 SYSTEM_TABLES = {
     "sys_tables": (SYS_TABLES_ID, SYS_TABLES_COLUMNS),
     "sys_columns": (SYS_COLUMNS_ID, SYS_COLUMNS_COLUMNS),
     "sys_indexes": (SYS_INDEXES_ID, SYS_INDEXES_COLUMNS),
     "sys_constraints": (SYS_CONSTRAINTS_ID, SYS_CONSTRAINTS_COLUMNS),
     "sys_identities": (SYS_IDENTITIES_ID, SYS_IDENTITIES_COLUMNS),
+    "sys_statistics": (SYS_STATISTICS_ID, SYS_STATISTICS_COLUMNS),
 }

@@ -73,6 +73,10 @@ class Checks:
     def __bool__(self) -> bool:
         return bool(self._checks)
 
+    def concern(self, positions: Sequence[int]) -> bool:
+        """Whether new values in some columns can break anything."""
+        return bool(self._checks) or any(n in self._not_null for n in positions)
+
     def check(self, row: Sequence[Any], context: Any) -> None:
         """Refuse a row that breaks a constraint, naming it."""
         for n in self._not_null:

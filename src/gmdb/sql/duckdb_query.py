@@ -14,7 +14,7 @@ from gmdb.arrow.scan import Reading
 from gmdb.arrow.schema import arrow_schema
 from gmdb.cursor import Cursor
 from gmdb.dbapi import Result
-from gmdb.errors import NoSuchTable
+from gmdb.errors import Error, NoSuchTable
 from gmdb.format.address import OFFSET_BITS
 from gmdb.format.columns import VARCHAR_MAX, Column, ColumnType
 from gmdb.sql import duck
@@ -154,7 +154,8 @@ class DuckQuery(Statement):
         if any(isinstance(node, exp.Column) and node.name.lower() == "rownum" for node in where.walk()):
             return Path()
         alias = folded(table.args["alias"].this) if table.args.get("alias") else folded(table.this)
-        path = RowFinder(self.table(table), alias, where.this).path
+        definition = self.table(table)
+        path = RowFinder(definition, alias, where.this, self.connection.statistics(definition.name)).path
         return path if path.index is not None else Path()
 
     def run(self, parameters: Parameters) -> Result:
@@ -182,10 +183,24 @@ class DuckQuery(Statement):
 
     def explain(self) -> list[str]:
         said = ["query in DuckDB over"]
+        columns = self._columns_read()
         for source in self._sources.values():
             if isinstance(source, TableSource):
-                said.append("  " + source.path.describe(source.name))
+                read = columns.get(source.name)
+                said.append("  " + source.path.describe(source.name) + (f", reading {read}" if read else ""))
         return [*said, *(f"  {name}" for name in sorted(self._system))]
+
+    def _columns_read(self) -> dict[str, str]:
+        """The columns of each table that are read; nothing if parameters would have to tell their types first."""
+        sources: dict[str, Any] = {**self._sources, **{name: self._system_source(name) for name in self._system}}
+        found: dict[str, dict[str, None]] = {}
+        try:
+            plan = duck.prepare(self._parsed.statement, sources)  # type: ignore[arg-type]
+        except Error:
+            return {}
+        for read in plan.reads:
+            found.setdefault(read.table, {}).update(dict.fromkeys(read.wanted))
+        return {table: ", ".join(names) for table, names in found.items()}
 
 
 def _batches(answer: Answer, stack: ExitStack) -> Iterator[pa.RecordBatch]:

@@ -1,11 +1,8 @@
-"""INSERT: of values, of what a query finds, or of many sets of parameters at once.
-
-Many rows that are nothing but parameters go the way of Arrow data: a column at a time, in pages of their own.
-"""
+"""INSERT: of values, of what a query finds, or of many sets of parameters at once (bulk.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +10,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from gmdb.access.heap import Heap
-from gmdb.arrow.schema import arrow_schema
-from gmdb.dbapi import Result, rows_of, sets_of
+from gmdb.dbapi import Result, rows_in, rows_of
 from gmdb.errors import DataError, InvalidSyntax, SchemaError, UniqueViolation
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column
 from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default
+from gmdb.sql.bulk import ROWS_MIN, BulkRows, in_batches
 from gmdb.sql.dialect import NUMBER, place
 from gmdb.sql.expressions import compile_expression
 from gmdb.sql.parser import Parsed
@@ -30,8 +27,6 @@ from gmdb.sql.statement import Found, Given, Parameters, RowScope, Statement, is
 if TYPE_CHECKING:
     from gmdb.connection import Connection
 
-BULK_ROWS = 64  # from so many on rows are appended as Arrow data
-BATCH_ROWS = 65536
 Values = list[Any]
 
 
@@ -40,6 +35,7 @@ class Insert(Statement):
         super().__init__(connection)
         node: Any = parsed.statement
         self._parsed = parsed
+        self._values_queried = 0
         named = node.this if isinstance(node.this, exp.Schema) else None
         self.definition = self.table(named.this if named is not None else node.this)
         self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
@@ -100,7 +96,9 @@ class Insert(Statement):
 
     def _queried_value(self, value: exp.Expr, column: Column) -> Assign:
         """A value with subqueries in it, which a query of its own works out."""
-        query = prepare_select(self.connection, replace(self._parsed, statement=exp.select(value.copy())))
+        self._values_queried += 1  # plans are kept by their texts: each value needs one of its own
+        text = f"{self._parsed.text} -- value {self._values_queried}"
+        query = prepare_select(self.connection, replace(self._parsed, statement=exp.select(value.copy()), text=text))
         self.tables.update(query.tables)
 
         def make(row: Any, parameters: Parameters, context: Any) -> Any:
@@ -186,70 +184,32 @@ class Insert(Statement):
         return Result(self._returning.names, self._returning.types, len(done), iter(made))
 
     def run_bulk(self, parsed: Parsed, sets: Any) -> Result:
-        """The statement for each of many sets of parameters, all or none."""
-        columns = self._bulk_columns(sets)
-        if columns is not None:
-            data = self._arrow(columns)
-            if data is not None:
-                return Result(rowcount=self.connection.append(self.definition.name, data))
-        rows = sets_of(sets) if columns is None else list(zip(*columns, strict=True))
-        return self.run_many([parsed.check(given) for given in rows])
+        """The statement for each of many sets of parameters, which may be Arrow data, all or none."""
+        bulk = self._bulk_rows()
+        done = 0
+        with self.connection.all_or_nothing():
+            if hasattr(sets, "__arrow_c_stream__"):
+                for batch in pa.RecordBatchReader.from_stream(sets):
+                    rows = bulk.from_arrow(batch, self.connection) if bulk and _fits(batch, parsed) else None
+                    done += self._append(rows) if rows is not None else self._run_each(parsed, rows_in(batch))
+            else:
+                for some in in_batches(sets, parsed.count):
+                    rows = bulk.from_sets(some, self.connection) if bulk and len(some) >= ROWS_MIN else None
+                    done += self._append(rows) if rows is not None else self._run_each(parsed, some)
+        return Result(rowcount=done)
 
-    def _bulk_columns(self, sets: Any) -> list[Any] | None:
-        """The parameters, a column at a time, if the row is nothing but parameters; else None."""
+    def _bulk_rows(self) -> BulkRows | None:
+        """What makes rows of many sets at once, if each row is nothing but parameters."""
         if self._parameters is None or self._conflict is not None or self._returning is not None:
             return None
-        given = [column.identity for column in self.definition.columns]
-        if any(identity is not None and n not in self._targets for n, identity in enumerate(given)):
-            return None
-        if hasattr(sets, "__arrow_c_stream__"):
-            table = pa.table(sets)
-            return [table.column(n) for n in self._parameters] if table.num_columns == len(self._parameters) else None
-        return None
+        targets = dict(zip(self._targets, self._parameters, strict=False))
+        return BulkRows(self.definition, targets, self._defaults, self._checks, self.given(()).context)
 
-    def _arrow(self, columns: list[Any]) -> pa.Table | None:
-        """Whole rows as Arrow data; None if a value does not go into its column just so."""
-        schema = arrow_schema(self.definition.columns)
-        count = len(columns[0]) if columns else 0
-        made = []
-        for n, field in enumerate(schema):
-            if n in self._targets[: len(columns)]:
-                values = columns[self._targets.index(n)]
-            else:
-                default = self._defaults.of(n)
-                values = [None if default is None else default((), *self.given(()))] * count
-            try:
-                made.append(
-                    pa.array(values, field.type) if isinstance(values, list | tuple) else values.cast(field.type)
-                )
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                return None
-        table = pa.Table.from_arrays(made, schema=schema)
-        if self._checks:
-            context = self.given(()).context
-            for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
-                self._checks.check(row, context)
-        return table
+    def _append(self, rows: pa.RecordBatch) -> int:
+        return self.connection.append(self.definition.name, rows)
 
-    def run_many(self, sets: Sequence[Parameters]) -> Result:
-        columns = None
-        if len(sets) >= BULK_ROWS and self._parameters is not None and self._conflict is None and not self._returning:
-            columns = self._columns_of(sets)
-        data = self._arrow(columns) if columns is not None else None
-        if data is not None:
-            return Result(rowcount=self.connection.append(self.definition.name, data))
-        return super().run_many(sets)
-
-    def _columns_of(self, sets: Sequence[Any]) -> list[Any] | None:
-        """Sets of parameters, a column at a time."""
-        columns = self.definition.columns
-        if any(column.identity is not None and n not in self._targets for n, column in enumerate(columns)):
-            return None
-        assert self._parameters is not None
-        if isinstance(sets[0], Mapping):
-            return [[given[name] for given in sets] for name in self._parameters]
-        by_number = list(zip(*sets, strict=True))
-        return [by_number[number] for number in self._parameters]
+    def _run_each(self, parsed: Parsed, sets: Iterable[Any]) -> int:
+        return sum(self.run(parsed.check(given)).rowcount for given in sets)
 
     def explain(self) -> list[str]:
         source = ["values"] if self._query is None else ["  " + line for line in self._query.explain()]
@@ -342,6 +302,11 @@ def _qualified(node: exp.Expr, table: str) -> exp.Expr:
         if column.args.get("table") is None:
             column.set("table", exp.to_identifier(table, True))
     return node
+
+
+def _fits(batch: pa.RecordBatch, parsed: Parsed) -> bool:
+    """Whether a batch has the parameters by their numbers or names."""
+    return parsed.names <= set(batch.schema.names) if parsed.names else batch.num_columns == parsed.count
 
 
 def _plain_parameters(nodes: Sequence[exp.Expr]) -> list[Any] | None:

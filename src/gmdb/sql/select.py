@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.access.heap import Heap
-from gmdb.access.statements import run_statement
-from gmdb.access.steps import Steps
+from gmdb.access.steps import RowChanged, Steps
+from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import Result
-from gmdb.errors import NotSupportedError, ValueOutOfRange
+from gmdb.errors import DataError, NotSupportedError, ValueOutOfRange
 from gmdb.sql.duckdb_query import DuckQuery
 from gmdb.sql.expressions import Compiled, compile_assignment, compile_expression
 from gmdb.sql.parser import Parsed
@@ -28,6 +27,7 @@ from gmdb.sql.types import BIGINT
 if TYPE_CHECKING:
     from gmdb.connection import Connection
 
+FEW_ROWS = 2000  # that are worked on one by one in less time than DuckDB takes to begin
 AT_ONCE = 1000  # rows that are found when a statement is executed; the others when they are fetched
 _PLAIN = {"expressions", "from_", "where", "order", "limit", "offset", "locks", "kind"}
 
@@ -73,8 +73,10 @@ class RowQuery(Statement):
         if source is not None:
             table = self.table(source.this)
             alias = folded(source.this.args["alias"].this) if source.this.args.get("alias") else table.name
-            self._finder = RowFinder(table, alias, self._rownum.rest)
-            self.is_fit = not self._finder.path.is_scan or bool(query.args.get("locks")) or self._is_first_rows()
+            statistics, order = connection.statistics(table.name), self._wanted_order(table, alias)
+            self._finder = RowFinder(table, alias, self._rownum.rest, statistics, order)
+            is_short = not self._finder.path.is_scan and (self._finder.path.estimate or 0) <= FEW_ROWS
+            self.is_fit = is_short or bool(query.args.get("locks")) or self._is_first_rows()
         if self.is_fit:
             self._prepare()
 
@@ -82,6 +84,25 @@ class RowQuery(Statement):
         """Whether only some rows of the table are wanted, whichever: then a scan need not go far."""
         has_limit = self._query.args.get("limit") is not None or self._rownum.limits
         return bool(has_limit) and not self._query.args.get("order") and self._rownum.rest is None
+
+    def _wanted_order(self, table: TableDefinition, alias: str) -> list[tuple[str, bool]]:
+        """The columns by which the first rows are wanted, and whether they descend, if it is as indexes have them."""
+        if self._query.args.get("limit") is None or self._rownum.limits:
+            return []
+        found = []
+        for node in _ordered(self._query):
+            column, descends = node.this, bool(node.args.get("desc"))
+            if not isinstance(column, exp.Column) or bool(node.args.get("nulls_first")) != descends:
+                return []
+            qualifier = column.args.get("table")
+            renamed = any(
+                isinstance(one, exp.Alias) and folded(one.args["alias"]) == folded(column.this)
+                for one in self._query.expressions
+            )
+            if renamed or (qualifier is not None and folded(qualifier) != alias):
+                return []
+            found.append((folded(column.this), descends))
+        return found if all(any(c.name == name for c in table.columns) for name, _ in found) else []
 
     def _prepare(self) -> None:
         finder, query = self._finder, self._query
@@ -91,56 +112,82 @@ class RowQuery(Statement):
         self._limit = _compile_count(query.args.get("limit"))
         self._offset = _compile_count(query.args.get("offset"))
         self._locks = query.args.get("locks") or []
+        is_more = self._order or self._limit or self._offset or self._locks or self._rownum.limits
+        self._point = None if finder is None or is_more or finder.scope.uses_row_id else finder.point
 
     def run(self, parameters: Parameters) -> Result:
+        if self._point is not None:
+            try:
+                found = self._point.find(self.connection, parameters)
+            except DataError:  # a value of another type: comparing it row by row tells what comes of that
+                pass
+            else:
+                make, given = self._projection.make, self.given(parameters)
+                made = [make(found[0][1], given)] if found else []
+                return Result(self._projection.names, self._projection.types, len(made), iter(made))
+        return self._run(parameters)
+
+    def _run(self, parameters: Parameters) -> Result:
         projection, given = self._projection, self.given(parameters)
         if self._finder is None:
             rows: Iterator[Any] = iter([projection.make((), given)])
         else:
-            found = self._found(given)
-            if self._order:
-                found = iter(self._sorted(list(found), given))
-            if self._limit is not None or self._offset is not None or self._rownum.limits:
-                found = self._cut(found, given)
+            found = self._locked(given) if self._locks else self._cut(self._wanted(given), given)
             rows = (projection.make(values, given) for _, values in found)
         some = list(islice(rows, AT_ONCE))
         everything = iter(some) if len(some) < AT_ONCE else chain(some, rows)
         count = len(some) if len(some) < AT_ONCE else -1
         return Result(projection.names, projection.types, count, everything)
 
-    def _found(self, given: Given) -> Iterator[Found]:
+    def _wanted(self, given: Given, steps: Steps | None = None) -> Iterator[Found]:
+        """The rows in the order that was asked for; within a running statement, by its steps."""
         finder = self._finder
         assert finder is not None
-        heap = self.connection.heap(finder.table.name)
-        if self._locks:
-            return iter(self._lock(heap, finder, given))
-        return finder.extended(finder.rows(heap, given))
-
-    def _lock(self, heap: Heap, finder: RowFinder, given: Given) -> list[Found]:
-        """Rows that are held until the transaction ends; ``nowait`` and ``skip locked`` as was asked."""
-        wait = self._locks[0].args.get("wait")
-        skipped: set[Any] = set()
-
-        def find(steps: Steps) -> list[Found]:
-            return list(self._cut(finder.rows_within(steps, given), given))
-
-        def act(steps: Steps, found: list[Found]) -> None:
-            skipped.update(steps.lock((row_id for row_id, _ in found), wait is True, wait is False))
-
-        found = run_statement(heap, find, act)
-        return list(finder.extended(iter([row for row in found if row[0] not in skipped])))
-
-    def _sorted(self, rows: list[Found], given: Given) -> list[Found]:
-        for order in reversed(self._order):
-            order.sort(rows, given)
-        return rows
-
-    def _cut(self, rows: Iterator[Found], given: Given) -> Iterator[Found]:
+        if steps is None:
+            rows = finder.rows(self.connection.heap(finder.table.name), given)
+        else:
+            rows = finder.rows_within(steps, given)
+        rows = finder.extended(rows)
         for limit in self._rownum.limits:
             rows = islice(rows, max(limit(given), 0))
+        if not self._order or (finder.path.ordered and finder.path.is_usable(given)):
+            return rows
+        found = list(rows)
+        for order in reversed(self._order):
+            order.sort(found, given)
+        return iter(found)
+
+    def _cut(self, rows: Iterator[Found], given: Given) -> Iterator[Found]:
+        if self._limit is None and self._offset is None:
+            return rows
+        first, end = self._ends(given)
+        return islice(rows, first, end)
+
+    def _ends(self, given: Given) -> tuple[int, int | None]:
         offset = 0 if self._offset is None else self._offset(given)
         limit = None if self._limit is None else self._limit(given)
-        return islice(rows, offset, None if limit is None else offset + limit)
+        return offset, None if limit is None else offset + limit
+
+    def _locked(self, given: Given) -> Iterator[Found]:
+        """Rows that are held until the transaction ends; ``nowait`` and ``skip locked`` as was asked.
+
+        LIMIT counts the rows that could be had: whoever takes the next one from a queue passes over those of others.
+        """
+        finder, wait = self._finder, self._locks[0].args.get("wait")
+        assert finder is not None
+        first, end = self._ends(given)
+        with self.connection.heap(finder.table.name).statement() as steps:
+            while True:
+                held: list[Found] = []
+                try:
+                    for row in self._wanted(given, steps) if end != 0 else ():
+                        if not steps.lock([row[0]], wait is True, wait is False):
+                            held.append(row)
+                        if len(held) == end:
+                            break
+                    return iter(held[first:])
+                except RowChanged as changed:
+                    steps.start_over(changed)
 
     def explain(self) -> list[str]:
         if self._finder is None:
@@ -148,7 +195,7 @@ class RowQuery(Statement):
         said = [self._finder.path.describe(self._finder.table.name)]
         if self._finder.condition is not None:
             said.append("  rows are asked: " + self._query.args["where"].this.sql())
-        if self._order:
+        if self._order and not self._finder.path.ordered:
             said.append("  sorted in memory")
         return said
 

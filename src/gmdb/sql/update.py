@@ -15,7 +15,7 @@ from sqlglot import exp
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result, rows_of
-from gmdb.errors import InvalidSyntax
+from gmdb.errors import DataError, InvalidSyntax
 from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default
 from gmdb.sql.dialect import place
 from gmdb.sql.duckdb_query import DuckQuery
@@ -23,7 +23,7 @@ from gmdb.sql.parser import Parsed
 from gmdb.sql.paths import parse_row_id
 from gmdb.sql.projection import Projection
 from gmdb.sql.scope import folded
-from gmdb.sql.statement import Found, Given, Parameters, RowFinder, Statement, is_for_rows
+from gmdb.sql.statement import Found, Given, Parameters, PointFinder, RowFinder, Statement, is_for_rows
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
@@ -43,7 +43,8 @@ class _Change(Statement):
         where = self._node.args.get("where")
         self._condition: exp.Expr | None = None if where is None else where.this
         self.needs_query = self._has_other_tables() or not (self._condition is None or is_for_rows(self._condition))
-        self.finder = RowFinder(self.definition, self._alias, None if self.needs_query else self._condition)
+        condition = None if self.needs_query else self._condition
+        self.finder = RowFinder(self.definition, self._alias, condition, connection.statistics(self.definition.name))
         self.note_time(self._node, self.definition)
         returning = self._node.args.get("returning")
         self.returning = Projection(returning.expressions, self.finder.scope) if returning is not None else None
@@ -122,6 +123,8 @@ class Update(_Change):
         if self.needs_query or self._asked:
             self.prepare_query(self._asked)
         self._checks = Checks(self.definition)
+        self._needs_check = self._checks.concern(positions)
+        self._point = self.finder.point if self._query is None and self.returning is None else None
 
     def _assignment(self, part: exp.Expr, defaults: Defaults) -> tuple[int, str, Assign | None]:
         if not isinstance(part, exp.EQ) or not isinstance(part.this, exp.Column):
@@ -146,7 +149,12 @@ class Update(_Change):
         return [assign_found(type_, column) for type_, column in zip(types, asked, strict=True)]
 
     def run(self, parameters: Parameters) -> Result:
-        heap, given = self.connection.heap(self.definition.name), self.given(parameters)
+        given = self.given(parameters)
+        if self._point is not None and self.session.plain:
+            count = self._change_at_once(self._point, given)
+            if count >= 0:
+                return Result(rowcount=count)
+        heap = self.connection.heap(self.definition.name)
         changed: list[Found] = []
 
         def act(steps: Steps, found: list[tuple[Any, ...]]) -> None:
@@ -155,6 +163,27 @@ class Update(_Change):
 
         run_statement(heap, lambda steps: self.rows_within(steps, given), act)
         return self.result(changed, given)
+
+    def _change_at_once(self, point: PointFinder, given: Given) -> int:
+        """Change one row while nobody comes between; less than 0 if that is not to be had."""
+        assigns, (parameters, context) = self._assigns, given
+
+        def change(values: tuple[Any, ...]) -> dict[str, Any]:
+            new = {name: assign(values, parameters, context) for _, name, assign in assigns}  # type: ignore[misc]
+            if self._needs_check:
+                row = list(values)
+                for position, name, _ in assigns:
+                    row[position] = new[name]
+                self._checks.check(row, given.context)
+            return new
+
+        key = point.key(parameters)
+        if None in key:
+            return 0
+        try:
+            return point.rows(self.connection).change_at_once(key, change)
+        except DataError:  # the long way tells what is wrong, if anything is
+            return -1
 
     def _changes(self, found: list[tuple[Any, ...]], given: Given, changed: list[Found]) -> Any:
         """The new values of each row; the whole rows are collected in ``changed``."""

@@ -1,0 +1,75 @@
+"""ANALYZE: count a table's rows and keys, and look how the keys are spread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from gmdb.catalog.schema import TableDefinition
+from gmdb.catalog.statistics import KeyStatistics, TableStatistics, bounds_of, key_columns
+from gmdb.dbapi import Result
+from gmdb.sql.duck.engine import cursor
+from gmdb.sql.parser import Parsed
+from gmdb.sql.statement import Parameters, Statement
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+SAMPLE_ROWS = 10_000
+
+
+class Analyze(Statement):
+    """``analyze``, ``analyze TABLE``.  What it finds out holds for everybody at once, whatever becomes of the
+    transaction."""
+
+    def __init__(self, connection: Connection, parsed: Parsed) -> None:
+        super().__init__(connection)
+        node: Any = parsed.statement
+        named = node.find(exp.Table)
+        self._names = [self.table(named).name] if named is not None else None
+
+    def run(self, parameters: Parameters) -> Result:
+        del parameters
+        for name in self._names if self._names is not None else self.connection.tables():
+            self._analyze(self.connection.table(name))
+        return Result()
+
+    def explain(self) -> list[str]:
+        return [f"analyze {', '.join(self._names) if self._names is not None else 'all tables'}"]
+
+    def _analyze(self, table: TableDefinition) -> None:
+        groups = key_columns([index.positions for index in table.indexes if not index.building])
+        positions = sorted({n for group in groups for n in group})
+        names = [table.columns[n].name for n in positions] or [table.columns[0].name]
+        aliases = {n: f"c{at}" for at, n in enumerate(positions)}
+        counted = self._ask(table.name, names, _counting([[aliases[n] for n in group] for group in groups]))
+        total, *distinct = (column[0].as_py() for column in counted.columns)
+        keys = {group: KeyStatistics(min(count, total)) for group, count in zip(groups, distinct, strict=True)}
+        firsts = [n for n in positions if (n,) in keys]
+        if firsts:
+            chosen = ", ".join(aliases[n] for n in firsts)
+            sample = self._ask(table.name, names, f"select {chosen} from t using sample {SAMPLE_ROWS} rows")
+            for n, column in zip(firsts, sample.columns, strict=True):
+                keys[(n,)] = KeyStatistics(keys[(n,)].distinct, bounds_of(column.to_pylist()))
+        self.connection.keep_statistics(table.name, TableStatistics(total, keys))
+
+    def _ask(self, name: str, columns: list[str], query: str) -> pa.Table:
+        """What DuckDB says of some columns, which it knows as c0, c1, …"""
+        reader = self.connection.arrow(name, columns)
+        schema = pa.schema([pa.field(f"c{n}", field.type) for n, field in enumerate(reader.schema)])
+        batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader)
+        duck = cursor()
+        try:
+            duck.register("t", pa.RecordBatchReader.from_batches(schema, batches))
+            return duck.sql(query).to_arrow_table()
+        finally:
+            duck.close()
+
+
+def _counting(groups: list[list[str]]) -> str:
+    """The query for the number of rows, and of different values of some columns, which may be about right."""
+    together = [group[0] if len(group) == 1 else f"row({', '.join(group)})" for group in groups]
+    counts = [f"approx_count_distinct({columns})" for columns in together]
+    return f"select {', '.join(['count(*)', *counts])} from t"
