@@ -33,6 +33,7 @@ from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
+from gmdb.transaction.interrupts import Work
 from gmdb.transaction.session import Session
 
 if TYPE_CHECKING:
@@ -307,6 +308,17 @@ class Connection(HasErrors):
     def run_many(self, statement: str, parameters: Any) -> dbapi.Result:
         return self._statements.run_many(statement, parameters)
 
+    def interrupt(self) -> None:
+        """End the statement that is running, or being read; it raises StatementInterrupted and has done nothing.
+
+        For another thread, or a signal handler.  The transaction goes on; a commit is not interrupted.
+        """
+        self.session.interrupt()
+
+    def watch(self, work: Work) -> None:
+        """Interrupt this, too, when the connection is, for as long as somebody has it."""
+        self.session.watch(work)
+
     def split(self, script: str) -> list[str]:
         """The statements of a script."""
         return self._statements.split(script)
@@ -332,8 +344,12 @@ class Connection(HasErrors):
     @contextmanager
     def one_snapshot(self) -> Iterator[Reading]:
         """An instant by which several cursors read."""
-        with self.session.cursor() as (snapshot, form):
-            yield Reading(form, snapshot)
+        try:
+            with self.session.cursor() as (snapshot, form):
+                yield Reading(form, snapshot)
+        except Exception:
+            self.session.finish_read()  # with autocommit, a read that fails holds no table any more
+            raise
         self.session.finish_read()
 
     # ---- what is going on

@@ -129,17 +129,19 @@ class Database:
         """Add an index: within the session's transaction, or while others go on if it commits each statement."""
         if session.autocommit and not session.in_transaction:
             session.require_open()
-            self._build_index(name, table, columns, unique, using, session.lock_timeout)
+            self._build_index(name, table, columns, unique, using, session)
             return
         with self.define(session) as change:
             change.create_index(name, table, columns, unique, using)
 
     def _build_index(
-        self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, lock_timeout: float
+        self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, session: Session
     ) -> None:
         self.store.require_writable()
-        worker = self.new_session("read committed", False, lock_timeout)
+        worker = self.new_session("read committed", False, session.lock_timeout)
         making = IndexMaking(self.catalog, worker)
+        worker.begin_work()
+        session.watch(worker)
         try:
             build = making.begin(name, table, columns, unique, using)
         except BaseException:
@@ -148,8 +150,12 @@ class Database:
         try:
             build.fill()
             build.finish()
+            session.leave_alone(worker)  # what follows is done whole
             making.finish(build)
         except BaseException:
+            session.leave_alone(worker)
+            worker.end_work()
+            worker.forget_interrupt()
             making.abandon(build)
             build.give_up()
             raise

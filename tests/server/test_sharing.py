@@ -10,7 +10,7 @@ import pytest
 
 import gmdb
 from gmdb.connection import Connection
-from gmdb.errors import Deadlock, LockTimeout, ReadOnly, RowLocked, WriteConflict
+from gmdb.errors import Deadlock, LockTimeout, ReadOnly, RowLocked, ValueTooLong, WriteConflict
 from tests.server.peer import Peer
 
 
@@ -163,3 +163,14 @@ def test_many_connections_of_one_process_share_the_owner(owner: Peer, path: Path
         connection.rollback()
     for connection in opened:
         connection.close()
+
+
+def test_batches_that_are_refused_while_more_are_being_sent_are_refused_by_their_own_error(db: Connection) -> None:
+    """The owner answers before the client has sent everything; the answer must not be lost."""
+    good = pa.record_batch({"i": pa.array(range(1000), pa.int32()), "s": ["x"] * 1000})
+    bad = pa.record_batch({"i": pa.array([1], pa.int32()), "s": ["x" * 11]})
+    for _ in range(5):
+        with pytest.raises(ValueTooLong, match="column s, row 1000"):
+            db.append("t", iter([good, bad, *[good] * 300]))
+    assert db.append("t", good) == 1000
+    db.rollback()

@@ -416,3 +416,14 @@ def test_a_closed_cursor_or_connection_says_so(db: Connection) -> None:
     db.close()
     with pytest.raises(gmdb.Error):
         db.execute("select 1")
+
+
+def test_a_default_may_ask_for_the_time(db: Connection) -> None:
+    db.execute("create table stamped (i int, at timestamp default current_timestamp, check (at <= now()))")
+    before = datetime.now()
+    db.execute("insert into stamped (i) values (1)")
+    db.executemany("insert into stamped (i) values (?)", [(n,) for n in range(2000)])
+    db.execute("update stamped set at = default where i = 1")
+    (low, count) = db.execute("select min(at), count(*) from stamped").fetchall()[0]
+    assert count == 2001
+    assert before <= low <= datetime.now()

@@ -97,6 +97,7 @@ class Filling:
                 self._call(check_shadows, places.ctypes.data + 8 * first, min(len(places) - first, 1024))
 
     def _call(self, kernel: object, *arguments: int) -> int:
+        self._heap.session.check_interrupted()
         with self._store.guard:
             self._store.require_open()
             space_id, entry_page = self._tree.segment.space.space_id, self._tree.segment.entry_page

@@ -190,6 +190,7 @@ class KeyedRows:
     def _some(self, walk: Walk, snapshot: Snapshot, form: np.ndarray, limit: int) -> list[Found]:
         """The next rows.  Nobody gives the snapshot up while the guard is held: then the index may be gone, too."""
         store = self._heap.segment.store
+        self._heap.session.check_interrupted()
         with store.guard:
             store.require_open()
             snapshot.check()

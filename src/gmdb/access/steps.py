@@ -50,6 +50,7 @@ class Steps:
         for page_id in self._heap.segment.page_ids().tolist():
             yield self._heap.encoded_rows_of_page(page_id, form)
             self._snapshot.check()
+            self._session.check_interrupted()
 
     def rows_by(self, index: str, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """The rows of a range of an index's keys that the snapshot sees."""
@@ -61,6 +62,7 @@ class Steps:
         for row_id in row_ids:
             row = self._heap.encoded_row(row_id, form)
             self._snapshot.check()
+            self._session.check_interrupted()
             if row is not None:
                 yield row_id, self._heap.decode(row)
 

@@ -112,6 +112,7 @@ class _Load:
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         for batch in batches:
+            self._session.check_interrupted()
             arrays = fit_batch(self._heap.name, self._heap.columns, batch, self._rows)
             self._point_at(arrays)
             self._add(len(batch))
@@ -195,6 +196,7 @@ class _Load:
 
     def _write_round(self) -> None:
         """Give the buffer's pages places, write them to the file, and let scans know of them."""
+        self._session.check_interrupted()
         count = int(self._state["page"][0]) + 1
         places = np.zeros(count, PLACE)
         self._reserve(places)

@@ -24,6 +24,12 @@ def paint() -> Paint:
     return COLOURED if wanted else PLAIN
 
 
+def clear_line() -> None:
+    """Take away what stands in the line, such as the ^C that a terminal writes by itself."""
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar on stderr, which goes away at the end: ``with progress("verify", pages) as step: … step(16)``."""
@@ -80,5 +86,32 @@ class _Bar:
         self._drawn, self._due = True, time.monotonic() + REDRAW_SECONDS
 
     def clear(self) -> None:
+        if self._drawn:
+            print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
+
+
+class Activity:
+    """A line on stderr that says for how long something has been going on; it goes away at the end.
+
+    For work that cannot tell how far it is: ``with Activity("running") as activity: … activity.show()``.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._began = time.monotonic()
+        self._is_shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._drawn = False
+
+    def show(self) -> None:
+        passed = time.monotonic() - self._began
+        if self._is_shown and passed >= QUIET_SECONDS:
+            text = f"{_CLEAR_LINE}{self._label} … {passed:.0f} s, Ctrl-C ends it"
+            print(text, end="", file=sys.stderr, flush=True)
+            self._drawn = True
+
+    def __enter__(self) -> Activity:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self._drawn:
             print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)

@@ -24,11 +24,18 @@ LINE_MAX = 4096
 
 class Door:
     """The listener's thread.  ``enter`` is called for a client that may come in and says what to tell it;
+    ``interrupt`` when it wants what it asked for by Flight to end, which is all that a client says here;
     ``leave`` when it is gone."""
 
-    def __init__(self, place: Place, enter: Callable[[], tuple[Any, dict[str, Any]]], leave: Callable[[Any], None]):
+    def __init__(
+        self,
+        place: Place,
+        enter: Callable[[], tuple[Any, dict[str, Any]]],
+        leave: Callable[[Any], None],
+        interrupt: Callable[[Any], None],
+    ):
         self._token = place.token.encode()
-        self._enter, self._leave = enter, leave
+        self._enter, self._leave, self._interrupt = enter, leave, interrupt
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(place.door)
         os.chmod(place.door, 0o600)
@@ -76,6 +83,8 @@ class Door:
             heard += said
             if b"\n" in heard or len(heard) > LINE_MAX:
                 self._let_in(visitor, bytes(heard.partition(b"\n")[0]))
+        elif self._clients.get(visitor) is not None:
+            self._interrupt(self._clients[visitor])
 
     def _let_in(self, visitor: socket.socket, token: bytes) -> None:
         if not hmac.compare_digest(token, self._token):

@@ -60,7 +60,7 @@ class Endpoint:
         clear_dead(self._directory)
         self.place: Place = make_place()
         try:
-            self._door = Door(self.place, self._enter, self._leave)
+            self._door = Door(self.place, self._enter, self._leave, self._interrupt)
             forks.watch(self)
             publish(self._directory, self.place)
         except BaseException:
@@ -92,6 +92,10 @@ class Endpoint:
         """A client is gone.  Its rollback may take a while, so the door does not wait for it."""
         if not self._stopping:
             threading.Thread(target=self._end, args=(client,), name="gmdb-client-gone", daemon=True).start()
+
+    def _interrupt(self, client: Client) -> None:
+        """A client wants its statement to end; that may have to wait for the guard, and the door does not."""
+        threading.Thread(target=client.interrupt, name="gmdb-interrupt", daemon=True).start()
 
     def _end(self, client: Client) -> None:
         client.end()

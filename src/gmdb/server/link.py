@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,12 @@ class Link:
             raise error_from(head)
         return head, body
 
+    def interrupt(self) -> None:
+        """Have the owner end what it is doing for this client.  Needs no lock, and no answer."""
+        if self._pid == os.getpid() and not self._closed and not self._broken:
+            with suppress(OSError):  # the owner is gone: whoever waits for it is told
+                self._door.send(b"!")
+
     @contextmanager
     def holding_back(self, send: Callable[[], None]) -> Iterator[None]:
         """While somebody collects changes, to send many at once: ``send`` is called before any other message."""
@@ -132,18 +139,23 @@ class Link:
             return self._flight.do_exchange(flight.FlightDescriptor.for_command(command), self._call_options)
 
     def send(self, table: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Head:
-        """Send batches to a table; answers what the owner says to all of them."""
+        """Send batches to a table; answers what the owner says to all of them.
+
+        The owner may refuse them at any time: its answer is listened for meanwhile, since Flight forgets an answer
+        that was not read when a later message cannot be written.
+        """
         self.require_open()
         writer, reader = self._exchange("append", table=table)
+        answer: Future[Any] = Future()
+        threading.Thread(target=_listen, args=(reader, answer), name="gmdb-append", daemon=True).start()
         try:
             going = _written(writer.begin, schema)
             for batch in batches:
-                if not (going and _written(writer.write_batch, batch)):
+                if answer.done() or not (going and _written(writer.write_batch, batch)):
                     break
-            else:
-                _written(writer.write_metadata, b"end")
+            _written(writer.write_metadata, b"end")
             with self._failing():
-                head, _ = unpack(reader.read_chunk().app_metadata)
+                head, _ = unpack(answer.result().app_metadata)
         finally:
             _close_quietly(writer)
         if "error" in head:
@@ -232,6 +244,13 @@ class ScanStream:
         if "error" in head:
             raise error_from(head)
         raise StopIteration
+
+
+def _listen(reader: Any, answer: Future[Any]) -> None:
+    try:
+        answer.set_result(reader.read_chunk())
+    except BaseException as error:
+        answer.set_exception(error)
 
 
 def _written(write: Callable[[Any], None], what: Any) -> bool:

@@ -247,6 +247,9 @@ class RemoteConnection(_Connection):
             result.reader = pa.RecordBatchReader.from_batches(result.schema, batches)
         return result
 
+    def interrupt(self) -> None:
+        self._link.interrupt()
+
     def split(self, script: str) -> list[str]:
         from gmdb.sql.parser import split  # brings the parser, which other clients do not need
 

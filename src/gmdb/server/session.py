@@ -155,6 +155,11 @@ class Client:
         with suppress(_Abandoned):
             opened.context.__exit__(_Abandoned, _Abandoned(), None)
 
+    def interrupt(self) -> None:
+        """End what the client has asked for, if that is still going on."""
+        if self.connection is not None:
+            self.connection.interrupt()
+
     # ---- the end
 
     def stop(self) -> None:

@@ -105,7 +105,10 @@ def _serve_append(client: Client, request: dict[str, Any], reader: Any, writer: 
             client.session.require_writable()
             reply = {"rows": append(client.heaps[request["table"]], _batches(client, reader))}
     except Exception as error:
-        reply = error_head(error)
+        writer.write_metadata(pack(error_head(error)))
+        while (chunk := _received(reader)) is not None and chunk.data is not None:
+            pass  # until the client has read the answer: Flight would forget it if the client could not write
+        return
     writer.write_metadata(pack(reply))
 
 

@@ -44,8 +44,14 @@ _STORED: dict[str, set[type]] = {
 class BulkRows:
     """Makes rows of one table out of sets of parameters, each of which goes into one column."""
 
-    def __init__(self, table: TableDefinition, targets: Mapping[int, Any], defaults: Defaults, checks: Checks) -> None:
-        """``targets``: the number or name of the parameter for each column that is given one."""
+    def __init__(
+        self, table: TableDefinition, targets: Mapping[int, Any], defaults: Defaults, checks: Checks, context: Any
+    ) -> None:
+        """``targets``: the number or name of the parameter for each column that is given one.
+
+        ``context`` is what defaults and checks are evaluated in.
+        """
+        self._context = context
         self._table = table
         self._targets = dict(targets)
         self._defaults, self._checks = defaults, checks
@@ -86,7 +92,7 @@ class BulkRows:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if self._checks:
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                self._checks.check(row, None)
+                self._checks.check(row, self._context)
         return batch
 
     def _rest(self, n: int, count: int, connection: Connection) -> list[Any]:
@@ -96,7 +102,7 @@ class BulkRows:
             first = connection.next_identity(self._table.name, column.name, count)
             return list(range(first, first + count))
         default = self._defaults.of(n)
-        return [None if default is None else default((), (), None) for _ in range(count)]
+        return [None if default is None else default((), (), self._context) for _ in range(count)]
 
 
 def in_batches(sets: Any, count: int) -> Iterator[list[Any]]:

@@ -8,6 +8,7 @@ interval is kept whole, ``date_part`` is not taken for ``extract``, whose type i
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
@@ -18,6 +19,7 @@ from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 from gmdb.errors import InvalidSyntax
 
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot parse is told by an error of ours
 _INTERNALS = re.compile(r" but got <Token.*>| for <class .*>|^Required keyword: ")  # of sqlglot's messages
 NUMBER = "gmdb_number"  # of a ``?``, in node.meta
 

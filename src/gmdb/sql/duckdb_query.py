@@ -166,7 +166,8 @@ class DuckQuery(Statement):
             sources: dict[str, Any] = {name: source.begin(reading, given) for name, source in self._sources.items()}
             for name in self._system:
                 sources[name] = self._system_source(name)
-            answer = duck.run(self._parsed.statement, sources, parameters, self._parsed.text)  # type: ignore[arg-type]
+            statement: Any = self._parsed.statement
+            answer = duck.run(statement, sources, parameters, self._parsed.text, self.connection.watch)
             stack.callback(answer.close)
         except BaseException:
             stack.close()

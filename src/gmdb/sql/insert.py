@@ -48,7 +48,7 @@ class Insert(Statement):
         self._query: Statement | None = None
         self._parameters: list[Any] | None = None
         self._prepare_source(node)
-        self.note_time(node)
+        self.note_time(node, self.definition)
         returning = node.args.get("returning")
         self._returning = Projection(returning.expressions, self._scope) if returning is not None else None
         conflict = node.args.get("conflict")
@@ -208,7 +208,7 @@ class Insert(Statement):
         if self._parameters is None or self._conflict is not None or self._returning is not None:
             return None
         targets = dict(zip(self._targets, self._parameters, strict=False))
-        return BulkRows(self.definition, targets, self._defaults, self._checks)
+        return BulkRows(self.definition, targets, self._defaults, self._checks, self.given(()).context)
 
     def _append(self, rows: pa.RecordBatch) -> int:
         return self.connection.append(self.definition.name, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from sqlglot.tokenizer_core import TokenType
 from gmdb.errors import InvalidSyntax, ProgrammingError
 from gmdb.sql import dialect
 
-logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot parse is told by an error of ours
 _WORD = r'("[^"]+"|[a-zA-Z_]\w*)'
 _OWN = {
     "savepoint": re.compile(rf"savepoint\s+{_WORD}", re.I),

@@ -16,7 +16,7 @@ from gmdb.dbapi import Result
 from gmdb.errors import NoSuchTable
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column, ColumnType
-from gmdb.sql.dialect import place
+from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.expressions import (
     EvaluationContext,
     compile_assignment,
@@ -53,13 +53,17 @@ class Statement:
         self._statistics_version = connection.statistics_version
         self._uses_time = False
 
-    def note_time(self, node: exp.Expr) -> None:
-        """Note whether the statement asks for the time, which is the same for all of a run."""
+    def note_time(self, node: exp.Expr, table: TableDefinition | None = None) -> None:
+        """Note whether the statement, or what ``table`` says of new rows, asks for the time: one for all of a run."""
+        texts = [c.default for c in table.columns if c.default] if table is not None else []
+        texts += [c.text for c in table.constraints if c.text] if table is not None else []
+        nodes = [node, *map(parse_expression, texts)]
         kinds = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime)
         names = ("now", "current_timestamp", "localtimestamp", "transaction_timestamp", "statement_timestamp")
         self._uses_time = any(
             isinstance(part, kinds) or (isinstance(part, exp.Func) and part.name.lower() in names)
-            for part in node.walk()
+            for one in nodes
+            for part in one.walk()
         )
 
     def given(self, parameters: Parameters) -> Given:

@@ -46,7 +46,7 @@ class _Change(Statement):
         self.needs_query = self._has_other_tables() or not (self._condition is None or is_for_rows(self._condition))
         condition = None if self.needs_query else self._condition
         self.finder = RowFinder(self.definition, self._alias, condition, connection.statistics(self.definition.name))
-        self.note_time(self._node)
+        self.note_time(self._node, self.definition)
         returning = self._node.args.get("returning")
         self.returning = Projection(returning.expressions, self.finder.scope) if returning is not None else None
         self._query: DuckQuery | None = None

@@ -59,6 +59,7 @@ def change_with_patience(
     finally:
         if waited:
             waits.leave(key, session)
+            session.forget_interrupt()
 
 
 def _awaited(session: Session, key: RowId | None) -> RowId | None:
@@ -84,6 +85,7 @@ def _try_again(
     session: Session, kernel: Any, space_id: int, key: RowId | None, arguments: tuple[int, ...], result: int
 ) -> int:
     store = session.hub.store
+    session.check_interrupted()
     with session.hub.guard:
         session.require_open()
         if result == NEED_SPACE:

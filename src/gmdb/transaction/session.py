@@ -50,6 +50,7 @@ from gmdb.transaction.changes import change_with_patience, is_in_line
 from gmdb.transaction.definitions import ChangedDefinitions, Changes
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
+from gmdb.transaction.interrupts import Interruptible
 from gmdb.transaction.snapshots import OWN, Snapshot
 from gmdb.transaction.tables import HoldsTables
 
@@ -62,7 +63,7 @@ def _require_level(isolation: str) -> None:
         raise SchemaError(f"isolation {isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
 
 
-class Session(HoldsTables):
+class Session(HoldsTables, Interruptible):
     def __init__(self, hub: Transactions, isolation: str, autocommit: bool, lock_timeout: float) -> None:
         _require_level(isolation)
         self.hub = hub
@@ -77,6 +78,7 @@ class Session(HoldsTables):
         self.call[MORE] = self._more.ctypes.data
         self._cursors: weakref.WeakSet[Snapshot] = weakref.WeakSet()
         self.pages_wanted = 0  # how many pages a change asks for that found too few
+        self._do_nothing_yet()
         self.depth = 0  # statements of several steps that are running, one within the other
         self._defining = False  # definitions are read as they are now, whatever the isolation
         self.call[ALONE] = 1
@@ -182,11 +184,13 @@ class Session(HoldsTables):
             own = self.slot if self.undo else -1
             form = snapshot.form = np.array([scn, own, self.call[STATEMENT]], np.int64)
             self._cursors.add(snapshot)
+            self._reads.add(snapshot)
         try:
             yield snapshot, form
         finally:
             with self.hub.guard:
                 snapshot.release()
+                self._reads.discard(snapshot)
 
     @contextmanager
     def statement(self) -> Iterator[Snapshot]:
@@ -196,6 +200,7 @@ class Session(HoldsTables):
             self.new_statement()
             snapshot = self._snapshot or self.hub.snapshots.take()
             mark = len(self.undo)
+        self.begin_work()
         self.depth += 1
         self.call[ALONE] = 0
         self._note_plain()
@@ -213,6 +218,7 @@ class Session(HoldsTables):
 
     def _end_statement(self, snapshot: Snapshot) -> None:
         self.depth -= 1
+        self.end_work()
         self.call[ALONE] = int(self.depth == 0)
         self._note_plain()
         if snapshot is not self._snapshot:
@@ -252,6 +258,8 @@ class Session(HoldsTables):
         Within ``statement`` a CHANGED row is the caller's to handle; alone, it is tried on a new snapshot.
         """
         hub = self.hub
+        if self.interrupted:
+            self.check_interrupted()
         alone = self.depth == 0
         if hub.store.scans:
             hub.store.give_way()

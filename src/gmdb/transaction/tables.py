@@ -121,10 +121,12 @@ def _take(session: Session, key: Hashable, attempt: Callable[[], list[Session]])
         if not blocked:
             if waited:
                 waits.leave(key, session)
+                session.forget_interrupt()
             return
         waited = True
         waits.wait(session, key, what, holders, seen, deadline)
         try:
+            session.check_interrupted()
             session.require_open()
         except BaseException:
             waits.leave(key, session)

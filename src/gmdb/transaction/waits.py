@@ -107,12 +107,16 @@ class LockWaits:
                 self._call(queue[0])
 
     def interrupt(self, session: Session) -> None:
-        """Let a session look again, wherever it stands in line, so that it finds itself ended."""
+        """Let a session look again, wherever it stands in line, so that it finds that it is to end."""
         with self._lock:
             for queue in self.queues.values():
                 for waiter in queue:
                     if waiter.session is session:
                         self._call(waiter)
+
+    def is_waiting(self, session: Session) -> bool:
+        with self._lock:
+            return any(waiter.session is session for queue in self.queues.values() for waiter in queue)
 
     def _blockers(self, session: Session) -> list[Session]:
         """Whom the session waits for: the holders, and whoever came first."""

@@ -10,7 +10,7 @@ Invariants
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -138,6 +138,7 @@ class Execution:
         self.connection = cursor()
         self._guard = threading.Lock()
         self._ended = False
+        self._interrupted = False  # DuckDB itself forgets it if the statement has not begun to run
 
     def start(
         self, sql: str, reads: Sequence[tuple[TableRead, Source]], parameters: Mapping[str, Any], schema: pa.Schema
@@ -146,7 +147,10 @@ class Execution:
         try:
             for read, source in reads:
                 self.connection.register(read.alias, Stream(read, source, self.scans))
-            result = self.connection.sql(sql, params=dict(parameters)).to_arrow_reader(BATCH_ROWS)
+            relation = self.connection.sql(sql, params=dict(parameters))
+            if self._interrupted:
+                raise StatementInterrupted("the statement was interrupted")
+            result = relation.to_arrow_reader(BATCH_ROWS)
             first = _next(result)
         except BaseException as error:
             raise self._failed(error) from None
@@ -179,6 +183,7 @@ class Execution:
         return error
 
     def interrupt(self) -> None:
+        self._interrupted = True
         with self._guard:
             if not self._ended:
                 self.connection.interrupt()
@@ -207,6 +212,9 @@ def _next(result: pa.RecordBatchReader) -> pa.RecordBatch | None:
         return None
 
 
+Watch = Callable[[Execution], None]
+
+
 class Answer:
     """A query's result: ``names``, ``types`` and the rows as ``reader``, whose schema is that of the types."""
 
@@ -217,12 +225,16 @@ class Answer:
         sql: str,
         reads: Sequence[tuple[TableRead, Source]],
         parameters: Mapping[str, Any],
+        watch: Watch | None = None,
     ) -> None:
+        """``watch`` is given what can interrupt the statement, before it runs."""
         self.names = list(names)
         self.types = list(types)
         fields = [pa.field(name, arrow_type(type_)) for name, type_ in zip(self.names, self.types, strict=True)]
         schema = pa.schema(fields)
         self._execution = Execution()
+        if watch is not None:
+            watch(self._execution)
         batches = self._execution.start(sql, reads, parameters, schema)
         self.reader = pa.RecordBatchReader.from_batches(schema, batches)
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 from gmdb.arrow.schema import arrow_type
 from gmdb.errors import InterfaceError, ValueOutOfRange
 from gmdb.format.columns import Column, ColumnType
-from gmdb.sql.duck.answer import Answer, Source, TableRead
+from gmdb.sql.duck.answer import Answer, Source, TableRead, Watch
 from gmdb.sql.duck.query import PARAMETER_NUMBER, Statement, query
 from gmdb.sql.duck.scope import TableUse
 from gmdb.sql.duck.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INT, TIMESTAMP, decimal
@@ -38,12 +38,13 @@ class Plan:
     parameters: frozenset[str]
     uses_now: bool
 
-    def run(self, tables: Mapping[str, Source], parameters: Parameters = ()) -> Answer:
+    def run(self, tables: Mapping[str, Source], parameters: Parameters = (), watch: Watch | None = None) -> Answer:
         given = _named(parameters)
         values = {name: given[name] for name in self.parameters}
         if self.uses_now:
             values["now"] = datetime.now()
-        return Answer(self.names, self.types, self.sql, [(read, tables[read.table]) for read in self.reads], values)
+        reads = [(read, tables[read.table]) for read in self.reads]
+        return Answer(self.names, self.types, self.sql, reads, values, watch)
 
 
 def prepare(node: exp.Expr, tables: Mapping[str, Source], parameters: Parameters = ()) -> Plan:
@@ -140,10 +141,16 @@ _plans: OrderedDict[_Key, Plan] = OrderedDict()
 _guard = threading.Lock()
 
 
-def run(node: exp.Expr, tables: Mapping[str, Source], parameters: Parameters = (), text: str | None = None) -> Answer:
-    """Run a query.  With its text, the plan is remembered for the next time."""
+def run(
+    node: exp.Expr,
+    tables: Mapping[str, Source],
+    parameters: Parameters = (),
+    text: str | None = None,
+    watch: Watch | None = None,
+) -> Answer:
+    """Run a query.  With its text, the plan is remembered for the next time; ``watch`` gets what can interrupt it."""
     if text is None:
-        return prepare(node, tables, parameters).run(tables, parameters)
+        return prepare(node, tables, parameters).run(tables, parameters, watch)
     types = tuple((name, parameter_type(value)) for name, value in _named(parameters).items())
     schemas = tuple((name, _signature(source)) for name, source in tables.items())
     key = (text, types, schemas)
@@ -157,7 +164,7 @@ def run(node: exp.Expr, tables: Mapping[str, Source], parameters: Parameters = (
             _plans[key] = plan
             while len(_plans) > PLANS_KEPT:
                 _plans.popitem(last=False)
-    return plan.run(tables, parameters)
+    return plan.run(tables, parameters, watch)
 
 
 def _signature(source: Source) -> tuple[Column, ...]:

@@ -1,0 +1,171 @@
+"""Where results go: the terminal or a file, as a table, CSV, JSON or Parquet.
+
+A result is written a batch at a time.  A file that is named takes all results until another output is chosen.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import pyarrow as pa
+
+from gmdb.cli.shell.layout import Layout
+from gmdb.cli.shell.values import csv_of, json_of, rows_of
+from gmdb.cli.terminal import paint
+from gmdb.errors import InterfaceError, SchemaError
+from gmdb.format.columns import ColumnType
+from gmdb.inspect.canvas import PLAIN
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetWriter
+
+FORMATS = ("table", "csv", "json", "parquet")
+FULL_BATCH = 4096  # rows; after a first batch of fewer no other comes
+ROWS_TO_GO_BY = 10_000  # that decide how wide columns of long texts are
+
+
+@dataclass(frozen=True)
+class Found:
+    """A result: its columns, and its rows as they come."""
+
+    names: Sequence[str]
+    types: Sequence[ColumnType | None]
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+class Output:
+    """Writes results.  The file, if one was named, is made when there is a first result, anew if it was there."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def write(self, found: Found) -> int:
+        """Write a result; answers its number of rows."""
+        raise NotImplementedError
+
+    @property
+    def file(self) -> TextIO:
+        if self._path is None:
+            return sys.stdout
+        if self._file is None:
+            try:
+                self._file = self._path.open("w", encoding="utf-8", newline="")
+            except OSError as error:
+                raise InterfaceError(f"{self._path} cannot be written: {error.strerror}") from None
+        return self._file
+
+    @property
+    def to_terminal(self) -> bool:
+        return self._path is None and sys.stdout.isatty()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class TableOutput(Output):
+    def write(self, found: Found) -> int:
+        first = next(found.batches, None)
+        known = list(rows_of(first[:ROWS_TO_GO_BY])) if first is not None else []
+        others_follow = first is not None and first.num_rows >= FULL_BATCH
+        room = shutil.get_terminal_size().columns if self.to_terminal else None
+        layout = Layout(found.names, found.types, known, room, paint() if self.to_terminal else PLAIN, others_follow)
+        file, count = self.file, 0
+        for line in layout.head():
+            file.write(line + "\n")
+        for batch in chain([first] if first is not None else [], found.batches):
+            for row in rows_of(batch):
+                for line in layout.lines(row):
+                    file.write(line + "\n")
+            count += batch.num_rows
+        file.write("\n")
+        return count
+
+
+class CsvOutput(Output):
+    def write(self, found: Found) -> int:
+        file, count = self.file, 0
+        file.write(",".join(map(csv_of, found.names)) + "\n")
+        for batch in found.batches:
+            for row in rows_of(batch):
+                file.write(",".join(map(csv_of, row)) + "\n")
+            count += batch.num_rows
+        return count
+
+
+class JsonOutput(Output):
+    """An array of objects, one a line."""
+
+    def write(self, found: Found) -> int:
+        keys = [json_of(name) for name in distinct(found.names)]
+        file, count = self.file, 0
+        file.write("[")
+        for batch in found.batches:
+            for row in rows_of(batch):
+                members = ", ".join(f"{key}: {json_of(value)}" for key, value in zip(keys, row, strict=True))
+                file.write(("\n{" if count == 0 else ",\n{") + members + "}")
+                count += 1
+        file.write("\n]\n")
+        return count
+
+
+class ParquetOutput(Output):
+    def __init__(self, path: Path | None = None) -> None:
+        if path is None:
+            raise InterfaceError("Parquet needs a file: set output parquet FILE, or --output parquet --to FILE")
+        super().__init__(path)
+        self._writer: ParquetWriter | None = None
+
+    def write(self, found: Found) -> int:
+        names = distinct(found.names)
+        schema = pa.schema([field.with_name(name) for field, name in zip(found.schema, names, strict=True)])
+        writer, count = self._open(schema), 0
+        for batch in found.batches:
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+            count += batch.num_rows
+        return count
+
+    def _open(self, schema: pa.Schema) -> Any:
+        from pyarrow.parquet import ParquetWriter
+
+        if self._writer is None:
+            try:
+                self._writer = ParquetWriter(str(self._path), schema)
+            except OSError as error:
+                raise InterfaceError(f"{self._path} cannot be written: {error}") from None
+        elif self._writer.schema != schema:
+            raise SchemaError(f"{self._path} has other columns already; choose another file for this result")
+        return self._writer
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+OUTPUTS: dict[str, type[Output]] = {
+    "table": TableOutput,
+    "csv": CsvOutput,
+    "json": JsonOutput,
+    "parquet": ParquetOutput,
+}
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names, each once: a second ``i`` becomes ``i_2``."""
+    taken: list[str] = []
+    for name in names:
+        chosen, number = name, 2
+        while chosen in taken:
+            chosen, number = f"{name}_{number}", number + 1
+        taken.append(chosen)
+    return taken

@@ -1,0 +1,218 @@
+"""The shell itself: statements in, results and errors out.
+
+Invariants
+ 1. A statement that fails ends nothing but itself: a terminal's shell goes on, a script ends there.
+ 2. The connection is used by one thread at a time: by the one that runs a statement, or, while none runs, by this one.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import gmdb
+from gmdb.cli.shell.commands import HELP, Command, command_of
+from gmdb.cli.shell.describe import described
+from gmdb.cli.shell.faults import said_of
+from gmdb.cli.shell.outputs import OUTPUTS, Found, Output
+from gmdb.cli.shell.patience import Patience
+from gmdb.cli.shell.pieces import Piece
+from gmdb.cli.terminal import clear_line, paint
+from gmdb.connection import Connection
+from gmdb.dbapi import Cursor
+from gmdb.errors import Error, OwnerGone, StatementInterrupted
+
+_BEGIN = re.compile(r"(?:begin|start\s+transaction)\b", re.I)
+_END = re.compile(r"(?:commit|end|rollback)\b(?!\s+(?:(?:work|transaction)\s+)?to\b)", re.I)
+_READS = re.compile(r"\(*\s*(?:select|with|values|explain|set|savepoint|release|begin|start)\b", re.I)
+_DID = {"insert": "inserted", "update": "updated", "delete": "deleted"}
+_COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
+
+
+class Failed(Exception):
+    """A statement failed, and whoever typed it was told."""
+
+
+class Leave(Exception):
+    """The user wants to leave."""
+
+
+class Shell:
+    def __init__(self, connect: Callable[[], Connection], output: Output, source: str = "") -> None:
+        """``connect`` opens the database, now and whenever its owner has gone.  ``source``: the script's name."""
+        self._connect = connect
+        self.connection = connect()
+        self._output = output
+        self._source = source
+        self._patience = Patience()
+        self._timing = self._feedback = False
+        self._suspended = False  # autocommit, by BEGIN, until the transaction ends
+        self._changed = False  # something is not committed
+        self._last = ""
+
+    # ---- running
+
+    def run(self, piece: Piece) -> None:
+        """Run a statement or a command; raises Failed once it has told what is wrong."""
+        began = time.perf_counter()
+        try:
+            command = command_of(piece.text)
+            if command is not None:
+                self._obey(command)
+            else:
+                self._execute(piece.text)
+        except OwnerGone as error:
+            self._tell(piece, error)
+            self._connect_again()
+            raise Failed from None
+        except (Error, pa.ArrowException, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            self._tell(piece, error)
+            raise Failed from error
+        except KeyboardInterrupt:  # while rows were written
+            sys.stdout.flush()
+            clear_line()
+            self._tell(piece, StatementInterrupted("the statement was interrupted"))
+            raise Failed from StatementInterrupted()
+        if self._timing and command is None:
+            print(f"{time.perf_counter() - began:.3f} s\n")
+
+    def _wait_for(self, function: Callable[[], Any]) -> Any:
+        return self._patience.wait_for(function, self.connection.interrupt, "running")
+
+    def _execute(self, text: str) -> None:
+        bare = text[_COMMENTS.match(text).end() :]  # type: ignore[union-attr]
+        if _BEGIN.match(bare) and self.connection.autocommit:
+            self.connection.autocommit = False
+            self._suspended = True
+        try:
+            cursor: Cursor = self._wait_for(lambda: self.connection.execute(text))
+            if cursor.description is not None:
+                self._show(cursor)
+            else:
+                verb = bare.split(maxsplit=1)[0].lower()
+                self._note(f"{_rows(cursor.rowcount)} {_DID[verb]}" if verb in _DID else "done", verb in _DID)
+        finally:
+            self._note_end(bare)
+
+    def _note_end(self, bare: str) -> None:
+        """Know whether something is open."""
+        if _END.match(bare):
+            self._changed = False
+            if self._suspended:
+                self._suspended = False
+                self.connection.autocommit = True
+        elif not self.connection.autocommit and not _READS.match(bare):
+            self._changed = True
+
+    def _show(self, cursor: Cursor) -> None:
+        names = [column[0] for column in cursor.description or ()]
+        reader = cursor.fetch_record_batch()
+        try:
+            count = self._output.write(Found(names, cursor.types, reader.schema, self._batches(reader)))
+        finally:
+            cursor.close()
+        self._note(f"{_rows(count)} found", True)
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        while True:
+            batch = self._wait_for(lambda: next(reader, None))
+            if batch is None:
+                return
+            yield batch
+
+    def _note(self, what: str, is_count: bool) -> None:
+        """What came of a statement is always in the status line, and printed if that is wanted."""
+        self._last = what
+        if self._feedback and is_count:
+            print(what + "\n")
+
+    def _tell(self, piece: Piece, error: BaseException) -> None:
+        sys.stdout.flush()
+        for line in said_of(piece, error, self._source, paint()):
+            print(line, file=sys.stderr)
+        sys.stderr.flush()
+        self._last = "failed"
+
+    # ---- commands
+
+    def _obey(self, command: Command) -> None:
+        act: Callable[..., None] = getattr(self, f"_do_{command.name}")
+        act(*command.arguments)
+
+    def _do_exit(self) -> None:
+        raise Leave
+
+    def _do_help(self) -> None:
+        print(HELP)
+
+    def _do_autocommit(self, switch: str) -> None:
+        on = switch.lower() == "on"
+        self._wait_for(lambda: setattr(self.connection, "autocommit", on))
+        self._suspended = self._changed = False
+
+    def _do_timing(self, switch: str) -> None:
+        self._timing = switch.lower() == "on"
+
+    def _do_feedback(self, switch: str) -> None:
+        self._feedback = switch.lower() == "on"
+
+    def _do_output(self, kind: str, path: str) -> None:
+        new = OUTPUTS[kind.lower()](Path(path.strip("'")) if path else None)
+        self._output.close()
+        self._output = new
+
+    def _do_tables(self) -> None:
+        self._execute("select name from sys_tables where name not like 'sys\\_%' order by name")
+
+    def _do_describe(self, name: str) -> None:
+        plain = name.strip('"') if name.startswith('"') else name.lower()
+        for found in described(self.connection.table(plain)):
+            self._output.write(found)
+
+    # ---- the beginning and the end
+
+    @property
+    def status(self) -> str:
+        """How things stand, in a line."""
+        mode = "autocommit on" if self.connection.autocommit else "autocommit off"
+        state = "not committed: commit or rollback" if self._changed else ""
+        return "  ".join(part for part in (f" {self.connection.path.name}", mode, state, self._last) if part)
+
+    def _connect_again(self) -> None:
+        autocommit = self.connection.autocommit or self._suspended
+        self.connection.close()
+        self.connection = self._connect()
+        self.connection.autocommit = autocommit
+        self._suspended = self._changed = False
+        print("connected again; what was not committed is rolled back", file=sys.stderr)
+
+    def run_script(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            self.run(piece)
+
+    def close(self) -> None:
+        """Leave; what is not committed is rolled back, and that is said."""
+        self._output.close()
+        self._patience.close()
+        if self._changed:
+            print("what was not committed is rolled back", file=sys.stderr)
+        self.connection.close()
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def connector(path: str, read_only: bool) -> Callable[[], Connection]:
+    def connect() -> Connection:
+        return gmdb.connect(path, autocommit=True, read_only=read_only)
+
+    return connect

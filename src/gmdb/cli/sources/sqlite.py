@@ -1,0 +1,314 @@
+"""A SQLite database: its tables with their keys, defaults, checks and indexes, and their rows.
+
+Names become small letters: SQLite does not tell them apart by case, and gmdb folds what is not quoted.
+What gmdb does not have (foreign keys, views, triggers, virtual tables, partial and computed indexes, collations) is
+left out, and ``remarks`` say so, as they do of everything else that is not taken over as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from gmdb.catalog.schema import PRIMARY_KEY, UNIQUE, Constraint
+from gmdb.cli.sources.affinity import Chosen, Profile, Unfit, choose, declared_decimal
+from gmdb.cli.sources.plan import IndexPlan, TablePlan, in_short
+from gmdb.errors import DataError, Error, NoSuchTable, NotADatabase, TypeMismatch
+from gmdb.format.columns import Column
+from gmdb.sql.dialect import GmdbSql, parse_expression
+from gmdb.sql.expressions import compile_assignment
+from gmdb.sql.scope import Scope
+
+MAGIC = b"SQLite format 3\0"
+BATCH_ROWS = 50_000
+COLUMNS_A_TIME = 100  # whose values one query looks through
+IDENTITY_MAX = 1 << 62
+
+
+_OPTIONS = re.compile(r"\)(?:\s|,|without\s+rowid|strict)*$", re.I)
+
+
+class _Column(NamedTuple):
+    """A row of SQLite's ``table_xinfo``."""
+
+    position: int
+    name: str
+    declared: str
+    not_null: int
+    default: str | None
+    key: int  # its place in the primary key, from 1
+    hidden: int  # 2 or 3: its values are computed
+
+
+class SqliteSource:
+    def __init__(self, path: Path, only: str | None) -> None:
+        """``only``: the one table that is wanted."""
+        self.remarks: list[str] = []
+        self._only = only
+        self._path = path
+        self._connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
+        try:
+            self._connection.execute("begin")
+            self._connection.execute("select count(*) from sqlite_master").fetchone()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise NotADatabase(f"{path}: SQLite cannot read it: {error}") from None
+
+    def __enter__(self) -> SqliteSource:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def _ask(self, statement: str, *parameters: Any) -> list[Any]:
+        return self._connection.execute(statement, parameters).fetchall()
+
+    def plans(self) -> list[TablePlan]:
+        found = self._ask("select type, name, tbl_name, sql from sqlite_master order by rowid")
+        kinds = {name: (kind, without) for _, name, kind, _, without, _ in self._ask("pragma table_list")}
+        plans = []
+        for kind, name, table, sql in found:
+            if self._only is not None and table.lower() != self._only.lower():
+                continue
+            if kind in ("view", "trigger"):
+                self.remarks.append(f"left out: {kind} {name}")
+            elif kind == "table" and kinds[name][0] == "virtual":
+                self.remarks.append(f"left out: virtual table {name}")
+            elif kind == "table" and kinds[name][0] == "table" and not name.startswith("sqlite_"):
+                plans.append(_TableReader(self._connection, name, sql, bool(kinds[name][1]), self.remarks).plan())
+        if self._only is not None and not plans:
+            names = ", ".join(name for kind, name, _, _ in found if kind == "table") or "none"
+            raise NoSuchTable(f"{self._path} has no table {self._only}; its tables are: {names}")
+        return plans
+
+
+class _TableReader:
+    """Finds out about one table."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, name: str, sql: str, without_rowid: bool, remarks: list[str]
+    ) -> None:
+        self._connection = connection
+        self._name = name
+        self._table = _quoted(name)
+        self._without_rowid = without_rowid
+        self._remarks = remarks
+        self._columns = [_Column(*row) for row in connection.execute(f"pragma table_xinfo({self._table})")]
+        self._sql = sql
+        self._tree = _parsed(sql)
+
+    def _remark(self, what: str) -> None:
+        self._remarks.append(f"table {self._name}: {what}")
+
+    def _leave_out(self, what: str) -> None:
+        self._remarks.append(f"left out: table {self._name}: {what}")
+
+    def plan(self) -> TablePlan:
+        rows, profiles = self._profiles()
+        chosen = [self._choose(column, profile) for column, profile in zip(self._columns, profiles, strict=True)]
+        keys = sorted((column for column in self._columns if column.key), key=lambda column: column.key)
+        identity = self._identity(keys, profiles)
+        columns = [
+            self._column(column, one, profile, identity is not None and bool(column.key))
+            for column, one, profile in zip(self._columns, chosen, profiles, strict=True)
+        ]
+        plan = TablePlan(self._name.lower(), columns, rows, partial(self._batches, [one.convert for one in chosen]))
+        plan.identity = identity
+        self._add_keys(plan, keys, profiles)
+        self._add_indexes(plan)
+        plan.checks = self._checks()
+        for _, _, target, *_ in self._connection.execute(f"pragma foreign_key_list({self._table})").fetchall():
+            self._leave_out(f"foreign key to {target}")
+        return plan
+
+    # ---- columns
+
+    def _profiles(self) -> tuple[int, list[Profile]]:
+        """How many rows there are, and what the values of each column are."""
+        found: list[Profile] = []
+        rows = 0
+        for first in range(0, len(self._columns), COLUMNS_A_TIME):
+            some = self._columns[first : first + COLUMNS_A_TIME]
+            parts = [part for column in some for part in _profile_parts(column)]
+            answer = self._connection.execute(f"select count(*), {', '.join(parts)} from {self._table}").fetchone()
+            rows, values = answer[0], answer[1:]
+            size = len(values) // len(some)
+            for n in range(len(some)):
+                found.append(Profile(*values[n * size : (n + 1) * size]))
+        return rows, found
+
+    def _choose(self, column: _Column, profile: Profile) -> Chosen:
+        try:
+            chosen = choose(column.declared, profile)
+        except Unfit as unfit:
+            raise TypeMismatch(
+                f"table {self._name}, column {column.name}, {self._first_row(column, unfit.condition)}: {unfit}, "
+                "which gmdb has no type for"
+            ) from None
+        if chosen.remark:
+            self._remark(f"column {column.name} ({column.declared or 'no type'}) {chosen.remark}")
+        if column.hidden in (2, 3):
+            self._remark(f"column {column.name} is computed; its values are imported, how to compute them is not")
+        return chosen
+
+    def _first_row(self, column: _Column, condition: str) -> str:
+        """The first row that meets a condition, by the best name that it has."""
+        by = _quoted(next(c.name for c in self._columns if c.key)) if self._without_rowid else "rowid"
+        where = condition.format(column=_quoted(column.name))
+        (row,) = self._connection.execute(f"select {by} from {self._table} where {where} limit 1").fetchone()
+        return f"row {row!r}" if self._without_rowid else f"row {row}"
+
+    def _column(self, column: _Column, chosen: Chosen, profile: Profile, is_identity: bool) -> Column:
+        if is_identity:
+            return Column(column.name.lower(), chosen.type, False, identity="by default")
+        nullable = bool(profile.nulls) or not (column.not_null or column.key)
+        return Column(column.name.lower(), chosen.type, nullable, default=self._default(column, chosen))
+
+    def _default(self, column: _Column, chosen: Chosen) -> str | None:
+        if column.default is None or column.default.upper() == "NULL":
+            return None
+        text = column.default
+        if chosen.type.name == "BOOLEAN" and text in ("0", "1"):
+            text = "true" if text == "1" else "false"
+        try:
+            written = _written(sqlglot.parse_one(text, read="sqlite"))
+            compile_assignment(parse_expression(written), Scope(), chosen.type)
+        except (Error, SqlglotError) as error:
+            self._leave_out(f"column {column.name}: default {column.default}: {in_short(error)}")
+            return None
+        return written
+
+    def _identity(self, keys: Sequence[_Column], profiles: Sequence[Profile]) -> tuple[str, int] | None:
+        """An INTEGER PRIMARY KEY is numbered by SQLite; with AUTOINCREMENT no number comes twice."""
+        if self._without_rowid or len(keys) != 1 or keys[0].declared.upper() != "INTEGER":
+            return None
+        last = profiles[self._columns.index(keys[0])].high or 0
+        if self._connection.execute("select 1 from sqlite_master where name = 'sqlite_sequence'").fetchone():
+            row = self._connection.execute("select seq from sqlite_sequence where name = ?", (self._name,)).fetchone()
+            last = max(last, row[0] if row is not None and isinstance(row[0], int) else 0)
+        if last >= IDENTITY_MAX:
+            self._remark(f"column {keys[0].name}: its numbers have come too far to be continued")
+            return None
+        return keys[0].name.lower(), last
+
+    # ---- keys, checks, indexes
+
+    def _add_keys(self, plan: TablePlan, keys: Sequence[_Column], profiles: Sequence[Profile]) -> None:
+        if not keys:
+            return
+        names = tuple(column.name.lower() for column in keys)
+        if any(profiles[self._columns.index(column)].nulls for column in keys):
+            self._remark(f"primary key ({', '.join(names)}) has NULLs: it becomes a unique constraint")
+            plan.keys.append(Constraint(UNIQUE, names))
+        else:
+            plan.keys.append(Constraint(PRIMARY_KEY, names))
+
+    def _add_indexes(self, plan: TablePlan) -> None:
+        listed = self._connection.execute(f"pragma index_list({self._table})").fetchall()
+        for _, name, unique, origin, is_partial in reversed(listed):
+            if origin == "pk":
+                continue
+            columns = self._index_columns(name, origin, bool(is_partial))
+            if columns is None:
+                continue
+            if origin == "u":
+                plan.keys.append(Constraint(UNIQUE, columns))
+            else:
+                plan.indexes.append(IndexPlan(name.lower(), columns, bool(unique)))
+
+    def _index_columns(self, name: str, origin: str, is_partial: bool) -> tuple[str, ...] | None:
+        """The columns of an index; None if it is one that gmdb cannot have."""
+        parts = [row for row in self._connection.execute(f"pragma index_xinfo({_quoted(name)})") if row[5]]
+        what = f"index {name}" if origin == "c" else "a unique constraint"
+        if is_partial or any(part[1] < 0 for part in parts):
+            self._leave_out(f"{what}, which is {'over some rows only' if is_partial else 'over an expression'}")
+            return None
+        for _, _, column, descending, collation, _ in parts:
+            if collation.upper() != "BINARY":
+                self._leave_out(f"{what}: the collation {collation.upper()} of column {column}")
+            if descending:
+                self._leave_out(f"{what}: the descending order of column {column}; it is read both ways")
+        return tuple(column.lower() for _, _, column, *_ in parts)
+
+    def _checks(self) -> list[str]:
+        if self._tree is None:
+            if "check" in self._sql.lower():
+                self._leave_out("its checks, since its definition could not be read")
+            return []
+        return [_written(node.this) for node in self._tree.find_all(exp.CheckColumnConstraint)]
+
+    # ---- rows
+
+    def _batches(self, converts: Sequence[Callable[[Sequence[Any]], pa.Array]]) -> Iterator[pa.RecordBatch]:
+        names = [column.name.lower() for column in self._columns]
+        chosen = ", ".join(_quoted(column.name) for column in self._columns)
+        try:
+            cursor = self._connection.execute(f"select {chosen} from {self._table}")
+            while rows := cursor.fetchmany(BATCH_ROWS):
+                arrays = [convert(values) for convert, values in zip(converts, zip(*rows, strict=True), strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, names)
+        except sqlite3.OperationalError as error:  # a text that is none, most of all
+            raise DataError(f"table {self._name}: SQLite cannot hand out a value: {error}") from None
+
+
+def _profile_parts(column: _Column) -> list[str]:
+    """The expressions that make a Profile, in its order."""
+    c, declared = _quoted(column.name), column.declared.upper()
+    kind = f"typeof({c})"
+    parts = [_number_of(f"{kind} = '{name}'") for name in ("integer", "real", "text", "blob", "null")]
+    parts += [f"{end}(case when {kind} = 'integer' then {c} end)" for end in ("min", "max")]
+    parts.append(f"coalesce(max(case when {kind} in ('text', 'blob') then length(cast({c} as blob)) end), 0)")
+    parts.append(_number_of(f"{kind} = 'integer' and {c} in (0, 1)") if declared.startswith("BOOL") else "0")
+    parts.append(_number_of(f"{kind} = 'text' and date({c}, '+0 days') is {c}") if declared == "DATE" else "0")
+    if declared.startswith(("DATETIME", "TIMESTAMP")):
+        whole = f"datetime(substr({c}, 1, 19), '+0 days') is replace(substr({c}, 1, 19), 'T', ' ')"
+        fraction = f"substr({c}, 20, 1) = '.' and length({c}) between 21 and 26 and substr({c}, 21) not glob '*[^0-9]*'"
+        parts.append(_number_of(f"{kind} = 'text' and {whole} and (length({c}) = 19 or ({fraction}))"))
+    else:
+        parts.append("0")
+    digits = declared_decimal(column.declared)
+    if digits is not None:
+        limit, scale = 10.0 ** (digits[0] - digits[1]), digits[1]
+        is_short = f"round({c}, {scale}) = {c} and {c} > -{limit!r} and {c} < {limit!r}"
+        parts.append(_number_of(f"{kind} in ('integer', 'real') and {is_short}"))
+    else:
+        parts.append("0")
+    return parts
+
+
+def _number_of(condition: str) -> str:
+    return f"count(case when {condition} then 1 end)"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _parsed(sql: str) -> exp.Expr | None:
+    """A table's definition, of which the options at the end do not matter here; None if it cannot be read."""
+    try:
+        tree = sqlglot.parse_one(_OPTIONS.sub(")", sql), read="sqlite")
+    except SqlglotError:
+        return None
+    return None if isinstance(tree, exp.Command) else tree
+
+
+def _written(node: exp.Expr) -> str:
+    """An expression of SQLite's as gmdb writes it, with names in small letters."""
+    node = node.copy()
+    for name in node.find_all(exp.Identifier):
+        name.set("this", name.name.lower())
+    return node.sql(dialect=GmdbSql)

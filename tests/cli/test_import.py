@@ -1,0 +1,352 @@
+"""``gmdb import``: SQLite databases, CSV and Parquet files; nothing is lost without a word, or half done."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import gmdb
+from gmdb.cli import main
+from gmdb.errors import CheckViolation, NullNotAllowed, UniqueViolation
+from tests.integrity import assert_sound
+
+Output = pytest.CaptureFixture[str]
+DAY, ANN_HAS = date(2024, 2, 29), (Decimal("12.34"), 0.1, b"\x00\xff", "a", None)
+SHOP = """
+    create table Customers (
+        Id INTEGER PRIMARY KEY AUTOINCREMENT, Name TEXT NOT NULL, email varchar(50) unique, active boolean default 1,
+        born date, seen datetime, balance decimal(10,2) default 0, score real, photo blob, untyped,
+        made timestamp default current_timestamp, check (length(name) > 0));
+    create table orders (id integer primary key, customer int references customers(id), amount int check (amount >= 0));
+    create table words (word text, lang text, n int, primary key (word, lang)) without rowid;
+    create index orders_customer on orders (customer, amount);
+    create unique index orders_both on orders (customer, id);
+"""
+
+
+def make(path: Path, script: str, **rows: list[tuple[Any, ...]]) -> Path:
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    for table, values in rows.items():
+        connection.executemany(f"insert into {table} values ({', '.join('?' * len(values[0]))})", values)
+    connection.commit()
+    connection.close()
+    return path
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    day, time = "2024-02-29", "2024-02-29 12:30:00.25"
+    customers = [
+        (1, "Ann", "ann@x", 1, day, time, 12.34, 0.1, b"\x00\xff", "a", None),
+        (2, "Bob", None, 0, None, "2024-02-29T12:30:00", 100, None, None, None, None),
+        (9, "日本", "j@x", None, day, None, -0.5, 1e300, b"", "", None),
+    ]
+    path = make(
+        tmp_path / "shop.sqlite",
+        SHOP,
+        customers=customers,
+        orders=[(n, n % 2 + 1, n) for n in range(1, 1001)],
+        words=[("b", "en", 1), ("a", "en", 2)],
+    )
+    with sqlite3.connect(path) as connection:
+        connection.execute("delete from customers where id = 9")
+    connection.close()
+    return path
+
+
+def imported(path: Path, *arguments: str) -> Path:
+    assert main(["import", str(path), *arguments]) == 0
+    target = path.with_suffix(".gmdb")
+    assert_sound(target)
+    return target
+
+
+def failing(path: Path, capsys: Output, *arguments: str) -> str:
+    assert main(["import", str(path), *arguments]) == 2
+    assert not path.with_suffix(".gmdb").exists()
+    return capsys.readouterr().err
+
+
+def types_of(path: Path, table: str) -> dict[str, str]:
+    with gmdb.connect(path) as db:
+        return {column.name: str(column.type) for column in db.table(table).columns}
+
+
+# ---- SQLite
+
+
+def test_schema_indexes_and_rows_come_over(shop: Path) -> None:
+    with gmdb.connect(imported(shop)) as db:
+        assert db.execute("select * from customers order by id").fetchall() == [
+            (1, "Ann", "ann@x", True, DAY, datetime(2024, 2, 29, 12, 30, 0, 250000), *ANN_HAS),
+            (2, "Bob", None, False, None, datetime(2024, 2, 29, 12, 30), Decimal(100), None, None, None, None),
+        ]
+        assert db.execute("select count(*), sum(amount) from orders").fetchone() == (1000, 500500)
+        assert {index.name: index.unique for index in db.table("orders").indexes} == {
+            "orders_pkey": True,
+            "orders_customer": False,
+            "orders_both": True,
+        }
+        plan = db.execute("explain select * from orders where customer = 1 and amount = 4").fetchall()
+        assert "orders_customer" in str(plan)
+        assert db.table("words").primary_key == ("word", "lang")
+
+
+def test_constraints_hold_in_the_new_database(shop: Path) -> None:
+    with gmdb.connect(imported(shop)) as db:
+        for statement, error in (
+            ("insert into customers (name, email) values ('Eve', 'ann@x')", UniqueViolation),
+            ("insert into customers (name) values ('')", CheckViolation),
+            ("insert into customers (name) values (null)", NullNotAllowed),
+            ("insert into orders values (2000, 1, -1)", CheckViolation),
+            ("insert into orders values (1000, 1, 1)", UniqueViolation),
+            ("insert into words values ('a', 'en', 3)", UniqueViolation),
+        ):
+            with pytest.raises(error):
+                db.execute(statement)
+
+
+def test_numbering_and_defaults_go_on(shop: Path) -> None:
+    """With AUTOINCREMENT no number comes twice: 9 was given away before."""
+    with gmdb.connect(imported(shop)) as db:
+        db.execute("insert into customers (name) values ('New')")
+        row = db.execute("select id, active, balance, made from customers where name = 'New'").fetchone()
+        assert row is not None
+        assert row[:3] == (10, True, Decimal(0))
+        assert abs((row[3] - datetime.now()).total_seconds()) < 60
+        db.execute("insert into orders (customer, amount) values (1, 1)")
+        assert db.execute("select max(id) from orders").fetchone() == (1001,)
+
+
+def test_what_is_left_out_is_listed(tmp_path: Path, capsys: Output) -> None:
+    path = make(
+        tmp_path / "odd.sqlite",
+        """
+        create table a (i integer primary key, s text collate nocase unique, d text default (hex(randomblob(4))),
+                        twice int generated always as (i * 2), check (s glob 'x*'));
+        create table b (k text primary key, a int references a(i));
+        create index b_desc on b (a desc);
+        create index b_some on b (a) where a > 10;
+        create index b_upper on b (upper(k));
+        create view v as select 1;
+        create trigger t after insert on b begin select 1; end;
+        create virtual table f using fts5(x);
+        """,
+        b=[(None, 1), (None, 2)],
+    )
+    imported(path)
+    out = capsys.readouterr().out
+    for line in (
+        "left out: view v",
+        "left out: trigger t",
+        "left out: virtual table f",
+        "left out: table b: foreign key to a",
+        "left out: table b: index b_some, which is over some rows only",
+        "left out: table b: index b_upper, which is over an expression",
+        "left out: table b: index b_desc: the descending order of column a; it is read both ways",
+        "left out: table a: a unique constraint: the collation NOCASE of column s",
+        "left out: table a: column d: default hex(randomblob(4)):",
+        "left out: table a: check (",
+        "table a: column twice is computed; its values are imported, how to compute them is not",
+        "table b: primary key (k) has NULLs: it becomes a unique constraint",
+    ):
+        assert f"\n{line}" in out, out
+
+
+@pytest.mark.parametrize(
+    ("declared", "values", "type_", "found"),
+    [
+        ("integer", [1, -(2**63), 2**63 - 1], "BIGINT", [1, -(2**63), 2**63 - 1]),
+        ("integer", [1, "one", 2.5], "VARCHAR(4000)", ["1", "one", "2.5"]),
+        ("int", [1, 2.5], "DOUBLE", [1.0, 2.5]),
+        ("", [2**60 + 1, 2.5], "VARCHAR(4000)", [str(2**60 + 1), "2.5"]),
+        ("varchar(3)", ["abc", "日"], "VARCHAR(3)", ["abc", "日"]),
+        ("varchar(3)", ["abcdef"], "VARCHAR(4000)", ["abcdef"]),
+        ("date", ["2024-02-30"], "VARCHAR(4000)", ["2024-02-30"]),
+        ("date", ["2024-02-28", None], "DATE", [date(2024, 2, 28), None]),
+        ("datetime", ["2024-01-01 00:00:00+01:00"], "VARCHAR(4000)", ["2024-01-01 00:00:00+01:00"]),
+        ("boolean", [0, 2], "BIGINT", [0, 2]),
+        ("decimal(5,2)", [1.25, 999.99], "DECIMAL(5,2)", [Decimal("1.25"), Decimal("999.99")]),
+        ("decimal(5,2)", [1.255], "DOUBLE", [1.255]),
+        ("decimal(5,2)", [-(2**63), 1000], "BIGINT", [-(2**63), 1000]),
+        ("real", [], "DOUBLE", []),
+        ("blob", [], "VARBINARY(32000)", []),
+        ("numeric(8,3)", [], "DECIMAL(8,3)", []),
+        ("", ["a\0b", "x" * 4000], "VARCHAR(4000)", ["a\0b", "x" * 4000]),
+    ],
+)
+def test_types_go_by_declaration_and_values(
+    tmp_path: Path, declared: str, values: list[Any], type_: str, found: list[Any]
+) -> None:
+    path = make(
+        tmp_path / "types.sqlite", f"create table t (c {declared})", **({"t": [(v,) for v in values]} if values else {})
+    )
+    target = imported(path)
+    assert types_of(target, "t") == {"c": type_}
+    with gmdb.connect(target) as db:
+        assert [row[0] for row in db.execute("select c from t").fetchall()] == found
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"x" * 40_000, "table t, column c, row 2: a BLOB of over 32000 bytes, which gmdb has no type for"),
+        ("x" * 5000, "table t, column c, row 2: bytes among other values"),
+    ],
+)
+def test_values_that_no_type_takes_are_refused_with_their_row(
+    tmp_path: Path, capsys: Output, value: Any, message: str
+) -> None:
+    first: Any = "text" if isinstance(value, str) else b"bytes"
+    path = make(tmp_path / "large.sqlite", "create table t (c)", t=[(first,), (b"x" if first == "text" else value,)])
+    assert message in failing(path, capsys)
+
+
+def test_a_text_that_is_too_long_is_refused_with_its_row(tmp_path: Path, capsys: Output) -> None:
+    path = make(tmp_path / "long.sqlite", "create table t (c text)", t=[("x",), ("y" * 4001,)])
+    assert "table t, column c, row 2: a text of over 4000 bytes" in failing(path, capsys)
+
+
+def test_a_row_that_is_too_large_is_refused(tmp_path: Path, capsys: Output) -> None:
+    path = make(tmp_path / "wide.sqlite", "create table t (a, b, c)", t=[("x" * 4000,) * 3])
+    assert "table t" in failing(path, capsys)
+
+
+def test_a_text_that_is_none_is_refused(tmp_path: Path, capsys: Output) -> None:
+    path = make(tmp_path / "broken.sqlite", "create table t (c text); insert into t values (cast(x'ff' as text))")
+    assert "table t: SQLite cannot hand out a value" in failing(path, capsys)
+
+
+def test_a_failure_leaves_a_database_as_it_was(tmp_path: Path, capsys: Output) -> None:
+    """The second table is there already: nothing of the first is imported either."""
+    path = make(tmp_path / "two.sqlite", "create table a (i); create table b (i)", a=[(1,)], b=[(2,)])
+    target = tmp_path / "have.gmdb"
+    with gmdb.connect(target) as db:
+        db.execute("create table b (x int primary key)")
+    assert main(["import", str(path), "--into", str(target)]) == 2
+    assert "b" in capsys.readouterr().err
+    with gmdb.connect(target) as db:
+        assert db.tables() == ["b"]
+
+
+def test_one_table_is_imported_alone(shop: Path, capsys: Output) -> None:
+    target = imported(shop, "--table", "Words", "--json")
+    document = json.loads(capsys.readouterr().out)
+    assert document["tables"] == [{"table": "words", "rows": 2, "columns": 3, "keys": 1, "indexes": 0, "checks": 0}]
+    with gmdb.connect(target) as db:
+        assert db.tables() == ["words"]
+    assert main(["import", str(shop), "--table", "nothing", "--into", str(target)]) == 2
+    assert "has no table nothing; its tables are: Customers" in capsys.readouterr().err
+
+
+def test_import_goes_through_the_owner(shop: Path, tmp_path: Path) -> None:
+    """Another process has the database open."""
+    from tests.server.peer import Peer
+
+    peer = Peer()
+    try:
+        peer("db = gmdb.connect(path)", path=str(tmp_path / "shared.gmdb"))
+        assert main(["import", str(shop), "--into", str(tmp_path / "shared.gmdb")]) == 0
+        assert peer("db.execute('select count(*) from orders').fetchall()") == [(1000,)]
+        peer("db.close()")
+    finally:
+        peer.end()
+
+
+# ---- CSV and Parquet
+
+
+def test_csv_has_the_types_of_its_values(tmp_path: Path) -> None:
+    path = tmp_path / "Things.csv"
+    lines = ["ID,price,zip,day,at,flag,text,big,none"]
+    lines += ['1,1.5,01234,2024-02-29,2024-02-29 10:00:00,true,"a,b",12345678901234567890,']
+    lines += ['2,2,1234,2024-03-01,2024-03-01,false,"",1,', "3,,,,,,,,"]
+    path.write_text("\n".join(lines) + "\n")
+    target = imported(path)
+    assert list(types_of(target, "things").values()) == [
+        *("BIGINT", "DOUBLE", "VARCHAR(4000)", "DATE", "TIMESTAMP", "BOOLEAN", "VARCHAR(4000)", "VARCHAR(4000)"),
+        "VARCHAR(4000)",
+    ]
+    with gmdb.connect(target) as db:
+        assert db.execute("select * from things order by id").fetchall() == [
+            (1, 1.5, "01234", date(2024, 2, 29), datetime(2024, 2, 29, 10), True, "a,b", "12345678901234567890", None),
+            (2, 2.0, "1234", date(2024, 3, 1), datetime(2024, 3, 1), False, "", "1", None),
+            (3, None, None, None, None, None, None, None, None),
+        ]
+
+
+def test_a_type_that_fits_only_the_first_rows_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "late.csv"
+    path.write_text("n\n" + "\n".join(map(str, range(1_000_000))) + "\nmany\n")
+    target = imported(path)
+    assert types_of(target, "late") == {"n": "VARCHAR(4000)"}
+    with gmdb.connect(target) as db:
+        assert db.execute("select count(*), max(n) from late").fetchone() == (1_000_001, "many")
+
+
+def test_rows_are_added_to_a_table_that_is_there(tmp_path: Path, capsys: Output) -> None:
+    path = tmp_path / "more.csv"
+    path.write_text("s;i\nx;1\ny;2\n")
+    target = tmp_path / "have.gmdb"
+    with gmdb.connect(target) as db:
+        db.execute("create table t (i int primary key, s varchar(5))")
+    arguments = ["import", str(path), "--into", str(target), "--table", "t", "--delimiter", ";"]
+    assert main(arguments) == 0
+    with gmdb.connect(target) as db:
+        assert db.execute("select * from t order by i").fetchall() == [(1, "x"), (2, "y")]
+    capsys.readouterr()
+    assert main(arguments) == 2
+    assert "t_pkey" in capsys.readouterr().err
+
+
+def test_parquet_brings_its_types(tmp_path: Path) -> None:
+    path = tmp_path / "p.parquet"
+    data = pa.table(
+        {
+            "A": pa.array([1, 2], pa.int16()),
+            "u": pa.array([2**64 - 1, 0], pa.uint64()),
+            "d": pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)),
+            "s": pa.array(["x", "y"]).dictionary_encode(),
+            "b": pa.array([b"\0", None]),
+            "t": pa.array([datetime(2024, 1, 1), None], pa.timestamp("ms")),
+        }
+    )
+    parquet.write_table(data, path)
+    target = imported(path)
+    assert list(types_of(target, "p").values()) == [
+        *("INT", "DECIMAL(20,0)", "DECIMAL(9,2)", "VARCHAR(4000)", "VARBINARY(32000)", "TIMESTAMP")
+    ]
+    with gmdb.connect(target) as db:
+        assert db.execute("select * from p order by a").fetchall() == [
+            (1, Decimal(2**64 - 1), Decimal("1.50"), "x", b"\0", datetime(2024, 1, 1)),
+            (2, Decimal(0), None, "y", None, None),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.csv", None, "cannot be read: No such file"),
+        ("empty.csv", "", "cannot be read as CSV"),
+        ("twice.csv", "a,A\n1,2\n", "two columns are called a"),
+        ("ragged.csv", "a,b\n1,2\n1\n", "cannot be read as CSV"),
+        ("fake.sqlite", "SQLite format 3\0 and no more", "SQLite cannot read it"),
+        ("fake.parquet", "PAR1 and no more", "is no Parquet file"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused(
+    tmp_path: Path, capsys: Output, name: str, content: str | None, message: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_text(content)
+    assert message in failing(path, capsys)
