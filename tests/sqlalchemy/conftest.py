@@ -20,7 +20,7 @@ def engine(request: pytest.FixtureRequest, path: Path) -> Iterator[Engine]:
     is_remote = request.param == "remote"
     if is_remote:
         request.getfixturevalue("peer")("own = gmdb.connect(path)", path=str(path))
-    made = create_engine(f"gmdb:///{path}")
+    made = create_engine(f"gmdb:///{path}?foreign_keys=left_out")
     try:
         yield made
     finally:

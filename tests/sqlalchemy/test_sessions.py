@@ -13,11 +13,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 import gmdb
 from gmdb.errors import LockTimeout, UniqueViolation, WriteConflict
-from gmdb.sqlalchemy import ForeignKeyNotEnforced, GmdbDialect, insert
+from gmdb.sqlalchemy import GmdbDialect, insert
 from sqlalchemy import CheckConstraint, Engine, ForeignKey, Identity, Integer, String, create_engine, exc, func, select
 from sqlalchemy import inspect as sqlalchemy_inspect
-
-pytestmark = pytest.mark.filterwarnings("ignore::gmdb.sqlalchemy.ForeignKeyNotEnforced")
 
 
 class Base(DeclarativeBase):
@@ -119,7 +117,7 @@ def test_isolation_levels(users: Engine) -> None:
 
 
 def test_rows_are_locked_for_update(users: Engine) -> None:
-    impatient = create_engine(f"{users.url}?lock_timeout=0.1")
+    impatient = create_engine(f"{users.url}&lock_timeout=0.1")
     with users.connect() as holder, impatient.connect() as waiter:
         holder.execute(select(User.__table__).where(User.id == 1).with_for_update())
         free = select(User.id).order_by(User.id).with_for_update(skip_locked=True)
@@ -143,10 +141,13 @@ def test_insert_on_conflict(users: Engine) -> None:
         assert session.scalars(select(User.score).order_by(User.id)).all() == [5, 0, 0, 6]
 
 
-def test_foreign_keys_are_left_out_with_a_warning(path: Path) -> None:
+def test_foreign_keys_are_refused_unless_they_are_to_be_left_out(path: Path) -> None:
     engine = create_engine(f"gmdb:///{path}")
-    with pytest.warns(ForeignKeyNotEnforced, match=r"table address: .* User\.id"):
+    with pytest.raises(exc.CompileError, match=r"table address: .* User\.id; .*foreign_keys=left_out"):
         Base.metadata.create_all(engine)
+    engine.dispose()
+    engine = create_engine(f"gmdb:///{path}?foreign_keys=left_out")
+    Base.metadata.create_all(engine)
     assert sqlalchemy_inspect(engine).get_foreign_keys("address") == []
     engine.dispose()
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from sqlalchemy.dialects import registry
 
-from gmdb.sqlalchemy.compiler import ForeignKeyNotEnforced, Insert, insert
+from gmdb.sqlalchemy.compiler import Insert, insert
 from gmdb.sqlalchemy.dialect import GmdbDialect
 
-__all__ = ["ForeignKeyNotEnforced", "GmdbDialect", "Insert", "insert"]
+__all__ = ["GmdbDialect", "Insert", "insert"]
 
 for _name in ("gmdb", "gmdb.gmdb"):  # the second is what ``gmdb+gmdb://`` asks for: a driver by its name
     registry.register(_name, "gmdb.sqlalchemy.dialect", "GmdbDialect")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
@@ -23,10 +22,6 @@ class Insert(PostgresInsert):
 def insert(table: Any) -> Insert:
     """An INSERT that has ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
     return Insert(table)
-
-
-class ForeignKeyNotEnforced(UserWarning):
-    """A table was created without its foreign keys, which gmdb does not have."""
 
 
 class IdentifierPreparer(PGIdentifierPreparer):
@@ -96,11 +91,12 @@ class DefinitionCompiler(DDLCompiler):
         return f"GENERATED {'ALWAYS' if identity.always else 'BY DEFAULT'} AS IDENTITY"
 
     def visit_foreign_key_constraint(self, constraint: Any, **_given: Any) -> str | None:  # type: ignore[override]
-        """Left out, with a warning: relationships go by them, and gmdb does not have them."""
+        """Refused, unless the engine was told to leave them out: relationships go by them, and gmdb has none."""
+        if getattr(self.dialect, "leaves_foreign_keys_out", False):
+            return None
         table, target = constraint.parent.name, constraint.elements[0].target_fullname
-        said = f"table {table}: the foreign key to {target} is not part of the table: gmdb does not enforce any"
-        warnings.warn(said, ForeignKeyNotEnforced, stacklevel=2)
-        return None
+        advice = "to make tables without them, as models with relationships need, end the URL by ?foreign_keys=left_out"
+        raise exc.CompileError(f"table {table}: gmdb does not enforce foreign keys, as that to {target}; {advice}")
 
     def visit_create_index(self, create: Any, **_given: Any) -> str:  # type: ignore[override]
         index = create.element

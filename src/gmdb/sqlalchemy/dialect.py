@@ -76,6 +76,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
         super().__init__(**given)
         self._json_serializer = json_serializer
         self._json_deserializer = json_deserializer
+        self.leaves_foreign_keys_out = False
 
     # ---- connections
 
@@ -90,12 +91,16 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
         """A path, and what ``gmdb.connect`` takes beside it: ``?lock_timeout=2&read_only=true&sync=group``."""
         options = dict(url.query)
-        unknown = set(options) - {"lock_timeout", "read_only", "sync"}
+        unknown = sorted(set(options) - {"lock_timeout", "read_only", "sync", "foreign_keys"})
         if unknown:
-            raise InterfaceError(f"{url}: there is no option {sorted(unknown)[0]}; use lock_timeout, read_only or sync")
+            known = "lock_timeout, read_only, sync or foreign_keys"
+            raise InterfaceError(f"{url}: there is no option {unknown[0]}; use {known}")
         if not url.database or url.host:
             raise InterfaceError(f"{url} names no database; write gmdb:///shop.gmdb, or gmdb:////srv/shop.gmdb")
         made: dict[str, Any] = {}
+        if options.get("foreign_keys") not in (None, "refused", "left_out"):
+            raise InterfaceError(f"{url}: foreign_keys is refused, or left_out of tables")
+        self.leaves_foreign_keys_out = options.get("foreign_keys") == "left_out"
         if "lock_timeout" in options:
             made["lock_timeout"] = float(str(options["lock_timeout"]))
         if "read_only" in options:
