@@ -49,8 +49,20 @@ class Runner:
         if self._session.closed:
             self._session.require_open()
         found = self._prepared.get(text)
-        parsed, statement = found if found is not None and found[1].is_current() else self._prepare_again(text)
+        if found is None or not found[1].is_current():
+            return self._prepare_and_run(text, parameters)
+        parsed, statement = found
         return statement.run(parsed.check(parameters))
+
+    def _prepare_and_run(self, text: str, parameters: Parameters) -> Result:
+        """Preparing may take a while, too, and be interrupted."""
+        self._session.begin_work()
+        try:
+            parsed, statement = self._prepare_again(text)
+            self._session.check_interrupted()
+            return statement.run(parsed.check(parameters))
+        finally:
+            self._session.end_work()
 
     def run_many(self, text: str, sets: Iterable[Parameters] | Any) -> Result:
         self._session.require_open()

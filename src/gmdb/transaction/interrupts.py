@@ -39,13 +39,15 @@ class Interruptible:
         self._elsewhere: weakref.WeakSet[Work] = weakref.WeakSet()
 
     def begin_work(self) -> None:
-        """A statement begins: what was interrupted before is not this."""
-        if not self._working:
-            self.interrupted = False
+        """A statement begins."""
         self._working += 1
 
     def end_work(self) -> None:
-        self._working -= 1
+        """A statement has ended: an interrupt of it, which may be coming just now, is none of the next."""
+        with self.hub.guard:
+            self._working -= 1
+            if not self._working:
+                self.interrupted = False
 
     def watch(self, work: Work) -> None:
         """End this, too, for as long as somebody has it."""

@@ -178,6 +178,7 @@ class Session(HoldsTables, Interruptible):
     def cursor(self) -> Iterator[tuple[Snapshot, np.ndarray]]:
         """A snapshot that is held for as long as somebody reads by it, and its form for kernels."""
         self.require_open()
+        self.check_interrupted()
         with self.hub.guard:
             scn = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
             snapshot = self.hub.snapshots.take(scn, len(self.undo))
