@@ -6,6 +6,7 @@ connection commits at the end of its block, rolls back if that fails, and closes
 
 from __future__ import annotations
 
+import io
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import pyarrow as pa
 from gmdb import dbapi
 from gmdb.access.heap import Heap
 from gmdb.access.indexes import KeyRange
+from gmdb.access.lob_file import open_file
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.arrow.append import append
 from gmdb.arrow.scan import Reading
@@ -214,6 +216,13 @@ class Connection:
     def heap(self, name: str) -> Heap:
         """A table's rows one by one: insert, fetch, update, delete by row id."""
         return self._database.heap(name, self._session)
+
+    def open_lob(self, table: str, column: str, row_id: RowId) -> io.BufferedReader | io.TextIOWrapper:
+        """A value of a BLOB column as a file of bytes, of a CLOB column as one of text, which can be read from.
+
+        It is what it was when it was opened, whatever others do meanwhile, until it is closed.
+        """
+        return open_file(self.heap(table).open_lob(column, row_id))
 
     def insert(self, name: str, values: Sequence[Any]) -> RowId:
         return self.heap(name).insert(values)

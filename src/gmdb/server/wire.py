@@ -23,6 +23,7 @@ from gmdb.catalog.schema import Constraint, TableDefinition
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, ColumnType
+from gmdb.format.lob import LobSegment
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
 
 CHUNK_SIZE = 256 << 10  # bytes of rows that make a message
@@ -98,15 +99,17 @@ def table_to_plain(table: TableDefinition) -> list[Any]:
         for i in table.indexes
     ]
     constraints = [constraint_to_plain(constraint) for constraint in table.constraints]
-    return [table.name, table.obj_id, table.space_id, table.entry_page, columns, indexes, constraints, table.number]
+    place = [table.name, table.obj_id, table.space_id, table.entry_page]
+    return [*place, columns, indexes, constraints, table.lobs, table.number]
 
 
 def table_from_plain(plain: list[Any]) -> TableDefinition:
-    name, obj_id, space_id, entry_page, columns, indexes, constraints, number = plain
+    name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number = plain
     made = tuple(column_from_plain(column) for column in columns)
     kept = tuple(constraint_from_plain(constraint) for constraint in constraints)
     known = (IndexDefinition(i, o, t, e, u, tuple(p), since, using) for i, o, t, e, u, p, since, using in indexes)
-    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, number)
+    own = LobSegment(*lobs) if lobs else None
+    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, own, number)
 
 
 def column_to_plain(column: Column) -> list[Any]:

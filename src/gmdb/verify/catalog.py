@@ -12,6 +12,7 @@ from gmdb.catalog.schema import (
     SYS_COLUMNS_ID,
     SYS_TABLES_ENTRY,
     TableDefinition,
+    lob_segment,
 )
 from gmdb.errors import Error
 from gmdb.format import heap
@@ -68,9 +69,10 @@ def _place(files: DatabaseFiles, row_id: RowId) -> Place:
 
 
 def _listed(files: DatabaseFiles, tables: Mapping[int, TableDefinition]) -> Iterator[tuple[Place, TableDefinition]]:
-    for row_id, (obj_id, name, space_id, entry) in files.rows(SYS_TABLES):
+    for row_id, (obj_id, name, space_id, entry, *lobs) in files.rows(SYS_TABLES):
         columns = tables[obj_id].columns
-        yield _place(files, row_id), TableDefinition(name, obj_id, space_id, entry, columns)
+        table = TableDefinition(name, obj_id, space_id, entry, columns, lobs=lob_segment(*lobs))
+        yield _place(files, row_id), table
 
 
 def _check_columns(files: DatabaseFiles, tables: Mapping[int, TableDefinition], findings: Findings) -> None:
