@@ -37,6 +37,8 @@ ALL_TYPES = {
     "v": "VARCHAR(40)",
     "bin": "BINARY(4)",
     "vb": "VARBINARY(20)",
+    "lob": "BLOB",
+    "clob": "CLOB",
 }
 WIDE_COLUMNS = 40
 
@@ -58,6 +60,8 @@ def all_types_row(n: int) -> tuple[Any, ...]:
         "grüße €😀"[: n % 9],
         bytes([n % 256, 1]),
         bytes(range(n % 20)),
+        bytes([n % 256]) * (1 << n % 16),
+        "é" * (n % 6) * (n % 900),
     )
 
 

@@ -7,7 +7,7 @@ Not here: many rows at once (arrow/), rows by what is in them (statements.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -127,7 +127,7 @@ class Heap:
         if self.session.tables_held.get(self.number) is not self.definition:
             self.share()
         if self.lobs is not None and any(self.lobs.is_long(value) for value in values):
-            with self._one_statement():
+            with self._all_or_nothing():
                 return self._insert(self._keep_row(values))
         return self._insert(values)
 
@@ -209,18 +209,16 @@ class Heap:
         if not any(self.lobs.is_long(value) for value in given):
             return self._try_patch(row_id, values)
         session = self.session
-        if session.depth:
-            mark = session.mark()
-            status = self._try_patch(row_id, self._keep_some(values))
-            if status < 0:
-                session.take_back_to(mark)
-            return status
-        with session.statement():
+        is_own, mark = not session.depth, session.mark()
+        with self._all_or_nothing():
             kept = self._keep_some(values)
-            while (status := self._try_patch(row_id, kept)) == CHANGED:
+            while (status := self._try_patch(row_id, kept)) == CHANGED and is_own:
                 session.see_newest()
-            self.refuse_if_failed(status, row_id)
-            return status
+            if is_own:
+                self.refuse_if_failed(status, row_id)
+        if status < 0:
+            session.take_back_to(mark)
+        return status
 
     def _keep_row(self, values: Sequence[Any]) -> list[Any]:
         """A row's values, with long ones on pages."""
@@ -238,9 +236,20 @@ class Heap:
         lobs = self.lobs
         return {k: lobs.keep(lobs.columns[k], v) if k in lobs.columns else v for k, v in values.items()}
 
-    def _one_statement(self) -> AbstractContextManager[Any]:
-        """What happens within is one statement: the one that is running, or one of its own."""
-        return nullcontext() if self.session.depth else self.session.statement()
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """What happens within a statement, or as one of its own, leaves nothing behind if it fails."""
+        session = self.session
+        if not session.depth:
+            with session.statement():
+                yield
+            return
+        mark = session.mark()
+        try:
+            yield
+        except BaseException:
+            session.take_back_to(mark)
+            raise
 
     def want_lobs(self, positions: Container[int] | None) -> None:
         """Read large objects of these columns only; in others, rows have them as they are, to be passed over."""
@@ -309,6 +318,16 @@ class Heap:
                 snapshot.check()
                 for row_id, row in rows:
                     yield row_id, decode(row)
+        self.session.finish_read()
+
+    def encoded_rows(self) -> Iterator[tuple[RowId, bytes]]:
+        """``rows``, as their bytes; of a table without large objects."""
+        self.share()
+        with self.session.cursor() as (snapshot, form):
+            for page_id in self.segment.page_ids().tolist():
+                rows = self.encoded_rows_of_page(page_id, form)
+                snapshot.check()
+                yield from rows
         self.session.finish_read()
 
     def encoded_rows_of_page(self, page_id: int, form: np.ndarray) -> list[tuple[RowId, bytes]]:

@@ -67,7 +67,10 @@ class LobFile(io.RawIOBase):
         super().close()
 
 
-def open_file(opened: OpenLob) -> io.BufferedReader | io.TextIOWrapper:
+File = io.BufferedReader | io.TextIOWrapper
+
+
+def open_file(opened: OpenLob) -> File:
     """A large object as a file of bytes, or of text if it is a CLOB."""
-    raw = io.BufferedReader(LobFile(opened), BUFFER_SIZE)
+    raw: io.BufferedReader = io.BufferedReader(LobFile(opened), BUFFER_SIZE)  # type: ignore[assignment]
     return io.TextIOWrapper(raw, "utf-8", newline="") if opened.is_text else raw

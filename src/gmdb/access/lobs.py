@@ -12,14 +12,14 @@ Invariants
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from gmdb.access.lob_file import OpenLob
-from gmdb.errors import Corruption, DataError, InterfaceError, TypeMismatch, ValueTooLong
+from gmdb.access.lob_source import PIECE_SIZE, is_file, pieces_of
+from gmdb.errors import Corruption, ValueTooLong
 from gmdb.format.address import page_name
 from gmdb.format.columns import Column, encode_text
 from gmdb.format.lob import INLINE_MAX, INLINE_TOTAL, LOB_MAX, LobSegment, Locator
@@ -28,72 +28,8 @@ from gmdb.kernel.status import DAMAGED
 from gmdb.storage.store import PageStore
 from gmdb.transaction.session import Session
 
-PIECE_SIZE = 256 << 10
 DIRTY_MAX = 32 << 20  # bytes of changed pages, from which on they are written before more are
 Check = Callable[[], None]
-
-
-class Rereadable:
-    """A file that may be needed for several rows, or again for one: it is read from where it was at first."""
-
-    def __init__(self, source: Any) -> None:
-        self._source = source
-        self._used = False
-        try:
-            self._start: Any = source.tell() if source.seekable() else None
-        except (AttributeError, OSError):
-            self._start = None
-
-    def start(self) -> Any:
-        if self._used:
-            if self._start is None:
-                raise InterfaceError("a file that cannot be read twice is given for several rows, or for a second try")
-            self._source.seek(self._start)
-        self._used = True
-        return self._source
-
-
-def is_file(value: Any) -> bool:
-    """Whether a value is to be read from somewhere."""
-    return isinstance(value, Rereadable) or callable(getattr(value, "read", None))
-
-
-def pieces_of(column: Column, value: Any) -> Iterator[bytes]:
-    """A value's bytes, some at a time."""
-    is_text = column.type.name == "CLOB"
-    if isinstance(value, Rereadable):
-        value = value.start()
-    if is_file(value):
-        yield from _read_pieces(column, value, is_text)
-    elif is_text:
-        if not isinstance(value, str):
-            raise TypeMismatch(f"column {column.name}: a {type(value).__name__} is no str, nor a file to read one from")
-        for at in range(0, len(value), PIECE_SIZE):
-            yield encode_text(value[at : at + PIECE_SIZE])
-    else:
-        if not isinstance(value, bytes | bytearray | memoryview):
-            said = f"column {column.name}: a {type(value).__name__} is no bytes, nor a file to read them from"
-            raise TypeMismatch(said)
-        view = memoryview(value).cast("B")
-        for at in range(0, len(view), PIECE_SIZE):
-            yield bytes(view[at : at + PIECE_SIZE])
-
-
-def _read_pieces(column: Column, file: Any, is_text: bool) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        while piece := file.read(PIECE_SIZE):
-            if isinstance(piece, str) and is_text:
-                yield encode_text(piece)
-            elif isinstance(piece, bytes | bytearray | memoryview):
-                if is_text:
-                    decoder.decode(bytes(piece))
-                yield bytes(piece)
-            else:
-                raise TypeMismatch(f"column {column.name}: the file gives {type(piece).__name__}, no {column.type}")
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:
-        raise DataError(f"column {column.name}: what the file gives is no UTF-8: {error.reason}") from None
 
 
 class Lobs:
@@ -167,7 +103,6 @@ class Lobs:
         data = read_bytes(self._store, self.segment.obj_id, locator, 0, locator.length, check)
         return data.decode() if column.type.name == "CLOB" else data
 
-
     def open(self, column: Column, value: Any, check: Check, let_go: Check) -> OpenLob:
         """A row's value, to be read from; the snapshot that ``check`` asks for is held until ``let_go``."""
         is_text = column.type.name == "CLOB"
@@ -184,9 +119,7 @@ class Lobs:
 class LobWriter:
     """Puts a value on pages, piece by piece, within a statement."""
 
-    def __init__(
-        self, store: PageStore, session: Session, segment: LobSegment, space_id: int, where: str
-    ) -> None:
+    def __init__(self, store: PageStore, session: Session, segment: LobSegment, space_id: int, where: str) -> None:
         self._store, self._session, self._segment = store, session, segment
         self._space_id, self._where = space_id, where
         self._first_page, self._length = -1, 0
@@ -227,9 +160,7 @@ def read_bytes(store: PageStore, obj_id: int, locator: Locator, at: int, size: i
     while done < size:
         store.require_open()
         piece = min(size - done, PIECE_SIZE)
-        read = read_lob(
-            store.area, obj_id, locator.first_page, at + done, target.ctypes.data + done, piece
-        )
+        read = read_lob(store.area, obj_id, locator.first_page, at + done, target.ctypes.data + done, piece)
         if read < piece:
             check()
             if read == DAMAGED:

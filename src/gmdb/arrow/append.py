@@ -25,8 +25,8 @@ from gmdb.arrow.schema import batches_of, fit_batch
 from gmdb.errors import SpaceFull, ValueTooLong
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, RowId, device_of, offset_of
 from gmdb.format.columns import Kind
-from gmdb.format.lob import CELL_MAX
 from gmdb.format.heap import HEAP_NODE, ROWS_AT, reserve_size
+from gmdb.format.lob import CELL_MAX
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.row import NO_LOCK, UNLOCKED
 from gmdb.kernel.append import FORMATTING, format_rows, start_pages

@@ -68,9 +68,7 @@ class LobReading:
         ends[start + 1 :] = np.cumsum(sizes)
         data = pa.allocate_buffer(max(int(ends[-1]), 1), resizable=True)
         target = ends.ctypes.data + 8 * start
-        status = fill_values(
-            self._store.area, self._obj_id, values, offsets + 4 * start, count, data.address, target
-        )
+        status = fill_values(self._store.area, self._obj_id, values, offsets + 4 * start, count, data.address, target)
         if status < 0:
             check()
             if status == DAMAGED:
@@ -101,7 +99,7 @@ def _parts(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
 
 def cells_of(lobs: Lobs, column: Column, values: pa.Array) -> pa.Array:
     """Values as the cells of rows, long ones on pages; within a statement."""
-    cells = []
+    cells: list[bytes | None] = []
     for value in values:
         if not value.is_valid:
             cells.append(None)

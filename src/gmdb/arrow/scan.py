@@ -58,7 +58,10 @@ class Scan:
         places: bool = False,
         lobs: LobSegment | None = None,
     ) -> None:
-        """``lobs``: where the table's large objects are.  ``places``: a last column tells where each row is, page id << 16 | slot."""
+        """``lobs``: where the table's large objects are.
+
+        ``places``: a last column tells where each row is, page id << 16 | slot.
+        """
         self._store = store
         self._obj_id = obj_id
         self._columns = columns[: max(wanted) + 1] if wanted else []

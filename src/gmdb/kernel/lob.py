@@ -15,8 +15,8 @@ from gmdb.format.lob import DATA_AT, ID_SIZE, LEVEL_MAX, LOB_LOCATOR, LOB_NODE, 
 from gmdb.format.page import TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import COL_COUNT_AT, NO_LOCK
 from gmdb.kernel.area import change, damaged, page_head, page_size_of, touch, touch_type
-from gmdb.kernel.compiler import kernel, long_kernel, routine
 from gmdb.kernel.call import call_at
+from gmdb.kernel.compiler import kernel, long_kernel, routine
 from gmdb.kernel.free_lists import touch_entry
 from gmdb.kernel.locks import transaction_at
 from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, move_bytes, records, store_32, store_64

@@ -211,7 +211,10 @@ def _release_last_map(area, entry_id, entry_page):
 
 @kernel
 def trim_segment(area, obj_id, entry_id):
-    """Give back a page at the end of a table, or of its large objects, that holds nothing; answers 1 if there was one: call again."""
+    """Give back a page that holds nothing, at the end of a table or of its large objects.
+
+    Answers 1 if there was one: call again.
+    """
     if require_log_room(area) < 0:
         return LOG_FULL
     entry_page = touch_type(area, entry_id, _ENTRY_PAGE, 0)

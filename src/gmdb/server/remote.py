@@ -6,10 +6,11 @@ not: a client needs none of the compiled code that comes with those.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from gmdb import dbapi
 from gmdb.access.indexes import EVERYTHING, IndexDefinition, KeyRange, keys_without_index
+from gmdb.access.lob_file import OpenLob, open_file
 from gmdb.access.patches import Patches
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.access.steps import Changes, RowChanged, Steps
@@ -31,6 +33,7 @@ from gmdb.format.columns import Column, ColumnType
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.server.link import Link
+from gmdb.server.lob_wire import LobPatches, LobRowCodec, row_codec, send_ahead
 from gmdb.server.wire import (
     column_to_plain,
     constraint_to_plain,
@@ -136,7 +139,7 @@ class RemoteConnection(_Connection):
 
     def add_column(self, table: str, column: Column | tuple[str, str], value: Any = None) -> None:
         (made,) = make_columns(table, [column])
-        body = b"" if value is None else RowCodec([made]).encode([value])
+        body = b"" if value is None else row_codec([made]).encode([send_ahead(self._link, value)])
         self._link.ask("add_column", body, table=table, column=column_to_plain(made))
 
     def rename_column(self, table: str, column: str, new_name: str, *, checks: Mapping[str, str] | None = None) -> None:
@@ -172,6 +175,9 @@ class RemoteConnection(_Connection):
 
     def heap(self, name: str) -> RemoteHeap:
         return RemoteHeap(self._link, table_from_plain(self._link.ask("heap", name=name)[0]["table"]))
+
+    def open_lob(self, table: str, column: str, row_id: RowId) -> io.BufferedReader | io.TextIOWrapper:
+        return open_file(self.heap(table).open_lob(column, row_id))
 
     def insert(self, name: str, values: Sequence[Any]) -> RowId:
         return self.heap(name).insert(values)
@@ -221,12 +227,20 @@ class RemoteConnection(_Connection):
         return self.cursor().executemany(statement, parameters)
 
     def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
-        head, _ = self._link.ask("execute", statement=statement, parameters=pack_parameters(parameters))
+        packed = pack_parameters(self._sent_ahead(parameters))
+        head, _ = self._link.ask("execute", statement=statement, parameters=packed)
         return self._result(head)
 
     def run_many(self, statement: str, parameters: Any) -> dbapi.Result:
-        sets = json.dumps([pack_parameters(given) for given in dbapi.sets_of(parameters)]).encode()
+        given = [self._sent_ahead(one) for one in dbapi.sets_of(parameters)]
+        sets = json.dumps([pack_parameters(one) for one in given]).encode()
         return self._result(self._link.ask("execute_many", sets, statement=statement)[0])
+
+    def _sent_ahead(self, parameters: dbapi.Parameters) -> dbapi.Parameters:
+        """Parameters, of which long ones and files are with the owner already."""
+        if isinstance(parameters, Mapping):
+            return {name: send_ahead(self._link, value) for name, value in parameters.items()}
+        return [send_ahead(self._link, value) for value in parameters]
 
     def _result(self, head: dict[str, Any]) -> dbapi.Result:
         types = tuple(None if type_ is None else ColumnType(*type_) for type_ in head["types"])
@@ -325,13 +339,36 @@ class RemoteHeap(_Heap):
         self.obj_id = table.obj_id
         self.columns = table.columns
         self._link = link
-        self._codec = RowCodec(table.columns)
-        self.encode_patch = Patches(table.name, table.columns).encode
+        self._codec = row_codec(table.columns)
+        self._has_lobs = table.lobs is not None
+        self.encode_patch: Callable[..., bytes] = Patches(table.name, table.columns).encode
+        if self._has_lobs:
+            encode = LobPatches(table.name, table.columns).encode
+            self.encode_patch = lambda values: encode(self._sent_ahead(values))
 
     def _ask(self, op: str, body: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         return self._link.ask(op, body, table=self.obj_id, **fields)
 
+    def _sent_ahead(self, values: Any) -> Any:
+        """Values, of which long ones and files are with the owner already."""
+        if isinstance(values, Mapping):
+            return {name: send_ahead(self._link, value) for name, value in values.items()}
+        return [send_ahead(self._link, value) for value in values]
+
+    def want_lobs(self, positions: Container[int] | None) -> None:
+        """Large objects come with their rows."""
+
+    def open_lob(self, column: str, row_id: RowId) -> OpenLob:
+        head, _ = self._ask("lob_open", column=column, row=_plain(row_id))
+        link, number = self._link, head["lob"]
+
+        def read_at(at: int, size: int) -> bytes:
+            return link.ask("lob_read", lob=number, at=at, size=size)[1]
+
+        return OpenLob(read_at, head["length"], lambda: link.drop(number), head["text"])
+
     def insert(self, values: Sequence[Any]) -> RowId:
+        values = self._sent_ahead(values) if self._has_lobs else values
         return RowId(*self._ask("insert", self._codec.encode(values))[0]["row"])
 
     def fetch(self, row_id: RowId) -> tuple[Any, ...]:
@@ -445,7 +482,7 @@ class RemoteCursor(_Cursor):
             self._what |= head
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-        return read_rows(self._link, RowCodec(self._chosen), "select_rows", self._body, **self._what)
+        return read_rows(self._link, row_codec(self._chosen), "select_rows", self._body, **self._what)
 
     def arrow(self) -> pa.RecordBatchReader:
         head, body = self._link.ask("select", self._body, **self._what)
@@ -454,7 +491,7 @@ class RemoteCursor(_Cursor):
 
 
 def read_rows(
-    link: Link, codec: RowCodec, op: str, body: bytes = b"", **fields: Any
+    link: Link, codec: RowCodec | LobRowCodec, op: str, body: bytes = b"", **fields: Any
 ) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
     """The rows that an operation gives out some at a time."""
     head, body = link.ask(op, body, **fields)

@@ -25,6 +25,7 @@ from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.lob import LobSegment
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
+from gmdb.server.lob_wire import Ahead, decode_lob_patch
 
 CHUNK_SIZE = 256 << 10  # bytes of rows that make a message
 _LENGTH = struct.Struct("<I")
@@ -80,6 +81,8 @@ def in_chunks(rows: Iterable[tuple[RowId, bytes]]) -> Iterator[bytes]:
 
 def decode_patch(columns: Sequence[Column], patch: bytes) -> dict[str, Any]:
     """The values of a patch by column name."""
+    if any(column.type.is_lob for column in columns):
+        return decode_lob_patch(columns, patch)
     if len(patch) < ROW_HEAD.size:
         raise errors.InterfaceError("a patch is too short")
     size = int.from_bytes(patch[SIZE_AT : SIZE_AT + 2], "little")
@@ -197,10 +200,15 @@ _TAGS: list[tuple[str, type, Callable[[Any], Any], Callable[[Any], Any]]] = [
 ]
 
 
+_AHEAD = "a"  # of a value that was sent ahead
+
+
 def pack_value(value: Any) -> list[Any] | None:
     """A parameter's value in plain terms."""
     if value is None:
         return None
+    if isinstance(value, Ahead):
+        return [_AHEAD, list(value)]
     if isinstance(value, bytearray | memoryview):
         value = bytes(value)
     for tag, kind, pack_one, _ in _TAGS:
@@ -210,6 +218,8 @@ def pack_value(value: Any) -> list[Any] | None:
 
 
 def unpack_value(packed: list[Any] | None) -> Any:
+    if packed is not None and packed[0] == _AHEAD:
+        return Ahead(*packed[1])
     return None if packed is None else {tag: unpack_one for tag, _, _, unpack_one in _TAGS}[packed[0]](packed[1])
 
 

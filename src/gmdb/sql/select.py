@@ -112,6 +112,7 @@ class RowQuery(Statement):
         finder = self._finder
         assert finder is not None
         heap = self.connection.heap(finder.table.name)
+        heap.want_lobs(finder.scope.used)
         if self._locks:
             return iter(self._lock(heap, finder, given))
         return finder.extended(finder.rows(heap, given))

@@ -118,9 +118,11 @@ class RowScope(Scope):
         self.columns = tuple(columns)
         self.alias = alias
         self.uses_row_id = False
+        self.used: set[int] = set()  # positions of the columns that expressions ask for
 
     def column(self, name: str, table: str | None, node: exp.Expr) -> tuple[int, ColumnType]:
         position, type_ = super().column(name, table, node)
+        self.used.add(position)
         self.uses_row_id = self.uses_row_id or position == len(self.columns)
         return position, type_
 

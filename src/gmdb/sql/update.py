@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from gmdb.access.heap import Heap
+from gmdb.access.lob_source import is_file, rereadable
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result
@@ -44,6 +46,12 @@ class _Change(Statement):
             raise NotSupportedError("subqueries in the conditions of UPDATE and DELETE")
         return condition
 
+    def seen(self, heap: Heap, rows: list[Found]) -> list[Found]:
+        """Rows as RETURNING sees them: large objects that were read from files are read from their pages."""
+        if self.returning is None:
+            return rows
+        return [(i, heap.fetch(i)) if any(map(is_file, values)) else (i, values) for i, values in rows]
+
     def result(self, rows: list[Found], given: Given) -> Result:
         if self.returning is None:
             return Result(rowcount=len(rows))
@@ -80,7 +88,8 @@ class Update(_Change):
         return position, column.name, assign_to(value, self.finder.scope, column)
 
     def run(self, parameters: Parameters) -> Result:
-        heap, given = self.connection.heap(self.definition.name), self.given(parameters)
+        heap, given = self.connection.heap(self.definition.name), self.given(rereadable(parameters))
+        heap.want_lobs(None if self._checks else self.finder.scope.used)
         changed: list[Found] = []
 
         def act(steps: Steps, found: list[Found]) -> None:
@@ -88,7 +97,7 @@ class Update(_Change):
             steps.update(self._changes(found, given, changed))
 
         run_statement(heap, lambda steps: list(self.finder.rows_within(steps, given)), act)
-        return self.result(changed, given)
+        return self.result(self.seen(heap, changed), given)
 
     def _changes(self, found: list[Found], given: Given, changed: list[Found]) -> Any:
         """The new values of each row; the whole rows are collected in ``changed``."""
@@ -109,6 +118,7 @@ def _nothing(*_: Any) -> None:
 class Delete(_Change):
     def run(self, parameters: Parameters) -> Result:
         heap, given = self.connection.heap(self.definition.name), self.given(parameters)
+        heap.want_lobs(self.finder.scope.used)
 
         def act(steps: Steps, found: list[Found]) -> None:
             steps.delete(row_id for row_id, _ in found)

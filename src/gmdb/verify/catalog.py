@@ -108,7 +108,16 @@ def check_catalog(survey: Survey, catalog: Catalog, segments: list[Segment], in_
         if wrong:
             said = f"table {table.name} starts at page {page_name(table.entry_page)}, {wrong}"
             survey.findings.on_page(*place, said)
+        if table.lobs is not None:
+            lobs = table.lobs
+            wrong = wrong_entry(survey, lobs.entry_page, lobs.obj_id, table.space_id, (SegmentType.LOB,))
+            if wrong:
+                said = f"large objects of table {table.name} start at page {page_name(lobs.entry_page)}, {wrong}"
+                survey.findings.on_page(*place, said)
+        elif any(column.type.is_lob for column in table.columns):
+            survey.findings.on_page(*place, f"table {table.name} has no segment for its large objects")
     entries = {table.entry_page for _, table in catalog.listed} | {index.entry_page for _, index in catalog.indexes}
+    entries |= {table.lobs.entry_page for _, table in catalog.listed if table.lobs is not None}
     entries |= {page for s in segments if s.entry_page == UNDO_ENTRY for page in (UNDO_ENTRY, s.head["child_seg"])}
     for segment in segments:
         if segment.entry_page not in entries and segment.entry_page not in in_between:
