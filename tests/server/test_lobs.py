@@ -77,5 +77,5 @@ def test_what_is_refused_leaves_nothing(table: Connection, owner: Peer) -> None:
         heap.insert((1, None, io.BytesIO(b"\xff" * 5000)))
     heap.insert((1, DATA, None))
     table.rollback()
-    counted = "sum(r['page_count'] for r in db.system_view('sys_segments').to_pylist() if r['type'] == 'lob')"
+    counted = "sum(r['page_count'] for r in db.system_view('sys_segments').to_pylist() if r['kind'] == 'lob')"
     assert owner(counted) == 0
