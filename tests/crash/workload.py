@@ -332,7 +332,7 @@ class Workload:
         if any(index.name == name for index in self._db.table(table).indexes):
             self._db.drop_index(name)
         elif table not in self._on_large_pages:
-            self._db.create_index(name, table, ["s"] if self._random.random() < 0.2 else ["n", "k"])
+            self._db.create_index(name, table, ["tag"] if self._random.random() < 0.2 else ["n", "k"])
 
     def _vain_column(self, table: str) -> None:
         columns = self._db.table(table).columns

@@ -143,7 +143,7 @@ def test_a_child_that_lives_on_does_not_hide_that_its_parent_died(
 
 def test_a_child_that_lives_on_does_not_hide_that_its_owner_died(start_peer: Callable[[], Peer], path: Path) -> None:
     owner, client = start_peer(), start_peer()
-    owner("db = gmdb.connect(path); db.create_table('t', {'i': 'INT'})", path=str(path))
+    owner("db = gmdb.connect(path); db.create_table('t', {'i': 'INT'}); db.commit()", path=str(path))
     client("db = gmdb.connect(path); db.insert('t', (1,))", path=str(path))
     owner("import os; child = os.fork(); child or (time.sleep(100), os._exit(0))")
     child = owner("child")
@@ -174,6 +174,7 @@ def work(number):
 if __name__ == "__main__":
     db = gmdb.connect(sys.argv[1])
     db.create_table("t", {{"i": "INT", "s": "VARCHAR(10)"}})
+    db.commit()
     with multiprocessing.get_context("{method}").Pool(2) as pool:
         assert pool.map(work, range(6)) == list(range(6))
     assert sorted(db.arrow("t").read_all()["i"].to_pylist()) == list(range(6))

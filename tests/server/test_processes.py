@@ -202,7 +202,7 @@ def test_processes_that_start_at_the_same_time_share_the_database(
     at = time.time() + 0.3
     for number, peer in enumerate(peers):
         peer.start(
-            "while time.time() < at: pass\ndb = gmdb.connect(path)\ndb.create_table(name, {'i': 'INT'})",
+            "while time.time() < at: pass\ndb = gmdb.connect(path)\ndb.create_table(name, {'i': 'INT'}); db.commit()",
             at=at,
             path=str(path),
             name=f"t{number}",

@@ -16,7 +16,8 @@ import gmdb
 from gmdb.access.heap import Heap
 from gmdb.connection import Connection
 from gmdb.format.address import RowId
-from gmdb.server.remote import RemoteConnection, RemoteHeap
+from gmdb.server.remote import RemoteConnection
+from gmdb.server.remote_rows import RemoteHeap
 from tests.server.peer import Peer
 
 TYPES = {

@@ -9,7 +9,7 @@ from gmdb.errors import Deadlock, UniqueViolation
 from tests.server.peer import SOON, Peer
 from tests.sessions import until
 
-INDEX = "db.create_index('t_i', 't', ['i'], unique=True)"
+INDEX = "db.create_index('t_i', 't', ['i'], unique=True); db.commit()"
 RACE = """
 import random
 from gmdb.errors import Error, NoSuchRow, Transient, UniqueViolation

@@ -72,5 +72,5 @@ File = io.BufferedReader | io.TextIOWrapper
 
 def open_file(opened: OpenLob) -> File:
     """A large object as a file of bytes, or of text if it is a CLOB."""
-    raw: io.BufferedReader = io.BufferedReader(LobFile(opened), BUFFER_SIZE)  # type: ignore[assignment]
+    raw: io.BufferedReader = io.BufferedReader(LobFile(opened), BUFFER_SIZE)
     return io.TextIOWrapper(raw, "utf-8", newline="") if opened.is_text else raw

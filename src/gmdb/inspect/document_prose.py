@@ -173,7 +173,8 @@ the one with the higher sequence counts, so that a write that is cut short leave
         "Column types",
         """\
 CHAR and VARCHAR have at most {varchar_max} bytes, BINARY and VARBINARY {binary_max}, as far as a page of the tablespace
-holds them; BLOB and CLOB take any value of up to {lob_max} bytes. An empty string has a length of 1, its NUL; a null has no length.
+holds them; BLOB and CLOB take any value of up to {lob_max} bytes. An empty string has a length of 1, its NUL; a null
+has no length.
 """,
     ),
 }

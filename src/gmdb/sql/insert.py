@@ -1,11 +1,9 @@
-"""INSERT: of values, of what a query finds, or of many sets of parameters at once.
-
-Many rows that are nothing but parameters go the way of Arrow data: a column at a time, in pages of their own.
-"""
+"""INSERT: of values, of what a query finds, or of many sets of parameters at once (bulk.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,11 +11,12 @@ from sqlglot import exp
 
 from gmdb.access.heap import Heap
 from gmdb.access.lob_source import is_file, rereadable
-from gmdb.arrow.schema import arrow_schema
-from gmdb.dbapi import Result, rows_of, sets_of
-from gmdb.errors import DataError, InvalidSyntax, NotSupportedError, SchemaError, UniqueViolation
+from gmdb.dbapi import Result, rows_in, rows_of
+from gmdb.errors import DataError, InvalidSyntax, SchemaError, UniqueViolation
 from gmdb.format.address import RowId
-from gmdb.sql.assignment import Assign, Checks, Defaults, assign_to, is_default
+from gmdb.format.columns import Column
+from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default
+from gmdb.sql.bulk import ROWS_MIN, BulkRows, in_batches
 from gmdb.sql.dialect import NUMBER, place
 from gmdb.sql.expressions import compile_expression
 from gmdb.sql.parser import Parsed
@@ -29,8 +28,6 @@ from gmdb.sql.statement import Found, Given, Parameters, RowScope, Statement, is
 if TYPE_CHECKING:
     from gmdb.connection import Connection
 
-BULK_ROWS = 64  # from so many on rows are appended as Arrow data
-BATCH_ROWS = 65536
 Values = list[Any]
 
 
@@ -38,6 +35,7 @@ class Insert(Statement):
     def __init__(self, connection: Connection, parsed: Parsed) -> None:
         super().__init__(connection)
         node: Any = parsed.statement
+        self._parsed = parsed
         named = node.this if isinstance(node.this, exp.Schema) else None
         self.definition = self.table(named.this if named is not None else node.this)
         self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
@@ -46,7 +44,7 @@ class Insert(Statement):
         self._makers: list[list[Assign | None]] = []
         self._query: Statement | None = None
         self._parameters: list[Any] | None = None
-        self._prepare_source(node, parsed)
+        self._prepare_source(node)
         self.note_time(node)
         returning = node.args.get("returning")
         self._returning = Projection(returning.expressions, self._scope) if returning is not None else None
@@ -65,7 +63,7 @@ class Insert(Statement):
             raise SchemaError(f"table {self.definition.name}: a column is named twice")
         return found
 
-    def _prepare_source(self, node: Any, parsed: Parsed) -> None:
+    def _prepare_source(self, node: Any) -> None:
         source = node.args.get("expression")
         if node.args.get("default") or source is None:
             self._makers = [[]]
@@ -76,8 +74,7 @@ class Insert(Statement):
             if len(source.expressions) == 1 and isinstance(source.expressions[0], exp.Tuple):
                 self._parameters = _plain_parameters(source.expressions[0].expressions)
         else:
-            query = Parsed(parsed.text, source, parsed.names, parsed.count)
-            self._query = prepare_select(self.connection, query)
+            self._query = prepare_select(self.connection, replace(self._parsed, statement=source))
             self.tables.update(self._query.tables)
 
     def _row_makers(self, given: Sequence[exp.Expr], node: exp.Expr) -> list[Assign | None]:
@@ -91,11 +88,24 @@ class Insert(Statement):
                 makers.append(None)
             elif column.identity == "always":
                 raise DataError(f"column {column.name} is generated always; leave it out, or write DEFAULT")
-            elif not is_for_rows(value):
-                raise NotSupportedError("subqueries in VALUES; insert what a query finds instead")
-            else:
+            elif is_for_rows(value):
                 makers.append(assign_to(value, Scope(), column))
+            else:
+                makers.append(self._queried_value(value, column))
         return makers
+
+    def _queried_value(self, value: exp.Expr, column: Column) -> Assign:
+        """A value with subqueries in it, which a query of its own works out."""
+        query = prepare_select(self.connection, replace(self._parsed, statement=exp.select(value.copy())))
+        self.tables.update(query.tables)
+
+        def make(row: Any, parameters: Parameters, context: Any) -> Any:
+            del row, context
+            found = query.run(parameters)
+            ((one,),) = found.rows if found.rows is not None else rows_of(found.reader)
+            return assign_found(found.types[0], column)(one)
+
+        return make
 
     def _named_all(self, given: Sequence[exp.Expr]) -> bool:
         """Whether fewer values than columns are an error: columns were named, or none of the rest has a default."""
@@ -139,10 +149,10 @@ class Insert(Statement):
                 f"table {self.definition.name}: the query has {len(found.names)} columns for {len(self._targets)}"
             )
         columns = [self.definition.columns[n] for n in self._targets[: len(found.names)]]
-        convert = [_assign_found(type_, column) for type_, column in zip(found.types, columns, strict=True)]
+        convert = [assign_found(type_, column) for type_, column in zip(found.types, columns, strict=True)]
         rows = list(found.rows if found.rows is not None else rows_of(found.reader))
         for row in rows:
-            values = [value if value is None else change(value) for value, change in zip(row, convert, strict=True)]
+            values = [change(value) for value, change in zip(row, convert, strict=True)]
             yield self._complete(dict(zip(self._targets, values, strict=False)), given)
 
     # ---- inserting
@@ -175,69 +185,32 @@ class Insert(Statement):
         return Result(self._returning.names, self._returning.types, len(done), iter(made))
 
     def run_bulk(self, parsed: Parsed, sets: Any) -> Result:
-        """The statement for each of many sets of parameters, all or none."""
-        columns = self._bulk_columns(sets)
-        if columns is not None:
-            data = self._arrow(columns)
-            if data is not None:
-                return Result(rowcount=self.connection.append(self.definition.name, data))
-        rows = sets_of(sets) if columns is None else list(zip(*columns, strict=True))
-        return self.run_many([parsed.check(given) for given in rows])
+        """The statement for each of many sets of parameters, which may be Arrow data, all or none."""
+        bulk = self._bulk_rows()
+        done = 0
+        with self.connection.all_or_nothing():
+            if hasattr(sets, "__arrow_c_stream__"):
+                for batch in pa.RecordBatchReader.from_stream(sets):
+                    rows = bulk.from_arrow(batch, self.connection) if bulk and _fits(batch, parsed) else None
+                    done += self._append(rows) if rows is not None else self._run_each(parsed, rows_in(batch))
+            else:
+                for some in in_batches(sets, parsed.count):
+                    rows = bulk.from_sets(some, self.connection) if bulk and len(some) >= ROWS_MIN else None
+                    done += self._append(rows) if rows is not None else self._run_each(parsed, some)
+        return Result(rowcount=done)
 
-    def _bulk_columns(self, sets: Any) -> list[Any] | None:
-        """The parameters, a column at a time, if the row is nothing but parameters; else None."""
+    def _bulk_rows(self) -> BulkRows | None:
+        """What makes rows of many sets at once, if each row is nothing but parameters."""
         if self._parameters is None or self._conflict is not None or self._returning is not None:
             return None
-        given = [column.identity for column in self.definition.columns]
-        if any(identity is not None and n not in self._targets for n, identity in enumerate(given)):
-            return None
-        if hasattr(sets, "__arrow_c_stream__"):
-            table = pa.table(sets)
-            return [table.column(n) for n in self._parameters] if table.num_columns == len(self._parameters) else None
-        return None
+        targets = dict(zip(self._targets, self._parameters, strict=False))
+        return BulkRows(self.definition, targets, self._defaults, self._checks)
 
-    def _arrow(self, columns: list[Any]) -> pa.Table | None:
-        """Whole rows as Arrow data; None if a value does not go into its column just so."""
-        schema = arrow_schema(self.definition.columns)
-        count = len(columns[0]) if columns else 0
-        made = []
-        for n, field in enumerate(schema):
-            if n in self._targets[: len(columns)]:
-                values = columns[self._targets.index(n)]
-            else:
-                default = self._defaults.of(n)
-                values = [None if default is None else default((), (), None)] * count
-            try:
-                made.append(
-                    pa.array(values, field.type) if isinstance(values, list | tuple) else values.cast(field.type)
-                )
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                return None
-        table = pa.Table.from_arrays(made, schema=schema)
-        if self._checks:
-            for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
-                self._checks.check(row, None)
-        return table
+    def _append(self, rows: pa.RecordBatch) -> int:
+        return self.connection.append(self.definition.name, rows)
 
-    def run_many(self, sets: Sequence[Parameters]) -> Result:
-        columns = None
-        if len(sets) >= BULK_ROWS and self._parameters is not None and self._conflict is None and not self._returning:
-            columns = self._columns_of(sets)
-        data = self._arrow(columns) if columns is not None else None
-        if data is not None:
-            return Result(rowcount=self.connection.append(self.definition.name, data))
-        return super().run_many(sets)
-
-    def _columns_of(self, sets: Sequence[Any]) -> list[Any] | None:
-        """Sets of parameters, a column at a time."""
-        columns = self.definition.columns
-        if any(column.identity is not None and n not in self._targets for n, column in enumerate(columns)):
-            return None
-        assert self._parameters is not None
-        if isinstance(sets[0], Mapping):
-            return [[given[name] for given in sets] for name in self._parameters]
-        by_number = list(zip(*sets, strict=True))
-        return [by_number[number] for number in self._parameters]
+    def _run_each(self, parsed: Parsed, sets: Iterable[Any]) -> int:
+        return sum(self.run(parsed.check(given)).rowcount for given in sets)
 
     def explain(self) -> list[str]:
         source = ["values"] if self._query is None else ["  " + line for line in self._query.explain()]
@@ -332,17 +305,13 @@ def _qualified(node: exp.Expr, table: str) -> exp.Expr:
     return node
 
 
+def _fits(batch: pa.RecordBatch, parsed: Parsed) -> bool:
+    """Whether a batch has the parameters by their numbers or names."""
+    return parsed.names <= set(batch.schema.names) if parsed.names else batch.num_columns == parsed.count
+
+
 def _plain_parameters(nodes: Sequence[exp.Expr]) -> list[Any] | None:
     """The numbers or names of parameters, if there is nothing else."""
     if not all(isinstance(node, exp.Placeholder) for node in nodes):
         return None
     return [node.name if node.args.get("this") else node.meta[NUMBER] for node in nodes]
-
-
-def _assign_found(type_: Any, column: Any) -> Callable[[Any], Any]:
-    """What turns a value that a query found into one of a column."""
-    placeholder = (
-        exp.cast(exp.Placeholder(this="value"), str(type_)) if type_ is not None else exp.Placeholder(this="value")
-    )
-    assign = assign_to(placeholder, Scope(), column)
-    return lambda value: assign((), {"value": value}, None)

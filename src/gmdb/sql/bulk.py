@@ -1,0 +1,111 @@
+"""Rows out of many sets of parameters, as Arrow data: a column at a time, in pages of their own.
+
+Only values that are just what their columns store go this way.  Others are assigned one by one, as SQL has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from gmdb.arrow.schema import arrow_schema
+from gmdb.catalog.schema import TableDefinition
+from gmdb.errors import ProgrammingError
+from gmdb.sql.assignment import Checks, Defaults
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+ROWS_MIN = 1000  # fewer rows are not worth pages of their own
+BATCH_ROWS = 1 << 16
+_NOTHING = type(None)
+_STORED: dict[str, set[type]] = {
+    "INT": {int},
+    "BIGINT": {int},
+    "DOUBLE": {float, int},
+    "BOOLEAN": {bool},
+    "DATE": {date},
+    "TIMESTAMP": {datetime},
+    "DECIMAL": {Decimal},
+    "CHAR": {str},
+    "VARCHAR": {str},
+    "BINARY": {bytes},
+    "VARBINARY": {bytes},
+    "BLOB": {bytes},
+    "CLOB": {str},
+}
+
+
+class BulkRows:
+    """Makes rows of one table out of sets of parameters, each of which goes into one column."""
+
+    def __init__(self, table: TableDefinition, targets: Mapping[int, Any], defaults: Defaults, checks: Checks) -> None:
+        """``targets``: the number or name of the parameter for each column that is given one."""
+        self._table = table
+        self._targets = dict(targets)
+        self._defaults, self._checks = defaults, checks
+        self._schema = arrow_schema(table.columns)
+
+    def from_sets(self, sets: Sequence[Any], connection: Connection) -> pa.RecordBatch | None:
+        """The rows of some sets; None if a value does not go into its column just so."""
+        columns = self._columns(sets)
+        arrays: dict[int, pa.Array] = {}
+        for n, name in self._targets.items():
+            type_ = self._table.columns[n].type
+            values = columns[name]
+            if not set(map(type, values)) <= _STORED.get(type_.name, set()) | {_NOTHING}:
+                return None
+            try:
+                arrays[n] = pa.array(values, self._schema.field(n).type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                return None
+        return self._whole(arrays, len(sets), connection)
+
+    def from_arrow(self, batch: pa.RecordBatch, connection: Connection) -> pa.RecordBatch | None:
+        """The rows of a batch whose columns are the parameters in their order."""
+        try:
+            arrays = {n: batch.column(name).cast(self._schema.field(n).type) for n, name in self._targets.items()}
+        except pa.ArrowException:
+            return None
+        return self._whole(arrays, len(batch), connection)
+
+    def _columns(self, sets: Sequence[Any]) -> Mapping[Any, Sequence[Any]]:
+        return {name: list(map(itemgetter(name), sets)) for name in self._targets.values()}
+
+    def _whole(self, given: dict[int, pa.Array], count: int, connection: Connection) -> pa.RecordBatch:
+        """Whole rows: what was given, and defaults for the rest."""
+        arrays = [
+            given[n] if n in given else pa.array(self._rest(n, count, connection), field.type)
+            for n, field in enumerate(self._schema)
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._checks:
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                self._checks.check(row, None)
+        return batch
+
+    def _rest(self, n: int, count: int, connection: Connection) -> list[Any]:
+        """Values of a column that is given none."""
+        column = self._table.columns[n]
+        if column.identity is not None:
+            first = connection.next_identity(self._table.name, column.name, count)
+            return list(range(first, first + count))
+        default = self._defaults.of(n)
+        return [None if default is None else default((), (), None) for _ in range(count)]
+
+
+def in_batches(sets: Any, count: int) -> Iterator[list[Any]]:
+    """Sets of ``count`` parameters, some at a time."""
+    rows = iter(sets)
+    while batch := list(islice(rows, BATCH_ROWS)):
+        if not isinstance(batch[0], Mapping) and set(map(type, batch)) <= {tuple, list}:
+            wrong = set(map(len, batch)) - {count}
+            if wrong:
+                raise ProgrammingError(f"the statement has {count} parameters, but {min(wrong)} were given")
+        yield batch
