@@ -18,6 +18,7 @@ import pyarrow as pa
 from gmdb import dbapi
 from gmdb.access.heap import Heap
 from gmdb.access.indexes import KeyRange
+from gmdb.access.lob_file import File, open_file
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.arrow.append import append
 from gmdb.arrow.scan import Reading
@@ -238,8 +239,17 @@ class Connection(HasErrors):
         self.session.require_open()
         heap = self._heaps.get(name)
         if heap is None or heap.definition is not self._database.table(name, self.session):
-            heap = self._heaps[name] = self._database.heap(name, self.session)
+            heap = self._database.heap(name, self.session)
+            if heap.lobs is None:  # else each statement has its own, which reads what it wants of large objects
+                self._heaps[name] = heap
         return heap
+
+    def open_lob(self, table: str, column: str, row_id: RowId) -> File:
+        """A value of a BLOB column as a file of bytes, of a CLOB column as one of text, which can be read from.
+
+        It is what it was when it was opened, whatever others do meanwhile, until it is closed.
+        """
+        return open_file(self.heap(table).open_lob(column, row_id))
 
     def insert(self, name: str, values: Sequence[Any]) -> RowId:
         return self.heap(name).insert(values)

@@ -33,6 +33,7 @@ class Cursor:
     def __init__(self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None) -> None:
         self._heap = heap
         self._wanted = table.positions(columns)
+        heap.want_lobs(self._wanted)
 
     def rows(self) -> Iterator[Row]:
         """The rows one by one, each with its row id."""
@@ -86,7 +87,7 @@ class FullScan(Cursor):
         segment = self._heap.segment
         pages, page_size = segment.page_ids(), segment.space.page_size
         of_table = segment.store, self._heap.obj_id, self._heap.columns, self._wanted
-        scan = Scan(*of_table, pages, page_size, places=places)
+        scan = Scan(*of_table, pages, page_size, places=places, lobs=self._heap.definition.lobs)
         yield scan.schema
         yield from scan.batches(reading)
 
@@ -124,7 +125,7 @@ class KeyScan(Cursor):
     def _make_lookup(self) -> Lookup:
         store, obj_id, columns = self._heap.segment.store, self._heap.obj_id, self._heap.columns
         if not self.covered:
-            return Lookup(store, obj_id, columns, self._wanted)
+            return Lookup(store, obj_id, columns, self._wanted, lobs=self._heap.definition.lobs)
         positions = self._keyed.index.positions
         wanted = [positions.index(n) for n in self._wanted]
         return Lookup(store, obj_id, [columns[n] for n in positions], wanted, covered=True)
@@ -156,7 +157,8 @@ class RowIdScan(Cursor):
         yield from _with_places(lookup.schema, lookup.by_places(self._places, reading), places)
 
     def _lookup(self) -> Lookup:
-        return Lookup(self._heap.segment.store, self._heap.obj_id, self._heap.columns, self._wanted)
+        of_table = self._heap.segment.store, self._heap.obj_id, self._heap.columns
+        return Lookup(*of_table, self._wanted, lobs=self._heap.definition.lobs)
 
 
 def _with_places(schema: pa.Schema, batches: Iterator[Batch], places: bool) -> Iterator[Any]:

@@ -98,6 +98,7 @@ class Database:
             self.durability.checkpoints.counters = memory.counters
             self.durability.shrinking.before = self._trim_tables
             self.store.throttle = self.durability.wait_if_behind
+            self.store.limit_dirty = self.durability.limit_dirty
             if self.recovery is not None or fresh:
                 self.durability.checkpoint(**self._numbers_given())
             self.durability.start()
@@ -228,12 +229,13 @@ class Database:
     def _trim_tables(self) -> None:
         """Give back what tables keep at their ends without need."""
         for table in [self.catalog.table(name) for name in self.catalog.user_tables()]:
-            trimmed = 1
-            while trimmed:
-                with self.store.guard:  # while it is held, no committed definition changes, and no segment goes
-                    if self.catalog.tables.get(table.name) is not table:
-                        break
-                    trimmed = self.store.call(trim_segment, table.space_id, table.obj_id, table.entry_page)
+            for obj_id, entry_page in [(table.obj_id, table.entry_page), *([table.lobs] if table.lobs else [])]:
+                trimmed = 1
+                while trimmed:
+                    with self.store.guard:  # while it is held, no committed definition changes, and no segment goes
+                        if self.catalog.tables.get(table.name) is not table:
+                            break
+                        trimmed = self.store.call(trim_segment, table.space_id, obj_id, entry_page)
 
     def backup(self, target: Path) -> Generator[Step, None, BackupReport]:
         """Copy the database as it is at one instant, step by step; everybody goes on meanwhile."""

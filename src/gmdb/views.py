@@ -111,6 +111,8 @@ class SystemViews:
         with self._store.guard:
             for table in self._tables(session):
                 rows.append(self._segment(table.obj_id, table.obj_id, table.name, table.entry_page))
+                if table.lobs is not None:
+                    rows.append(self._segment(table.lobs.obj_id, table.obj_id, table.name, table.lobs.entry_page))
                 for index in table.indexes:
                     rows.append(self._segment(index.obj_id, table.obj_id, index.name, index.entry_page))
         return _made(_SEGMENTS, rows)

@@ -10,10 +10,17 @@ import pyarrow as pa
 from gmdb.connection import Connection
 from tests.model.checks import check_indexes as check_quiet_indexes
 
-COLUMNS = {"k": "INT NOT NULL", "s": "VARCHAR(3000)", "n": "INT", "tag": "VARCHAR(300)"}
+COLUMNS = {"k": "INT NOT NULL", "s": "VARCHAR(3000)", "n": "INT", "tag": "VARCHAR(300)", "lob": "BLOB"}
 _SCHEMA = pa.schema(
-    [pa.field("k", pa.int32(), nullable=False), ("s", pa.string()), ("n", pa.int32()), ("tag", pa.string())]
+    [
+        pa.field("k", pa.int32(), nullable=False),
+        ("s", pa.string()),
+        ("n", pa.int32()),
+        ("tag", pa.string()),
+        ("lob", pa.large_binary()),
+    ]
 )
+LOB_SIZES = (0, 10, 400, 600, 600, 3000, 9000)  # times two: in the row, on a page, on several
 INDEXES = {
     "unique": (["k"], True, "btree"),
     "tags": (["tag"], False, "btree"),
@@ -30,16 +37,17 @@ def index_name(table: str, kind: str) -> str:
     return f"{table}_{kind}"
 
 
-def key_columns(key: int, text: str | None) -> tuple[int | None, str | None]:
-    """What a row with that key and text has in ``n`` and ``tag``: few different values, some of them none."""
+def key_columns(key: int, text: str | None) -> tuple[int | None, str | None, bytes | None]:
+    """What a row with that key and text has in ``n``, ``tag`` and ``lob``: few different values, some of them none."""
     size = len(text or "")
     number = None if size % 5 == 0 else size % 7
-    return number, None if text is None else f"{size * 31 % 97:02d}" * (20 + key * 13 % 100)
+    lob = None if size % 3 == 0 else bytes([key % 251, size % 241]) * LOB_SIZES[(key + size) % len(LOB_SIZES)]
+    return number, None if text is None else f"{size * 31 % 97:02d}" * (20 + key * 13 % 100), lob
 
 
 def to_arrow(rows: list[tuple[int, str | None]]) -> pa.Table:
     full = [(*row, *key_columns(*row)) for row in rows]
-    columns = [list(column) for column in zip(*full, strict=True)] or [[], [], [], []]
+    columns = [list(column) for column in zip(*full, strict=True)] or [[], [], [], [], []]
     return pa.table(columns, schema=_SCHEMA)
 
 

@@ -121,8 +121,9 @@ class Workload:
         if found is not None:
             table, key = found
             text = self._text(most)
-            number, tag = key_columns(key, text)
-            self._db.heap(table).update(self._row_ids[table][key], {"s": text, "n": number, "tag": tag})
+            number, tag, lob = key_columns(key, text)
+            changes = {"s": text, "n": number, "tag": tag, "lob": lob}
+            self._db.heap(table).update(self._row_ids[table][key], changes)
             self._changed[table][key] = text
 
     def update(self) -> None:
@@ -145,7 +146,7 @@ class Workload:
         if found is not None and any(index_name(found[0], kind) in self._indexes for kind in UNIQUE):
             table, key = found
             try:
-                self._db.heap(table).insert((key, "twice", None, None))
+                self._db.heap(table).insert((key, "twice", None, None, b"in vain" * 1000))
             except UniqueViolation:
                 return
             raise AssertionError(f"{table} has key {key} twice")
@@ -158,8 +159,8 @@ class Workload:
             self._next_key += 1
             heap, row_id = self._db.heap(table), self._row_ids[table].pop(key)
             text = self._changed[table].pop(key)
-            number, tag = key_columns(self._next_key, text)
-            heap.update(row_id, {"k": self._next_key, "n": number, "tag": tag})
+            number, tag, lob = key_columns(self._next_key, text)
+            heap.update(row_id, {"k": self._next_key, "n": number, "tag": tag, "lob": lob})
             self._row_ids[table][self._next_key], self._changed[table][self._next_key] = row_id, text
             self._row_ids[table][key] = heap.insert((key, text, *key_columns(key, text)))
             self._changed[table][key] = text
@@ -205,7 +206,8 @@ class Workload:
                 heap.lock(self._row_ids[table][key])
             else:
                 text = "never committed" * self._random.choice([1, 100])
-                heap.update(self._row_ids[table][key], {"s": text, "n": -1, "tag": text[:200]})
+                lob = b"never committed" * self._random.choice([1, 2000])
+                heap.update(self._row_ids[table][key], {"s": text, "n": -1, "tag": text[:200], "lob": lob})
             self._others.add((table, key))
 
     def other_rollback(self) -> None:
@@ -334,15 +336,15 @@ class Workload:
 
     def _vain_column(self, table: str) -> None:
         columns = self._db.table(table).columns
-        value = self._random.choice([None, 5])
-        self._db.add_column(table, (f"c{len(columns)}", "INT"), value)
+        type_, value = self._random.choice([("INT", None), ("INT", 5), ("BLOB", b"vain" * 1000)])
+        self._db.add_column(table, (f"c{len(columns)}", type_), value)
 
     def _vain_truncation(self, table: str) -> None:
         self._db.truncate_table(table)
 
     def _vain_rows(self, table: str) -> None:
         heap = self._db.heap(table)
-        more = [None] * (len(heap.columns) - 4)
+        more = [None] * (len(heap.columns) - 5)
         for _ in range(20):
             self._next_key += 1
             text = self._text(40)

@@ -80,6 +80,8 @@ def build_database(path: Path) -> Path:
         for n in range(50):
             db.insert("wide", [n if (n + k) % 3 else None for k in range(WIDE_COLUMNS)])
         _moved(db, chance)
+        _lobs(db, "lobs8", "main")
+        _lobs(db, "lobs32", "large")
         for n in range(3):
             db.create_table(f"gone{n}", {"v": "VARCHAR(100)"})
             db.commit()
@@ -117,6 +119,20 @@ def _moved(db: Connection, chance: random.Random) -> None:
         table.update(row_id, {"v": "w" * chance.choice((0, 10, 200, 880))})
     for row_id in set(chance.choices(row_ids, k=120)):
         table.delete(row_id)
+    db.commit()
+
+
+LOB_SIZES = (0, 900, 1001, 8080, 50_000, 200_000)
+
+
+def _lobs(db: Connection, name: str, space: str) -> None:
+    """Large objects in the row, on one page and on many; some are gone."""
+    db.create_table(name, {"k": "INT NOT NULL", "b": "BLOB", "c": "CLOB"}, tablespace=space)
+    rows = [db.insert(name, (n, bytes([n]) * size, "é" * (size // 2))) for n, size in enumerate(LOB_SIZES * 2)]
+    db.commit()
+    for row_id in rows[:4]:
+        db.heap(name).delete(row_id)
+    db.heap(name).update(rows[5], {"b": b"short", "k": 7})
     db.commit()
 
 

@@ -6,30 +6,45 @@ Not here: many rows at once (arrow/), rows by what is in them (statements.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from gmdb.access.indexes import IndexDefinition, KeyRange, no_such_index
 from gmdb.access.keyed import KeyedRows
+from gmdb.access.lob_file import OpenLob
+from gmdb.access.lobs import Lobs
 from gmdb.access.patches import Patches
 from gmdb.access.steps import Steps
-from gmdb.errors import Corruption, Error, NoSuchRow, RowTooLarge, UniqueViolation, ValueTooLong
+from gmdb.errors import (
+    Corruption,
+    DataError,
+    Error,
+    NoSuchColumn,
+    NoSuchRow,
+    RowTooLarge,
+    SchemaError,
+    UniqueViolation,
+    ValueTooLong,
+)
 from gmdb.format.address import RowId
 from gmdb.format.btree import KEY_BYTES_MAX
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.heap import row_size_max
+from gmdb.format.lob import LobSegment
 from gmdb.format.page import PAGE_SIZES
+from gmdb.kernel.call import TARGET
 from gmdb.kernel.dml import delete_row, fetch_row, insert_row, list_rows, lock_row, update_row
 from gmdb.kernel.indexing import BUILDING
-from gmdb.kernel.status import DAMAGED, DUPLICATE, HASHES_CLASH, KEY_TOO_LONG, ROW_TOO_LARGE
+from gmdb.kernel.status import CHANGED, DAMAGED, DUPLICATE, HASHES_CLASH, KEY_TOO_LONG, NOT_FOUND, ROW_TOO_LARGE
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import PageStore
 from gmdb.transaction.call import BLOCKED, INDEX
 from gmdb.transaction.session import Session
+from gmdb.transaction.snapshots import Snapshot
 
 _BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' numbers behind it
 
@@ -61,6 +76,8 @@ class Definition(Protocol):
     def columns(self) -> tuple[Column, ...]: ...
     @property
     def indexes(self) -> tuple[IndexDefinition, ...]: ...
+    @property
+    def lobs(self) -> LobSegment | None: ...
 
 
 class Heap:
@@ -70,7 +87,8 @@ class Heap:
         self._current = current
         self._buffer = np.zeros(_BUFFER_SIZE, np.uint8)
         self._bytes = self._buffer.data
-        self._target_fields = np.zeros(6, np.int64)
+        self._target_fields = np.zeros(len(TARGET.names or ()), np.int64)
+        self._lobs_wanted: Container[int] | None = None
         self._target = self._target_fields.ctypes.data
         self._area = store.area
         self._store = store
@@ -88,20 +106,32 @@ class Heap:
         self.segment = Segment(self._store, space, definition.entry_page)
         self.columns = definition.columns
         codec = RowCodec(self.columns)
-        self.encode, self.decode = codec.encode, codec.decode
+        self.encode, self.plain_decode = codec.encode, codec.decode
         self._encode_patch = Patches(self.name, self.columns).encode
+        self.lobs: Lobs | None = None
+        if definition.lobs is not None:
+            self.lobs = Lobs(self._store, self.session, self.name, self.columns, definition.lobs)
         self._space_id = space.space_id
         self.indexes = definition.indexes
         self._by_index: dict[str, KeyedRows] = {}
         pages = [index.entry_page | (BUILDING if index.building else 0) for index in self.indexes]
         self._index_pages = np.array(pages, np.int64)
         place = (self.session.call_address, self.obj_id, self.segment.entry_page, self._buffer.ctypes.data)
-        self._target_fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes)
+        lobs = (0, 0, 0, 0)
+        if self.lobs is not None:
+            lobs = (self.lobs.numbers.ctypes.data, len(self.lobs.numbers), *self.lobs.segment)
+        self._target_fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes), *lobs
 
     def insert(self, values: Sequence[Any]) -> RowId:
         """Add a row, values in column order; answers the row id that it keeps for life."""
         if self.session.tables_held.get(self.number) is not self.definition:
             self.share()
+        if self.lobs is not None and any(self.lobs.is_long(value) for value in values):
+            with self._all_or_nothing():
+                return self._insert(self._keep_row(values))
+        return self._insert(values)
+
+    def _insert(self, values: Sequence[Any]) -> RowId:
         row = self.encode(values)
         size = len(row)
         self._bytes[:size] = row
@@ -115,6 +145,10 @@ class Heap:
         session = self.session
         if session.tables_held.get(self.number) is not self.definition:
             self.share()
+        if self.lobs is not None:
+            for _, values in self.rows_at([row_id]):
+                return values
+            self._refuse(NOT_FOUND, row_id)
         self._store.enter()
         try:
             self._store.require_open()
@@ -127,7 +161,7 @@ class Heap:
             session.finish_read()
         if size < 0:
             self._refuse(size, row_id)
-        return self.decode(row)
+        return self.plain_decode(row)
 
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         """Give the row new values, all of them in column order or some by column name."""
@@ -153,7 +187,7 @@ class Heap:
         The guard is held, the session is plain, and it goes by the heap's definition.
         """
         session = self.session
-        if self._queues or not session.plain:
+        if self._queues or not session.plain or self.lobs is not None:
             return False
         patch = self._encode_patch(values)
         self._bytes[: len(patch)] = patch
@@ -170,9 +204,105 @@ class Heap:
         """``update`` that answers a status if there is no such row, or it has changed."""
         if self.session.tables_held.get(self.number) is not self.definition:
             self.share()
+        if self.lobs is not None:
+            return self._try_update_lobs(row_id, values)
+        return self._try_patch(row_id, values)
+
+    def _try_patch(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
         patch = self._encode_patch(values)
         self._bytes[: len(patch)] = patch
         return self.session.change(update_row, self._space_id, row_id, (self._target, row_id[0] << 16 | row_id[1]))
+
+    # ---- large objects
+
+    def _try_update_lobs(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
+        """``try_update`` of a table that has large objects; those that are put on pages for nothing are given back."""
+        assert self.lobs is not None
+        given = values.values() if isinstance(values, Mapping) else values
+        if not any(self.lobs.is_long(value) for value in given):
+            return self._try_patch(row_id, values)
+        session = self.session
+        is_own, mark = not session.depth, session.mark()
+        with self._all_or_nothing():
+            kept = self._keep_some(values)
+            while (status := self._try_patch(row_id, kept)) == CHANGED and is_own:
+                session.see_newest()
+            if is_own:
+                self.refuse_if_failed(status, row_id)
+        if status < 0:
+            session.take_back_to(mark)
+        return status
+
+    def _keep_row(self, values: Sequence[Any]) -> list[Any]:
+        """A row's values, with long ones on pages."""
+        assert self.lobs is not None
+        kept = list(values)
+        if len(kept) == len(self.columns):  # else whoever encodes it says what is wrong
+            for n in self.lobs.positions:
+                kept[n] = self.lobs.keep(self.columns[n], kept[n])
+        return kept
+
+    def _keep_some(self, values: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any] | Mapping[str, Any]:
+        assert self.lobs is not None
+        if not isinstance(values, Mapping):
+            return self._keep_row(values)
+        lobs = self.lobs
+        return {k: lobs.keep(lobs.columns[k], v) if k in lobs.columns else v for k, v in values.items()}
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """What happens within a statement, or as one of its own, leaves nothing behind if it fails."""
+        session = self.session
+        if not session.depth:
+            with session.statement():
+                yield
+            return
+        mark = session.mark()
+        try:
+            yield
+        except BaseException:
+            session.take_back_to(mark)
+            raise
+
+    def want_lobs(self, positions: Container[int] | None) -> None:
+        """Read large objects of these columns only; in others, rows have them as they are, to be passed over."""
+        self._lobs_wanted = positions
+
+    def decoder(self, snapshot: Snapshot) -> Callable[[bytes], tuple[Any, ...]]:
+        """What makes rows' values out of bytes that were read by a snapshot, which is held meanwhile."""
+        if self.lobs is None:
+            return self.plain_decode
+        return self.lobs.decoder(self.plain_decode, snapshot.check, self._lobs_wanted)
+
+    def open_lob(self, column: str, row_id: RowId) -> OpenLob:
+        """A value of a BLOB or CLOB column, to be read from; the snapshot is held until it is let go."""
+        self.share()
+        position = self._lob_position(column)
+        holding = ExitStack()
+        holding.callback(self.session.finish_read)
+        snapshot, form = holding.enter_context(self.session.cursor())
+        try:
+            row = self.encoded_row(row_id, form)
+            if row is None:
+                self._refuse(NOT_FOUND, row_id)
+            value = self.plain_decode(row)[position]
+            if value is None:
+                raise DataError(f"table {self.name}, row {row_id}: column {column} is NULL")
+            assert self.lobs is not None
+            return self.lobs.open(self.columns[position], value, snapshot.check, holding.close)
+        except BaseException:
+            holding.close()
+            raise
+
+    def _lob_position(self, column: str) -> int:
+        for n, known in enumerate(self.columns):
+            if known.name in (column, column.lower()):
+                if not known.type.is_lob:
+                    raise SchemaError(f"table {self.name}: column {known.name} is {known.type}, no BLOB or CLOB")
+                return n
+        raise NoSuchColumn(f"table {self.name} has no column {column}")
+
+    # ---- rows
 
     def delete(self, row_id: RowId) -> None:
         """Delete the row."""
@@ -193,11 +323,18 @@ class Heap:
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """Every row with its row id, in page order, on one snapshot."""
-        for row_id, row in self.encoded_rows():
-            yield row_id, self.decode(row)
+        self.share()
+        with self.session.cursor() as (snapshot, form):
+            decode = self.decoder(snapshot)
+            for page_id in self.segment.page_ids().tolist():
+                rows = self.encoded_rows_of_page(page_id, form)
+                snapshot.check()
+                for row_id, row in rows:
+                    yield row_id, decode(row)
+        self.session.finish_read()
 
     def encoded_rows(self) -> Iterator[tuple[RowId, bytes]]:
-        """``rows``, as their bytes."""
+        """``rows``, as their bytes; of a table without large objects."""
         self.share()
         with self.session.cursor() as (snapshot, form):
             for page_id in self.segment.page_ids().tolist():
@@ -235,11 +372,12 @@ class Heap:
         """The rows with some row ids, if they are there, on one snapshot."""
         self.share()
         with self.session.cursor() as (snapshot, form):
+            decode = self.decoder(snapshot)
             for row_id in row_ids:
                 row = self.encoded_row(row_id, form)
                 snapshot.check()
                 if row is not None:
-                    yield row_id, self.decode(row)
+                    yield row_id, decode(row)
         self.session.finish_read()
 
     @contextmanager

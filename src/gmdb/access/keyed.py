@@ -29,6 +29,7 @@ ROOM = 1 << 18  # bytes of rows that a call gives out
 FIRST_ROWS, MORE_ROWS = 16, 1024  # rows a call: few at first, for a caller may want no more
 ENTRY_MAX = POINTER_AT + POINTER_SIZE + KEY_BYTES_MAX
 Found = tuple[RowId, tuple[Any, ...]]
+Decode = Callable[[bytes], tuple[Any, ...]]
 _FOUND_SIZE = FOUND.itemsize
 _new = tuple.__new__  # a RowId without the detour that a NamedTuple takes
 _unpack_found = struct.Struct("<IIq").unpack_from
@@ -60,7 +61,9 @@ class KeyedRows:
         if self.index.using != "btree":
             encoders = {count: encode for count, encode in encoders.items() if count == len(self.tree.columns)}
         walk_address, (walk_bytes, fields), output = walk.address, walk.use_one_key(), walk.output
-        decode, decoded = heap.decode, self._decoded
+        if heap.lobs is not None:  # which are read by a snapshot that is held meanwhile
+            return lambda key: list(self.range(key, key)) if len(key) else self._refuse(key)
+        decode = heap.plain_decode
 
         def find(key: Sequence[Any]) -> list[Found]:
             """The rows whose first key columns are these."""
@@ -100,7 +103,7 @@ class KeyedRows:
             page_id, slot, size = _unpack_found(data)
             if used == size + _FOUND_SIZE:
                 return [(_new(RowId, (page_id, slot)), decode(data[_FOUND_SIZE:]))]
-            return decoded(data)
+            return list(_decoded(data, decode))
 
         return find
 
@@ -187,7 +190,7 @@ class KeyedRows:
         if scn < (since if since >= 0 else ~since):
             raise SnapshotTooOld(f"index {self.index.name} is newer than this transaction's snapshot; start over")
 
-    def _some(self, walk: Walk, snapshot: Snapshot, form: np.ndarray, limit: int) -> list[Found]:
+    def _some(self, walk: Walk, snapshot: Snapshot, form: np.ndarray, limit: int) -> Iterator[Found]:
         """The next rows.  Nobody gives the snapshot up while the guard is held: then the index may be gone, too."""
         store = self._heap.segment.store
         self._heap.session.check_interrupted()
@@ -196,13 +199,14 @@ class KeyedRows:
             snapshot.check()
             used = store.call(read_rows, 0, self._heap.target, form.ctypes.data, walk.address, limit)
             data = walk.output[:used].tobytes()
-        return self._decoded(data)
+        return _decoded(data, self._heap.decoder(snapshot))
 
-    def _decoded(self, data: bytes) -> list[Found]:
-        found, at, end, decode = [], 0, len(data), self._heap.decode
-        while at < end:
-            page_id, slot, size = _unpack_found(data, at)
-            start = at + _FOUND_SIZE
-            at = start + size
-            found.append((_new(RowId, (page_id, slot)), decode(data[start:at])))
-        return found
+
+def _decoded(data: bytes, decode: Decode) -> Iterator[Found]:
+    """Rows that a kernel gave out, one at a time: they may be large."""
+    at, end = 0, len(data)
+    while at < end:
+        page_id, slot, size = _unpack_found(data, at)
+        start = at + _FOUND_SIZE
+        at = start + size
+        yield _new(RowId, (page_id, slot)), decode(data[start:at])

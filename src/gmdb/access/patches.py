@@ -5,7 +5,7 @@ A patch is a row of those columns alone, in the table's order, with their number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gmdb.errors import DataError, NoSuchColumn
@@ -37,15 +37,19 @@ class Patches:
             raise DataError(f"{len(values)} values for {len(self._columns)} columns")
         return {column.name: value for column, value in zip(self._columns, values, strict=True)}
 
+    def numbers(self, given: Iterable[str]) -> list[int]:
+        """The numbers of some columns, in the table's order."""
+        positions = {column.name: n for n, column in enumerate(self._columns)}
+        for name in given:
+            if name not in positions:
+                known = ", ".join(positions)
+                raise NoSuchColumn(f"table {self._table} has no column {name}; its columns are {known}")
+        return sorted(positions[name] for name in given)
+
     def _codec(self, given: tuple[str, ...]) -> tuple[Callable[[Any], bytes], list[str]]:
         """What encodes patches of these columns, and their order in the table."""
-        positions = {column.name: n for n, column in enumerate(self._columns)}
-        unknown = [name for name in given if name not in positions]
-        if unknown:
-            known = ", ".join(positions)
-            raise NoSuchColumn(f"table {self._table} has no column {unknown[0]}; its columns are {known}")
-        names = sorted(given, key=positions.__getitem__)
-        numbers = [positions[name] for name in names]
+        numbers = self.numbers(given)
+        names = [self._columns[n].name for n in numbers]
         codec = RowCodec([self._columns[n] for n in numbers], numbers)
         made = codec.encode_only() if len(names) == 1 else codec.encode, names
         self._codecs[given] = made

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gmdb.access.lob_source import rereadable
 from gmdb.access.steps import RowChanged, Steps
 from gmdb.format.address import RowId
 
@@ -28,14 +29,18 @@ LOCK_FIRST_FROM = 2
 def update_where(heap: Heap, changes: Mapping[str, Any] | Callable[[Row], Mapping[str, Any]], where: Condition) -> int:
     """Change the rows that meet the condition; ``changes`` may be computed from a row.  Answers their number."""
 
+    given = changes if callable(changes) else rereadable(changes)
+
     def act(steps: Steps, found: Found) -> None:
-        steps.update((row_id, changes(row) if callable(changes) else changes) for row_id, row in found)
+        steps.update((row_id, given(row) if callable(given) else given) for row_id, row in found)
 
     return len(_run(heap, where, act))
 
 
 def delete_where(heap: Heap, where: Condition) -> int:
     """Delete the rows that meet the condition; answers their number."""
+    if where is None:
+        heap.want_lobs(())
     return len(_run(heap, where, lambda steps, found: steps.delete(row_id for row_id, _ in found)))
 
 

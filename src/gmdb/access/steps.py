@@ -41,7 +41,7 @@ class Steps:
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """Every row that the snapshot sees."""
-        decode = self._heap.decode
+        decode = self._heap.decoder(self._snapshot)
         return ((row_id, decode(row)) for page in self.encoded_pages() for row_id, row in page)
 
     def encoded_pages(self) -> Iterator[list[tuple[RowId, bytes]]]:
@@ -58,13 +58,13 @@ class Steps:
 
     def rows_at(self, row_ids: Iterable[RowId]) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """The rows with some row ids, if the snapshot sees them."""
-        form = self._session.form_of(self._snapshot)
+        form, decode = self._session.form_of(self._snapshot), self._heap.decoder(self._snapshot)
         for row_id in row_ids:
             row = self._heap.encoded_row(row_id, form)
             self._snapshot.check()
             self._session.check_interrupted()
             if row is not None:
-                yield row_id, self._heap.decode(row)
+                yield row_id, decode(row)
 
     def update(self, changes: Iterable[tuple[RowId, Changes]]) -> None:
         for row_id, values in changes:

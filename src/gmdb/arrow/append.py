@@ -20,11 +20,13 @@ import pyarrow as pa
 
 from gmdb.access.heap import Heap, row_too_large
 from gmdb.access.runs import KeyTooLong, sorted_runs
+from gmdb.arrow.lobs import cells_of
 from gmdb.arrow.schema import batches_of, fit_batch
 from gmdb.errors import SpaceFull, ValueTooLong
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, RowId, device_of, offset_of
 from gmdb.format.columns import Kind
 from gmdb.format.heap import HEAP_NODE, ROWS_AT, reserve_size
+from gmdb.format.lob import CELL_MAX
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.row import NO_LOCK, UNLOCKED
 from gmdb.kernel.append import FORMATTING, format_rows, start_pages
@@ -90,7 +92,7 @@ class _Load:
     def _describe(self) -> None:
         for entry, column in zip(self._columns, self._heap.columns, strict=True):
             entry["kind"] = column.type.kind
-            entry["length_max"] = column.type.length
+            entry["length_max"] = CELL_MAX if column.type.is_lob else column.type.length
             entry["padding"] = column.type.padding[0] if column.type.padding else -1
         state = self._state[0]
         state["template"] = self._template.ctypes.data
@@ -114,6 +116,9 @@ class _Load:
         for batch in batches:
             self._session.check_interrupted()
             arrays = fit_batch(self._heap.name, self._heap.columns, batch, self._rows)
+            if self._heap.lobs is not None:
+                for n in self._heap.lobs.positions:
+                    arrays[n] = cells_of(self._heap.lobs, self._heap.columns[n], arrays[n])
             self._point_at(arrays)
             self._add(len(batch))
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gmdb.arrow.schema import arrow_type
+from gmdb.arrow.schema import stored_type
 from gmdb.format.columns import Column, Kind
+from gmdb.format.lob import CELL_MAX
 from gmdb.kernel.columns import ARROW_COLUMN
 
 _WIDTHS = {Kind.WORD: 4, Kind.LONG: 8, Kind.DECIMAL_WORD: 16, Kind.DECIMAL_LONG: 16, Kind.DECIMAL_WIDE: 16}
@@ -28,11 +29,11 @@ class ColumnBuffers:
 
     def __init__(self, entry: Any, column: Column, slots: int, row_bytes: int) -> None:
         self._entry = entry
-        self._type = arrow_type(column.type)
+        self._type = stored_type(column.type)
         self._variable = column.type.kind in (Kind.TEXT, Kind.BYTES)
         self._validity = _filled((slots + 7) // 8, 0xFF)
         if self._variable:
-            longest = min(slots * column.type.length, row_bytes)
+            longest = min(slots * (CELL_MAX if column.type.is_lob else column.type.length), row_bytes)
             self._offsets = pa.allocate_buffer(4 * (slots + 1), resizable=True)
             np.frombuffer(self._offsets, np.int32, 1)[0] = 0
             self._values = pa.allocate_buffer(max(longest, 1), resizable=True)

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from gmdb.access.index_entries import Walk
 from gmdb.arrow.buffers import ColumnBuffers, plan_columns
+from gmdb.arrow.lobs import LobReading
 from gmdb.arrow.scan import Reading
-from gmdb.arrow.schema import arrow_schema
 from gmdb.format.columns import Column
+from gmdb.format.lob import LobSegment
 from gmdb.kernel.cursor import CURSOR, read_index, read_places
 from gmdb.kernel.status import NO_ROOM
 from gmdb.storage.store import PageStore
@@ -28,7 +29,13 @@ class Lookup:
     """Some columns of the rows that are found, as batches; with each, where its rows are (page id << 16 | slot)."""
 
     def __init__(
-        self, store: PageStore, obj_id: int, columns: Sequence[Column], wanted: Sequence[int], covered: bool = False
+        self,
+        store: PageStore,
+        obj_id: int,
+        columns: Sequence[Column],
+        wanted: Sequence[int],
+        covered: bool = False,
+        lobs: LobSegment | None = None,
     ) -> None:
         """``columns`` are the table's, or, if ``covered``, the index's; ``wanted`` numbers them."""
         self._store = store
@@ -36,7 +43,8 @@ class Lookup:
         self._columns = columns[: max(wanted) + 1] if wanted else []
         self._wanted = list(wanted)
         self._covered = covered
-        self.schema = arrow_schema([columns[n] for n in wanted])
+        self._lobs = LobReading(store, lobs, [columns[n] for n in wanted])
+        self.schema = self._lobs.schema
 
     def by_walk(self, walk: Walk, reading: Reading) -> Iterator[Batch]:
         """The rows of a walk through an index."""
@@ -70,7 +78,8 @@ class Lookup:
             made, has_room = self._batch(cursor, rows, value_bytes, reading, read, is_over)
             if len(made[1]):
                 number += 1
-                yield made
+                for part, start, end in self._lobs.values(made[0], reading.check):
+                    yield part, made[1][start:end]
             if not has_room:
                 value_bytes *= 4
 
@@ -97,7 +106,7 @@ class Lookup:
                 status = read(cursor)
         done = int(cursor["done"][0])
         arrays = [buffer.array(done) for buffer in buffers]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema) if arrays else _of_no_columns(done)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._lobs.stored_schema) if arrays else _of_no_columns(done)
         return (batch, places[:done]), status != NO_ROOM
 
 

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from gmdb.arrow.buffers import ColumnBuffers, plan_columns
-from gmdb.arrow.schema import arrow_schema
+from gmdb.arrow.lobs import LobReading
 from gmdb.format.columns import Column
+from gmdb.format.lob import LobSegment
 from gmdb.kernel.scan import SCAN, measure_pages, scan_pages
 from gmdb.kernel.status import BUSY, NO_ROOM
 from gmdb.storage.store import PageStore
@@ -55,8 +56,12 @@ class Scan:
         page_size: int,
         threads: int | None = None,
         places: bool = False,
+        lobs: LobSegment | None = None,
     ) -> None:
-        """``places``: a last column tells where each row is, page id << 16 | slot."""
+        """``lobs``: where the table's large objects are.
+
+        ``places``: a last column tells where each row is, page id << 16 | slot.
+        """
         self._store = store
         self._obj_id = obj_id
         self._columns = columns[: max(wanted) + 1] if wanted else []
@@ -65,12 +70,19 @@ class Scan:
         self._range = max(RANGE_SIZE // page_size, 1)
         self._threads = threads or len(os.sched_getaffinity(0))
         self._places = places
-        self.schema = arrow_schema([columns[i] for i in wanted])
+        self._lobs = LobReading(store, lobs, [columns[i] for i in wanted])
+        self.schema, self._stored_schema = self._lobs.schema, self._lobs.stored_schema
         if places:
-            self.schema = self.schema.append(PLACE)
+            self.schema, self._stored_schema = self.schema.append(PLACE), self._stored_schema.append(PLACE)
 
     def batches(self, reading: Reading) -> Iterator[pa.RecordBatch]:
         """The rows that the snapshot sees, in page order."""
+        for batch in self._stored(reading):
+            for part, _, _ in self._lobs.values(batch, reading.check):
+                yield part
+
+    def _stored(self, reading: Reading) -> Iterator[pa.RecordBatch]:
+        """``batches``, with cells instead of large objects."""
         ranges = [self._ids[i : i + self._range] for i in range(0, len(self._ids), self._range)]
         threads = min(self._threads, len(ranges))
         if threads <= 1:
@@ -118,7 +130,7 @@ class Scan:
                 arrays = [output.array(rows) for output in outputs]
                 if self._places:
                     arrays.append(pa.array(places[:rows]))
-                return pa.record_batch(arrays, schema=self.schema)
+                return pa.record_batch(arrays, schema=self._stored_schema)
             row_bytes *= 4  # rows that moved to pages outside of this range have more bytes than its pages
 
     def _run(self, scan: np.ndarray) -> bool:

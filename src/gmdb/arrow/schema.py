@@ -22,6 +22,8 @@ _ARROW_TYPES = {
     "VARCHAR": pa.string(),
     "BINARY": pa.binary(),
     "VARBINARY": pa.binary(),
+    "BLOB": pa.large_binary(),
+    "CLOB": pa.large_string(),
 }
 _KINSHIPS = (
     pa.types.is_integer,
@@ -39,6 +41,11 @@ def arrow_type(type_: ColumnType) -> pa.DataType:
     if type_.name == "DECIMAL":
         return pa.decimal128(type_.length, type_.scale)
     return _ARROW_TYPES[type_.name]
+
+
+def stored_type(type_: ColumnType) -> pa.DataType:
+    """The type of what kernels read and write of a column: of a large object, its cell."""
+    return pa.binary() if type_.is_lob else arrow_type(type_)
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:

@@ -21,6 +21,7 @@ from gmdb.catalog.tables import Catalog
 from gmdb.errors import NullNotAllowed, SchemaError, TableExists
 from gmdb.format.address import page_name
 from gmdb.format.columns import Column
+from gmdb.format.lob import LobSegment
 from gmdb.format.page import SegmentType
 from gmdb.format.row import MAX_COLUMNS
 from gmdb.storage.segment import Segment
@@ -52,7 +53,7 @@ class DefinitionChanges:
         obj_id = self._catalog.new_number()
         segment = self._session.create_segment(space, obj_id, name, SegmentType.HEAP, pct_free)
         numbered = tuple(self._with_counter(column) for column in columns)
-        table = TableDefinition(name, obj_id, space.space_id, segment.entry_page, numbered)
+        table = self._with_lobs(TableDefinition(name, obj_id, space.space_id, segment.entry_page, numbered))
         self._system.enter(table)
         self._change(table)
         for constraint in constraints:
@@ -72,7 +73,7 @@ class DefinitionChanges:
         before = self._segment(old.entry_page)
         obj_id, pct_free = self._catalog.new_number(), int(before.head.pct_free)
         segment = self._session.create_segment(before.space, obj_id, old.name, SegmentType.HEAP, pct_free)
-        table = replace(old, obj_id=obj_id, entry_page=segment.entry_page, indexes=())
+        table = self._with_lobs(replace(old, obj_id=obj_id, entry_page=segment.entry_page, indexes=(), lobs=None))
         remade = tuple(self._indexes.plant(table, i.name, i.positions, i.unique, i.using)[0] for i in old.indexes)
         self._system.strike(old)
         self._drop_segments(old)
@@ -101,14 +102,17 @@ class DefinitionChanges:
         if len(table.columns) >= MAX_COLUMNS:
             raise SchemaError(f"table {table.name} has {MAX_COLUMNS} columns already; it cannot have more")
         column = self._with_counter(column)
-        table = replace(table, columns=(*table.columns, column))
+        before, table = table, self._with_lobs(replace(table, columns=(*table.columns, column)))
         self._system.enter_column(table, len(table.columns) - 1)
+        if table.lobs is not before.lobs:
+            self._system.change_table(table)
         self._change(table)
         if value is not None or not column.nullable:
             self._fill_column(table, column, value)
 
     def _fill_column(self, table: TableDefinition, column: Column, value: Any) -> None:
         heap = self._catalog.heap(table.name, self._session)
+        heap.want_lobs(())
         row_ids = [row_id for row_id, _ in heap.rows()]
         if row_ids and value is None and not column.identity:
             raise NullNotAllowed(
@@ -167,7 +171,9 @@ class DefinitionChanges:
     def _require_values(self, table: TableDefinition, positions: Sequence[int]) -> None:
         """Refuse to make columns NOT NULL of which some row has no value."""
         wanted = [n for n in positions if table.columns[n].nullable]
-        for row_id, values in self._catalog.heap(table.name, self._session).rows() if wanted else ():
+        heap = self._catalog.heap(table.name, self._session)
+        heap.want_lobs(())
+        for row_id, values in heap.rows() if wanted else ():
             for n in wanted:
                 if values[n] is None:
                     where = f"table {table.name}, column {table.columns[n].name}"
@@ -256,10 +262,20 @@ class DefinitionChanges:
         self._catalog.identities.create(number)
         return replace(column, identity_id=number)
 
+    def _with_lobs(self, table: TableDefinition) -> TableDefinition:
+        """The table with a segment for its large objects, if it has columns for those and none yet."""
+        if table.lobs is not None or not any(column.type.is_lob for column in table.columns):
+            return table
+        obj_id, space = self._catalog.new_number(), self._store.spaces[table.space_id]
+        segment = self._session.create_segment(space, obj_id, table.name, SegmentType.LOB, 0)
+        return replace(table, lobs=LobSegment(obj_id, segment.entry_page))
+
     def _segment(self, entry_page: int) -> Segment:
         return Segment(self._store, self._store.space_of(entry_page), entry_page)
 
     def _drop_segments(self, table: TableDefinition) -> None:
         for index in table.indexes:
             self._session.drop_segment(index.obj_id, self._segment(index.entry_page))
+        if table.lobs is not None:
+            self._session.drop_segment(table.lobs.obj_id, self._segment(table.lobs.entry_page))
         self._session.drop_segment(table.obj_id, self._segment(table.entry_page))

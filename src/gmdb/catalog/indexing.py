@@ -86,6 +86,12 @@ class IndexMaking:
         if using not in INDEX_KINDS:
             raise SchemaError(f"index {name}: there is no kind {using!r} of index, only {' and '.join(INDEX_KINDS)}")
         positions = [table.position(column) for column in columns]
+        for n in positions:
+            if table.columns[n].type.is_lob:
+                raise SchemaError(
+                    f"index {name}: column {table.columns[n].name} is a {table.columns[n].type}, which cannot be part "
+                    "of a key; keep what you search by, such as a hash of it, in a column of its own"
+                )
         if len(set(positions)) < len(positions):
             raise SchemaError(f"index {name}: a column is named twice in {', '.join(columns)}")
         if len(table.indexes) >= INDEXES_MAX:

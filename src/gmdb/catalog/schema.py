@@ -14,6 +14,7 @@ from gmdb.access.indexes import IndexDefinition, no_such_index
 from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
 from gmdb.format.columns import IDENTITIES, Column, parse_column
+from gmdb.format.lob import LobSegment
 from gmdb.format.row import MAX_COLUMNS
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
@@ -48,6 +49,7 @@ class TableDefinition:
     columns: tuple[Column, ...]
     indexes: tuple[IndexDefinition, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    lobs: LobSegment | None = None  # where its large objects are, if it has columns for them
     number: int = 0  # by which sessions know the table: its first obj_id, also when it has got another segment
 
     def __post_init__(self) -> None:
@@ -91,6 +93,11 @@ class TableDefinition:
             if index.name == name:
                 return index
         raise no_such_index(self.name, name, self.indexes)
+
+
+def lob_segment(lob_id: int | None, lob_page: int | None) -> LobSegment | None:
+    """Where a table's large objects are, as its row in sys_tables has it."""
+    return None if lob_id is None or lob_page is None else LobSegment(lob_id, lob_page)
 
 
 ColumnsGiven = Mapping[str, str] | Sequence[tuple[str, str] | Column]
@@ -141,6 +148,8 @@ SYS_TABLES_COLUMNS = make_columns(
         "name": "VARCHAR(63) NOT NULL",
         "space_id": "INT NOT NULL",
         "entry_page": "BIGINT NOT NULL",
+        "lob_id": "INT",  # this and what follows is not in rows of older databases
+        "lob_page": "BIGINT",
     },
 )
 

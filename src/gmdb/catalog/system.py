@@ -6,6 +6,7 @@ Not here: which definition counts for whom (tables.py), what a change of one tak
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gmdb.access.heap import Heap
@@ -17,6 +18,7 @@ from gmdb.catalog.schema import (
     SYSTEM_TABLES,
     Constraint,
     TableDefinition,
+    lob_segment,
 )
 from gmdb.errors import Corruption
 from gmdb.format.address import SYSTEM_DEVICE, RowId
@@ -52,11 +54,11 @@ class SystemTables:
         """All tables."""
         columns, indexes = self._columns(), self._indexes()
         found = []
-        for _, (obj_id, name, space_id, entry_page) in self.rows("sys_tables"):
+        for _, (obj_id, name, space_id, entry_page, *lobs) in self.rows("sys_tables"):
             of_table = tuple(columns.get(obj_id, ())), tuple(indexes.get(obj_id, ()))
-            found.append(TableDefinition(name, obj_id, space_id, entry_page, *of_table))
+            found.append(TableDefinition(name, obj_id, space_id, entry_page, *of_table, lobs=lob_segment(*lobs)))
         constraints = self._constraints(columns)
-        return [_with_constraints(table, constraints.get(table.obj_id, ())) for table in found]
+        return [replace(table, constraints=tuple(constraints.get(table.obj_id, ()))) for table in found]
 
     def _columns(self) -> dict[int, list[Column]]:
         found: dict[int, list[tuple[int, Column]]] = {}
@@ -152,7 +154,7 @@ def create_system_tables(store: PageStore, session: Session) -> None:
 def open_system_tables(store: PageStore, session: Session) -> dict[str, TableDefinition]:
     """What system tables there are.  Opened for writing, an older database gets those and the columns that it lacks."""
     system = SystemTables(store, session, {"sys_tables": SYS_TABLES})
-    entries = {name: entry for _, (_, name, _, entry) in system.rows("sys_tables")}
+    entries = {name: entry for _, (_, name, _, entry, *_) in system.rows("sys_tables")}
     if "sys_columns" not in entries:
         raise Corruption("sys_tables does not list sys_columns", SYS_TABLES_ENTRY)
     known = {}
@@ -189,7 +191,7 @@ def _make(store: PageStore, session: Session, name: str) -> TableDefinition:
 
 
 def table_row(table: TableDefinition) -> Values:
-    return table.obj_id, table.name, table.space_id, table.entry_page
+    return table.obj_id, table.name, table.space_id, table.entry_page, *(table.lobs or (None, None))
 
 
 def column_row(obj_id: int, position: int, column: Column) -> Values:
@@ -206,11 +208,6 @@ def index_row(index: IndexDefinition) -> Values:
 def constraint_row(table: TableDefinition, constraint: Constraint) -> Values:
     positions = ",".join(str(table.position(name)) for name in constraint.columns)
     return table.obj_id, constraint.name, constraint.kind, positions, constraint.text or None
-
-
-def _with_constraints(table: TableDefinition, constraints: list[Constraint] | tuple[()]) -> TableDefinition:
-    fields = (table.name, table.obj_id, table.space_id, table.entry_page, table.columns, table.indexes)
-    return TableDefinition(*fields, tuple(constraints)) if constraints else table
 
 
 def _numbers(positions: str) -> tuple[int, ...]:

@@ -67,7 +67,8 @@ class Catalog:
         """The largest number that something has."""
         tables = self.tables.values()
         indexes = [index.obj_id for table in tables for index in table.indexes]
-        return max([table.obj_id for table in tables] + indexes + self.identities.numbers())
+        lobs = [table.lobs.obj_id for table in tables if table.lobs is not None]
+        return max([table.obj_id for table in tables] + indexes + lobs + self.identities.numbers())
 
     def system(self, session: Session) -> SystemTables:
         return SystemTables(self.store, session, self._system_tables)

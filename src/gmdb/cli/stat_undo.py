@@ -49,7 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _tables(files: DatabaseFiles) -> dict[int, TableDefinition]:
     """The tables by number; none if the catalog cannot be read."""
     try:
-        return {table.obj_id: table for table in files.tables()}
+        tables = files.tables()
+        lobs = {table.lobs.obj_id: table for table in tables if table.lobs is not None}
+        return {table.obj_id: table for table in tables} | lobs
     except Error:
         return {}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from gmdb.format import btree, device, hash, heap, segment, transactions, undo
+from gmdb.format import btree, device, hash, heap, lob, segment, transactions, undo
 from gmdb.format.address import page_name
 from gmdb.format.checksum import page_crc
 from gmdb.format.layout import Finding, Region
@@ -23,6 +23,7 @@ _DATA_PAGES: dict[int, ModuleType] = {
     SegmentType.UNDO: undo,
     SegmentType.BTREE: btree,
     SegmentType.HASH: hash,
+    SegmentType.LOB: lob,
 }
 
 

@@ -148,6 +148,11 @@ class _Encoder:
             if type_.kind is Kind.DECIMAL_WIDE:
                 self._number("H", "16")
             self._number(f"{width}s", f"encode{n}({v})")
+        elif type_.is_lob:
+            self.names[f"encode{n}"] = type_.encode
+            self._conditions.append(f"{v} is not None")
+            self.lines.append(f"b{n} = encode{n}({v})")
+            self._variable(n)
         else:
             self._bytes(column, n)
 
@@ -160,6 +165,10 @@ class _Encoder:
         self.lines.append(f"if len(b{n}) > {length}: raise ValueError")
         if column.type.padding:
             self.lines.append(f"b{n} = b{n}.ljust({length}, {column.type.padding!r})")
+        self._variable(n, ending)
+
+    def _variable(self, n: int, ending: int = 0) -> None:
+        """A length and bytes, with zeros behind them that count."""
         self._number("H", f"len(b{n}) + {ending}")
         self._pack()
         self._parts.append(f"b{n}")

@@ -9,6 +9,7 @@ Each type is stored by the row's 2-bit rule: four bytes, eight bytes, or a lengt
 | DECIMAL to 38 digits | length and 16 bytes |
 | CHAR, VARCHAR | length and UTF-8 bytes with a trailing NUL that counts; CHAR is filled up with blanks |
 | BINARY, VARBINARY | length and bytes; BINARY is filled up with zero bytes |
+| BLOB, CLOB | length and a byte that says what follows: the value, or where it is (lob.py); CLOB is UTF-8 |
 
 A DATE is days and a TIMESTAMP microseconds since 1970, a DECIMAL its digits as an integer.
 Not here: Arrow types (arrow/schema.py).
@@ -25,6 +26,7 @@ from enum import IntEnum
 from typing import Any
 
 from gmdb.errors import DataError, NullNotAllowed, SchemaError, TypeMismatch, ValueOutOfRange, ValueTooLong
+from gmdb.format.lob import Locator, decode_cell, encode_cell
 
 VARCHAR_MAX = 4000
 BINARY_MAX = 32602
@@ -59,7 +61,10 @@ _KINDS = {
     "VARCHAR": Kind.TEXT,
     "BINARY": Kind.BYTES,
     "VARBINARY": Kind.BYTES,
+    "BLOB": Kind.BYTES,
+    "CLOB": Kind.BYTES,
 }
+LOBS = ("BLOB", "CLOB")
 _ALIASES = {
     "INTEGER": "INT",
     "INT4": "INT",
@@ -71,6 +76,9 @@ _ALIASES = {
     "DEC": "DECIMAL",
     "CHARACTER": "CHAR",
     "CHARACTER VARYING": "VARCHAR",
+    "BINARY LARGE OBJECT": "BLOB",
+    "CHARACTER LARGE OBJECT": "CLOB",
+    "CHAR LARGE OBJECT": "CLOB",
 }
 _SIZE_CODES = {Kind.WORD: 1, Kind.BIT: 1, Kind.DECIMAL_WORD: 1, Kind.LONG: 2, Kind.DECIMAL_LONG: 2}
 _SPELLING = re.compile(r"\s*([a-z][a-z0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null|null)?\s*", re.I)
@@ -95,6 +103,11 @@ class ColumnType:
     @property
     def size_code(self) -> int:
         return _SIZE_CODES.get(self.kind, 3)
+
+    @property
+    def is_lob(self) -> bool:
+        """Whether its values may be large objects, on pages of their own."""
+        return self.name in LOBS
 
     @property
     def padding(self) -> bytes:
@@ -169,7 +182,7 @@ def make_type(name: str, numbers: list[int], where: str = "") -> ColumnType:
     if name not in _KINDS:
         known = ", ".join([*_KINDS, "DECIMAL"])
         raise SchemaError(f"{where}there is no type {name}; the types are {known}")
-    if _KINDS[name] not in (Kind.TEXT, Kind.BYTES):
+    if _KINDS[name] not in (Kind.TEXT, Kind.BYTES) or name in LOBS:
         if numbers:
             raise SchemaError(f"{where}{name} takes no length")
         return ColumnType(name)
@@ -256,6 +269,35 @@ def _binary(type_: ColumnType, value: Any) -> bytes:
     return _fill(type_, bytes(value))
 
 
+def _blob(_: ColumnType, value: Any) -> bytes:
+    if isinstance(value, Locator):
+        return encode_cell(value)
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeMismatch(f"a {type(value).__name__} is no bytes")
+    return encode_cell(bytes(value))
+
+
+def _clob(_: ColumnType, value: Any) -> bytes:
+    if isinstance(value, Locator):
+        return encode_cell(value)
+    if not isinstance(value, str):
+        raise TypeMismatch(f"a {type(value).__name__} is no str")
+    return encode_cell(encode_text(value))
+
+
+def encode_text(value: str) -> bytes:
+    """A text as UTF-8."""
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise TypeMismatch(f"{value[:40]!r} is no text: it cannot be written as UTF-8") from None
+
+
+def _decode_clob(_: ColumnType, raw: bytes) -> str | Locator:
+    value = decode_cell(raw)
+    return value if isinstance(value, Locator) else value.decode()
+
+
 def _decode_decimal(type_: ColumnType, raw: bytes) -> Decimal:
     return Decimal(int.from_bytes(raw, "little", signed=True)).scaleb(-type_.scale, _EXACT)
 
@@ -272,6 +314,8 @@ _ENCODERS: dict[str, Any] = {
     "VARCHAR": _text,
     "BINARY": _binary,
     "VARBINARY": _binary,
+    "BLOB": _blob,
+    "CLOB": _clob,
 }
 _DECODERS: dict[str, Any] = {
     "INT": lambda _, raw: struct.unpack("<i", raw)[0],
@@ -285,4 +329,6 @@ _DECODERS: dict[str, Any] = {
     "VARCHAR": lambda _, raw: raw[:-1].decode(),
     "BINARY": lambda _, raw: raw,
     "VARBINARY": lambda _, raw: raw,
+    "BLOB": lambda _, raw: decode_cell(raw),
+    "CLOB": _decode_clob,
 }

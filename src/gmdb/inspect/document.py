@@ -21,6 +21,7 @@ from gmdb.format import (
     device,
     hash,
     heap,
+    lob,
     mirror,
     page,
     redo,
@@ -46,6 +47,7 @@ _MODULES: dict[str, ModuleType] = {
         heap,
         btree,
         hash,
+        lob,
         undo,
         transactions,
         redo,
@@ -59,12 +61,13 @@ _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
     "row": (row.RowFlag, row.SizeCode),
     "btree": (btree.IndexKind, btree.Order),
     "hash": (hash.HashPageType,),
+    "lob": (lob.LobPlace,),
     "undo": (undo.UndoOperation,),
     "redo": (redo.RedoItem,),
 }
 _EXAMPLE_TYPES = (
     "INT", "DATE", "BOOLEAN", "DECIMAL(9,2)", "BIGINT", "DOUBLE", "TIMESTAMP", "DECIMAL(18,2)", "DECIMAL(38,2)",
-    "CHAR(10)", "VARCHAR(10)", "BINARY(10)", "VARBINARY(10)",
+    "CHAR(10)", "VARCHAR(10)", "BINARY(10)", "VARBINARY(10)", "BLOB", "CLOB",
 )  # fmt: skip
 _STORED = {
     "INT": "two's complement",
@@ -78,6 +81,8 @@ _STORED = {
     "VARCHAR": "UTF-8, then a NUL that counts in the length",
     "BINARY": "the bytes, filled up with zero bytes",
     "VARBINARY": "the bytes",
+    "BLOB": "a byte that says where the value is, then the bytes or a locator",
+    "CLOB": "a byte that says where the value is, then UTF-8 or a locator",
 }
 _BITS = ("no bytes", "4 bytes", "8 bytes", "u16 length, then the bytes")
 
@@ -148,6 +153,11 @@ def _numbers() -> dict[str, object]:
         "no_lock": f"0x{row.NO_LOCK:X}",
         "varchar_max": f"{columns.VARCHAR_MAX:,}",
         "binary_max": f"{columns.BINARY_MAX:,}",
+        "inline_max": f"{lob.INLINE_MAX:,}",
+        "lob_levels": lob.LEVEL_MAX + 1,
+        "lob_capacity": f"{lob.capacity(size):,}",
+        "lob_fan_out": f"{lob.fan_out(size):,}",
+        "lob_max": f"{lob.LOB_MAX:,}",
         "free_lists": segment.FREE_LISTS,
         "room_steps": segment.ROOM_STEPS,
         "entry_map_at": segment.ENTRY_MAP_AT,

@@ -114,12 +114,25 @@ entries share. An entry is that of a B-tree's leaf with one more column, the add
 of address, then of row id.
 """,
     ),
+    "lob": (
+        "Large objects",
+        """\
+A BLOB or CLOB cell of a row begins with a byte that says where the value is: 0, then its bytes, up to {inline_max} of
+them; or 1, and the cell is a locator of the value's first page in the table's lob segment, which `sys_tables` names.
+
+On pages a value is a tree of at most {lob_levels} levels. The first page, by which it is known, is its root; a value of
+up to {lob_capacity} bytes (in pages of 8 KiB) is on that page alone. Else a page of a level above 0 lists up to
+{lob_fan_out} pages of the level below, in order. All pages but the last of each level are full: the page of level 0
+that has byte *n* is number *n* / {lob_capacity}. A value has at most {lob_max} bytes.
+""",
+    ),
     "undo": (
         "Undo pages",
         """\
 Records of how rows and index entries were before a transaction changed them. HEAP_UPDATE_INC keeps only what changed:
 a row image of those columns, then their numbers, a u16 each, filled up to 4 bytes. In an image the lock word
-0xFFFFFFFF means that the row had no lock.
+0xFFFFFFFF means that the row had no lock. LOB_INSERT and LOB_DELETE name a large object's first page instead of a row:
+one that goes if the transaction is rolled back, one that goes when everybody sees that it has committed.
 
 The records of one transaction that lie one behind the other are a run. The owner of a page's first run is in the page
 head's reserve bytes; each later run begins with an OWNER record, whose body is an undo owner.
@@ -160,7 +173,8 @@ the one with the higher sequence counts, so that a write that is cut short leave
         "Column types",
         """\
 CHAR and VARCHAR have at most {varchar_max} bytes, BINARY and VARBINARY {binary_max}, as far as a page of the tablespace
-holds them. An empty string has a length of 1, its NUL; a null has no length.
+holds them; BLOB and CLOB take any value of up to {lob_max} bytes. An empty string has a length of 1, its NUL; a null
+has no length.
 """,
     ),
 }

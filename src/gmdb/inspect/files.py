@@ -30,6 +30,7 @@ from gmdb.catalog.schema import (
     SYS_TABLES_ENTRY,
     SYS_TABLES_ID,
     TableDefinition,
+    lob_segment,
 )
 from gmdb.errors import Corruption, DataError, NoSuchTable, SchemaError, StorageError
 from gmdb.format import heap, segment
@@ -153,17 +154,17 @@ class DatabaseFiles:
     def tables(self) -> list[TableDefinition]:
         """Every table, the system's included, in order of creation."""
         listed = [values for _, values in self.rows(SYS_TABLES)]
-        entries = {obj_id: entry for obj_id, _, _, entry in listed}
+        entries = {obj_id: entry for obj_id, _, _, entry, *_ in listed}
         if SYS_COLUMNS_ID not in entries:
             raise Corruption(
                 f"sys_tables, page {page_name(SYS_TABLES_ENTRY)}, does not list sys_columns", SYS_TABLES_ENTRY
             )
         columns = self._columns(entries[SYS_COLUMNS_ID])
         made = []
-        for obj_id, name, space_id, entry in sorted(listed):
+        for obj_id, name, space_id, entry, *lobs in sorted(listed, key=lambda values: values[0]):
             if not columns.get(obj_id):
                 raise Corruption(f"sys_columns lists no column of table {name}", entries[SYS_COLUMNS_ID])
-            made.append(TableDefinition(name, obj_id, space_id, entry, columns[obj_id]))
+            made.append(TableDefinition(name, obj_id, space_id, entry, columns[obj_id], lobs=lob_segment(*lobs)))
         return made
 
     def _columns(self, entry: int) -> dict[int, tuple[Column, ...]]:
@@ -191,7 +192,7 @@ class DatabaseFiles:
 
     def index_rows(self) -> Iterator[tuple[RowId, IndexDefinition]]:
         """Every index, and the row of sys_indexes that lists it; a database of before there were any has none."""
-        entries = {obj_id: entry for _, (obj_id, _, _, entry) in self.rows(SYS_TABLES)}
+        entries = {obj_id: entry for _, (obj_id, _, _, entry, *_) in self.rows(SYS_TABLES)}
         if SYS_INDEXES_ID not in entries:
             return
         entry = entries[SYS_INDEXES_ID]

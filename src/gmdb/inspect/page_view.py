@@ -99,6 +99,8 @@ def _row_findings(page: bytes, rows: tuple[RowView, ...]) -> list[Finding]:
 def _owner(files: DatabaseFiles, page: bytes, tables: dict[int, TableDefinition]) -> TableDefinition | None:
     """The table whose page this is: by the object number in the head, or through the map if that is damaged."""
     head = PAGE_HEAD.at(page)
+    if head.seg_type == SegmentType.LOB:
+        return next((t for t in tables.values() if t.lobs is not None and t.lobs.obj_id == head.obj_id), None)
     if head.seg_type not in _ROW_SEGMENTS or head.page_type in (PageType.NONE, PageType.DEVICE_HEAD, PageType.FREE):
         return None
     if head.obj_id in tables:

@@ -22,7 +22,7 @@ from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.crc32c import crc_is_right
 from gmdb.kernel.memory import fence, load_i64, load_u8, load_u32, records, store_8, store_32
-from gmdb.kernel.soundness import heap_is_sound, map_is_sound
+from gmdb.kernel.soundness import heap_is_sound, lob_is_sound, map_is_sound
 from gmdb.kernel.status import DAMAGED, NOT_FOUND
 
 DEVICE_STATE = np.dtype(
@@ -85,7 +85,7 @@ DEVICES_AT = int(AREA.fields["devices"][1])  # type: ignore[index]
 DEVICE_SIZE = DEVICE_STATE.itemsize
 _OFFSET_MASK = PAGES_PER_DEVICE - 1
 _DATA, _MAP, _ENTRY = int(PageType.DATA), int(PageType.MAP), int(PageType.SEGMENT_ENTRY)
-_HEAP, _SYSTEM = int(SegmentType.HEAP), int(SegmentType.SYSTEM)
+_HEAP, _SYSTEM, _LOB = int(SegmentType.HEAP), int(SegmentType.SYSTEM), int(SegmentType.LOB)
 
 
 @routine
@@ -118,6 +118,8 @@ def _is_sound(page, page_id, page_size):
         return False
     if head.page_type == _DATA and (head.seg_type == _HEAP or head.seg_type == _SYSTEM):
         return heap_is_sound(page, page_size)
+    if head.page_type == _DATA and head.seg_type == _LOB:
+        return lob_is_sound(page, page_size)
     if head.page_type == _MAP or head.page_type == _ENTRY:
         return map_is_sound(page, page_size)
     return True

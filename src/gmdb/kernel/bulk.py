@@ -18,8 +18,8 @@ from gmdb.format.row import NO_LOCK, SIZE_AT
 from gmdb.format.segment import FURTHER_MAP_AT, LOADING, MAP_ENTRY, NO_LIST, SEGMENT_HEAD_AT
 from gmdb.kernel.append import fill_pages, formatting_at
 from gmdb.kernel.area import address_of, begin_change, end_change, page_head, state_of, touch
+from gmdb.kernel.call import call_at, target_at
 from gmdb.kernel.compiler import kernel, routine
-from gmdb.kernel.dml import call_at, target_at
 from gmdb.kernel.free_lists import clear_links, entry_address, log_entry, map_at, map_entry, touch_entry, touch_map
 from gmdb.kernel.heap import relist, touch_heap
 from gmdb.kernel.heap_page import heap_node, log_appended

@@ -8,13 +8,12 @@ Invariants
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.heap import NODE_AT
 from gmdb.format.page import PageType
 from gmdb.format.row import NO_LOCK, SIZE_AT
 from gmdb.kernel.area import address_of, begin_change, end_change, page_head, page_size_of, state_of, touch
+from gmdb.kernel.call import call_at, target_at
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import LOAD_NUMBER_AT, data_of, home_of, place_row, replace_row, row_fits
 from gmdb.kernel.heap_page import (
@@ -28,7 +27,8 @@ from gmdb.kernel.heap_page import (
     set_deleted,
     set_lock,
 )
-from gmdb.kernel.indexing import change_row, enter_row, prepare, require_space, strike_row
+from gmdb.kernel.indexing import change_row, enter_row, prepare, require_space, require_undo, strike_row
+from gmdb.kernel.lob import collect_lobs, note_lobs
 from gmdb.kernel.locks import (
     DELETE,
     INSERT,
@@ -42,7 +42,7 @@ from gmdb.kernel.locks import (
     new_lock,
     transaction_at,
 )
-from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, records, store_8, store_16, store_32
+from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, store_8, store_16, store_32
 from gmdb.kernel.patch import extract_image, merge_patch
 from gmdb.kernel.redo import close_group, require_log_room
 from gmdb.kernel.status import CHANGED, DELETED, DONE, LOCKED, LOCKS_FULL, LOG_FULL, NOT_FOUND, ROW_TOO_LARGE
@@ -70,42 +70,11 @@ from gmdb.kernel.undo import (
 )
 from gmdb.kernel.visibility import ROW_BUFFER, load_is_seen, resolve, snapshot_at
 
-CALL = np.dtype(
-    [
-        ("scn", "<i8"),  # the statement's snapshot: the fields of visibility.SNAPSHOT come first
-        ("transaction", "<i8"),
-        ("statement", "<i8"),
-        ("insert_lock", "<i8"),  # lock of the rows that this statement inserted; -1 = none yet
-        ("undo", "<i8"),  # out: where the undo record is, page id << 16 | slot; -1 = none was written
-        ("blocker", "<i8"),  # out: the transaction that holds the row
-        ("size", "<i8"),  # out: bytes of a row that is too large
-        ("alone", "<i8"),  # 1: each change is a statement of its own
-        ("latest", "<i8"),  # 1: a statement's snapshot is the newest commit
-        ("undo_page", "<i8"),  # the undo page that the transaction writes to; -1 = none yet
-        ("undo_runs", "<i8"),  # on how many undo pages it began
-        ("commit", "<i8"),  # out: its SCN
-        ("blocked", "<i8"),  # out: the row, page id << 16 | slot, that has a key or may have it; -1 = none
-        ("index", "<i8"),  # out: which of the table's indexes that was about
-        ("more", "<i8"),  # address of the places of further undo records (i64s)
-        ("more_count", "<i8"),  # out: how many there are
-    ]
-)
-TARGET = np.dtype(
-    [
-        ("call", "<i8"),  # address of the session's CALL
-        ("obj_id", "<i8"),
-        ("entry_id", "<i8"),
-        ("buffer", "<i8"),  # address of a row or patch that goes in, or of a row that comes out
-        ("indexes", "<i8"),  # address of the entry pages (i64s) of the table's indexes
-        ("index_count", "<i8"),
-    ]
-)
-call_at = records(CALL)
-target_at = records(TARGET)
 _DATA = int(PageType.DATA)
 _INSERT_BODY = 4
 _DELETE_BODY = 4
 _LOCK_BODY = 4
+LOB_RECORDS = 4  # pages of undo that the records of all large objects of a row take
 
 
 @routine
@@ -297,7 +266,10 @@ def _update(area, target, call, place):
         operation = OP_UPDATE
         image_size = load_u16(old + SIZE_AT)
         move_bytes(image, old, image_size)
-    status = reserve_undo(area, call, RECORD_SIZE + image_size + LINK_SIZE)
+    lobs = collect_lobs(target, call, old, patch)
+    status = require_undo(area, LOB_RECORDS) if lobs else DONE
+    if status == DONE:
+        status = reserve_undo(area, call, RECORD_SIZE + image_size + LINK_SIZE)
     if status < 0:
         return status
     if locks_available(area) < 1:
@@ -312,6 +284,7 @@ def _update(area, target, call, place):
         _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, operation, image, image_size)
         if target.index_count:
             status = change_row(area, call, target, row, before_row, lock_id, place)
+        note_lobs(area, call, target, lobs)
     end_change(area, page_id)
     return call.undo if status == DONE else status
 
@@ -334,7 +307,13 @@ def _delete(area, target, call, place):
     if home < 0:
         return home
     page = address_of(area, page_id)
+    data = data_of(area, home)
+    if data < 0:
+        return data
     status = require_space(area, target, target.index_count) if target.index_count else DONE
+    lobs = collect_lobs(target, call, data, 0)
+    if status == DONE and lobs:
+        status = require_undo(area, target.index_count + LOB_RECORDS)
     if status == DONE:
         status = reserve_undo(area, call, RECORD_SIZE + _DELETE_BODY + LINK_SIZE)
     if status < 0:
@@ -349,6 +328,7 @@ def _delete(area, target, call, place):
     _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, OP_DELETE, home, _DELETE_BODY)
     if target.index_count:
         strike_row(area, call, target, data_of(area, home), lock_id, place)
+    note_lobs(area, call, target, lobs)
     end_change(area, page_id)
     return DONE
 

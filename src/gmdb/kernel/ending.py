@@ -6,8 +6,8 @@ from gmdb.format.address import NO_SLOT
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.kernel.area import change, state_of
+from gmdb.kernel.call import call_at
 from gmdb.kernel.compiler import kernel, routine
-from gmdb.kernel.dml import call_at
 from gmdb.kernel.free_lists import touch_entry
 from gmdb.kernel.locks import transaction_at
 from gmdb.kernel.pages import pages_available

@@ -15,6 +15,7 @@ from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import compact, home_of, release_if_empty, remove_row, touch_heap
 from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_ENTRY, flags_of, heap_node, lock_of, row_in_slot, set_lock
 from gmdb.kernel.indexing import is_of_entry, purge_entry
+from gmdb.kernel.lob import release_lob
 from gmdb.kernel.locks import free_lock, lock_at
 from gmdb.kernel.memory import load_i64, load_u16, store_32, store_64
 from gmdb.kernel.redo import close_group, log_bytes, require_log_room
@@ -25,6 +26,8 @@ from gmdb.kernel.undo import (
     OP_CREATE,
     OP_DROP,
     OP_INSERT,
+    OP_LOB_DELETE,
+    OP_LOB_INSERT,
     OP_LOCK,
     RECORD_SIZE,
     SHADOW,
@@ -108,6 +111,10 @@ def _purge(area, record):
         purge_entry(area, record)
     elif operation == OP_DROP:
         return drop_some(area, record_object(record), record_row_page(record), DROP_STEP)
+    elif operation == OP_LOB_DELETE:
+        return release_lob(area, record)
+    elif operation == OP_LOB_INSERT:
+        return DONE
     elif operation != OP_CREATE and is_first(record):
         lock_id = record_lock(record)
         _take_lock_off(area, record_object(record), record_row_page(record), record_row_slot(record), lock_id)
@@ -121,6 +128,8 @@ def _forget(area, record):
     operation = record_operation(record)
     if operation == OP_DROP:
         return drop_some(area, record_object(record), record_row_page(record), DROP_STEP)
+    if operation == OP_LOB_DELETE:
+        return release_lob(area, record)
     if is_of_entry(operation):
         purge_entry(area, record)
         return DONE

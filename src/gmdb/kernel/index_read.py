@@ -6,8 +6,8 @@ import numpy as np
 
 from gmdb.format.row import SIZE_AT
 from gmdb.kernel.area import address_of, state_of
+from gmdb.kernel.call import call_at, target_at
 from gmdb.kernel.compiler import kernel, routine
-from gmdb.kernel.dml import call_at, target_at
 from gmdb.kernel.heap import data_of, home_of
 from gmdb.kernel.heap_page import FLAGS_AT
 from gmdb.kernel.index import entry_at, open_index

@@ -128,7 +128,13 @@ def require_space(area, target, records):
             return pages
         need += pages
         space_id = space_of(index)
-    if pages_available(area, space_id) < need or pages_available(area, _UNDO_SPACE) < records + 2:
+    return NEED_SPACE if pages_available(area, space_id) < need else require_undo(area, records)
+
+
+@routine
+def require_undo(area, records):
+    """Whether there is undo for so many more records, each of them on a page of its own if need be."""
+    if pages_available(area, _UNDO_SPACE) < records + 2:
         return NEED_SPACE
     undo = touch_entry(area, state_of(area).undo_entry)
     if undo < 0:

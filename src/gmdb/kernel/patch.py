@@ -47,7 +47,7 @@ def patch_bytes(patch):
 
 
 @routine
-def _patched_number(patch, index):
+def patched_number(patch, index):
     return load_u16(patch + load_u16(patch + SIZE_AT) + 2 * index)
 
 
@@ -57,7 +57,7 @@ def merge_patch(target, row, patch):
     patched = load_u16(patch + COL_COUNT_AT)
     count = load_u16(row + COL_COUNT_AT)
     if patched:
-        count = max(count, _patched_number(patch, patched - 1) + 1)
+        count = max(count, patched_number(patch, patched - 1) + 1)
     head = header_bytes(count)
     for at in range(BITS_AT, head, 4):
         store_32(target + at, 0)
@@ -68,7 +68,7 @@ def merge_patch(target, row, patch):
         code = column_code(row, number)
         source, length = from_row, stored_bytes(from_row, code)
         from_row += length
-        if index < patched and _patched_number(patch, index) == number:
+        if index < patched and patched_number(patch, index) == number:
             code = column_code(patch, index)
             source, length = from_patch, stored_bytes(from_patch, code)
             from_patch += length
@@ -102,7 +102,7 @@ def _walk_changes(row, patch, target, numbers):
     from_patch = patch + header_bytes(load_u16(patch + COL_COUNT_AT))
     number, found, size = 0, 0, 0
     for index in range(load_u16(patch + COL_COUNT_AT)):
-        wanted = _patched_number(patch, index)
+        wanted = patched_number(patch, index)
         while number < wanted:
             from_row += stored_bytes(from_row, column_code(row, number))
             number += 1

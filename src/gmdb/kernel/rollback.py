@@ -9,6 +9,7 @@ from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import data_of, replace_row, touch_heap
 from gmdb.kernel.heap_page import lock_of, row_in_slot, set_deleted, set_lock
 from gmdb.kernel.indexing import is_of_entry, take_back_entry
+from gmdb.kernel.lob import release_lob
 from gmdb.kernel.locks import U_LOCK, free_lock, lock_at
 from gmdb.kernel.memory import load_u16, load_u32, move_bytes
 from gmdb.kernel.patch import merge_patch
@@ -20,6 +21,8 @@ from gmdb.kernel.undo import (
     OP_DELETE,
     OP_DROP,
     OP_INSERT,
+    OP_LOB_DELETE,
+    OP_LOB_INSERT,
     OP_LOCK,
     OP_UPDATE,
     RECORD_SIZE,
@@ -152,7 +155,9 @@ def _take_back(area, record, locked):
         return _take_back_pages(area, record)
     if operation == OP_CREATE:
         return drop_some(area, record_object(record), record_row_page(record), DROP_STEP)
-    if operation == OP_DROP:
+    if operation == OP_LOB_INSERT:
+        return release_lob(area, record)
+    if operation == OP_DROP or operation == OP_LOB_DELETE:
         return DONE
     if operation == OP_LOCK and locked:
         release_u_lock(area, record)

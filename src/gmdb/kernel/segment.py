@@ -168,19 +168,47 @@ def _free_entry(area, entry_id, entry_page):
 
 
 @routine
-def _first_page(area, entry_id):
-    """The first data page in map order; NO_PAGE if the segment has none."""
-    map_id = entry_id
+def space_of_segment(area, entry_id):
+    """The tablespace that a segment's pages come from; its entry page is sound."""
+    return segment_head(touch_entry(area, entry_id) + SEGMENT_HEAD_AT).space_id
+
+
+@routine
+def _next_page(area, entry_id, map_id, first):
+    """The data page that is listed next in map order, from entry ``first`` of a map page on; NO_PAGE if none is."""
     while map_id != NO_PAGE:
         page = touch_map(area, entry_id, map_id)
         if page < 0:
             return NO_PAGE
         head = map_head(page + map_at(page))
-        for number in range(head.map_count):
+        for number in range(first, head.map_count):
             if map_entry(entry_address(page, number)).page_id != NO_PAGE:
                 return map_entry(entry_address(page, number)).page_id
-        map_id = head.next
+        map_id, first = head.next, 0
     return NO_PAGE
+
+
+@routine
+def _comes_first(area, entry_id, map_id, number, first):
+    """Whether a map entry lies before that of the segment's first data page, ``first``."""
+    page, entry_page = touch(area, first), touch_entry(area, entry_id)
+    own = page > 0 and page_head(page).obj_id == page_head(entry_page).obj_id
+    if not own or page_head(page).page_type != _DATA_PAGE:  # a bulk load is still writing it: only the map knows
+        return _next_page(area, entry_id, entry_id, 0) != first
+    at, place = page_head(page).map_page_id, page_head(page).map_offset
+    if at == map_id:
+        return number < place
+    if map_id == segment_head(entry_page + SEGMENT_HEAD_AT).last_map_page:
+        return False
+    following = entry_id
+    while following != NO_PAGE and following != at:
+        if following == map_id:
+            return True
+        map_page = touch_map(area, entry_id, following)
+        if map_page < 0:
+            return False
+        following = map_head(map_page + map_at(map_page)).next
+    return False
 
 
 @routine
@@ -210,7 +238,9 @@ def add_page(area, entry_id):
     entry.list_id = NO_LIST
     clear_links(entry_address(map_page, number))
     log_entry(area, map_page, number)
-    segment.first_data_page = _first_page(area, entry_id)  # a freed entry may lie before the first in use
+    first = segment.first_data_page
+    if first == NO_PAGE or _comes_first(area, entry_id, map_id, number, first):  # the entry may have been freed
+        segment.first_data_page = page_id
     segment.last_page = page_id
     segment.page_count += 1
     log_segment(area, entry_page)
@@ -301,7 +331,7 @@ def _release_entry(area, entry_id, map_id, number):
     segment = segment_head(entry_page + SEGMENT_HEAD_AT)
     segment.page_count -= 1
     if segment.first_data_page == page_id:
-        segment.first_data_page = _first_page(area, entry_id)
+        segment.first_data_page = _next_page(area, entry_id, map_id, number + 1)
     if segment.last_page == page_id:
         segment.last_page = NO_PAGE
     log_segment(area, entry_page)

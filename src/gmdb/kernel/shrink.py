@@ -16,7 +16,7 @@ import numpy as np
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.device import DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD_AT
 from gmdb.format.heap import NODE_AT
-from gmdb.format.page import PageType
+from gmdb.format.page import PageType, SegmentType
 from gmdb.format.segment import SEGMENT_HEAD_AT
 from gmdb.kernel.area import address_of, change, damaged, device_of_page, page_head, touch, touch_type
 from gmdb.kernel.compiler import kernel, long_kernel, routine
@@ -33,6 +33,7 @@ from gmdb.kernel.status import DAMAGED, DONE, LOG_FULL
 MORE = 1
 MOVES_MAX = 8192  # links that a call changes, a few dozen bytes of redo each
 _FREE, _ENTRY_PAGE = int(PageType.FREE), int(PageType.SEGMENT_ENTRY)
+_HEAP = int(SegmentType.HEAP)
 _OFFSET_MASK = PAGES_PER_DEVICE - 1
 
 TAIL = np.dtype(
@@ -210,14 +211,18 @@ def _release_last_map(area, entry_id, entry_page):
 
 @kernel
 def trim_segment(area, obj_id, entry_id):
-    """Give back a page at the end of a table that holds nothing; answers 1 if there was one: call again."""
+    """Give back a page that holds nothing, at the end of a table or of its large objects.
+
+    Answers 1 if there was one: call again.
+    """
     if require_log_room(area) < 0:
         return LOG_FULL
     entry_page = touch_type(area, entry_id, _ENTRY_PAGE, 0)
     if entry_page < 0 or page_head(entry_page).obj_id != obj_id:
         return min(entry_page, 0)
     last = segment_head(entry_page + SEGMENT_HEAD_AT).last_page
-    released = _release_last_page(area, entry_id, last) if last != NO_PAGE else 0
+    has_rows = page_head(entry_page).seg_type == _HEAP
+    released = _release_last_page(area, entry_id, last) if has_rows and last != NO_PAGE else 0
     if released == 0:
         released = _release_last_map(area, entry_id, entry_page)
     return close_group(area, 0, released)

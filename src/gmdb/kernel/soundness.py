@@ -1,6 +1,6 @@
 """Whether a page's offsets can be followed: asked once, when a page is first touched.
 
-The twin of ``format.heap.check`` and ``format.segment.check``, but for one answer only, and fast.
+The twin of ``format.heap.check``, ``format.segment.check`` and ``format.lob.check``, but for one answer only, and fast.
 A page can be unsound with a right CRC only if something other than gmdb wrote it; it must still crash nothing.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gmdb.format.address import NO_SLOT
 from gmdb.format.heap import HEAP_NODE, NODE_AT, ROWS_AT
+from gmdb.format.lob import DATA_AT, LEVEL_MAX, LOB_NODE
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, MAX_COLUMNS, MIN_OCCUPIED, SIZE_AT
 from gmdb.format.segment import ENTRY_MAP_AT, FURTHER_MAP_AT, MAP_ENTRY, MAP_HEAD
@@ -18,6 +19,7 @@ from gmdb.kernel.memory import load_u16, load_u32, records
 page_head = records(PAGE_HEAD)
 heap_node = records(HEAP_NODE)
 map_head = records(MAP_HEAD)
+lob_node = records(LOB_NODE)
 _SEGMENT_ENTRY = int(PageType.SEGMENT_ENTRY)
 _ENTRY_SIZE, _MAP_HEAD_SIZE = MAP_ENTRY.size, MAP_HEAD.size
 _LOW_BITS = 0x5555_5555
@@ -90,3 +92,12 @@ def map_is_sound(page, page_size):
     head = map_head(page + at)
     capacity = (page_size - TAIL_SIZE - at - _MAP_HEAD_SIZE) // _ENTRY_SIZE
     return head.map_capacity == capacity and head.map_count <= capacity
+
+
+@routine
+def lob_is_sound(page, page_size):
+    free_begin, end = page_head(page).free_begin, page_size - TAIL_SIZE
+    level = lob_node(page + NODE_AT).level
+    if level > LEVEL_MAX or page_head(page).data_begin != NODE_AT or page_head(page).free_end != end:
+        return False
+    return DATA_AT <= free_begin <= end and (level == 0 or (free_begin - DATA_AT) & 3 == 0)

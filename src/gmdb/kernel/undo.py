@@ -9,6 +9,7 @@ A record's body, by operation
  - HEAP_UPDATE_INC: a patch with the values before.  HEAP_UPDATE: the whole row before.
  - HEAP_DELETE, HEAP_LOCK: the row's lock word before.
  - CREATE_SEGMENT, SET_DROP: none; the row id's page is the segment's entry page.
+ - LOB_INSERT, LOB_DELETE: none; the row id's page is the large object's first page.
  - OWNER: whose records follow.
 The image's lock word is the row's before: 0xFFFFFFFF for none.  If it is the record's own lock, the transaction
 had inserted or changed the row before; the record then ends in where the change before it is (an undo row id,
@@ -54,6 +55,7 @@ OP_INSERT, OP_UPDATE, OP_UPDATE_INC, OP_DELETE = (
 )
 OP_LOCK, OP_OWNER, OP_NONE = int(UndoOperation.HEAP_LOCK), int(UndoOperation.OWNER), int(UndoOperation.NONE)
 OP_CREATE, OP_DROP = int(UndoOperation.CREATE_SEGMENT), int(UndoOperation.SET_DROP)
+OP_LOB_INSERT, OP_LOB_DELETE = int(UndoOperation.LOB_INSERT), int(UndoOperation.LOB_DELETE)
 POOL_MAX = 4096
 _POOL_ROOM = 1024  # a page with less room than this is not worth handing on
 _WRITING, _POOLED = 1, 2

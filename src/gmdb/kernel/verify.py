@@ -15,6 +15,8 @@ import numpy as np
 from gmdb.format.address import NO_PAGE, NO_SLOT, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.heap import HEAP_NODE, NODE_AT, ROWS_AT
+from gmdb.format.lob import LOB_MAX, LOB_NODE
+from gmdb.format.lob import NODE_AT as LOB_NODE_AT
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import MIN_OCCUPIED, NO_LOCK, SIZE_AT
 from gmdb.format.segment import ENTRY_MAP_AT, FREE_MAP_LIST, FURTHER_MAP_AT, LOADING, MAP_ENTRY, MAP_HEAD, NO_LIST
@@ -23,6 +25,7 @@ from gmdb.format.undo import RECORDS_AT, UNDO_HEAD, UNDO_RECORD
 from gmdb.kernel.compiler import kernel, long_kernel, routine
 from gmdb.kernel.crc32c import crc_is_right
 from gmdb.kernel.memory import load_i64, load_u16, load_u32, records
+from gmdb.kernel.soundness import lob_is_sound
 from gmdb.kernel.verify_nodes import entries_on, hash_verdict, node_verdict, page_node
 from gmdb.kernel.verify_rows import (
     ASK,
@@ -56,8 +59,8 @@ PAGE_FACTS = np.dtype(
         ("free_end", "<u2"),
         ("slot_count", "<u2"),
         ("rows", "<u2"),  # rows that are not deleted, migrated ones counted once
-        ("next", "<u4"),  # of a free page: the next one
-        ("load", "<i8"),  # number of the transaction that filled it in bulk
+        ("next", "<u4"),  # of a free page: the next one; of a lob page: its value's first page
+        ("load", "<i8"),  # number of the transaction that filled it in bulk; of a lob page: its level and number
     ]
 )
 """What later checks need to know of a page."""
@@ -81,6 +84,8 @@ device_head = records(DEVICE_HEAD)
 space_head = records(SPACE_HEAD)
 map_head = records(MAP_HEAD)
 map_entry = records(MAP_ENTRY)
+lob_node = records(LOB_NODE)
+LEVEL_SHIFT = 32  # in the facts of a lob page: its level is above, its number below
 
 _FACTS_SIZE, _NOTE_SIZE = PAGE_FACTS.itemsize, NOTE.itemsize
 _RESERVE_AT = PAGE_HEAD.offset("reserve")
@@ -90,6 +95,7 @@ _DEVICE_PAGE, _ENTRY_PAGE, _DATA, _MAP_PAGE, _FREE = (
 _HEAP, _SYSTEM, _UNDO, _BTREE, _HASH = (
     int(kind) for kind in (SegmentType.HEAP, SegmentType.SYSTEM, SegmentType.UNDO, SegmentType.BTREE, SegmentType.HASH)
 )
+_LOB = int(SegmentType.LOB)
 _MAP_HEAD_SIZE, _MAP_ENTRY_SIZE = MAP_HEAD.size, MAP_ENTRY.size
 _UNDO_SIZE_AT, _UNDO_HEAD_SIZE = UNDO_RECORD.offset("size"), UNDO_RECORD.size
 
@@ -177,6 +183,17 @@ def _undo_verdict(page, page_size, fact):
 
 
 @routine
+def _lob_verdict(page, page_size, fact):
+    node = lob_node(page + LOB_NODE_AT)
+    fact.next = node.first_page
+    fact.load = node.level << LEVEL_SHIFT | node.number
+    if not lob_is_sound(page, page_size):
+        return BROKEN
+    is_first = node.first_page == page_head(page).page_id
+    return SUSPECT if node.length > LOB_MAX or (node.length and not is_first) else GOOD
+
+
+@routine
 def _map_verdict(page, page_size):
     page_fields = page_head(page)
     at = ENTRY_MAP_AT if page_fields.page_type == _ENTRY_PAGE else FURTHER_MAP_AT
@@ -227,6 +244,8 @@ def _body_verdict(page, page_size, schema, fact):
     if page_type == _DATA and seg_type == _HASH:
         fact.slot_count = entries_on(page)
         return hash_verdict(page, page_size)
+    if page_type == _DATA and seg_type == _LOB:
+        return _lob_verdict(page, page_size, fact)
     if page_type == _ENTRY_PAGE or page_type == _MAP_PAGE:
         return _map_verdict(page, page_size)
     if page_type == _FREE:

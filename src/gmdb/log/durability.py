@@ -125,6 +125,11 @@ class Durability:
                     self._relief.notify_all()
                 return
 
+    def limit_dirty(self, size: int) -> None:
+        """For a writer of many pages, while it holds nothing: have them written once that many bytes are changed."""
+        if self._store.state[_DIRTY_AT] >= size:
+            self.checkpoint()
+
     def wait_if_behind(self) -> None:
         """For writers, while they hold nothing: let checkpoints catch up."""
         if self._load() < PATIENCE:

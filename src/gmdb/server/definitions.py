@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gmdb.catalog.schema import make_columns
-from gmdb.format.codec import RowCodec
+from gmdb.server.lob_wire import row_codec
 from gmdb.server.registry import Answer, connection_of, operation, require_writable
 from gmdb.server.session import Client
 from gmdb.server.wire import column_from_plain, constraint_from_plain
@@ -53,8 +53,11 @@ def rename_table(client: Client, name: str, new_name: str) -> None:
 def add_column(client: Client, table: str, column: list[Any], body: bytes = b"") -> None:
     require_writable(client)
     (made,) = make_columns(table, _columns_given([column]))
-    value = RowCodec([made]).decode(body)[0] if body else None
-    connection_of(client).add_column(table, made, value)
+    try:
+        value = client.received.values(row_codec([made]).decode(body))[0] if body else None
+        connection_of(client).add_column(table, made, value)
+    finally:
+        client.received.close()
 
 
 @operation

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import gmdb.server.definitions  # noqa: F401  (which adds its operations)
+import gmdb.server.definitions
+import gmdb.server.lob_operations  # noqa: F401  (as well)
 from gmdb.access.steps import RowChanged
 from gmdb.copies import verify_copy
 from gmdb.dbapi import Result
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
-from gmdb.format.codec import RowCodec
+from gmdb.server.lob_wire import row_codec
 from gmdb.server.registry import OPERATIONS, Answer, connection_of, operation, require_writable
-from gmdb.server.session import Client
+from gmdb.server.session import Client, OpenStatement
 from gmdb.server.wire import (
     CHUNK_SIZE,
     decode_patch,
@@ -39,6 +40,7 @@ from gmdb.server.wire import (
 )
 
 ROWS_A_TIME = 256
+MESSAGE_SIZE = 4 << 20  # bytes of rows after which a message ends
 WORK_SECONDS = 0.1
 
 
@@ -143,19 +145,25 @@ def heap(client: Client, name: str) -> Answer:
 @operation
 def insert(client: Client, table: int, body: bytes) -> Answer:
     rows = client.heaps[table]
-    return {"row": rows.insert(rows.decode(body))}
+    try:
+        return {"row": rows.insert(client.received.values(row_codec(rows.columns).decode(body)))}
+    finally:
+        client.received.close()
 
 
 @operation
 def fetch(client: Client, table: int, row: list[int]) -> Answer:
     rows = client.heaps[table]
-    return {}, rows.encode(rows.fetch(RowId(*row)))
+    return {}, row_codec(rows.columns).encode(rows.fetch(RowId(*row)))
 
 
 @operation
 def update(client: Client, table: int, row: list[int], body: bytes) -> None:
     rows = client.heaps[table]
-    rows.update(RowId(*row), decode_patch(rows.columns, body))
+    try:
+        rows.update(RowId(*row), client.received.values(decode_patch(rows.columns, body)))
+    finally:
+        client.received.close()
 
 
 @operation
@@ -178,14 +186,22 @@ def rows(client: Client, table: int, cursor: int = 0) -> Answer:
     """The first or the next rows of a read of the whole table."""
     if not cursor:
         cursor = client.new_number()
-        client.cursors[cursor] = client.heaps[table].encoded_rows()
+        heap, encode = client.heaps[table], row_codec(client.heaps[table].columns).encode
+        whole = ((row_id, encode(values)) for row_id, values in heap.rows())
+        client.cursors[cursor] = heap.encoded_rows() if heap.lobs is None else whole
     return _next_rows(client, cursor)
 
 
 def _next_rows(client: Client, cursor: int) -> Answer:
     reading = client.cursors.pop(cursor)
-    found = list(islice(reading, ROWS_A_TIME))
-    more = len(found) == ROWS_A_TIME
+    found: list[tuple[RowId, bytes]] = []
+    size = 0
+    for row_id, row in islice(reading, ROWS_A_TIME):
+        found.append((row_id, row))
+        size += len(row)
+        if size >= MESSAGE_SIZE:
+            break
+    more = len(found) == ROWS_A_TIME or size >= MESSAGE_SIZE
     if more:
         client.cursors[cursor] = reading
     return {"cursor": cursor, "more": more}, pack_rows(found)
@@ -197,7 +213,7 @@ def rows_by_key(client: Client, table: int, index: str = "", cursor: int = 0, bo
     if not cursor:
         keyed = client.heaps[table].by(index)
         cursor = client.new_number()
-        encode = client.heaps[table].encode
+        encode = row_codec(client.heaps[table].columns).encode
         found = keyed.walk(unpack_range(keyed.tree.columns, body, **ends))
         client.cursors[cursor] = ((row_id, encode(values)) for row_id, values in found)
     return _next_rows(client, cursor)
@@ -237,7 +253,7 @@ def select_rows(client: Client, cursor: int = 0, **what: Any) -> Answer:
     """The first or the next rows of a cursor."""
     if not cursor:
         table = connection_of(client).table(what["name"])
-        encode = RowCodec([table.columns[n] for n in table.positions(what["columns"])]).encode
+        encode = row_codec([table.columns[n] for n in table.positions(what["columns"])]).encode
         cursor = client.new_number()
         found = _cursor(client, **what).rows()
         client.cursors[cursor] = ((row_id, encode(values)) for row_id, values in found)
@@ -261,14 +277,23 @@ def _told(client: Client, result: Result) -> Answer:
 @operation
 def execute(client: Client, statement: str, parameters: Any) -> Answer:
     client.session.require_open()
-    return _told(client, connection_of(client).run(statement, unpack_parameters(parameters)))
+    try:
+        given = client.received.values(unpack_parameters(parameters))
+        return _told(client, connection_of(client).run(statement, given))
+    finally:
+        client.received.close()
 
 
 @operation
 def execute_many(client: Client, statement: str, is_arrow: bool, body: bytes = b"") -> Answer:
     client.session.require_open()
-    sets: Any = unpack_table(body) if is_arrow else [unpack_parameters(one) for one in json.loads(body or b"[]")]
-    return _told(client, connection_of(client).run_many(statement, sets))
+    if is_arrow:
+        return _told(client, connection_of(client).run_many(statement, unpack_table(body)))
+    try:
+        sets = [client.received.values(unpack_parameters(given)) for given in json.loads(body or b"[]")]
+        return _told(client, connection_of(client).run_many(statement, sets))
+    finally:
+        client.received.close()
 
 
 # ---- statements over many rows
@@ -283,7 +308,7 @@ def statement(client: Client, table: int) -> Answer:
 def statement_rows(client: Client, statement: int, first: bool) -> Answer:
     opened = client.statements[statement]
     if first or opened.pages is None:
-        opened.pages = opened.steps.encoded_pages()
+        opened.pages = _pages(opened)
     found: list[tuple[RowId, bytes]] = []
     size = 0
     for page in opened.pages:
@@ -294,11 +319,23 @@ def statement_rows(client: Client, statement: int, first: bool) -> Answer:
     return {"more": False}, pack_rows(found)
 
 
+def _pages(opened: OpenStatement) -> Iterator[list[tuple[RowId, bytes]]]:
+    """The rows that a statement sees, a page at a time, or one by one if they may be large."""
+    if opened.heap.lobs is None:
+        return opened.steps.encoded_pages()
+    encode = row_codec(opened.heap.columns).encode
+    return ([(row_id, encode(values))] for row_id, values in opened.steps.rows())
+
+
 @operation
 def statement_update(client: Client, statement: int, body: bytes) -> None:
     opened = client.statements[statement]
-    columns = opened.heap.columns
-    opened.steps.update((row_id, decode_patch(columns, patch)) for row_id, patch in unpack_rows(body))
+    columns, received = opened.heap.columns, client.received
+    try:
+        changes = ((row_id, decode_patch(columns, patch)) for row_id, patch in unpack_rows(body))
+        opened.steps.update((row_id, received.values(values)) for row_id, values in changes)
+    finally:
+        received.close()
 
 
 @operation

@@ -18,15 +18,16 @@ import pyarrow as pa
 
 from gmdb import dbapi
 from gmdb.access.indexes import KeyRange, keys_without_index
+from gmdb.access.lob_file import File, open_file
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
 from gmdb.format.address import RowId
-from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors
 from gmdb.server.link import Link
+from gmdb.server.lob_wire import row_codec, send_ahead
 from gmdb.server.remote_rows import RemoteCursor, RemoteHeap
 from gmdb.server.wire import (
     column_to_plain,
@@ -140,7 +141,7 @@ class RemoteConnection(_Connection):
 
     def add_column(self, table: str, column: Column | tuple[str, str], value: Any = None) -> None:
         (made,) = make_columns(table, [column])
-        body = b"" if value is None else RowCodec([made]).encode([value])
+        body = b"" if value is None else row_codec([made]).encode([send_ahead(self._link, value)])
         self._link.ask("add_column", body, table=table, column=column_to_plain(made))
 
     def rename_column(self, table: str, column: str, new_name: str, *, checks: Mapping[str, str] | None = None) -> None:
@@ -176,6 +177,9 @@ class RemoteConnection(_Connection):
 
     def heap(self, name: str) -> RemoteHeap:
         return RemoteHeap(self._link, table_from_plain(self._link.ask("heap", name=name)[0]["table"]))
+
+    def open_lob(self, table: str, column: str, row_id: RowId) -> File:
+        return open_file(self.heap(table).open_lob(column, row_id))
 
     def insert(self, name: str, values: Sequence[Any]) -> RowId:
         return self.heap(name).insert(values)
@@ -228,7 +232,8 @@ class RemoteConnection(_Connection):
         return self.cursor().executescript(script)
 
     def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
-        head, _ = self._link.ask("execute", statement=statement, parameters=pack_parameters(parameters))
+        packed = pack_parameters(self._sent_ahead(parameters))
+        head, _ = self._link.ask("execute", statement=statement, parameters=packed)
         return self._result(head)
 
     def run_many(self, statement: str, parameters: Any) -> dbapi.Result:
@@ -236,8 +241,15 @@ class RemoteConnection(_Connection):
         if is_arrow:
             sets = pack_table(pa.table(parameters))
         else:
-            sets = json.dumps([pack_parameters(given) for given in dbapi.sets_of(parameters)]).encode()
+            given = [self._sent_ahead(one) for one in dbapi.sets_of(parameters)]
+            sets = json.dumps([pack_parameters(one) for one in given]).encode()
         return self._result(self._link.ask("execute_many", sets, statement=statement, is_arrow=is_arrow)[0])
+
+    def _sent_ahead(self, parameters: dbapi.Parameters) -> dbapi.Parameters:
+        """Parameters, of which long ones and files are with the owner already."""
+        if isinstance(parameters, Mapping):
+            return {name: send_ahead(self._link, value) for name, value in parameters.items()}
+        return [send_ahead(self._link, value) for value in parameters]
 
     def _result(self, head: dict[str, Any]) -> dbapi.Result:
         types = tuple(None if type_ is None else ColumnType(*type_) for type_ in head["types"])

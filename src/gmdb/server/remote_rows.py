@@ -6,13 +6,14 @@ the compiled code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from gmdb.access.indexes import EVERYTHING, IndexDefinition, KeyRange
+from gmdb.access.lob_file import OpenLob
 from gmdb.access.patches import Patches
 from gmdb.access.steps import Changes, RowChanged, Steps
 from gmdb.arrow.schema import arrow_schema, batches_of, fit_batch
@@ -21,6 +22,7 @@ from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.server.link import Link
+from gmdb.server.lob_wire import LobPatches, LobRowCodec, row_codec, send_ahead
 from gmdb.server.wire import in_chunks, pack_range, pack_rows, table_from_plain, unpack_rows
 
 if TYPE_CHECKING:
@@ -41,13 +43,36 @@ class RemoteHeap(_Heap):
         self.obj_id = table.obj_id
         self.columns = table.columns
         self._link = link
-        self._codec = RowCodec(table.columns)
-        self.encode_patch = Patches(table.name, table.columns).encode
+        self._codec = row_codec(table.columns)
+        self._has_lobs = table.lobs is not None
+        self.encode_patch: Callable[..., bytes] = Patches(table.name, table.columns).encode
+        if self._has_lobs:
+            encode = LobPatches(table.name, table.columns).encode
+            self.encode_patch = lambda values: encode(self._sent_ahead(values))
 
     def _ask(self, op: str, body: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         return self._link.ask(op, body, table=self.obj_id, **fields)
 
+    def _sent_ahead(self, values: Any) -> Any:
+        """Values, of which long ones and files are with the owner already."""
+        if isinstance(values, Mapping):
+            return {name: send_ahead(self._link, value) for name, value in values.items()}
+        return [send_ahead(self._link, value) for value in values]
+
+    def want_lobs(self, positions: Container[int] | None) -> None:
+        """Large objects come with their rows."""
+
+    def open_lob(self, column: str, row_id: RowId) -> OpenLob:
+        head, _ = self._ask("lob_open", column=column, row=_plain(row_id))
+        link, number = self._link, head["lob"]
+
+        def read_at(at: int, size: int) -> bytes:
+            return link.ask("lob_read", lob=number, at=at, size=size)[1]
+
+        return OpenLob(read_at, head["length"], lambda: link.drop(number), head["text"])
+
     def insert(self, values: Sequence[Any]) -> RowId:
+        values = self._sent_ahead(values) if self._has_lobs else values
         return RowId(*self._ask("insert", self._codec.encode(values))[0]["row"])
 
     def fetch(self, row_id: RowId) -> tuple[Any, ...]:
@@ -161,7 +186,7 @@ class RemoteCursor(_Cursor):
             self._what |= head
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-        return read_rows(self._link, RowCodec(self._chosen), "select_rows", self._body, **self._what)
+        return read_rows(self._link, row_codec(self._chosen), "select_rows", self._body, **self._what)
 
     def arrow(self) -> pa.RecordBatchReader:
         head, body = self._link.ask("select", self._body, **self._what)
@@ -170,7 +195,7 @@ class RemoteCursor(_Cursor):
 
 
 def read_rows(
-    link: Link, codec: RowCodec, op: str, body: bytes = b"", **fields: Any
+    link: Link, codec: RowCodec | LobRowCodec, op: str, body: bytes = b"", **fields: Any
 ) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
     """The rows that an operation gives out some at a time."""
     head, body = link.ask(op, body, **fields)

@@ -24,6 +24,7 @@ from gmdb.access.steps import Steps
 from gmdb.connection import Connection
 from gmdb.engine import Database
 from gmdb.errors import InterfaceError, OwnerGone, ReadOnly
+from gmdb.server.lob_wire import Received
 from gmdb.sql.runner import Runner
 from gmdb.transaction.session import Session
 
@@ -91,6 +92,7 @@ class Client:
         self.cursors: dict[int, Iterator[Any]] = {}
         self.scans: dict[int, pa.RecordBatchReader] = {}
         self.statements: dict[int, OpenStatement] = {}
+        self.received = Received()
         self.ended = False
         self._numbers = iter(range(1, 1 << 62))
         self._turn = threading.Lock()
@@ -185,6 +187,7 @@ class Client:
             cursor.close()  # type: ignore[attr-defined]
         self.cursors.clear()
         self.scans.clear()
+        self.received.close()
         if self.connection is None:
             return
         session = self.connection.session

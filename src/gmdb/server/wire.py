@@ -23,7 +23,9 @@ from gmdb.catalog.schema import Constraint, TableDefinition
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, ColumnType
+from gmdb.format.lob import LobSegment
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
+from gmdb.server.lob_wire import Ahead, decode_lob_patch
 
 CHUNK_SIZE = 256 << 10  # bytes of rows that make a message
 _LENGTH = struct.Struct("<I")
@@ -79,6 +81,8 @@ def in_chunks(rows: Iterable[tuple[RowId, bytes]]) -> Iterator[bytes]:
 
 def decode_patch(columns: Sequence[Column], patch: bytes) -> dict[str, Any]:
     """The values of a patch by column name."""
+    if any(column.type.is_lob for column in columns):
+        return decode_lob_patch(columns, patch)
     if len(patch) < ROW_HEAD.size:
         raise errors.InterfaceError("a patch is too short")
     size = int.from_bytes(patch[SIZE_AT : SIZE_AT + 2], "little")
@@ -98,15 +102,17 @@ def table_to_plain(table: TableDefinition) -> list[Any]:
         for i in table.indexes
     ]
     constraints = [constraint_to_plain(constraint) for constraint in table.constraints]
-    return [table.name, table.obj_id, table.space_id, table.entry_page, columns, indexes, constraints, table.number]
+    place = [table.name, table.obj_id, table.space_id, table.entry_page]
+    return [*place, columns, indexes, constraints, table.lobs, table.number]
 
 
 def table_from_plain(plain: list[Any]) -> TableDefinition:
-    name, obj_id, space_id, entry_page, columns, indexes, constraints, number = plain
+    name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number = plain
     made = tuple(column_from_plain(column) for column in columns)
     kept = tuple(constraint_from_plain(constraint) for constraint in constraints)
     known = (IndexDefinition(i, o, t, e, u, tuple(p), since, using) for i, o, t, e, u, p, since, using in indexes)
-    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, number)
+    own = LobSegment(*lobs) if lobs else None
+    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, own, number)
 
 
 def column_to_plain(column: Column) -> list[Any]:
@@ -203,10 +209,15 @@ _TAGS: list[tuple[str, type, Callable[[Any], Any], Callable[[Any], Any]]] = [
 ]
 
 
+_AHEAD = "a"  # of a value that was sent ahead
+
+
 def pack_value(value: Any) -> list[Any] | None:
     """A parameter's value in plain terms."""
     if value is None:
         return None
+    if isinstance(value, Ahead):
+        return [_AHEAD, list(value)]
     if isinstance(value, bytearray | memoryview):
         value = bytes(value)
     for tag, kind, pack_one, _ in _TAGS:
@@ -216,6 +227,8 @@ def pack_value(value: Any) -> list[Any] | None:
 
 
 def unpack_value(packed: list[Any] | None) -> Any:
+    if packed is not None and packed[0] == _AHEAD:
+        return Ahead(*packed[1])
     return None if packed is None else {tag: unpack_one for tag, _, _, unpack_one in _TAGS}[packed[0]](packed[1])
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from gmdb.errors import SchemaMismatch
 from gmdb.spark.options import ReadOptions
 from gmdb.spark.plan import PageRange, Snapshot, closed_database, divide
-from gmdb.spark.types import as_spark_expects, positions, unique_positions
+from gmdb.spark.types import as_spark_expects, as_spark_takes, positions, unique_positions
 
 if TYPE_CHECKING:
     from gmdb.storage.store import PageStore
@@ -38,7 +38,7 @@ class TableReader(DataSourceReader):
             if options.columns and unique_positions(table, options.columns) != self._wanted:
                 said = f"option columns asks for {', '.join(options.columns)}, the schema for"
                 raise SchemaMismatch(f"table {table.name}: {said} {', '.join(schema.fieldNames())}; give one of them")
-            self._entry_page, self._obj_id = table.entry_page, table.obj_id
+            self._entry_page, self._obj_id, self._lobs = table.entry_page, table.obj_id, table.lobs
             self._columns = table.columns[: max(self._wanted) + 1]
             self._page_size = files.device(table.entry_page).page_size
         self._pages_per_range = max(options.max_partition_bytes // self._page_size, 1)
@@ -63,7 +63,8 @@ class TableReader(DataSourceReader):
     def _batches(self, store: PageStore, pages: PageRange) -> Iterator[pa.RecordBatch]:
         from gmdb.arrow.scan import Reading, Scan
 
-        scan = Scan(store, self._obj_id, self._columns, self._wanted, pages.page_ids(), self._page_size, threads=1)
+        of_table = self._obj_id, self._columns, self._wanted
+        scan = Scan(store, *of_table, pages.page_ids(), self._page_size, threads=1, lobs=self._lobs)
         expected = as_spark_expects(scan.schema, self._schema)
         for batch in scan.batches(Reading.of_closed()):
-            yield pa.record_batch(batch.columns, schema=expected)
+            yield pa.record_batch(as_spark_takes(batch), schema=expected)

@@ -25,9 +25,10 @@ from pyspark.sql.types import (
 )
 
 from gmdb.catalog.schema import TableDefinition
-from gmdb.errors import SchemaMismatch
+from gmdb.errors import SchemaMismatch, ValueTooLong
 from gmdb.format.columns import Column, ColumnType
 
+SPARK_VALUE_MAX = (1 << 31) - 1024
 _SPARK_TYPES: dict[str, DataType] = {
     "INT": IntegerType(),
     "BIGINT": LongType(),
@@ -39,7 +40,10 @@ _SPARK_TYPES: dict[str, DataType] = {
     "VARCHAR": StringType(),
     "BINARY": BinaryType(),
     "VARBINARY": BinaryType(),
+    "BLOB": BinaryType(),
+    "CLOB": StringType(),
 }
+_NARROW = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}  # Spark's own take 2 GiB
 
 
 def spark_type(type_: ColumnType) -> DataType:
@@ -82,4 +86,15 @@ def _require_same_type(table: TableDefinition, column: Column, field: StructFiel
 
 def as_spark_expects(scanned: pa.Schema, schema: StructType) -> pa.Schema:
     """A scan's Arrow schema under Spark's names, which may be spelled with other letters, and nullability."""
-    return pa.schema([pa.field(to.name, of.type, to.nullable) for of, to in zip(scanned, schema.fields, strict=True)])
+    pairs = zip(scanned, schema.fields, strict=True)
+    return pa.schema([pa.field(to.name, _NARROW.get(of.type, of.type), to.nullable) for of, to in pairs])
+
+
+def as_spark_takes(batch: pa.RecordBatch) -> list[pa.Array]:
+    """A batch's columns, large objects in the types that Spark has for bytes and texts."""
+    made = []
+    for column, field in zip(batch.columns, batch.schema, strict=True):
+        if field.type in _NARROW and column.nbytes > SPARK_VALUE_MAX:
+            raise ValueTooLong(f"column {field.name}: a value of {column.nbytes} bytes is too long for Spark")
+        made.append(column.cast(_NARROW[field.type]) if field.type in _NARROW else column)
+    return made

@@ -10,8 +10,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from gmdb.access.lob_source import is_file
 from gmdb.catalog.schema import CHECK, TableDefinition
-from gmdb.errors import CheckViolation, NullNotAllowed
+from gmdb.errors import CheckViolation, NotSupportedError, NullNotAllowed
 from gmdb.format.columns import Column, ColumnType
 from gmdb.sql.dialect import parse_expression
 from gmdb.sql.expressions import compile_assignment, compile_expression
@@ -84,6 +85,8 @@ class Checks:
                 name = self._table.columns[n].name
                 raise NullNotAllowed(f"table {self._table.name}: column {name} is NOT NULL and was given no value")
         values = tuple(row)
+        if self._checks and any(map(is_file, values)):
+            raise NotSupportedError(f"table {self._table.name} has checks: give its large objects whole, not as files")
         for constraint, compiled in self._checks:
             if compiled.evaluate(values, (), context) is False:
                 raise CheckViolation(

@@ -38,6 +38,8 @@ _STORED: dict[str, set[type]] = {
     "VARCHAR": {str},
     "BINARY": {bytes},
     "VARBINARY": {bytes},
+    "BLOB": {bytes},
+    "CLOB": {str},
 }
 
 

@@ -159,6 +159,8 @@ def write_text(type_: ColumnType) -> Cast:
 
 def _fit_text(type_: ColumnType) -> Cast:
     limit, fill = type_.length, type_.name == "CHAR"
+    if type_ == TEXT:  # of any length; a column that is shorter refuses what is too long
+        return lambda text: text
 
     def fit(text: str) -> str:
         size = len(text) if text.isascii() else len(text.encode())
@@ -172,6 +174,8 @@ def _fit_text(type_: ColumnType) -> Cast:
 
 def _fit_bytes(type_: ColumnType) -> Cast:
     limit, fill = type_.length, type_.name == "BINARY"
+    if type_ == BYTEA:
+        return lambda value: value
     return lambda value: value[:limit].ljust(limit, b"\0") if fill else value[:limit]
 
 

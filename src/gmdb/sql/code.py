@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
+from gmdb.access.lob_source import is_file
 from gmdb.errors import DataError, IllTyped, InterfaceError, UnsupportedExpression
 from gmdb.format.columns import ColumnType
 from gmdb.sql import casts, numbers, times
@@ -260,6 +261,13 @@ class Writer:
         return Term(code, type_, term.node)
 
     # -- types
+
+    def value_or_file(self, term: Term, type_: ColumnType) -> Term:
+        """A parameter that a large object is set to: a value of the type, or a file to read it from."""
+        accept = casts.accept_parameter(type_, self._label(term))
+        return self._checked_parameter(
+            term, type_, lambda value: value if is_file(value) else accept(value), f"file_{type_.name}"
+        )
 
     def typed(self, term: Term, type_: ColumnType) -> Term:
         """The term as a value of the type: literals are read, parameters checked, values widened."""

@@ -27,6 +27,11 @@ NUMBER = "gmdb_number"  # of a ``?``, in node.meta
 class GmdbSql(Postgres):
     """The dialect of gmdb's statements."""
 
+    class Tokenizer(Postgres.Tokenizer):
+        """A tokenizer that tells large objects from bytes and texts that rows keep themselves."""
+
+        KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "BLOB": TokenType.BLOB, "CLOB": TokenType.LONGTEXT}  # noqa: RUF012
+
     class Parser(Postgres.Parser):  # type: ignore[misc, valid-type]
         """A parser that keeps places, the order of parameters and the text of intervals."""
 

@@ -50,6 +50,7 @@ from gmdb.sql.types import (
     pg_name,
     turns_into,
     type_from,
+    within,
 )
 
 LITERAL_DIGITS_MAX = 1000
@@ -91,6 +92,10 @@ def compile_assignment(node: exp.Expr, scope: Scope, target: ColumnType) -> Comp
     """
     writer = Writer(scope)
     term = compute(writer, node)
+    if target.is_lob:
+        if term.unknown == "parameter":
+            return _finished(writer, writer.value_or_file(term, within(target)), node)
+        target = within(target)
     if term.type is None:
         rounded = target.name == "DECIMAL" or (term.unknown == "literal" and target.name not in TEXTS)
         term = writer.cast(term, target, True, node) if rounded else writer.typed(term, target)
@@ -343,6 +348,7 @@ def _extreme(largest: bool) -> Compile:
 
 def _cast(writer: Writer, node: exp.Cast) -> Term:
     type_, limited = type_from(node.to)
+    type_ = within(type_)
     term = compute(writer, node.this)
     if not limited and term.type is not None:
         type_ = numeric(term.type.scale if term.type.name != "DOUBLE" else functions.QUOTIENT_SCALE)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from gmdb.access.heap import Heap
+from gmdb.access.lob_source import is_file, rereadable
 from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import Result, rows_in, rows_of
 from gmdb.errors import DataError, InvalidSyntax, SchemaError, UniqueViolation
@@ -164,10 +165,12 @@ class Insert(Statement):
     # ---- inserting
 
     def run(self, parameters: Parameters) -> Result:
+        if self.definition.lobs is not None:
+            parameters = rereadable(parameters)
         heap, given = self.connection.heap(self.definition.name), self.given(parameters)
         if self._query is None and len(self._makers) == 1 and self._conflict is None:
             row = next(self._rows(given))
-            return self._result([(heap.insert(row), tuple(row))], given)
+            return self._result(heap, [(heap.insert(row), tuple(row))], given)
         done: list[Found] = []
         with heap.statement():
             for row in self._rows(given):
@@ -177,13 +180,14 @@ class Insert(Statement):
                     found = self._conflict.insert(heap, row, given)
                 if found is not None:
                     done.append(found)
-        return self._result(done, given)
+        return self._result(heap, done, given)
 
-    def _result(self, done: list[Found], given: Given) -> Result:
+    def _result(self, heap: Heap, done: list[Found], given: Given) -> Result:
         last_id = done[-1][1][self._number] if done and self._number is not None else None
         if self._returning is None:
             return Result(rowcount=len(done), last_id=last_id)
         scope = self._scope
+        done = [(i, heap.fetch(i)) if any(map(is_file, values)) else (i, values) for i, values in done]
         rows = [values if not scope.uses_row_id else (*values, str(row_id)) for row_id, values in done]
         made = [self._returning.make(row, given) for row in rows]
         return Result(self._returning.names, self._returning.types, len(done), iter(made), last_id=last_id)

@@ -12,6 +12,7 @@ from sqlglot import exp
 from gmdb.errors import AmbiguousColumn, NoSuchColumn, NoSuchTable, NotSupportedError
 from gmdb.format.columns import Column, ColumnType
 from gmdb.sql.dialect import place
+from gmdb.sql.types import within
 
 Found = tuple[int, ColumnType]
 
@@ -32,7 +33,7 @@ class ScopeTable:
     def find(self, name: str) -> Found | None:
         for at, column in enumerate(self.columns):
             if column.name == name:
-                return self.offset + at, column.type
+                return self.offset + at, within(column.type)
         return self.hidden.get(name) if self.hidden else None
 
 

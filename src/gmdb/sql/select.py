@@ -168,7 +168,9 @@ class RowQuery(Statement):
         finder = self._finder
         assert finder is not None
         if steps is None:
-            rows = finder.rows(self.connection.heap(finder.table.name), given)
+            heap = self.connection.heap(finder.table.name)
+            heap.want_lobs(finder.scope.used)
+            rows = finder.rows(heap, given)
         else:
             rows = finder.rows_within(steps, given)
         rows = finder.extended(rows)
@@ -200,7 +202,9 @@ class RowQuery(Statement):
         finder, wait = self._finder, self._locks[0].args.get("wait")
         assert finder is not None
         first, end = self._ends(given)
-        with self.connection.heap(finder.table.name).statement() as steps:
+        heap = self.connection.heap(finder.table.name)
+        heap.want_lobs(finder.scope.used)
+        with heap.statement() as steps:
             while True:
                 held: list[Found] = []
                 try:

@@ -133,9 +133,11 @@ class RowScope(Scope):
         self.columns = tuple(columns)
         self.alias = alias
         self.uses_row_id = False
+        self.used: set[int] = set()  # positions of the columns that expressions ask for
 
     def column(self, name: str, table: str | None, node: exp.Expr) -> tuple[int, ColumnType]:
         position, type_ = super().column(name, table, node)
+        self.used.add(position)
         self.uses_row_id = self.uses_row_id or position == len(self.columns)
         return position, type_
 
@@ -178,7 +180,8 @@ class RowFinder:
         self.path = choose(table, found, self._compile_value, statistics, order)
         parts = list(conjuncts(condition))
         key_decides = self.path.is_single and len(parts) == len(found) == len(self.path.equal) == len(self.path.nodes)
-        self.point = PointFinder(table.name, self.path) if key_decides else None
+        is_short = table.lobs is None  # else only the large objects that are asked for are read
+        self.point = PointFinder(table.name, self.path) if key_decides and is_short else None
 
     def _is_own(self, column: exp.Column) -> bool:
         return self.scope.is_own(column.args.get("table"))

@@ -5,6 +5,7 @@ The types are those of columns, and three ideas of PostgreSQL's fit into them:
  2. A ``numeric`` without digits is DECIMAL(38, s): its values carry their own scale, as PostgreSQL's do, and s is the
     scale that they have as a rule.
  3. An interval is a type within an expression only; no column and no result has it.
+CLOB and BLOB are types of columns only: within expressions their values are ``text`` and ``bytea``.
 The type None is that of NULL, of a string literal and of a parameter until their surroundings give them one.
 """
 
@@ -28,6 +29,8 @@ TEXT = ColumnType("VARCHAR", VARCHAR_MAX)
 BYTEA = ColumnType("VARBINARY", 32000)
 INTERVAL = ColumnType("INTERVAL")
 NUMERIC = ColumnType("DECIMAL", DECIMAL_DIGITS_MAX, 0)
+BLOB = ColumnType("BLOB")
+CLOB = ColumnType("CLOB")
 
 NUMBERS = ("INT", "BIGINT", "DECIMAL", "DOUBLE")  # each turns into those behind it
 TEXTS = ("CHAR", "VARCHAR")
@@ -46,6 +49,8 @@ _NAMES = {
     "VARCHAR": "character varying",
     "BINARY": "bytea",
     "VARBINARY": "bytea",
+    "BLOB": "blob",
+    "CLOB": "clob",
     "INTERVAL": "interval",
 }
 _DTYPES = {
@@ -63,6 +68,8 @@ _DTYPES = {
     "DATETIME": TIMESTAMP,
     "TEXT": TEXT,
     "INTERVAL": INTERVAL,
+    "BLOB": BLOB,
+    "LONGTEXT": CLOB,
 }
 
 
@@ -74,6 +81,11 @@ def numeric(scale: int) -> ColumnType:
 def pg_name(type_: ColumnType | None) -> str:
     """What PostgreSQL calls the type."""
     return "unknown" if type_ is None else "text" if type_ == TEXT else _NAMES[type_.name]
+
+
+def within(type_: ColumnType) -> ColumnType:
+    """The type that a column's values have within expressions: large objects are texts and bytes like others."""
+    return {"CLOB": TEXT, "BLOB": BYTEA}.get(type_.name, type_)
 
 
 def category(type_: ColumnType) -> str:
@@ -139,5 +151,5 @@ def type_from(node: exp.DataType) -> tuple[ColumnType, bool]:
             return (make_type(name, numbers) if numbers else BYTEA), True
     except SchemaError as error:
         raise UnsupportedExpression(str(error), line, column) from None
-    known = "INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIMESTAMP, CHAR(n), VARCHAR(n), TEXT, BYTEA"
+    known = "INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIMESTAMP, CHAR(n), VARCHAR(n), TEXT, BYTEA, CLOB, BLOB"
     raise UnsupportedExpression(f"there is no type {node.sql('postgres')}", line, column, f"The types are {known}")

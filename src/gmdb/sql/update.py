@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from gmdb.access.heap import Heap
+from gmdb.access.lob_source import is_file, rereadable
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result, rows_of
@@ -95,6 +97,12 @@ class _Change(Statement):
         del types
         return []
 
+    def seen(self, heap: Heap, rows: list[Found]) -> list[Found]:
+        """Rows as RETURNING sees them: large objects that were read from files are read from their pages."""
+        if self.returning is None:
+            return rows
+        return [(i, heap.fetch(i)) if any(map(is_file, values)) else (i, values) for i, values in rows]
+
     def result(self, rows: list[Found], given: Given) -> Result:
         if self.returning is None:
             return Result(rowcount=len(rows))
@@ -151,12 +159,13 @@ class Update(_Change):
         return [assign_found(type_, column) for type_, column in zip(types, asked, strict=True)]
 
     def run(self, parameters: Parameters) -> Result:
-        given = self.given(parameters)
+        given = self.given(parameters if self.definition.lobs is None else rereadable(parameters))
         if self._point is not None and self.session.plain:
             count = self._change_at_once(self._point, given)
             if count >= 0:
                 return Result(rowcount=count)
         heap = self.connection.heap(self.definition.name)
+        heap.want_lobs(None if self._checks else self.finder.scope.used)
         changed: list[Found] = []
 
         def act(steps: Steps, found: list[tuple[Any, ...]]) -> None:
@@ -164,7 +173,7 @@ class Update(_Change):
             steps.update(self._changes(found, given, changed))
 
         run_statement(heap, lambda steps: self.rows_within(steps, given), act)
-        return self.result(changed, given)
+        return self.result(self.seen(heap, changed), given)
 
     def _change_at_once(self, point: PointFinder, given: Given) -> int:
         """Change one row while nobody comes between; less than 0 if that is not to be had."""
@@ -213,6 +222,7 @@ class Delete(_Change):
 
     def run(self, parameters: Parameters) -> Result:
         heap, given = self.connection.heap(self.definition.name), self.given(parameters)
+        heap.want_lobs(self.finder.scope.used)
 
         def act(steps: Steps, found: list[tuple[Any, ...]]) -> None:
             steps.delete(row[0] for row in found)

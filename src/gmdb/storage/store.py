@@ -86,6 +86,10 @@ def _nothing() -> None:
     pass
 
 
+def _any_number(_: int) -> None:
+    """Nobody writes changed pages: they stay in memory."""
+
+
 _open_stores: weakref.WeakSet[PageStore] = weakref.WeakSet()
 
 
@@ -123,6 +127,7 @@ class PageStore:
         self.failure: StorageError | None = None
         self.make_log_room: Callable[[bool], None] = _no_log
         self.throttle: Callable[[], None] = _nothing
+        self.limit_dirty: Callable[[int], None] = _any_number
         self.scans = 0  # scans that are being decoded
         self._turns = 0
         _open_stores.add(self)

@@ -1,8 +1,8 @@
-"""The fields of the record through which a session and its kernels talk (``kernel.dml.CALL``), by position."""
+"""The fields of the record through which a session and its kernels talk (``kernel.call.CALL``), by position."""
 
 from __future__ import annotations
 
-from gmdb.kernel.dml import CALL
+from gmdb.kernel.call import CALL
 
 (
     SCN,

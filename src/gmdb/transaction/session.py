@@ -22,7 +22,7 @@ from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, SchemaEr
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.page import SegmentType
 from gmdb.kernel.bulk import open_last_page
-from gmdb.kernel.dml import CALL
+from gmdb.kernel.call import CALL
 from gmdb.kernel.ending import end_rollback, mark_dropped
 from gmdb.kernel.gc import changed_page, is_row_lock
 from gmdb.kernel.rollback import take_back

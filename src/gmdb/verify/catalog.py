@@ -12,6 +12,7 @@ from gmdb.catalog.schema import (
     SYS_COLUMNS_ID,
     SYS_TABLES_ENTRY,
     TableDefinition,
+    lob_segment,
 )
 from gmdb.errors import Error
 from gmdb.format import heap
@@ -68,9 +69,10 @@ def _place(files: DatabaseFiles, row_id: RowId) -> Place:
 
 
 def _listed(files: DatabaseFiles, tables: Mapping[int, TableDefinition]) -> Iterator[tuple[Place, TableDefinition]]:
-    for row_id, (obj_id, name, space_id, entry) in files.rows(SYS_TABLES):
+    for row_id, (obj_id, name, space_id, entry, *lobs) in files.rows(SYS_TABLES):
         columns = tables[obj_id].columns
-        yield _place(files, row_id), TableDefinition(name, obj_id, space_id, entry, columns)
+        table = TableDefinition(name, obj_id, space_id, entry, columns, lobs=lob_segment(*lobs))
+        yield _place(files, row_id), table
 
 
 def _check_columns(files: DatabaseFiles, tables: Mapping[int, TableDefinition], findings: Findings) -> None:
@@ -106,7 +108,16 @@ def check_catalog(survey: Survey, catalog: Catalog, segments: list[Segment], in_
         if wrong:
             said = f"table {table.name} starts at page {page_name(table.entry_page)}, {wrong}"
             survey.findings.on_page(*place, said)
+        if table.lobs is not None:
+            lobs = table.lobs
+            wrong = wrong_entry(survey, lobs.entry_page, lobs.obj_id, table.space_id, (SegmentType.LOB,))
+            if wrong:
+                said = f"large objects of table {table.name} start at page {page_name(lobs.entry_page)}, {wrong}"
+                survey.findings.on_page(*place, said)
+        elif any(column.type.is_lob for column in table.columns):
+            survey.findings.on_page(*place, f"table {table.name} has no segment for its large objects")
     entries = {table.entry_page for _, table in catalog.listed} | {index.entry_page for _, index in catalog.indexes}
+    entries |= {table.lobs.entry_page for _, table in catalog.listed if table.lobs is not None}
     entries |= {page for s in segments if s.entry_page == UNDO_ENTRY for page in (UNDO_ENTRY, s.head["child_seg"])}
     for segment in segments:
         if segment.entry_page not in entries and segment.entry_page not in in_between:

@@ -14,6 +14,7 @@ from gmdb.catalog.schema import TableDefinition
 from gmdb.format import heap, row, slotted, undo
 from gmdb.format.columns import Column, Kind
 from gmdb.format.layout import Finding, Layout
+from gmdb.format.lob import CELL_MAX
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE
 from gmdb.format.row import (
     BITS_AT,
@@ -38,6 +39,8 @@ _WIDTHS = ("NULL", "4 bytes", "8 bytes", "a length and bytes")
 def stored_lengths(column: Column) -> tuple[int, int]:
     """How many bytes a variable value of the column has at least and at most, as it is stored."""
     kind, length = column.type.kind, column.type.length
+    if column.type.is_lob:
+        return 1, CELL_MAX
     if kind is Kind.DECIMAL_WIDE:
         return 16, 16
     ending = 1 if kind is Kind.TEXT else 0

@@ -132,6 +132,7 @@ class _Locks:
     def __init__(self, survey: Survey, records: list[LiveRecord], indexes: Mapping[int, int]) -> None:
         self._survey, self._records = survey, records
         self._entries = {table.obj_id: table.entry_page for table in survey.tables.values()} | dict(indexes)
+        self._entries |= {table.lobs.obj_id: table.lobs.entry_page for table in survey.tables.values() if table.lobs}
         self._in_between = segments_in_between(records)
         notes = survey.noted(LOCKED)
         self._locks = dict(zip(notes["place"].tolist(), notes["value"].tolist(), strict=True))

@@ -16,6 +16,7 @@ from gmdb.verify.control import check_control
 from gmdb.verify.findings import Findings, Report
 from gmdb.verify.free_lists import check_free_lists
 from gmdb.verify.indexes import check_indexes
+from gmdb.verify.lobs import check_lobs
 from gmdb.verify.migration import check_migration
 from gmdb.verify.ownership import Owners
 from gmdb.verify.reader import VerifiedFiles, hold
@@ -56,6 +57,7 @@ def verify(directory: str | Path, progress: Progress | None = None) -> Report:
         check_committed(survey)
         check_undo(survey, records, {index.obj_id: index.entry_page for _, index in catalog.indexes})
         check_indexes(survey, catalog, segments, records)
+        check_lobs(survey, records)
         return _report(survey)
 
 

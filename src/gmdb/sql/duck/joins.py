@@ -11,7 +11,7 @@ from gmdb.sql.duck.arithmetic import comparable
 from gmdb.sql.duck.expressions import bind, condition, same_type
 from gmdb.sql.duck.functions import integer
 from gmdb.sql.duck.scope import Item, Named, Scope, TableUse, folded, nearest, place, rename, spot
-from gmdb.sql.duck.types import BIGINT, INT, Bound, duck_type
+from gmdb.sql.duck.types import BIGINT, INT, Bound, duck_type, within
 
 if TYPE_CHECKING:
     from gmdb.sql.duck.query import Statement
@@ -102,7 +102,9 @@ def _table(statement: Statement, node: exp.Expr, into: Scope) -> str:
     for position, stored in enumerate(use.columns):
         new = f"{own}_c{position}"
         use.names.append(new)
-        columns.append(Named(stored.name, Bound(new, stored.type, True, references=frozenset([new]))))
+        columns.append(
+            Named(stored.name, Bound(new, within(stored.type), not stored.type.is_lob, references=frozenset([new])))
+        )
     statement.uses.append(use)
     into.add(Item(alias, rename(columns[: len(shown)], names, node), columns[len(shown) :]))
     return own

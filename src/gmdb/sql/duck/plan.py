@@ -70,7 +70,7 @@ def _read(use: TableUse, live: set[str], mentioned: set[str]) -> TableRead:
     columns = [(name, column) for name, column in zip(use.names, use.columns, strict=True) if name in mentioned]
     wanted = [column.name for name, column in columns if name in live]
     if not wanted:  # rows are counted by a column, the cheapest
-        cheapest = min(use.columns, key=lambda column: (column.type.size_code, column.type.length))
+        cheapest = min(use.columns, key=lambda column: (column.type.is_lob, column.type.size_code, column.type.length))
         wanted = [cheapest.name]
         columns = columns or [(use.names[list(use.columns).index(cheapest)], cheapest)]
     positions = tuple(wanted.index(column.name) if column.name in wanted else None for _, column in columns)

@@ -62,6 +62,8 @@ _SPELLED = {
     "BPCHAR": TEXT,
     "BINARY": BYTES,
     "VARBINARY": BYTES,
+    "BLOB": BYTES,
+    "LONGTEXT": TEXT,
     "INTERVAL": INTERVAL,
 }
 
@@ -79,6 +81,11 @@ class Bound:
     declared: bool = False
     literal: str | None = None
     references: frozenset[str] = field(default_factory=frozenset)
+
+
+def within(type_: ColumnType) -> ColumnType:
+    """The type that a column's values have within expressions: large objects are texts and bytes like others."""
+    return {"CLOB": TEXT, "BLOB": BYTES}.get(type_.name, type_)
 
 
 def decimal(precision: int, scale: int) -> ColumnType:

@@ -1,0 +1,44 @@
+"""What a session and its kernels tell each other: whose call it is, and what it is about."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmdb.kernel.memory import records
+
+CALL = np.dtype(
+    [
+        ("scn", "<i8"),  # the statement's snapshot: the fields of visibility.SNAPSHOT come first
+        ("transaction", "<i8"),
+        ("statement", "<i8"),
+        ("insert_lock", "<i8"),  # lock of the rows that this statement inserted; -1 = none yet
+        ("undo", "<i8"),  # out: where the undo record is, page id << 16 | slot; -1 = none was written
+        ("blocker", "<i8"),  # out: the transaction that holds the row
+        ("size", "<i8"),  # out: bytes of a row that is too large
+        ("alone", "<i8"),  # 1: each change is a statement of its own
+        ("latest", "<i8"),  # 1: a statement's snapshot is the newest commit
+        ("undo_page", "<i8"),  # the undo page that the transaction writes to; -1 = none yet
+        ("undo_runs", "<i8"),  # on how many undo pages it began
+        ("commit", "<i8"),  # out: its SCN
+        ("blocked", "<i8"),  # out: the row, page id << 16 | slot, that has a key or may have it; -1 = none
+        ("index", "<i8"),  # out: which of the table's indexes that was about
+        ("more", "<i8"),  # address of the places of further undo records (i64s)
+        ("more_count", "<i8"),  # out: how many there are
+    ]
+)
+TARGET = np.dtype(
+    [
+        ("call", "<i8"),  # address of the session's CALL
+        ("obj_id", "<i8"),
+        ("entry_id", "<i8"),
+        ("buffer", "<i8"),  # address of a row or patch that goes in, or of a row that comes out
+        ("indexes", "<i8"),  # address of the entry pages (i64s) of the table's indexes
+        ("index_count", "<i8"),
+        ("lobs", "<i8"),  # address of the numbers (i64s) of the columns that are large objects, in order
+        ("lob_count", "<i8"),
+        ("lob_id", "<i8"),  # the obj_id of the table's lob segment
+        ("lob_entry", "<i8"),  # its entry page
+    ]
+)
+call_at = records(CALL)
+target_at = records(TARGET)
