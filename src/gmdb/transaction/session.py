@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, SchemaError, StorageError, WriteConflict
+from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, StorageError, WriteConflict
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.page import SegmentType
 from gmdb.kernel.bulk import open_last_page
@@ -55,17 +55,11 @@ from gmdb.transaction.snapshots import OWN, Snapshot
 from gmdb.transaction.tables import HoldsTables
 
 MORE_MAX = 2048  # undo records that one call may write beside its first
-ISOLATION_LEVELS = ("read committed", "repeatable read")
-
-
-def _require_level(isolation: str) -> None:
-    if isolation not in ISOLATION_LEVELS:
-        raise SchemaError(f"isolation {isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
 
 
 class Session(HoldsTables, Interruptible):
     def __init__(self, hub: Transactions, isolation: str, autocommit: bool, lock_timeout: float) -> None:
-        _require_level(isolation)
+        require_level(isolation)
         self.hub = hub
         self.isolation = isolation
         self.autocommit = autocommit
@@ -114,7 +108,7 @@ class Session(HoldsTables, Interruptible):
 
     def set_isolation(self, isolation: str) -> None:
         """What transactions see of others from now on; not while one is open, which goes by what it began with."""
-        _require_level(isolation)
+        require_level(isolation)
         self.require_open()
         if self.in_transaction and isolation != self.isolation:
             raise InterfaceError("the isolation cannot change within a transaction: commit or roll back first")

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.errors import Error, SnapshotTooOld
+from gmdb.errors import Error, SchemaError, SnapshotTooOld
 from gmdb.kernel.visibility import SNAPSHOT
 from gmdb.transaction.memory import TransactionMemory
 
+ISOLATION_LEVELS = ("read committed", "repeatable read")  # a snapshot for a statement, or for the transaction
 NO_FORM = np.empty(0, np.int64)
 OWN = list(SNAPSHOT.names or ()).index("transaction")  # in the form: the reader's own transaction
+
+
+def require_level(isolation: str) -> None:
+    if isolation not in ISOLATION_LEVELS:
+        raise SchemaError(f"isolation {isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
 
 
 class Snapshot:
