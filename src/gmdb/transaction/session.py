@@ -51,7 +51,7 @@ from gmdb.transaction.definitions import ChangedDefinitions, Changes
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.interrupts import Interruptible
-from gmdb.transaction.snapshots import OWN, Snapshot
+from gmdb.transaction.snapshots import OWN, Snapshot, require_level
 from gmdb.transaction.tables import HoldsTables
 
 MORE_MAX = 2048  # undo records that one call may write beside its first
