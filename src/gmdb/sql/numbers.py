@@ -452,3 +452,18 @@ def _shortest(value: float) -> str:
 
 def decimal_text(value: Decimal) -> str:
     return f"{value:f}" if value else f"{value.copy_abs():f}"
+
+
+ANGLES = ("sin", "cos", "tan", "asin", "acos", "atan", "degrees", "radians")
+
+
+def of_angle(name: str) -> Callable[[float], float]:
+    function = getattr(math, name)
+
+    def of_angle(value: float) -> float:
+        try:
+            return float(function(value))
+        except ValueError:
+            raise ValueOutOfRange(f"{name} of {value}: input is out of range") from None
+
+    return of_angle

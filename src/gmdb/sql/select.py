@@ -15,7 +15,7 @@ from gmdb.access.heap import Heap
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result
-from gmdb.errors import NotSupportedError, ValueOutOfRange
+from gmdb.errors import NoSuchFunction, NotSupportedError, UnsupportedExpression, ValueOutOfRange
 from gmdb.sql.duckdb_query import DuckQuery
 from gmdb.sql.expressions import Compiled, compile_assignment, compile_expression
 from gmdb.sql.parser import Parsed
@@ -35,9 +35,13 @@ _PLAIN = {"expressions", "from_", "where", "order", "limit", "offset", "locks", 
 def prepare_select(connection: Connection, parsed: Parsed) -> Statement:
     query: Any = parsed.statement
     if isinstance(query, exp.Select) and is_plain(query):
-        plain = RowQuery(connection, query)
-        if plain.is_fit:
-            return plain
+        try:
+            plain = RowQuery(connection, query)
+            if plain.is_fit:
+                return plain
+        except (NoSuchFunction, UnsupportedExpression):  # DuckDB may know what rows one by one do not
+            if query.args.get("locks"):
+                raise
     if query.args.get("locks"):
         raise NotSupportedError("for update is for queries over one table, without groups or subqueries")
     return DuckQuery(connection, parsed)

@@ -14,12 +14,15 @@ from gmdb.errors import (
     SubqueryTooManyRows,
     UndefinedResult,
     ValueOutOfRange,
+    ValueTooLong,
 )
 from gmdb.sql.duck.macros import FAILURE
 
 _KIND = re.compile(r"(?:.*?: )?(\w[\w -]*?) Error: (.*)", re.DOTALL)
 _OWN = re.compile(rf"convert string ['\"]{FAILURE}(.*)['\"] to INT32", re.DOTALL)
-_OUT_OF_RANGE = re.compile("out of range|overflow|can't be cast because|too large|to DECIMAL|negative", re.IGNORECASE)
+_OUT_OF_RANGE = re.compile(
+    "out of range|overflow|can't be cast because|too large|to DECIMAL|negative|cast decimal value", re.IGNORECASE
+)
 _BY_KIND: dict[str, type[DatabaseError]] = {
     "Conversion": InvalidText,
     "Out of Range": ValueOutOfRange,
@@ -31,6 +34,7 @@ _OWN_KINDS: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("invalid text: ", InvalidText),
     ("undefined: ", UndefinedResult),
     ("out of range: ", ValueOutOfRange),
+    ("too long: ", ValueTooLong),
     ("", DivisionByZero),
 )
 
@@ -51,6 +55,8 @@ def translated(error: BaseException) -> DatabaseError:
     message = _plain(message)
     if kind == "Conversion" and _OUT_OF_RANGE.search(message):
         return ValueOutOfRange(message)
+    if "pattern must not end with escape character" in message:
+        return UndefinedResult(message)
     if "LIMIT/OFFSET cannot be negative" in message:
         return ValueOutOfRange("LIMIT and OFFSET cannot be negative")
     if kind in _BY_KIND:

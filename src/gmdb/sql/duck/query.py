@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from gmdb.errors import IllTyped, InterfaceError, UnsupportedExpression
 from gmdb.format.columns import ColumnType
+from gmdb.sql.duck import more_functions  # noqa: F401 - it registers what it knows
 from gmdb.sql.duck.aggregates import ordered
 from gmdb.sql.duck.casts import cast, coerce
 from gmdb.sql.duck.expressions import bind
