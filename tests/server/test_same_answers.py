@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from gmdb.server.remote_rows import RemoteHeap
 
 import gmdb
 from gmdb.access.heap import Heap
 from gmdb.connection import Connection
 from gmdb.format.address import RowId
 from gmdb.server.remote import RemoteConnection
-from gmdb.server.remote_rows import RemoteHeap
 from tests.server.peer import Peer
 
 TYPES = {
