@@ -66,7 +66,7 @@ def until(condition: Callable[[], Any]) -> None:
 
 def is_waiting(session: Connection) -> bool:
     """Whether the session stands in line for a row or table."""
-    return any(waiter is session._session for waiter, _ in session._database.transactions.waits.waiting())
+    return any(waiter is session.session for waiter, _ in session._database.transactions.waits.waiting())
 
 
 def start_waiting(session: Connection, function: Callable[[], Any]) -> Future[Any]:

@@ -73,12 +73,13 @@ class Connection:
         """``statements`` makes what runs SQL on the connection."""
         self._database = open_database(path, read_only, sync, progress)
         try:
-            self._session = self._database.new_session(isolation, autocommit, lock_timeout)
+            self.session = self._database.new_session(isolation, autocommit, lock_timeout)
         except BaseException:
             release_database(self._database)
             raise
+        self._heaps: dict[str, Heap] = {}
         self._statements = statements(weakref.proxy(self))
-        self._finalizer = weakref.finalize(self, _close, self._database, self._session)
+        self._finalizer = weakref.finalize(self, _close, self._database, self.session)
 
     @property
     def path(self) -> Path:
@@ -88,34 +89,34 @@ class Connection:
 
     @property
     def autocommit(self) -> bool:
-        return self._session.autocommit
+        return self.session.autocommit
 
     @autocommit.setter
     def autocommit(self, on: bool) -> None:
-        self._session.set_autocommit(on)
+        self.session.set_autocommit(on)
 
     @property
     def in_transaction(self) -> bool:
-        return self._session.in_transaction
+        return self.session.in_transaction
 
     def begin(self) -> None:
-        self._session.begin()
+        self.session.begin()
 
     def commit(self) -> None:
-        self._session.commit()
+        self.session.commit()
 
     def rollback(self) -> None:
-        self._session.rollback()
+        self.session.rollback()
 
     def savepoint(self, name: str) -> None:
         """Mark a place in the transaction to which ``rollback_to`` can return."""
-        self._session.savepoint(name)
+        self.session.savepoint(name)
 
     def rollback_to(self, name: str) -> None:
-        self._session.rollback_to(name)
+        self.session.rollback_to(name)
 
     def release_savepoint(self, name: str) -> None:
-        self._session.release_savepoint(name)
+        self.session.release_savepoint(name)
 
     # ---- definitions
 
@@ -123,7 +124,7 @@ class Connection:
         self, name: str, *, page_size: int = MAIN_PAGE_SIZE, devices: int = 1, device_pages_max: int = 0
     ) -> None:
         """Add a tablespace of one or more devices, with pages of 8, 16 or 32 KiB."""
-        self._session.require_open()
+        self.session.require_open()
         with self._database.store.guard:
             self._database.store.create_tablespace(name, page_size, devices, device_pages_max)
 
@@ -141,50 +142,50 @@ class Connection:
         This and the other changes of definitions belong to the transaction: others see them when it commits, and
         whoever changes a table has it alone until then.
         """
-        with self._database.define(self._session) as change:
+        with self._database.define(self.session) as change:
             change.create_table(name, make_columns(name, columns), constraints, tablespace, pct_free)
 
     def drop_table(self, name: str) -> None:
         """Remove a table, once no other transaction uses it."""
-        with self._database.define(self._session) as change:
+        with self._database.define(self.session) as change:
             change.drop_table(name)
 
     def truncate_table(self, name: str, *, restart_identity: bool = False) -> None:
         """Take all rows away at once, whatever their number."""
-        with self._database.define(self._session) as change:
+        with self._database.define(self.session) as change:
             change.truncate_table(name, restart_identity)
 
     def rename_table(self, name: str, new_name: str) -> None:
-        with self._database.define(self._session) as change:
+        with self._database.define(self.session) as change:
             change.rename_table(name, new_name)
 
     def add_column(self, table: str, column: Column | tuple[str, str], value: Any = None) -> None:
         """Add a last column, ``("c", "INT")``.  Rows that are there have NULL in it, at no cost, or get ``value``."""
-        with self._database.define(self._session) as change:
+        with self._database.define(self.session) as change:
             change.add_column(table, make_columns(table, [column])[0], value)
 
     def rename_column(self, table: str, column: str, new_name: str, *, checks: Mapping[str, str] | None = None) -> None:
         """Give a column another name; ``checks`` has, by their names, what the table's checks say from now on."""
-        with self._database.define(self._session) as change:
+        with self._database.define(self.session) as change:
             change.rename_column(table, column, new_name, checks or {})
 
     def alter_column(self, table: str, column: str, **changes: Any) -> None:
         """Change a column's ``default`` (None: it has none any more) or whether it is ``nullable``."""
-        with self._database.define(self._session) as change:
+        with self._database.define(self.session) as change:
             change.alter_column(table, column, changes)
 
     def add_constraint(self, table: str, constraint: Constraint) -> None:
         """Add a constraint; a primary key or a unique constraint brings an index of its name."""
-        with self._database.define(self._session) as change:
+        with self._database.define(self.session) as change:
             change.add_constraint(table, constraint)
 
     def drop_constraint(self, table: str, name: str) -> None:
-        with self._database.define(self._session) as change:
+        with self._database.define(self.session) as change:
             change.drop_constraint(table, name)
 
     def next_identity(self, table: str, column: str, count: int = 1) -> int:
         """The first of ``count`` numbers of an identity column.  Nobody else gets them, also if they are not used."""
-        return self._database.next_identity(table, column, count, self._session)
+        return self._database.next_identity(table, column, count, self.session)
 
     def create_index(
         self, name: str, table: str, columns: Sequence[str], *, unique: bool = False, using: str = "btree"
@@ -194,26 +195,29 @@ class Connection:
         A ``"btree"`` finds keys, ranges of them and their first columns; a ``"hash"`` index only whole keys.
         With autocommit, others go on using the table meanwhile, but for two moments.
         """
-        self._database.create_index(name, table, columns, unique, using, self._session)
+        self._database.create_index(name, table, columns, unique, using, self.session)
 
     def drop_index(self, name: str) -> None:
         """Remove an index, once no other transaction uses its table."""
-        with self._database.define(self._session) as change:
+        with self._database.define(self.session) as change:
             change.drop_index(name)
 
     def tables(self) -> list[str]:
         """The names of the tables that were created here."""
-        return self._database.catalog.user_tables(self._session)
+        return self._database.catalog.user_tables(self.session)
 
     def table(self, name: str) -> TableDefinition:
         """A table's definition."""
-        return self._database.table(name, self._session)
+        return self._database.table(name, self.session)
 
     # ---- rows
 
     def heap(self, name: str) -> Heap:
         """A table's rows one by one: insert, fetch, update, delete by row id."""
-        return self._database.heap(name, self._session)
+        heap = self._heaps.get(name)
+        if heap is None or heap.definition is not self._database.table(name, self.session):
+            heap = self._heaps[name] = self._database.heap(name, self.session)
+        return heap
 
     def insert(self, name: str, values: Sequence[Any]) -> RowId:
         return self.heap(name).insert(values)
@@ -255,13 +259,13 @@ class Connection:
 
         ``select("tbl", ["i"], by="tbl_i", keys=KeyRange((1,), (9,))).arrow()``, or ``.rows()`` for one at a time.
         """
-        return open_cursor(self.heap(name), self._database.table(name, self._session), columns, by, keys, row_ids)
+        return open_cursor(self.heap(name), self._database.table(name, self.session), columns, by, keys, row_ids)
 
     # ---- SQL
 
     def cursor(self) -> dbapi.Cursor:
         """A cursor for statements, as PEP 249 has it."""
-        self._session.require_open()
+        self.session.require_open()
         return dbapi.Cursor(self)
 
     def execute(self, statement: str, parameters: dbapi.Parameters = ()) -> dbapi.Cursor:
@@ -273,11 +277,9 @@ class Connection:
 
     def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
         """Run a statement; what came of it is for a cursor to hand out."""
-        self._session.require_open()
         return self._statements.run(statement, parameters)
 
     def run_many(self, statement: str, parameters: Any) -> dbapi.Result:
-        self._session.require_open()
         return self._statements.run_many(statement, parameters)
 
     def split(self, script: str) -> list[str]:
@@ -287,15 +289,15 @@ class Connection:
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """What happens within happens whole or, if it fails, not at all; the transaction goes on either way."""
-        with self._session.statement():
+        with self.session.statement():
             yield
 
     @contextmanager
     def one_snapshot(self) -> Iterator[Reading]:
         """An instant by which several cursors read."""
-        with self._session.cursor() as (snapshot, form):
+        with self.session.cursor() as (snapshot, form):
             yield Reading(form, snapshot)
-        self._session.finish_read()
+        self.session.finish_read()
 
     # ---- what is going on
 
@@ -309,17 +311,17 @@ class Connection:
 
     def system_view(self, name: str) -> pa.Table:
         """What a system table would say of definitions as this session sees them, or of what is going on right now."""
-        self._session.require_open()
-        return self._database.system_view(name, self._session)
+        self.session.require_open()
+        return self._database.system_view(name, self.session)
 
     def index_pages(self, name: str) -> pa.Table:
         """The pages of an index as they are in memory at one instant, the entry page of its segment first."""
-        self._session.require_open()
+        self.session.require_open()
         return self._database.index_pages(name)
 
     def gc(self) -> int:
         """Take away versions that no snapshot needs; answers how many transactions were cleaned up after."""
-        self._session.require_open()
+        self.session.require_open()
         return self._database.transactions.collector.collect()
 
     def dump(self, path: Any) -> None:
@@ -327,7 +329,7 @@ class Connection:
 
         The copy is not a backup: it cannot be opened.
         """
-        self._session.require_open()
+        self.session.require_open()
         with self._database.store.guard:
             self._database.store.dump(Path(path))
 
@@ -340,12 +342,12 @@ class Connection:
 
     def checkpoint(self) -> CheckpointReport:
         """Write every changed page to its place, so that less has to be replayed after a crash."""
-        self._session.require_open()
+        self.session.require_open()
         return self._database.checkpoint()
 
     def shrink(self) -> int:
         """Give free pages at the end of the files back to the operating system; answers how many bytes."""
-        self._session.require_open()
+        self.session.require_open()
         return self._database.shrink()
 
     def backup(self, path: Any, progress: Progress | None = None) -> BackupReport:
@@ -353,13 +355,13 @@ class Connection:
 
         Open transactions have left nothing in it.  ``gmdb restore`` makes a database out of it.
         """
-        self._session.require_open()
+        self.session.require_open()
         report: BackupReport = finish(self._database.backup(Path(path).absolute()), progress)
         return report
 
     def set_archiving(self, on: bool) -> None:
         """Keep the log in the folder archive when it is needed no more, so that backups can be brought to any time."""
-        self._session.require_open()
+        self.session.require_open()
         self._database.set_archiving(on)
 
     def verify(self, progress: Progress | None = None) -> Report:
@@ -367,7 +369,7 @@ class Connection:
 
         It is a backup that is checked, and removed afterwards: there must be room for it beside the database.
         """
-        self._session.require_open()
+        self.session.require_open()
         report: Report = finish(verify_copy(self._database), progress)
         return report
 
@@ -384,7 +386,7 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and not self._session.closed:
-                self._session.commit()
+            if kind is None and not self.session.closed:
+                self.session.commit()
         finally:
             self.close()

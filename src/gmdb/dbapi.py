@@ -66,7 +66,7 @@ def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
     return datetime(*time.localtime(ticks)[:6])
 
 
-@dataclass
+@dataclass(slots=True)
 class Result:
     """What came of a statement: a number of rows that it changed, or rows, one by one or as batches."""
 
@@ -92,6 +92,9 @@ class Result:
         return pa.schema(list(zip(self.names, types, strict=True)))
 
 
+_NOTHING = Result()
+
+
 def rows_of(reader: pa.RecordBatchReader) -> Iterator[Row]:
     """Batches, row by row."""
     for batch in reader:
@@ -106,11 +109,12 @@ class Cursor:
 
     def __init__(self, connection: Runs) -> None:
         self.connection = connection
+        self._run = connection.run
         self._closed = False
         self._forget()
 
     def _forget(self) -> None:
-        self._result = Result()
+        self._result = _NOTHING
         self._rows: Iterator[Row] | None = None
 
     def _require_open(self) -> None:
@@ -121,9 +125,11 @@ class Cursor:
 
     def execute(self, statement: str, parameters: Parameters = ()) -> Cursor:
         """Run a statement; ``?`` stands for the parameters in order, ``:name`` for those of a mapping."""
-        self._require_open()
-        self._forget()
-        self._result = self.connection.run(statement, parameters)
+        if self._closed:
+            self._require_open()
+        self._result, self._rows = _NOTHING, None
+        self._result = result = self._run(statement, parameters)
+        self._rows = result.rows
         return self
 
     def executemany(self, statement: str, parameters: Iterable[Parameters] | Any) -> Cursor:
@@ -170,7 +176,7 @@ class Cursor:
         return self._rows
 
     def fetchone(self) -> Row | None:
-        return next(self._found(), None)
+        return next(self._rows if self._rows is not None and not self._closed else self._found(), None)
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
         return list(islice(self._found(), self.arraysize if size is None else size))
@@ -184,8 +190,8 @@ class Cursor:
     def fetch_record_batch(self) -> pa.RecordBatchReader:
         """What was found as a stream of Arrow record batches."""
         self._require_open()
-        if self._rows is None and self._result.has_rows:
-            return self._result.as_reader()
+        if self._result.reader is not None and self._rows is None:
+            return self._result.reader
         return _batched(self._result.schema, self._found())
 
     def arrow(self) -> pa.Table:

@@ -416,7 +416,7 @@ class Racer(threading.Thread):
         key = self.random.choice([None, *range(6)])
         heap = db.heap("t")
         found = heap.by("t_k").find((self.random.randrange(6),))
-        assert len(found) <= 1 or db._session.isolation == "repeatable read"
+        assert len(found) <= 1 or db.session.isolation == "repeatable read"
         try:
             if not found or self.random.random() < 0.3:
                 heap.insert((key, f"{self.number}"))

@@ -224,7 +224,7 @@ def test_a_database_from_before_there_were_constraints_gets_them(path: Path) -> 
             if values[0] in (SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID):
                 tables.delete(row_id)
                 segment = db.heap(values[1]).segment
-                db._session.drop_segment(values[0], segment)
+                db.session.drop_segment(values[0], segment)
     with gmdb.connect(path, read_only=True) as db:
         assert db.table("old").columns == (Column("i", INT, False),)
         assert db.system_view("sys_constraints").num_rows == 0

@@ -162,7 +162,7 @@ def test_whoever_is_interrupted_while_it_waits_for_the_writer_has_committed_and_
 ) -> None:
     go_on, leader = hold_up_a_commit(db, stopping)
     db.insert("t", (2,))
-    session, redo = db._session, db._database.durability.redo  # type: ignore[union-attr]
+    session, redo = db.session, db._database.durability.redo  # type: ignore[union-attr]
 
     class Interrupted:
         def acquire(self, **_: float) -> bool:

@@ -391,7 +391,7 @@ def test_a_load_is_seen_whole_or_not_at_all(db: Connection, heap: Heap, connect:
     data = pa.table({"id": pa.array(range(count), pa.int32()), "value": pa.array([1] * count, pa.int32())})
     db.append("t", data)
     assert (total(db), total(other), total(old)) == (count, 0, 0)
-    assert db._session.mark() < 10  # undo records, for ranges of pages
+    assert db.session.mark() < 10  # undo records, for ranges of pages
     db.commit()
     assert (total(db), total(other), total(old)) == (count, count, 0)
     row_id = next(heap.rows())[0]

@@ -364,7 +364,7 @@ def in_between(tmp_path: Path) -> Damage:
         db.drop_table("gone")
         db.commit()
         space = db._database.store.space("main")
-        db._session.create_segment(space, 4711, "made", SegmentType.HEAP, 10)
+        db.session.create_segment(space, 4711, "made", SegmentType.HEAP, 10)
         db.dump(tmp_path / "dump")
         db.rollback()
         reader.rollback()

@@ -132,27 +132,39 @@ class Heap:
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         """Give the row new values, all of them in column order or some by column name."""
         session = self.session
-        if (
-            session.plain and not self.indexes and session.tables_held.get(self.number) is self.definition
-        ):  # the short way
-            patch, undo = self._encode_patch(values), -1
+        if session.plain and session.tables_held.get(self.number) is self.definition:
             if not self.guard.acquire(False):
                 self._store.enter()
             try:
-                if session.plain and not self._queues:
-                    self._bytes[: len(patch)] = patch
-                    undo = update_row(self._area, self._target, row_id[0] << 16 | row_id[1])
-                    if undo >= 0:
-                        session.undo.append(undo)
+                done = self.update_at_once(row_id, values)
             finally:
                 self.guard.release()
             if self._store.scans:
                 self._store.give_way()
-            if undo >= 0:
+            if done:
                 return
         status = self.try_update(row_id, values)
         if status < 0:
             self.refuse_if_failed(status, row_id)
+
+    def update_at_once(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> bool:
+        """Update a row, if nothing has to be waited or made room for: then nothing was done.
+
+        The guard is held, the session is plain, and it goes by the heap's definition.
+        """
+        session = self.session
+        if self._queues or not session.plain:
+            return False
+        patch = self._encode_patch(values)
+        self._bytes[: len(patch)] = patch
+        undo = update_row(self._area, self._target, row_id[0] << 16 | row_id[1])
+        if undo < 0:
+            return False
+        if self.indexes:
+            session.keep_result()
+        else:
+            session.undo.append(undo)
+        return True
 
     def try_update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
         """``update`` that answers a status if there is no such row, or it has changed."""

@@ -44,7 +44,7 @@ from gmdb.kernel.keys import (
     place_of_word,
     row_id_word,
 )
-from gmdb.kernel.locks import ACTIVE, LOAD_SIZE, U_LOCK, load_record, lock_at, transaction_at
+from gmdb.kernel.locks import ACTIVE, LOAD_SIZE, U_LOCK, load_record, lock_at, seen_by_all, transaction_at
 from gmdb.kernel.memory import load_i64, load_u32, move_bytes, store_32, store_64
 from gmdb.kernel.pages import pages_available
 from gmdb.kernel.segment import segment_head
@@ -406,9 +406,10 @@ def take_back_entry(area, record, locked):
 
 @routine
 def _is_held(area, record, lock_id, locked):
-    """Whether the lock that an entry had before a change is still the row's: its purge will come by again.
+    """Whether the lock that an entry had before a change is still the row's, and its purge will come by.
 
-    If not, nobody would take that lock off the entry, or remove an entry that was marked under it.
+    If not, nobody would take that lock off the entry, or remove an entry that was marked under it.  The purge of what
+    everyone sees may have come by already: entries come first, and the row has the lock until its own turn.
     """
     if lock_id == NO_LOCK or record_lock(record) == NO_LOCK:
         return False
@@ -417,7 +418,7 @@ def _is_held(area, record, lock_id, locked):
     beneath = lock_at(area, record_lock(record)).previous if locked else NO_LOCK
     while beneath != NO_LOCK and beneath != lock_id:
         beneath = lock_at(area, beneath).previous
-    return beneath != NO_LOCK
+    return beneath != NO_LOCK and not seen_by_all(area, lock_at(area, beneath).transaction)
 
 
 @routine

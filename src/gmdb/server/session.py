@@ -61,7 +61,7 @@ class ClientConnection(Connection):
 
     def __init__(self, database: Database, session: ClientSession) -> None:
         self._database = database
-        self._session: ClientSession = session
+        self.session: ClientSession = session
         self._statements = Runner(weakref.proxy(self))
 
 
@@ -112,7 +112,7 @@ class Client:
     def session(self) -> ClientSession:
         if self.connection is None:
             raise InterfaceError("this client has no session")
-        return self.connection._session
+        return self.connection.session
 
     def new_number(self) -> int:
         """A number for something that the client keeps open."""
@@ -159,7 +159,7 @@ class Client:
     def stop(self) -> None:
         """Let whoever works in the session come to an end soon; a wait ends at once."""
         if self.connection is not None:
-            session = self.connection._session
+            session = self.connection.session
             session.stopped = True
             session.hub.waits.interrupt(session)
 
@@ -181,7 +181,7 @@ class Client:
         self.scans.clear()
         if self.connection is None:
             return
-        session = self.connection._session
+        session = self.connection.session
         session.stopped = False
         if not self.database.store.devices:
             return

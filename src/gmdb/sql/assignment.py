@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from gmdb.catalog.schema import CHECK, TableDefinition
 from gmdb.errors import CheckViolation, NullNotAllowed
-from gmdb.format.columns import Column
+from gmdb.format.columns import Column, ColumnType
 from gmdb.sql.dialect import parse_expression
 from gmdb.sql.expressions import compile_assignment, compile_expression
 from gmdb.sql.scope import Scope
@@ -23,6 +23,13 @@ Assign = Callable[..., Any]  # from a row, parameters and context to a value for
 def assign_to(node: exp.Expr, scope: Scope, column: Column) -> Assign:
     """An expression as a value of a column."""
     return compile_assignment(node, scope, column.type).evaluate
+
+
+def assign_found(type_: ColumnType | None, column: Column) -> Callable[[Any], Any]:
+    """What turns a value that a query found into one of a column."""
+    value: exp.Expr = exp.Placeholder(this="value")
+    assign = assign_to(value if type_ is None else exp.cast(value, str(type_)), Scope(), column)
+    return lambda found: None if found is None else assign((), {"value": found}, None)
 
 
 def is_default(node: exp.Expr) -> bool:
@@ -65,6 +72,10 @@ class Checks:
 
     def __bool__(self) -> bool:
         return bool(self._checks)
+
+    def concern(self, positions: Sequence[int]) -> bool:
+        """Whether new values in some columns can break anything."""
+        return bool(self._checks) or any(n in self._not_null for n in positions)
 
     def check(self, row: Sequence[Any], context: Any) -> None:
         """Refuse a row that breaks a constraint, naming it."""

@@ -5,7 +5,8 @@ Many rows that are nothing but parameters go the way of Arrow data: a column at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,9 +15,10 @@ from sqlglot import exp
 from gmdb.access.heap import Heap
 from gmdb.arrow.schema import arrow_schema
 from gmdb.dbapi import Result, rows_of, sets_of
-from gmdb.errors import DataError, InvalidSyntax, NotSupportedError, SchemaError, UniqueViolation
+from gmdb.errors import DataError, InvalidSyntax, SchemaError, UniqueViolation
 from gmdb.format.address import RowId
-from gmdb.sql.assignment import Assign, Checks, Defaults, assign_to, is_default
+from gmdb.format.columns import Column
+from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default
 from gmdb.sql.dialect import NUMBER, place
 from gmdb.sql.expressions import compile_expression
 from gmdb.sql.parser import Parsed
@@ -37,6 +39,7 @@ class Insert(Statement):
     def __init__(self, connection: Connection, parsed: Parsed) -> None:
         super().__init__(connection)
         node: Any = parsed.statement
+        self._parsed = parsed
         named = node.this if isinstance(node.this, exp.Schema) else None
         self.definition = self.table(named.this if named is not None else node.this)
         self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
@@ -45,7 +48,7 @@ class Insert(Statement):
         self._makers: list[list[Assign | None]] = []
         self._query: Statement | None = None
         self._parameters: list[Any] | None = None
-        self._prepare_source(node, parsed)
+        self._prepare_source(node)
         self.note_time(node)
         returning = node.args.get("returning")
         self._returning = Projection(returning.expressions, self._scope) if returning is not None else None
@@ -64,7 +67,7 @@ class Insert(Statement):
             raise SchemaError(f"table {self.definition.name}: a column is named twice")
         return found
 
-    def _prepare_source(self, node: Any, parsed: Parsed) -> None:
+    def _prepare_source(self, node: Any) -> None:
         source = node.args.get("expression")
         if node.args.get("default") or source is None:
             self._makers = [[]]
@@ -75,8 +78,7 @@ class Insert(Statement):
             if len(source.expressions) == 1 and isinstance(source.expressions[0], exp.Tuple):
                 self._parameters = _plain_parameters(source.expressions[0].expressions)
         else:
-            query = Parsed(parsed.text, source, parsed.names, parsed.count)
-            self._query = prepare_select(self.connection, query)
+            self._query = prepare_select(self.connection, replace(self._parsed, statement=source))
             self.tables.update(self._query.tables)
 
     def _row_makers(self, given: Sequence[exp.Expr], node: exp.Expr) -> list[Assign | None]:
@@ -90,11 +92,24 @@ class Insert(Statement):
                 makers.append(None)
             elif column.identity == "always":
                 raise DataError(f"column {column.name} is generated always; leave it out, or write DEFAULT")
-            elif not is_for_rows(value):
-                raise NotSupportedError("subqueries in VALUES; insert what a query finds instead")
-            else:
+            elif is_for_rows(value):
                 makers.append(assign_to(value, Scope(), column))
+            else:
+                makers.append(self._queried_value(value, column))
         return makers
+
+    def _queried_value(self, value: exp.Expr, column: Column) -> Assign:
+        """A value with subqueries in it, which a query of its own works out."""
+        query = prepare_select(self.connection, replace(self._parsed, statement=exp.select(value.copy())))
+        self.tables.update(query.tables)
+
+        def make(row: Any, parameters: Parameters, context: Any) -> Any:
+            del row, context
+            found = query.run(parameters)
+            ((one,),) = found.rows if found.rows is not None else rows_of(found.reader)
+            return assign_found(found.types[0], column)(one)
+
+        return make
 
     def _named_all(self, given: Sequence[exp.Expr]) -> bool:
         """Whether fewer values than columns are an error: columns were named, or none of the rest has a default."""
@@ -138,10 +153,10 @@ class Insert(Statement):
                 f"table {self.definition.name}: the query has {len(found.names)} columns for {len(self._targets)}"
             )
         columns = [self.definition.columns[n] for n in self._targets[: len(found.names)]]
-        convert = [_assign_found(type_, column) for type_, column in zip(found.types, columns, strict=True)]
+        convert = [assign_found(type_, column) for type_, column in zip(found.types, columns, strict=True)]
         rows = list(found.rows if found.rows is not None else rows_of(found.reader))
         for row in rows:
-            values = [value if value is None else change(value) for value, change in zip(row, convert, strict=True)]
+            values = [change(value) for value, change in zip(row, convert, strict=True)]
             yield self._complete(dict(zip(self._targets, values, strict=False)), given)
 
     # ---- inserting
@@ -333,12 +348,3 @@ def _plain_parameters(nodes: Sequence[exp.Expr]) -> list[Any] | None:
     if not all(isinstance(node, exp.Placeholder) for node in nodes):
         return None
     return [node.name if node.args.get("this") else node.meta[NUMBER] for node in nodes]
-
-
-def _assign_found(type_: Any, column: Any) -> Callable[[Any], Any]:
-    """What turns a value that a query found into one of a column."""
-    placeholder = (
-        exp.cast(exp.Placeholder(this="value"), str(type_)) if type_ is not None else exp.Placeholder(this="value")
-    )
-    assign = assign_to(placeholder, Scope(), column)
-    return lambda value: assign((), {"value": value}, None)

@@ -52,6 +52,8 @@ class Parsed:
 
     def check(self, given: Any) -> Sequence[Any] | Mapping[str, Any]:
         """The parameters that were given, if they are those of the statement."""
+        if type(given) is tuple and len(given) == self.count and not self.names:
+            return given  # as mostly
         is_mapping = isinstance(given, Mapping)
         if self.names:
             if not is_mapping:

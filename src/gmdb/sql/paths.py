@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from sqlglot import exp
@@ -17,6 +18,7 @@ from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Error
 from gmdb.format.address import RowId, parse_page_id
 from gmdb.format.columns import Column
+from gmdb.sql.dialect import NUMBER
 
 Evaluate = Callable[[Any], Any]  # from what a run is given to a value
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -93,6 +95,7 @@ class Path:
     high: tuple[Evaluate, bool] | None = None
     row_ids: tuple[Evaluate, ...] | None = None
     columns: tuple[Column, ...] = ()  # of the index
+    nodes: tuple[exp.Expr, ...] = ()  # what the first columns must be equal to
 
     @property
     def is_scan(self) -> bool:
@@ -131,6 +134,16 @@ class Path:
         if None in low or None in high:
             return None
         return KeyRange(tuple(low), tuple(high), low_open, high_open)
+
+    def whole_key(self) -> Callable[[Any], tuple[Any, ...]]:
+        """The key of a path to a single row, as a function of the parameters: as they are, for ``find`` to refuse."""
+        if not all(isinstance(node, exp.Placeholder) for node in self.nodes):
+            return lambda parameters: tuple([evaluate((parameters, None)) for evaluate in self.equal])
+        names: list[Any] = [node.name if node.args.get("this") else node.meta[NUMBER] for node in self.nodes]
+        if len(names) == 1:
+            (only,) = names
+            return lambda parameters: (parameters[only],)
+        return itemgetter(*names)
 
     def found_row_ids(self, given: Any) -> list[RowId]:
         found = (parse_row_id(evaluate(given)) for evaluate in self.row_ids or ())
@@ -186,14 +199,15 @@ def _by_index(
     table: TableDefinition, index: IndexDefinition, by_column: dict[str, list[Comparison]], compile_value: Compile
 ) -> Path | None:
     columns = tuple(table.columns[n] for n in index.positions)
-    equal: list[Evaluate] = []
+    nodes: list[exp.Expr] = []
     for column in columns:
         same = [c for c in by_column.get(column.name, ()) if c.operator is exp.EQ]
         if not same:
             break
-        equal.append(compile_value(column.name, same[0].values[0]))
+        nodes.append(same[0].values[0])
+    equal = tuple(compile_value(column.name, node) for column, node in zip(columns, nodes, strict=False))
     if index.using != "btree":
-        return Path(index, tuple(equal), columns=columns) if len(equal) == len(columns) else None
+        return Path(index, equal, columns=columns, nodes=tuple(nodes)) if len(equal) == len(columns) else None
     low = high = None
     if len(equal) < len(columns):
         for comparison in by_column.get(columns[len(equal)].name, ()):
@@ -204,4 +218,4 @@ def _by_index(
                 high = end
     if not equal and low is None and high is None:
         return None
-    return Path(index, tuple(equal), low, high, columns=columns)
+    return Path(index, equal, low, high, columns=columns, nodes=tuple(nodes))

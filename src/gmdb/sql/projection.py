@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from sqlglot import exp
@@ -47,7 +48,7 @@ class Projection:
         self.names = tuple(names)
         self.types: tuple[ColumnType | None, ...] = tuple(compiled.type for compiled in self.columns)
         self._evaluates = [compiled.evaluate for compiled in self.columns]
-        self._is_whole_row = self._covers_row(nodes)
+        self.make: Callable[[tuple[Any, ...], Given], tuple[Any, ...]] = self._picking(nodes) or self._make
 
     def _compile(self, node: exp.Expr) -> Iterator[tuple[str, Compiled]]:
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
@@ -60,13 +61,23 @@ class Projection:
         inner = node.this if isinstance(node, exp.Alias) else node
         yield output_name(node), compile_expression(inner, self._scope)
 
-    def _covers_row(self, nodes: Sequence[exp.Expr]) -> bool:
-        return len(nodes) == 1 and isinstance(nodes[0], exp.Star)
+    def _picking(self, nodes: Sequence[exp.Expr]) -> Callable[[tuple[Any, ...], Given], tuple[Any, ...]] | None:
+        """What makes a row of the result, if it is nothing but columns."""
+        if len(nodes) == 1 and isinstance(nodes[0], exp.Star):
+            size = len(self.columns)
+            return lambda row, _: row if len(row) == size else row[:size]
+        plain = [node.this if isinstance(node, exp.Alias) else node for node in nodes]
+        if not all(isinstance(node, exp.Column) and not isinstance(node.this, exp.Star) for node in plain):
+            return None
+        places = [self._scope.column(folded(node.this), None, node)[0] for node in plain]
+        if len(places) == 1:
+            (only,) = places
+            return lambda row, _: (row[only],)
+        pick = itemgetter(*places)
+        return lambda row, _: pick(row)
 
-    def make(self, row: tuple[Any, ...], given: Given) -> tuple[Any, ...]:
+    def _make(self, row: tuple[Any, ...], given: Given) -> tuple[Any, ...]:
         """A row of the result."""
-        if self._is_whole_row:
-            return row[: len(self.columns)]
         parameters, context = given
         return tuple([evaluate(row, parameters, context) for evaluate in self._evaluates])
 

@@ -39,15 +39,20 @@ class Runner:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._session = connection.session
         self._prepared: OrderedDict[str, tuple[Parsed, Statement]] = OrderedDict()
 
     def run(self, text: str, parameters: Parameters) -> Result:
         """Run a statement.  If it fails it has done nothing, and the transaction goes on."""
-        parsed, statement = self._statement(text)
+        if self._session.closed:
+            self._session.require_open()
+        found = self._prepared.get(text)
+        parsed, statement = found if found is not None and found[1].is_current() else self._prepare_again(text)
         return statement.run(parsed.check(parameters))
 
     def run_many(self, text: str, sets: Iterable[Parameters] | Any) -> Result:
-        parsed, statement = self._statement(text)
+        self._session.require_open()
+        parsed, statement = self._prepare_again(text)
         if isinstance(statement, Insert):
             return statement.run_bulk(parsed, sets)
         return statement.run_many([parsed.check(given) for given in sets_of(sets)])
@@ -55,7 +60,8 @@ class Runner:
     def split(self, script: str) -> list[str]:
         return split(script)
 
-    def _statement(self, text: str) -> tuple[Parsed, Statement]:
+    def _prepare_again(self, text: str) -> tuple[Parsed, Statement]:
+        """The statement, prepared anew if tables have changed since it was."""
         found = self._prepared.get(text)
         if found is not None and found[1].is_current():
             return found

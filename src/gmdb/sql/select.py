@@ -15,7 +15,7 @@ from gmdb.access.heap import Heap
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result
-from gmdb.errors import NoSuchFunction, NotSupportedError, UnsupportedExpression, ValueOutOfRange
+from gmdb.errors import DataError, NoSuchFunction, NotSupportedError, UnsupportedExpression, ValueOutOfRange
 from gmdb.sql.duckdb_query import DuckQuery
 from gmdb.sql.expressions import Compiled, compile_assignment, compile_expression
 from gmdb.sql.parser import Parsed
@@ -95,8 +95,22 @@ class RowQuery(Statement):
         self._limit = _compile_count(query.args.get("limit"))
         self._offset = _compile_count(query.args.get("offset"))
         self._locks = query.args.get("locks") or []
+        is_more = self._order or self._limit or self._offset or self._locks or self._rownum.limits
+        self._point = None if finder is None or is_more or finder.scope.uses_row_id else finder.point
 
     def run(self, parameters: Parameters) -> Result:
+        if self._point is not None:
+            try:
+                found = self._point.find(self.connection, parameters)
+            except DataError:  # a value of another type: comparing it row by row tells what comes of that
+                pass
+            else:
+                make, given = self._projection.make, self.given(parameters)
+                made = [make(found[0][1], given)] if found else []
+                return Result(self._projection.names, self._projection.types, len(made), iter(made))
+        return self._run(parameters)
+
+    def _run(self, parameters: Parameters) -> Result:
         projection, given = self._projection, self.given(parameters)
         if self._finder is None:
             rows: Iterator[Any] = iter([projection.make((), given)])

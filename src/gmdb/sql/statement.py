@@ -23,10 +23,11 @@ from gmdb.sql.expressions import (
     has_subquery,
     is_aggregate,
 )
-from gmdb.sql.paths import Evaluate, Unusable, choose, comparisons
+from gmdb.sql.paths import Evaluate, Path, Unusable, choose, comparisons, conjuncts
 from gmdb.sql.scope import Scope, ScopeTable, folded
 
 if TYPE_CHECKING:
+    from gmdb.access.keyed import KeyedRows
     from gmdb.connection import Connection
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -46,6 +47,7 @@ class Statement:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.session = connection.session
         self.tables: dict[str, TableDefinition] = {}
         self._uses_time = False
 
@@ -75,6 +77,12 @@ class Statement:
 
     def is_current(self) -> bool:
         """Whether the tables are still defined as they were when the statement was prepared."""
+        held = self.session.tables_held  # by definitions that nobody can change meanwhile
+        for table in self.tables.values():
+            if held.get(table.number) is not table:
+                break
+        else:
+            return True
         try:
             return all(self.connection.table(name) is table for name, table in self.tables.items())
         except NoSuchTable:
@@ -131,6 +139,28 @@ class RowScope(Scope):
 NO_TABLE = Scope()
 
 
+class PointFinder:
+    """The one row, or none, whose whole key a statement gives: what programs ask for most."""
+
+    def __init__(self, table: str, path: Path) -> None:
+        assert path.index is not None
+        self._table = table
+        self._index = path.index.name
+        self.key = path.whole_key()
+        self._rows: KeyedRows | None = None
+
+    def rows(self, connection: Connection) -> KeyedRows:
+        """The table's rows by the index."""
+        if self._rows is None:
+            self._rows = connection.heap(self._table).by(self._index)
+        return self._rows
+
+    def find(self, connection: Connection, parameters: Parameters) -> list[Found]:
+        """The row.  Raises DataError if a parameter is none of its column's type."""
+        key = self.key(parameters)
+        return [] if None in key else self.rows(connection).find(key)
+
+
 class RowFinder:
     """The rows of one table that meet a condition, found by the best path."""
 
@@ -140,6 +170,9 @@ class RowFinder:
         self.condition = None if condition is None else compile_expression(condition, self.scope)
         found = comparisons(condition, self._is_own)
         self.path = choose(table, found, self._compile_value)
+        parts = list(conjuncts(condition))
+        key_decides = self.path.is_single and len(parts) == len(found) == len(self.path.equal) == len(self.path.nodes)
+        self.point = PointFinder(table.name, self.path) if key_decides else None
 
     def _is_own(self, column: exp.Column) -> bool:
         return self.scope.is_own(column.args.get("table"))
@@ -149,7 +182,7 @@ class RowFinder:
         _, type_ = self.scope.column(column, None, node)
         is_open = isinstance(node, exp.Placeholder) or (isinstance(node, exp.Literal) and node.is_string)
         compiled = compile_assignment(node, NO_TABLE, type_) if is_open else compile_expression(node, NO_TABLE)
-        return lambda given: compiled.evaluate((), given.parameters, given.context)
+        return lambda given: compiled.evaluate((), *given)
 
     def extended(self, rows: Iterator[Found]) -> Iterator[Found]:
         """The rows with their row ids behind them, as SQL shows them, if an expression asks for those."""

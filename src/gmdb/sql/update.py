@@ -1,21 +1,29 @@
-"""UPDATE and DELETE: rows are found by the best path, then changed."""
+"""UPDATE and DELETE: rows are found by the best path, then changed.
+
+What one row of the table decides is worked out row by row.  Subqueries and other tables make the search a query in
+DuckDB, which finds row ids and, for UPDATE, new values.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
-from gmdb.dbapi import Result
-from gmdb.errors import InvalidSyntax, NotSupportedError
-from gmdb.sql.assignment import Assign, Checks, Defaults, assign_to, is_default
+from gmdb.dbapi import Result, rows_of
+from gmdb.errors import DataError, InvalidSyntax
+from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default
 from gmdb.sql.dialect import place
+from gmdb.sql.duckdb_query import DuckQuery
 from gmdb.sql.parser import Parsed
+from gmdb.sql.paths import parse_row_id
 from gmdb.sql.projection import Projection
 from gmdb.sql.scope import folded
-from gmdb.sql.statement import Found, Given, Parameters, RowFinder, Statement, is_for_rows
+from gmdb.sql.statement import Found, Given, Parameters, PointFinder, RowFinder, Statement, is_for_rows
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
@@ -27,22 +35,63 @@ class _Change(Statement):
     def __init__(self, connection: Connection, parsed: Parsed) -> None:
         super().__init__(connection)
         node: Any = parsed.statement
-        if node.args.get("from_") or node.args.get("using") or node.args.get("with_") or node.this.args.get("joins"):
-            raise NotSupportedError(f"{node.key} over several tables; find the rows by a subquery in WHERE instead")
-        where = node.args.get("where")
-        condition = None if where is None else self._condition(where.this)
-        self.definition = self.table(node.this)
-        alias = folded(node.this.args["alias"].this) if node.this.args.get("alias") else self.definition.name
-        self.finder = RowFinder(self.definition, alias, condition)
-        returning = node.args.get("returning")
-        self.note_time(node)
+        self._node = node
+        self._parsed = parsed
+        self.definition = self.table(self._node.this)
+        named = self._node.this.args.get("alias")
+        self._alias = folded(named.this) if named else self.definition.name
+        where = self._node.args.get("where")
+        self._condition: exp.Expr | None = None if where is None else where.this
+        self.needs_query = self._has_other_tables() or not (self._condition is None or is_for_rows(self._condition))
+        self.finder = RowFinder(self.definition, self._alias, None if self.needs_query else self._condition)
+        self.note_time(self._node)
+        returning = self._node.args.get("returning")
         self.returning = Projection(returning.expressions, self.finder.scope) if returning is not None else None
+        self._query: DuckQuery | None = None
 
-    def _condition(self, condition: exp.Expr) -> exp.Expr:
-        """The condition; a subquery in it is answered first, by the statement that has it."""
-        if not is_for_rows(condition):
-            raise NotSupportedError("subqueries in the conditions of UPDATE and DELETE")
-        return condition
+    def _has_other_tables(self) -> bool:
+        node = self._node
+        return bool(node.args.get("from_") or node.args.get("using") or node.args.get("with_"))
+
+    def prepare_query(self, values: list[exp.Expr]) -> None:
+        """Let a query find the rows, and work out some values for each."""
+        columns = ["rowid", *(column.name for column in self.definition.columns)]
+        own = [exp.column(exp.to_identifier(name, True), exp.to_identifier(self._alias, True)) for name in columns]
+        target = self._node.this.copy()
+        others = self._node.args.get("using") or []
+        if self._node.args.get("from_"):
+            others = [self._node.args["from_"].this, *(self._node.args["from_"].args.get("joins") or [])]
+        joins = [part.copy() if isinstance(part, exp.Join) else exp.Join(this=part.copy()) for part in others]
+        query = exp.Select(
+            expressions=[exp.alias_(part, f"c{n}") for n, part in enumerate([*own, *(v.copy() for v in values)])],
+            from_=exp.From(this=target),
+            joins=joins + [join.pop() for join in list(target.args.get("joins") or [])],
+            where=None if self._condition is None else exp.Where(this=self._condition.copy()),
+            with_=self._node.args["with_"].copy() if self._node.args.get("with_") else None,
+        )
+        self._query = DuckQuery(self.connection, replace(self._parsed, statement=query))
+        self.tables.update(self._query.tables)
+
+    def rows_within(self, steps: Steps, given: Given) -> list[tuple[Any, ...]]:
+        """The rows: row id, values, and what the query has worked out."""
+        if self._query is None:
+            return list(self.finder.rows_within(steps, given))
+        return list(self._queried(self._query.run(given.parameters)))
+
+    def _queried(self, found: Result) -> Iterator[tuple[Any, ...]]:
+        seen = set()
+        size = len(self.definition.columns) + 1
+        convert = self.conversions(found.types[size:])
+        for row in rows_of(found.reader):
+            if row[0] not in seen:  # joined with several rows: the first one counts
+                seen.add(row[0])
+                new = tuple([change(value) for change, value in zip(convert, row[size:], strict=True)])
+                yield parse_row_id(row[0]), row[1:size], new
+
+    def conversions(self, types: Any) -> list[Callable[[Any], Any]]:
+        """What turns the values that the query has worked out into those of columns."""
+        del types
+        return []
 
     def result(self, rows: list[Found], given: Given) -> Result:
         if self.returning is None:
@@ -52,51 +101,96 @@ class _Change(Statement):
         return Result(self.returning.names, self.returning.types, len(rows), iter(made))
 
     def explain(self) -> list[str]:
-        return [f"{type(self).__name__.lower()}: {self.finder.path.describe(self.definition.name)}"]
+        said = f"{type(self).__name__.lower()}: "
+        if self._query is None:
+            return [said + self.finder.path.describe(self.definition.name)]
+        first, *rest = self._query.explain()
+        return [f"{said}rows of {self.definition.name} by {first}", *rest]
 
 
 class Update(_Change):
     def __init__(self, connection: Connection, parsed: Parsed) -> None:
         super().__init__(connection, parsed)
-        node: Any = parsed.statement
-        self._assigns: list[tuple[int, str, Assign]] = []
+        self._assigns: list[tuple[int, str, Assign | None]] = []  # None: the query has worked it out
+        self._asked: list[exp.Expr] = []
         defaults = Defaults(self.definition)
-        for part in node.expressions:
+        for part in self._node.expressions:
             self._assigns.append(self._assignment(part, defaults))
         positions = [position for position, _, _ in self._assigns]
         if len(set(positions)) < len(positions):
-            raise InvalidSyntax("a column is set twice", *place(node))
+            raise InvalidSyntax("a column is set twice", *place(self._node))
+        if self.needs_query or self._asked:
+            self.prepare_query(self._asked)
         self._checks = Checks(self.definition)
+        self._needs_check = self._checks.concern(positions)
+        self._point = self.finder.point if self._query is None and self.returning is None else None
 
-    def _assignment(self, part: exp.Expr, defaults: Defaults) -> tuple[int, str, Assign]:
+    def _assignment(self, part: exp.Expr, defaults: Defaults) -> tuple[int, str, Assign | None]:
         if not isinstance(part, exp.EQ) or not isinstance(part.this, exp.Column):
             raise InvalidSyntax(f"{part.sql()} is no assignment", *place(part))
         position, _ = self.finder.scope.column(folded(part.this.this), None, part.this)
         column, value = self.definition.columns[position], part.expression
         if is_default(value):
             return position, column.name, defaults.of(position) or _nothing
-        if not is_for_rows(value):
-            raise NotSupportedError("subqueries in SET")
-        return position, column.name, assign_to(value, self.finder.scope, column)
+        if self._is_own(value):
+            return position, column.name, assign_to(value, self.finder.scope, column)
+        self._asked.append(value)
+        return position, column.name, None
+
+    def _is_own(self, value: exp.Expr) -> bool:
+        """Whether a value can be worked out of the table's row alone."""
+        if self._has_other_tables() and value.find(exp.Column) is not None:
+            return False
+        return is_for_rows(value)
+
+    def conversions(self, types: Any) -> list[Callable[[Any], Any]]:
+        asked = [self.definition.columns[position] for position, _, assign in self._assigns if assign is None]
+        return [assign_found(type_, column) for type_, column in zip(types, asked, strict=True)]
 
     def run(self, parameters: Parameters) -> Result:
-        heap, given = self.connection.heap(self.definition.name), self.given(parameters)
+        given = self.given(parameters)
+        if self._point is not None and self.session.plain:
+            count = self._change_at_once(self._point, given)
+            if count >= 0:
+                return Result(rowcount=count)
+        heap = self.connection.heap(self.definition.name)
         changed: list[Found] = []
 
-        def act(steps: Steps, found: list[Found]) -> None:
+        def act(steps: Steps, found: list[tuple[Any, ...]]) -> None:
             changed.clear()
             steps.update(self._changes(found, given, changed))
 
-        run_statement(heap, lambda steps: list(self.finder.rows_within(steps, given)), act)
+        run_statement(heap, lambda steps: self.rows_within(steps, given), act)
         return self.result(changed, given)
 
-    def _changes(self, found: list[Found], given: Given, changed: list[Found]) -> Any:
+    def _change_at_once(self, point: PointFinder, given: Given) -> int:
+        """Change one row while nobody comes between; less than 0 if that is not to be had."""
+        assigns, (parameters, context) = self._assigns, given
+
+        def change(values: tuple[Any, ...]) -> dict[str, Any]:
+            new = {name: assign(values, parameters, context) for _, name, assign in assigns}  # type: ignore[misc]
+            if self._needs_check:
+                row = list(values)
+                for position, name, _ in assigns:
+                    row[position] = new[name]
+                self._checks.check(row, given.context)
+            return new
+
+        key = point.key(parameters)
+        if None in key:
+            return 0
+        try:
+            return point.rows(self.connection).change_at_once(key, change)
+        except DataError:  # the long way tells what is wrong, if anything is
+            return -1
+
+    def _changes(self, found: list[tuple[Any, ...]], given: Given, changed: list[Found]) -> Any:
         """The new values of each row; the whole rows are collected in ``changed``."""
-        for row_id, values in found:
-            row = list(values)
-            new = {name: assign(values, *given) for _, name, assign in self._assigns}
-            for (position, _, _), value in zip(self._assigns, new.values(), strict=True):
-                row[position] = value
+        for row_id, values, *worked_out in found:
+            row, ready = list(values), iter(worked_out[0] if worked_out else ())
+            new = {}
+            for position, name, assign in self._assigns:
+                row[position] = new[name] = next(ready) if assign is None else assign(values, *given)
             self._checks.check(row, given.context)
             changed.append((row_id, tuple(row)))
             yield row_id, new
@@ -107,11 +201,16 @@ def _nothing(*_: Any) -> None:
 
 
 class Delete(_Change):
+    def __init__(self, connection: Connection, parsed: Parsed) -> None:
+        super().__init__(connection, parsed)
+        if self.needs_query:
+            self.prepare_query([])
+
     def run(self, parameters: Parameters) -> Result:
         heap, given = self.connection.heap(self.definition.name), self.given(parameters)
 
-        def act(steps: Steps, found: list[Found]) -> None:
-            steps.delete(row_id for row_id, _ in found)
+        def act(steps: Steps, found: list[tuple[Any, ...]]) -> None:
+            steps.delete(row[0] for row in found)
 
-        deleted = run_statement(heap, lambda steps: list(self.finder.rows_within(steps, given)), act)
-        return self.result(deleted, given)
+        deleted = run_statement(heap, lambda steps: self.rows_within(steps, given), act)
+        return self.result([(row[0], row[1]) for row in deleted], given)
