@@ -208,6 +208,6 @@ def contents(db: Any) -> dict[str, str]:
     for name in db.tables():
         try:
             found[name] = f"{db.table(name)}: {list(db.select(name).rows())}"
-        except gmdb.LockTimeout:  # somebody else is defining it anew
+        except errors.LockTimeout:  # somebody else is defining it anew
             found[name] = "held"
     return found

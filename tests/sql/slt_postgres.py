@@ -22,7 +22,7 @@ _FAMILIES: dict[str, type[errors.Error]] = {
     "55": errors.OperationalError,
 }
 _STATES: dict[str, tuple[str, ...]] = {
-    "21000": ("SubqueryTooManyRows",),
+    "21000": ("SubqueryTooManyRows", "ProgrammingError"),
     "22001": ("ValueTooLong",),
     "22003": ("ValueOutOfRange",),
     "22007": ("InvalidText",),

@@ -47,8 +47,11 @@ class Runner:
         if self._session.closed:
             self._session.require_open()
         found = self._prepared.get(text)
-        parsed, statement = found if found is not None and found[1].is_current() else self._prepare_again(text)
-        return statement.run(parsed.check(parameters))
+        try:
+            parsed, statement = found if found is not None and found[1].is_current() else self._prepare_again(text)
+            return statement.run(parsed.check(parameters))
+        except RecursionError:
+            raise InvalidSyntax("the statement is nested too deeply") from None
 
     def run_many(self, text: str, sets: Iterable[Parameters] | Any) -> Result:
         self._session.require_open()

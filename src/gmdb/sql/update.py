@@ -15,8 +15,8 @@ from sqlglot import exp
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result, rows_of
-from gmdb.errors import DataError, InvalidSyntax
-from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default
+from gmdb.errors import DataError, InvalidSyntax, UniqueViolation
+from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default, name_key
 from gmdb.sql.dialect import place
 from gmdb.sql.duckdb_query import DuckQuery
 from gmdb.sql.parser import Parsed
@@ -37,7 +37,7 @@ class _Change(Statement):
         node: Any = parsed.statement
         self._node = node
         self._parsed = parsed
-        self.definition = self.table(self._node.this)
+        self.definition = self.changed_table(self._node.this)
         named = self._node.this.args.get("alias")
         self._alias = folded(named.this) if named else self.definition.name
         where = self._node.args.get("where")
@@ -122,6 +122,8 @@ class Update(_Change):
         if self.needs_query or self._asked:
             self.prepare_query(self._asked)
         self._checks = Checks(self.definition)
+        for node in (*defaults.nodes, *self._checks.nodes):
+            self.note_time(node)
         self._needs_check = self._checks.concern(positions)
         self._point = self.finder.point if self._query is None and self.returning is None else None
 
@@ -160,7 +162,10 @@ class Update(_Change):
             changed.clear()
             steps.update(self._changes(found, given, changed))
 
-        run_statement(heap, lambda steps: self.rows_within(steps, given), act)
+        try:
+            run_statement(heap, lambda steps: self.rows_within(steps, given), act)
+        except UniqueViolation as violation:
+            raise name_key(violation, self.definition, changed[-1][1]) from None
         return self.result(changed, given)
 
     def _change_at_once(self, point: PointFinder, given: Given) -> int:

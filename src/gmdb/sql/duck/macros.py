@@ -10,6 +10,7 @@ _INTEGER = r"'\s*[+-]?[0-9]+\s*'"
 _NUMBER = r"'\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*'"
 _LOGARITHM = "gm_fail('undefined: the logarithm of zero or less')"
 _DIGITS_AT_ONCE = 8
+SERIES_MAX = 1_000_000_000
 FAILURE = "gmdb "  # how the text begins that gm_fail could not turn into a number
 
 MACROS = (
@@ -46,6 +47,9 @@ MACROS = (
     "gm_split(t, separator, number) AS CASE WHEN separator = '' AND number <> 0"
     " THEN CASE WHEN abs(number) = 1 THEN t ELSE '' END ELSE split_part(t, separator,"
     " CASE WHEN number = 0 THEN gm_fail('undefined: field position must not be zero') ELSE number END) END",
+    # The last number of a series, unless that is too long to be meant.
+    f"gm_last(first, last, step) AS CASE WHEN (CAST(last AS HUGEINT) - first) / step > {SERIES_MAX}"
+    f" THEN gm_fail('out of range: a series has at most {SERIES_MAX} numbers') ELSE last END",
     "gm_initcap(t) AS array_to_string(list_transform("
     r"regexp_extract_all(t, '[\pL\pN]+|[^\pL\pN]+'), lambda w: upper(w[1]) || lower(w[2:])), '')",
     "gm_overlay(t, new, first, count) AS"

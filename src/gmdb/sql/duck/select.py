@@ -198,7 +198,12 @@ class Select:
         if on is None:
             return "DISTINCT "
         items = on.expressions if isinstance(on, exp.Tuple) else [on.this if isinstance(on, exp.Paren) else on]
-        return f"DISTINCT ON ({', '.join(self._order_value(item).sql for item in items)}) "
+        chosen = [self._order_value(item).sql for item in items]
+        order = self.node.args.get("order")
+        for item in order.expressions[: len(set(chosen))] if order is not None else []:
+            if self._order_value(item.this).sql not in chosen:
+                raise StatementError("ORDER BY must begin with what DISTINCT ON has", *spot(item))
+        return f"DISTINCT ON ({', '.join(chosen)}) "
 
     def _check_groups(self) -> None:
         grouping = self.scope.grouping
