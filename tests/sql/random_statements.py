@@ -111,9 +111,9 @@ class Statements:
         """A statement with its parameters."""
         random, self._parameters = self._random, 0
         kind = random.random()
-        if kind < 0.4:
+        if kind < 0.5:
             text = self._sound()
-        elif kind < 0.6:
+        elif kind < 0.7:
             text = self._mutated(self._sound())
         elif kind < 0.9:
             text = self._mutated(random.choice(self._corpus))
@@ -140,7 +140,7 @@ class Statements:
         return self._random.choice(makes)()
 
     def _table(self) -> str:
-        return self._random.choice(("t", "t", "u", "u", "sys_tables", "nosuch", "generate_series(1, 9) g"))
+        return self._random.choice(("t", "t", "t", "u", "u", "u", "sys_tables", "nosuch", "generate_series(1, 9) g"))
 
     def _column(self) -> str:
         return self._random.choice(
@@ -151,7 +151,7 @@ class Statements:
         random = self._random
         kind = random.random()
         if depth <= 0 or kind < 0.25:
-            return random.choice((self._column(), self._column(), random.choice(_LITERALS)))
+            return random.choice((random.choice(COLUMNS["t"]), self._column(), random.choice(_LITERALS)))
         if kind < 0.28:
             return random.choice(_ODD_LITERALS)
         if kind < 0.34:

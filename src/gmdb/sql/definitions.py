@@ -292,6 +292,8 @@ def _table_constraint(node: exp.Expr) -> Constraint:
     if isinstance(node, exp.PrimaryKey):
         return Constraint(PRIMARY_KEY, tuple(names_of(node.expressions)), name=name)
     if isinstance(node, exp.UniqueColumnConstraint):
+        if node.this is None:
+            raise InvalidSyntax("syntax error: UNIQUE needs columns", *place(node))
         return Constraint(UNIQUE, tuple(names_of(node.this.expressions)), name=name)
     if isinstance(node, exp.CheckColumnConstraint):
         return Constraint(CHECK, text=written(node.this), name=name)

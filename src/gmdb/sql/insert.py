@@ -64,9 +64,6 @@ class Insert(Statement):
         if named is None:
             return list(range(len(columns)))
         scope = Scope.of(self.definition.name, columns)
-        for part in named.expressions:
-            if not isinstance(part, exp.Identifier):
-                raise InvalidSyntax(f"syntax error: {part.sql()} is no name of a column", *place(part))
         found = [scope.column(folded(part), None, part)[0] for part in named.expressions]
         if len(set(found)) < len(found):
             raise SchemaError(f"table {self.definition.name}: a column is named twice")

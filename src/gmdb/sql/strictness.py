@@ -46,6 +46,8 @@ def require_whole(node: exp.Expr) -> None:
         raise InvalidSyntax("syntax error: DELETE needs FROM", 1, 1)
     if isinstance(node, exp.Insert) and node.args.get("expression") is None and not node.args.get("default"):
         raise InvalidSyntax("syntax error: INSERT needs VALUES, a query or DEFAULT VALUES", 1, 1)
+    if any(not query.expressions for query in node.find_all(exp.Select)):
+        raise InvalidSyntax("syntax error: SELECT needs a list of values", 1, 1)
     for alias in node.find_all(exp.TableAlias):
         name = alias.this
         if isinstance(name, exp.Identifier) and not name.quoted and name.name.lower() in _NO_ALIAS:

@@ -301,7 +301,7 @@ def _in(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
     if not node.expressions:
         raise InvalidSyntax("IN needs at least one value", *spot(node))
     needle = bind(statement, left, scope)
-    pairs = [comparable(needle, bind(statement, item, scope), node, "IN") for item in node.expressions]
+    pairs = [comparable(needle, bind(statement, item, scope), item, "IN") for item in node.expressions]
     if len({side.sql for side, _ in pairs}) == 1:
         return Bound(f"({pairs[0][0].sql} IN ({', '.join(item.sql for _, item in pairs)}))", BOOLEAN)
     return Bound(f"({' OR '.join(f'{side.sql} = {item.sql}' for side, item in pairs)})", BOOLEAN)

@@ -13,6 +13,7 @@ from gmdb.errors import (
     StatementInterrupted,
     SubqueryTooManyRows,
     UndefinedResult,
+    UnsupportedExpression,
     ValueOutOfRange,
     ValueTooLong,
 )
@@ -55,6 +56,8 @@ def translated(error: BaseException) -> DatabaseError:
     message = _plain(message)
     if kind == "Conversion" and _OUT_OF_RANGE.search(message):
         return ValueOutOfRange(message)
+    if "must appear in the GROUP BY clause" in message:
+        return UnsupportedExpression("an aggregate over columns of an outer query is not supported")
     if "pattern must not end with escape character" in message:
         return UndefinedResult(message)
     if "LIMIT/OFFSET cannot be negative" in message:

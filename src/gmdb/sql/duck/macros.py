@@ -10,7 +10,7 @@ _INTEGER = r"'\s*[+-]?[0-9]+\s*'"
 _NUMBER = r"'\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*'"
 _LOGARITHM = "gm_fail('undefined: the logarithm of zero or less')"
 _DIGITS_AT_ONCE = 8
-SERIES_MAX = 1_000_000_000
+SERIES_MAX = 100_000_000
 FAILURE = "gmdb "  # how the text begins that gm_fail could not turn into a number
 
 MACROS = (

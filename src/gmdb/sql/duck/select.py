@@ -250,6 +250,8 @@ def limits(statement: Statement, node: exp.Expr, scope: Scope) -> str:
 
 def ordinal(node: exp.Expr, count: int) -> int | None:
     """The column that a bare number in ORDER BY or GROUP BY means."""
+    if isinstance(node, exp.Boolean | exp.Null):
+        raise StatementError("a constant cannot be ordered or grouped by", *spot(node))
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string or not node.name.isdecimal():
