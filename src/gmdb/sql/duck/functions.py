@@ -129,6 +129,8 @@ def _length(arguments: list[Bound], node: exp.Expr) -> Bound:
 @function("octet_length")
 def _octet_length(arguments: list[Bound], node: exp.Expr) -> Bound:
     value = arguments[0]
+    if value.type is not None and not is_binary(value.type) and not is_text(value.type):
+        raise wrong_arguments("octet_length", arguments, node)
     sql = value.sql if is_binary(value.type) else f"encode({value.sql if value.type else as_text(value, node).sql})"
     return Bound(f"CAST(octet_length({sql}) AS INTEGER)", INT)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from gmdb.errors import StatementError, UnsupportedExpression
+from gmdb.errors import InvalidSyntax, StatementError, UnsupportedExpression
 from gmdb.format.columns import ColumnType
 from gmdb.sql.duck.aggregates import has_aggregate, ordered
 from gmdb.sql.duck.casts import coerce
@@ -251,11 +251,11 @@ def limits(statement: Statement, node: exp.Expr, scope: Scope) -> str:
 def ordinal(node: exp.Expr, count: int) -> int | None:
     """The column that a bare number in ORDER BY or GROUP BY means."""
     if isinstance(node, exp.Boolean | exp.Null):
-        raise StatementError("a constant cannot be ordered or grouped by", *spot(node))
+        raise InvalidSyntax("a constant cannot be ordered or grouped by", *spot(node))
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string or not node.name.isdecimal():
-        raise StatementError("a constant cannot be ordered or grouped by", *spot(node))
+        raise InvalidSyntax("a constant cannot be ordered or grouped by", *spot(node))
     if not 1 <= int(node.name) <= count:
         raise StatementError(f"there is no column {node.name} in the list", *spot(node))
     return int(node.name) - 1
