@@ -125,7 +125,8 @@ class Update(_Change):
         for node in (*defaults.nodes, *self._checks.nodes):
             self.note_time(node)
         self._needs_check = self._checks.concern(positions)
-        self._point = self.finder.point if self._query is None and self.returning is None else None
+        is_plain = self._query is None and self.returning is None and not self.finder.scope.uses_row_id
+        self._point = self.finder.point if is_plain else None
 
     def _assignment(self, part: exp.Expr, defaults: Defaults) -> tuple[int, str, Assign | None]:
         if not isinstance(part, exp.EQ) or not isinstance(part.this, exp.Column):
@@ -193,9 +194,10 @@ class Update(_Change):
         """The new values of each row; the whole rows are collected in ``changed``."""
         for row_id, values, *worked_out in found:
             row, ready = list(values), iter(worked_out[0] if worked_out else ())
+            seen = (*values, str(row_id)) if self.finder.scope.uses_row_id else values
             new = {}
             for position, name, assign in self._assigns:
-                row[position] = new[name] = next(ready) if assign is None else assign(values, *given)
+                row[position] = new[name] = next(ready) if assign is None else assign(seen, *given)
             self._checks.check(row, given.context)
             changed.append((row_id, tuple(row)))
             yield row_id, new
