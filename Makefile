@@ -39,7 +39,7 @@ test: $(STAMP) ## Run the test suite; ARGS="-k heap" runs a part of it
 	@scripts/tmux --install || true
 	@$(WITH_JAVA) $(PY) -m pytest $(ARGS)
 
-soak: $(STAMP) ## Crash databases with new random seeds for MINUTES=10, by power cuts, kills and flipped bits
+soak: $(STAMP) ## Crash databases with new random seeds for MINUTES=10, by power cuts, kills, flipped bits and odd statements
 	@$(PY) -m tests.crash.soak --minutes $(MINUTES) $(ARGS)
 
 check: lint test ## Run ruff, mypy, the import layers, and then the test suite

@@ -1,4 +1,4 @@
-"""Crash workloads with new seeds until the time is up: ``make soak MINUTES=60``.
+"""Crash workloads, and ask random statements, with new seeds until the time is up: ``make soak MINUTES=60``.
 
 Each run prints its kind and seed first.  The first failure ends it, says what was wrong, and how to see it again:
 ``python -m tests.crash.soak KIND SEED``.
@@ -65,6 +65,11 @@ def flip_bits(seed: int) -> str:
     return _in_pytest("test_bit_flips.py", **counts) or "50,400 flipped bits"
 
 
+def ask_anything(seed: int) -> str:
+    settings = {"GMDB_FUZZ": "10000", "GMDB_FUZZ_SEED": str(seed)}
+    return _in_pytest("../sql/test_fuzz.py", **settings) or "10,000 statements"
+
+
 def _in_pytest(file: str, **settings: str) -> str:
     """Run a file of tests in a process of its own."""
     with tempfile.TemporaryDirectory() as place:
@@ -89,6 +94,7 @@ KINDS: dict[str, Callable[[int], str]] = {
     "keys": want_keys,
     "kills": kill,
     "flips": flip_bits,
+    "statements": ask_anything,
 }
 
 

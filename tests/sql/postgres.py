@@ -59,6 +59,7 @@ class Rows:
 
     types: list[str]
     rows: list[tuple[str | None, ...]]
+    tag: str = ""  # what the command was and how many rows it changed, "INSERT 0 3"
 
 
 def _program(name: str) -> Path | None:
@@ -78,12 +79,17 @@ class Connection:
     """A session with the server."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(str(folder / f".s.PGSQL.{_PORT}"))
         self._input = self._socket.makefile("rb")
         start = b"user\0gmdb\0database\0postgres\0client_encoding\0UTF8\0\0"
         self._socket.sendall(struct.pack(">ii", len(start) + 8, 196608) + start)
         self._answer()
+
+    def another(self) -> Connection:
+        """A second session with the same server; whoever asks closes it."""
+        return Connection(self._folder)
 
     def ask(self, query: str) -> Rows:
         """The rows of a query.  Raises PostgresError."""
@@ -100,7 +106,7 @@ class Connection:
         """Everything up to the server's being ready again."""
         types: list[str] = []
         rows: list[tuple[str | None, ...]] = []
-        error = None
+        error, tag = None, ""
         while True:
             head = self._input.read(5)
             if len(head) < 5:
@@ -110,13 +116,15 @@ class Connection:
                 types = _described(body)
             elif kind == b"D":
                 rows.append(_values(body))
+            elif kind == b"C":
+                tag = body[:-1].decode()
             elif kind == b"E":
                 fields = dict((part[:1], part[1:].decode()) for part in body.split(b"\0") if part)
                 error = PostgresError(fields[b"C"], fields[b"M"])
             elif kind == b"Z":
                 if error is not None:
                     raise error
-                return Rows(types, rows)
+                return Rows(types, rows, tag)
 
 
 def _described(body: bytes) -> list[str]:

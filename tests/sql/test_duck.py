@@ -380,7 +380,7 @@ def test_a_missing_parameter_is_named(tables):
         ("SELECT DISTINCT a FROM t ORDER BY b", StatementError, "ORDER BY takes columns of the list only"),
         ("SELECT a FROM t UNION SELECT a, z FROM u", IllTyped, "equally many columns, not 1 and 2"),
         ("SELECT a FROM t AS p, u AS p", DatabaseError, "the name p stands for two tables"),
-        ("SELECT 'x'::int", InvalidText, "line 1, column 8: 'x' is no integer"),
+        ("SELECT 'x'::int", InvalidText, "line 1, column 8: invalid input syntax for type integer: 'x'"),
         ("SELECT (SELECT a FROM t)", SubqueryTooManyRows, "more than one row"),
         ("SELECT a / 0 FROM t", DivisionByZero, "division by zero"),
         ("SELECT e / 0 FROM t", DivisionByZero, "division by zero"),

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from gmdb.access.lob_source import is_file
 from gmdb.catalog.schema import CHECK, TableDefinition
-from gmdb.errors import CheckViolation, NotSupportedError, NullNotAllowed
+from gmdb.errors import CheckViolation, NotSupportedError, NullNotAllowed, UniqueViolation
 from gmdb.format.columns import Column, ColumnType
 from gmdb.sql.dialect import parse_expression
 from gmdb.sql.expressions import compile_assignment, compile_expression
@@ -40,15 +40,24 @@ def is_default(node: exp.Expr) -> bool:
     return isinstance(node, exp.Column) and node.name.lower() == "default" and not node.this.quoted
 
 
+def name_key(violation: UniqueViolation, table: TableDefinition, row: Sequence[Any]) -> UniqueViolation:
+    """The error, with the key that a row would have had."""
+    key = ", ".join(str(row[n]) for n in table.index(violation.index).positions)
+    violation.args = (f"{violation}: {key[:100]}",)
+    return violation
+
+
 class Defaults:
     """What a table's columns get if they are given nothing."""
 
     def __init__(self, table: TableDefinition) -> None:
         self._columns = table.columns
         self._assigns: dict[int, Assign] = {}
+        self.nodes: list[exp.Expr] = []
         for n, column in enumerate(table.columns):
             if column.default is not None:
-                self._assigns[n] = assign_to(parse_expression(column.default), Scope(), column)
+                self.nodes.append(parse_expression(column.default))
+                self._assigns[n] = assign_to(self.nodes[-1], Scope(), column)
 
     def of(self, position: int) -> Assign | None:
         """The default of a column; None if it is NULL."""
@@ -64,11 +73,9 @@ class Checks:
     def __init__(self, table: TableDefinition) -> None:
         scope = Scope.of(table.name, table.columns)
         self._table = table
-        self._checks = [
-            (constraint, compile_expression(parse_expression(constraint.text), scope))
-            for constraint in table.constraints
-            if constraint.kind == CHECK
-        ]
+        checks = [constraint for constraint in table.constraints if constraint.kind == CHECK]
+        self.nodes = [parse_expression(constraint.text) for constraint in checks]
+        self._checks = [(c, compile_expression(node, scope)) for c, node in zip(checks, self.nodes, strict=True)]
         self._not_null = [n for n, column in enumerate(table.columns) if not column.nullable]
 
     def __bool__(self) -> bool:

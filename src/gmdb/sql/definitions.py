@@ -10,15 +10,15 @@ from sqlglot import exp
 from gmdb.arrow.schema import arrow_schema
 from gmdb.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint
 from gmdb.dbapi import Result
-from gmdb.errors import InvalidSyntax, NoSuchIndex, NoSuchTable, NotSupportedError, SchemaError
+from gmdb.errors import CheckViolation, InvalidSyntax, NoSuchIndex, NoSuchTable, NotSupportedError, SchemaError
 from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.sql.dialect import GmdbSql, parse_expression, place
-from gmdb.sql.expressions import compile_assignment, compile_expression
+from gmdb.sql.expressions import compile_assignment, compile_condition
 from gmdb.sql.parser import Parsed
 from gmdb.sql.scope import Scope, folded, names_of, table_name
 from gmdb.sql.select import prepare_select
-from gmdb.sql.statement import Parameters, Statement, no_such_table
+from gmdb.sql.statement import Parameters, Statement, is_system_name, no_such_table
 from gmdb.sql.types import TEXT, type_from
 
 if TYPE_CHECKING:
@@ -45,17 +45,23 @@ class Definition(Statement):
         node = self._node
         if isinstance(node, exp.Create):
             return self._create(node, parameters)
+        if isinstance(node, exp.Drop | exp.Alter | exp.TruncateTable):
+            with self.connection.all_or_nothing():
+                self._change(node)
+        else:
+            raise NotSupportedError(f"gmdb has no {node.key.upper()}")
+        return Result()
+
+    def _change(self, node: exp.Drop | exp.Alter | exp.TruncateTable) -> None:
+        """What may be several changes."""
         if isinstance(node, exp.Drop):
             self._drop(node)
         elif isinstance(node, exp.Alter):
             self._alter(node)
-        elif isinstance(node, exp.TruncateTable):
+        else:
             restart = str(node.args.get("identity") or "").upper() == "RESTART"
             for table in node.expressions:
                 self.connection.truncate_table(self._existing(table), restart_identity=restart)
-        else:
-            raise NotSupportedError(f"gmdb has no {node.key.upper()}")
-        return Result()
 
     def explain(self) -> list[str]:
         return [self._node.sql(dialect=GmdbSql)]
@@ -81,9 +87,12 @@ class Definition(Statement):
             said = " ".join(one.sql(dialect=GmdbSql) for one in node.args["properties"].expressions)
             raise NotSupportedError(f"create table with {said.lower()}")
         query = node.args.get("expression")
+        if query is None and not isinstance(node.this, exp.Schema):
+            raise InvalidSyntax("syntax error: CREATE TABLE needs columns", *place(node))
         name = table_name(node.this.this if isinstance(node.this, exp.Schema) else node.this)
         if node.args.get("exists") and name in self.connection.tables():
             return Result()
+        _require_own_name(name)
         if query is not None:
             return self._create_as(name, node.this, query, parameters)
         self._create_table(name, node.this.expressions)
@@ -190,10 +199,18 @@ class Definition(Statement):
             self.connection.add_constraint(table, constraint)
 
     def _rename_column(self, table: str, action: Any) -> None:
-        self.connection.rename_column(table, folded(action.this.this), folded(action.args["to"].this))
+        old, new = folded(action.this.this), folded(action.args["to"].this)
+        checks = {
+            constraint.name: _renamed(constraint.text, old, new)
+            for constraint in self.connection.table(table).constraints
+            if constraint.kind == CHECK
+        }
+        self.connection.rename_column(table, old, new, checks=checks)
 
     def _rename_table(self, table: str, action: Any) -> None:
-        self.connection.rename_table(table, folded(action.this.this))
+        name = folded(action.this.this)
+        _require_own_name(name)
+        self.connection.rename_table(table, name)
 
     def _alter_column(self, table: str, action: Any) -> None:
         name = folded(action.this.this if isinstance(action.this, exp.Column) else action.this)
@@ -204,7 +221,7 @@ class Definition(Statement):
         elif action.args.get("drop") and action.args.get("allow_null") is None:
             self.connection.alter_column(table, name, default=None)
         elif action.args.get("allow_null") is not None:
-            self.connection.alter_column(table, name, nullable=bool(action.args["drop"]))
+            self.connection.alter_column(table, name, nullable=bool(action.args["allow_null"]))
         else:
             raise NotSupportedError(f"alter table {table} {action.sql()}")
 
@@ -222,12 +239,16 @@ class Definition(Statement):
         quoted = exp.to_identifier(table, True).sql()
         found = self.connection.run(f"select 1 from {quoted} where not ({constraint.text}) limit 1", ())
         if found.as_reader().read_all().num_rows:
-            raise SchemaError(f"table {table} has rows that break CHECK ({constraint.text})")
+            raise CheckViolation(f"table {table} has rows that break CHECK ({constraint.text})")
 
     def _drop_part(self, table: str, action: Any) -> None:
         if str(action.args.get("kind")).upper() != "CONSTRAINT":
             raise NotSupportedError(f"alter table {table} {action.sql()}")
-        self.connection.drop_constraint(table, folded(action.this.this if action.this.this.this else action.this))
+        for part in action.args["tables"]:
+            name = folded(part.this)
+            known = any(constraint.name == name for constraint in self.connection.table(table).constraints)
+            if known or not action.args.get("exists"):
+                self.connection.drop_constraint(table, name)
 
 
 _ALTERATIONS: dict[type[exp.Expr], Callable[[Definition, str, Any], None]] = {
@@ -269,6 +290,20 @@ def _column(table: str, node: exp.ColumnDef) -> tuple[Column, list[Constraint]]:
     return Column(name, type_, nullable, default=default, identity=identity), constraints
 
 
+def _require_own_name(name: str) -> None:
+    if is_system_name(name):
+        raise SchemaError(f"{name}: names that begin with sys_ are those of system tables")
+
+
+def _renamed(text: str, old: str, new: str) -> str:
+    """A check, after a column has got another name."""
+    node = parse_expression(text)
+    for column in list(node.find_all(exp.Column)):
+        if folded(column.this) == old:
+            column.set("this", exp.to_identifier(new, quoted=True))
+    return written(node)
+
+
 def _not_null(column: Column) -> Column:
     return Column(column.name, column.type, False, default=column.default, identity=column.identity)
 
@@ -283,6 +318,8 @@ def _table_constraint(node: exp.Expr) -> Constraint:
     if isinstance(node, exp.PrimaryKey):
         return Constraint(PRIMARY_KEY, tuple(names_of(node.expressions)), name=name)
     if isinstance(node, exp.UniqueColumnConstraint):
+        if node.this is None:
+            raise InvalidSyntax("syntax error: UNIQUE needs columns", *place(node))
         return Constraint(UNIQUE, tuple(names_of(node.this.expressions)), name=name)
     if isinstance(node, exp.CheckColumnConstraint):
         return Constraint(CHECK, text=written(node.this), name=name)
@@ -298,6 +335,4 @@ def _refused(table: str, node: exp.Expr) -> NotSupportedError:
 
 
 def _require_check(constraint: Constraint, scope: Scope) -> None:
-    compiled = compile_expression(parse_expression(constraint.text), scope)
-    if compiled.type is not None and compiled.type.name != "BOOLEAN":
-        raise SchemaError(f"CHECK ({constraint.text}) is no condition")
+    compile_condition(parse_expression(constraint.text), scope)

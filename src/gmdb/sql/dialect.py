@@ -18,6 +18,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 from gmdb.errors import InvalidSyntax
+from gmdb.sql.strictness import require_finished, require_whole
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot parse is told by an error of ours
 _INTERNALS = re.compile(r" but got <Token.*>| for <class .*>|^Required keyword: ")  # of sqlglot's messages
@@ -78,11 +79,19 @@ class GmdbSql(Postgres):
                 self._retreat(start)
             return super()._parse_type(parse_interval, fallback_to_identifier)
 
+        def _parse_join(self, *args: Any, **options: Any) -> Any:
+            is_comma = self._curr is not None and self._curr.token_type == TokenType.COMMA
+            node = super()._parse_join(*args, **options)
+            if isinstance(node, exp.Join) and not is_comma and not node.args.get("on") and not node.args.get("using"):
+                is_cross = str(node.args.get("kind") or "").upper() == "CROSS"
+                if not is_cross and not node.args.get("method") and not isinstance(node.this, exp.Lateral):
+                    self.raise_error("JOIN needs ON or USING")
+            return node
+
         def _parse_limit(self, this: Any = None, top: bool = False, skip_limit_token: bool = False) -> Any:
-            made = super()._parse_limit(this, top, skip_limit_token)
-            if isinstance(made, exp.Limit) and isinstance(made.expression, exp.Var) and made.expression.name == "ALL":
-                made.set("expression", exp.Null())  # which is no limit, either
-            return made
+            node = super()._parse_limit(this, top, skip_limit_token)
+            is_all = isinstance(node, exp.Limit) and isinstance(node.expression, exp.Var)
+            return this if is_all and node.expression.name.upper() == "ALL" else node
 
         def _at_unit(self) -> bool:
             word = self._curr.text.upper() if self._curr is not None else ""
@@ -109,7 +118,13 @@ def parse_expression(text: str) -> exp.Expr:
 
 def _parsed(text: str, lines_before: int) -> list[exp.Expr]:
     try:
-        return [tree for tree in GmdbSql().parse(text) if tree is not None]
+        reader = GmdbSql()
+        tokens = reader.tokenize(text)
+        require_finished(tokens)
+        trees = [tree for tree in reader.parser().parse(tokens, text) if tree is not None]
+        for tree in trees:
+            require_whole(tree)
+        return trees
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         what = _INTERNALS.sub("", str(first.get("description") or error)).rstrip(". ")

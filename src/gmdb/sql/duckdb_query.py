@@ -148,7 +148,9 @@ class DuckQuery(Statement):
     def _path(self, query: Any, table: exp.Table) -> Path:
         """An index serves if the query is over this table alone: its condition then leaves out rows for sure."""
         where = query.args.get("where") if isinstance(query, exp.Select) else None
-        alone = sum(1 for _ in query.find_all(exp.Table)) == 1 and not query.args.get("joins")
+        source = query.args.get("from_")
+        alone = source is not None and source.this is table and sum(1 for _ in query.find_all(exp.Table)) == 1
+        alone = alone and not query.args.get("joins")
         if where is None or not alone or not is_for_rows(where.this):
             return Path()
         if any(isinstance(node, exp.Column) and node.name.lower() == "rownum" for node in where.walk()):

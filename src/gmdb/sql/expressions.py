@@ -55,7 +55,15 @@ from gmdb.sql.types import (
 
 LITERAL_DIGITS_MAX = 1000
 
-__all__ = ["Compiled", "EvaluationContext", "compile_assignment", "compile_expression", "has_subquery", "is_aggregate"]
+__all__ = [
+    "Compiled",
+    "EvaluationContext",
+    "compile_assignment",
+    "compile_condition",
+    "compile_expression",
+    "has_subquery",
+    "is_aggregate",
+]
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,14 @@ def compile_expression(node: exp.Expr, scope: Scope) -> Compiled:
     if term.unknown == "literal":
         term = writer.typed(term, TEXT)
     return _finished(writer, term, node)
+
+
+def compile_condition(node: exp.Expr, scope: Scope) -> Compiled:
+    """The function that an expression is which must be true, false or unknown."""
+    compiled = compile_expression(node, scope)
+    if compiled.type not in (None, BOOLEAN):
+        ill_typed(f"a condition must be boolean, not {pg_name(compiled.type)}", node, "Compare it with something")
+    return compiled
 
 
 def compile_assignment(node: exp.Expr, scope: Scope, target: ColumnType) -> Compiled:

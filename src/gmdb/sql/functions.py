@@ -23,6 +23,7 @@ from gmdb.sql.types import (
     DOUBLE,
     INT,
     INTEGERS,
+    INTERVAL,
     NUMERIC,
     TEXT,
     TIMESTAMP,
@@ -88,6 +89,16 @@ def _absolute(name: str) -> Callable[[int], int]:
     return lambda value: abs(value) if -value <= high else numbers.out_of_range(name)
 
 
+def _integers(call: Callable[[int, int], int]) -> list[Overload]:
+    """A function of two integers, whose result must be one of the same type."""
+
+    def checked(name: str) -> Callable[[int, int], int]:
+        high = INTEGERS[name][1]
+        return lambda a, b: made if (made := call(a, b)) <= high else numbers.out_of_range(name)
+
+    return [Overload((type_, type_), type_, checked(type_.name)) for type_ in (INT, BIGINT)]
+
+
 def _text(call: Callable[..., Any], *more: ColumnType, gives: ColumnType = TEXT) -> list[Overload]:
     return [Overload((TEXT, *more), gives, call)]
 
@@ -129,6 +140,10 @@ FUNCTIONS: dict[str, list[Overload]] = {
     "log10": _number(numbers.log_double, numbers.log10_decimal, _irrational),
     "power": _number(numbers.power_double, numbers.power_decimal, _irrational, 2),
     "pi": [Overload((), DOUBLE, lambda: math.pi)],
+    **{name: [Overload((DOUBLE,), DOUBLE, numbers.of_angle(name))] for name in numbers.ANGLES},
+    "atan2": [Overload((DOUBLE, DOUBLE), DOUBLE, math.atan2)],
+    "gcd": _integers(math.gcd),
+    "lcm": _integers(math.lcm),
     "length": [
         Overload((TEXT,), INT, len),
         Overload((CHAR,), INT, _blank_filled),
@@ -139,6 +154,14 @@ FUNCTIONS: dict[str, list[Overload]] = {
         Overload((CHAR,), INT, texts.octets),
         Overload((BYTEA,), INT, len),
     ],
+    "bit_length": [
+        Overload((TEXT,), INT, lambda text: 8 * texts.octets(text)),
+        Overload((BYTEA,), INT, lambda value: 8 * len(value)),
+    ],
+    "overlay": [*_text(texts.overlay, TEXT, INT), *_text(texts.overlay, TEXT, INT, INT)],
+    "encode": [Overload((BYTEA, TEXT), TEXT, texts.encode)],
+    "decode": [Overload((TEXT, TEXT), BYTEA, texts.decode)],
+    "make_date": [Overload((INT, INT, INT), DATE, times.make_date)],
     "lower": _text(texts.lower),
     "upper": _text(texts.upper),
     "btrim": [*_text(texts.trim_both), *_text(texts.trim_both, TEXT)],
@@ -170,6 +193,7 @@ FUNCTIONS: dict[str, list[Overload]] = {
     "extract": [
         Overload((TEXT, TIMESTAMP), NUMERIC, times.extract, lambda _: 6),
         Overload((TEXT, DATE), NUMERIC, times.extract, lambda _: 6),
+        Overload((TEXT, INTERVAL), NUMERIC, times.extract_of_interval, lambda _: 6),
     ],
     "date_part": [Overload((TEXT, TIMESTAMP), DOUBLE, times.date_part)],
     "date_trunc": [Overload((TEXT, TIMESTAMP), TIMESTAMP, times.truncate_timestamp)],
@@ -230,6 +254,12 @@ SPELLINGS: dict[type[exp.Expr], Callable[[Any], Spelling]] = {
     exp.Ln: _plain("ln"),
     exp.Log: _plain("log", "this", "expression"),
     exp.Pow: _plain("power", "this", "expression"),
+    **{getattr(exp, name.capitalize()): _plain(name) for name in numbers.ANGLES},
+    exp.Atan2: _plain("atan2", "this", "expression"),
+    exp.BitLength: _plain("bit_length"),
+    exp.Overlay: _plain("overlay", "this", "expression", "from_", "for_"),
+    exp.Encode: _plain("encode", "this", "charset"),
+    exp.Decode: _plain("decode", "this", "charset"),
     exp.Pi: lambda _: ("pi", []),
     exp.Length: _plain("length"),
     exp.Lower: _plain("lower"),

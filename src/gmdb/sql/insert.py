@@ -13,18 +13,18 @@ from gmdb.access.heap import Heap
 from gmdb.access.lob_source import is_file, rereadable
 from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import Result, rows_in, rows_of
-from gmdb.errors import DataError, InvalidSyntax, SchemaError, UniqueViolation
+from gmdb.errors import IllTyped, InvalidSyntax, ProgrammingError, SchemaError, UniqueViolation
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column
-from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default
+from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default, name_key
 from gmdb.sql.bulk import ROWS_MIN, BulkRows, in_batches
 from gmdb.sql.dialect import NUMBER, place
-from gmdb.sql.expressions import compile_expression
+from gmdb.sql.expressions import compile_condition, is_aggregate
 from gmdb.sql.parser import Parsed
 from gmdb.sql.projection import Projection
 from gmdb.sql.scope import Scope, ScopeTable, folded, names_of
 from gmdb.sql.select import prepare_select
-from gmdb.sql.statement import Found, Given, Parameters, RowScope, Statement, is_for_rows
+from gmdb.sql.statement import Found, Given, Parameters, RowScope, Statement, alias_of, is_for_rows
 from gmdb.sql.types import INTEGERS
 
 if TYPE_CHECKING:
@@ -40,16 +40,18 @@ class Insert(Statement):
         self._parsed = parsed
         self._values_queried = 0
         named = node.this if isinstance(node.this, exp.Schema) else None
-        self.definition = self.table(named.this if named is not None else node.this)
+        self.definition = self.changed_table(named.this if named is not None else node.this)
         self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
-        self._targets = self._target_positions(named)
+        self._targets, self._names_columns = self._target_positions(named), named is not None
         self._number = _numbering(self.definition)
-        self._scope = RowScope(self.definition.columns, self.definition.name)
+        target = named.this if named is not None else node.this
+        self._scope = RowScope(self.definition.columns, alias_of(target, self.definition.name))
         self._makers: list[list[Assign | None]] = []
         self._query: Statement | None = None
         self._parameters: list[Any] | None = None
         self._prepare_source(node)
-        self.note_time(node, self.definition)
+        for part in (node, *self._defaults.nodes, *self._checks.nodes):
+            self.note_time(part)
         returning = node.args.get("returning")
         self._returning = Projection(returning.expressions, self._scope) if returning is not None else None
         conflict = node.args.get("conflict")
@@ -78,9 +80,21 @@ class Insert(Statement):
             if len(source.expressions) == 1 and isinstance(source.expressions[0], exp.Tuple):
                 self._parameters = _plain_parameters(source.expressions[0].expressions)
         else:
-            source = _within(source, node.args.get("with_"))
+            source = self._with_typed_literals(_within(source, node.args.get("with_")))
             self._query = prepare_select(self.connection, replace(self._parsed, statement=source))
             self.tables.update(self._query.tables)
+
+    def _with_typed_literals(self, source: exp.Expr) -> exp.Expr:
+        """The query, with NULLs and texts of its list as values of the columns that they go to."""
+        source = source.copy()
+        if not isinstance(source, exp.Select) or source.is_star:
+            return source
+        for position, chosen in zip(self._targets, list(source.expressions), strict=False):
+            type_, value = self.definition.columns[position].type, chosen.unalias()
+            is_text = isinstance(value, exp.Literal) and value.is_string
+            if isinstance(value, exp.Null) or (is_text and type_.name not in ("CHAR", "VARCHAR")):
+                value.replace(exp.cast(value.copy(), str(type_)))
+        return source
 
     def _row_makers(self, given: Sequence[exp.Expr], node: exp.Expr) -> list[Assign | None]:
         if len(given) > len(self._targets) or (len(given) < len(self._targets) and self._named_all(given)):
@@ -92,7 +106,9 @@ class Insert(Statement):
             if is_default(value):
                 makers.append(None)
             elif column.identity == "always":
-                raise DataError(f"column {column.name} is generated always; leave it out, or write DEFAULT")
+                raise ProgrammingError(f"column {column.name} is generated always; leave it out, or write DEFAULT")
+            elif is_aggregate(value):
+                raise IllTyped("an aggregate cannot stand in VALUES", *place(value), "Insert what a query finds")
             elif is_for_rows(value):
                 makers.append(assign_to(value, Scope(), column))
             else:
@@ -116,6 +132,8 @@ class Insert(Statement):
 
     def _named_all(self, given: Sequence[exp.Expr]) -> bool:
         """Whether fewer values than columns are an error: columns were named, or none of the rest has a default."""
+        if self._names_columns:
+            return True
         rest = self._targets[len(given) :]
         return any(
             not self.definition.columns[n].nullable
@@ -151,7 +169,7 @@ class Insert(Statement):
             yield self._complete(values, given)
 
     def _queried(self, found: Result, given: Given) -> Iterator[Values]:
-        if len(found.names) > len(self._targets):
+        if len(found.names) > len(self._targets) or (self._names_columns and len(found.names) < len(self._targets)):
             raise SchemaError(
                 f"table {self.definition.name}: the query has {len(found.names)} columns for {len(self._targets)}"
             )
@@ -170,17 +188,23 @@ class Insert(Statement):
         heap, given = self.connection.heap(self.definition.name), self.given(parameters)
         if self._query is None and len(self._makers) == 1 and self._conflict is None:
             row = next(self._rows(given))
-            return self._result(heap, [(heap.insert(row), tuple(row))], given)
+            return self._result(heap, [self._put(heap, row)], given)
         done: list[Found] = []
         with heap.statement():
             for row in self._rows(given):
                 if self._conflict is None:
-                    found: Found | None = (heap.insert(row), tuple(row))
+                    found: Found | None = self._put(heap, row)
                 else:
-                    found = self._conflict.insert(heap, row, given)
+                    found = self._conflict.insert(heap, row, given, done)
                 if found is not None:
                     done.append(found)
         return self._result(heap, done, given)
+
+    def _put(self, heap: Heap, row: Values) -> Found:
+        try:
+            return heap.insert(row), tuple(row)
+        except UniqueViolation as violation:
+            raise name_key(violation, self.definition, row) from None
 
     def _result(self, heap: Heap, done: list[Found], given: Given) -> Result:
         last_id = done[-1][1][self._number] if done and self._number is not None else None
@@ -251,19 +275,16 @@ class _Conflict:
             return
         if self._index is None:
             raise InvalidSyntax("on conflict do update needs the columns of a unique index", *place(node))
-        scope = Scope(
-            [ScopeTable(table.name, table.columns), ScopeTable("excluded", table.columns, len(table.columns))]
-        )
+        alias = insert.scope.alias
+        scope = Scope([ScopeTable(alias, table.columns), ScopeTable("excluded", table.columns, len(table.columns))])
         own = Scope.of(table.name, table.columns)
         for part in node.expressions:
             position, _ = own.column(folded(part.this.this), None, part.this)
             column = table.columns[position]
-            self._sets.append(
-                (position, column.name, assign_to(_qualified(part.expression, table.name), scope, column))
-            )
+            self._sets.append((position, column.name, assign_to(_qualified(part.expression, alias), scope, column)))
         where = node.args.get("where")
         if where is not None:
-            self._where = compile_expression(_qualified(where.this, table.name), scope)
+            self._where = compile_condition(_qualified(where.this, alias), scope)
 
     def _chosen_index(self, node: Any) -> str | None:
         """The unique index that is meant; None: any."""
@@ -279,16 +300,20 @@ class _Conflict:
                 return index.name
         raise SchemaError(f"table {table.name} has no unique index on ({', '.join(keys)})")
 
-    def insert(self, heap: Heap, row: Values, given: Given) -> Found | None:
+    def insert(self, heap: Heap, row: Values, given: Given, done: list[Found]) -> Found | None:
         """Insert a row, or do what is to be done instead; answers the row that is there now, if anything was done."""
         try:
             return heap.insert(row), tuple(row)
         except UniqueViolation as violation:
             if self._index is not None and violation.index != self._index:
-                raise
+                raise name_key(violation, self._insert.definition, row) from None
             if not self._sets:
                 return None
-            return self._update(heap, RowId(*violation.row_id), row, given)  # type: ignore[misc]
+            row_id = RowId(*violation.row_id)  # type: ignore[misc]
+            if any(row_id == one for one, _ in done):
+                said = "on conflict do update cannot change a row twice, or one that it has inserted"
+                raise ProgrammingError(f"table {self._insert.definition.name}: {said}") from None
+            return self._update(heap, row_id, row, given)
 
     def _update(self, heap: Heap, row_id: RowId, row: Values, given: Given) -> Found | None:
         old = heap.fetch(row_id)

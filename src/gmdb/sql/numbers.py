@@ -472,3 +472,18 @@ SHIFTS = {
     for symbol in ("<<", ">>")
     for name, bits in (("INT", 32), ("BIGINT", 64))
 }
+
+
+ANGLES = ("sin", "cos", "tan", "asin", "acos", "atan", "degrees", "radians")
+
+
+def of_angle(name: str) -> Callable[[float], float]:
+    function = getattr(math, name)
+
+    def of_angle(value: float) -> float:
+        try:
+            return float(function(value))
+        except ValueError:
+            raise ValueOutOfRange(f"{name} of {value}: input is out of range") from None
+
+    return of_angle

@@ -49,10 +49,13 @@ class Runner:
         if self._session.closed:
             self._session.require_open()
         found = self._prepared.get(text)
-        if found is None or not found[1].is_current():
-            return self._prepare_and_run(text, parameters)
-        parsed, statement = found
-        return statement.run(parsed.check(parameters))
+        try:
+            if found is None or not found[1].is_current():
+                return self._prepare_and_run(text, parameters)
+            parsed, statement = found
+            return statement.run(parsed.check(parameters))
+        except RecursionError:
+            raise InvalidSyntax("the statement is nested too deeply") from None
 
     def _prepare_and_run(self, text: str, parameters: Parameters) -> Result:
         """Preparing may take a while, too, and be interrupted."""

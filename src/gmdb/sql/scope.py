@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from gmdb.errors import AmbiguousColumn, NoSuchColumn, NoSuchTable, NotSupportedError
+from gmdb.errors import AmbiguousColumn, InvalidSyntax, NoSuchColumn, NoSuchTable, NotSupportedError
 from gmdb.format.columns import Column, ColumnType
 from gmdb.sql.dialect import place
 from gmdb.sql.types import within
@@ -77,8 +77,12 @@ class Scope:
         return found[0]
 
 
-def folded(identifier: exp.Identifier) -> str:
-    """A name as the catalog has it: what is not quoted is in lower case."""
+def folded(identifier: Any) -> str:
+    """A name as the catalog has it: what is not quoted is in lower case.  Raises InvalidSyntax for what is no name."""
+    if not isinstance(identifier, exp.Identifier):
+        if not isinstance(identifier, exp.Expr):
+            raise InvalidSyntax("syntax error: a name is missing")
+        raise InvalidSyntax(f"syntax error: {identifier.sql()} is no name", *place(identifier))
     return identifier.name if identifier.quoted else identifier.name.lower()
 
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from gmdb.access.steps import RowChanged, Steps
 from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import Result
-from gmdb.errors import DataError, NotSupportedError, ValueOutOfRange
+from gmdb.errors import DataError, NoSuchFunction, NotSupportedError, UnsupportedExpression, ValueOutOfRange
 from gmdb.format.columns import ColumnType
 from gmdb.sql.duck.plan import parameter_type
 from gmdb.sql.duckdb_query import DuckQuery
@@ -37,9 +37,13 @@ _PLAIN = {"expressions", "from_", "where", "order", "limit", "offset", "locks", 
 def prepare_select(connection: Connection, parsed: Parsed) -> Statement:
     query: Any = parsed.statement
     if isinstance(query, exp.Select) and is_plain(query):
-        plain = RowQuery(connection, query)
-        if plain.is_fit:
-            return plain
+        try:
+            plain = RowQuery(connection, query)
+            if plain.is_fit:
+                return plain
+        except (NoSuchFunction, UnsupportedExpression):  # DuckDB may know what rows one by one do not
+            if query.args.get("locks"):
+                raise
     if query.args.get("locks"):
         raise NotSupportedError("for update is for queries over one table, without groups or subqueries")
     return DuckQuery(connection, parsed)

@@ -13,13 +13,14 @@ from gmdb.access.steps import Steps
 from gmdb.catalog.schema import TableDefinition
 from gmdb.catalog.statistics import TableStatistics
 from gmdb.dbapi import Result
-from gmdb.errors import NoSuchTable
+from gmdb.errors import NoSuchTable, SchemaError
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column, ColumnType
-from gmdb.sql.dialect import parse_expression, place
+from gmdb.sql.dialect import place
 from gmdb.sql.expressions import (
     EvaluationContext,
     compile_assignment,
+    compile_condition,
     compile_expression,
     has_subquery,
     is_aggregate,
@@ -53,17 +54,13 @@ class Statement:
         self._statistics_version = connection.statistics_version
         self._uses_time = False
 
-    def note_time(self, node: exp.Expr, table: TableDefinition | None = None) -> None:
-        """Note whether the statement, or what ``table`` says of new rows, asks for the time: one for all of a run."""
-        texts = [c.default for c in table.columns if c.default] if table is not None else []
-        texts += [c.text for c in table.constraints if c.text] if table is not None else []
-        nodes = [node, *map(parse_expression, texts)]
-        kinds = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime)
+    def note_time(self, node: exp.Expr) -> None:
+        """Note whether the statement asks for the time, which is the same for all of a run."""
+        kinds = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.Localtimestamp)
         names = ("now", "current_timestamp", "localtimestamp", "transaction_timestamp", "statement_timestamp")
-        self._uses_time = any(
+        self._uses_time = self._uses_time or any(
             isinstance(part, kinds) or (isinstance(part, exp.Func) and part.name.lower() in names)
-            for one in nodes
-            for part in one.walk()
+            for part in node.walk()
         )
 
     def given(self, parameters: Parameters) -> Given:
@@ -76,7 +73,16 @@ class Statement:
             definition = self.connection.table(name)
         except NoSuchTable:
             raise no_such_table(self.connection, name, node) from None
+        if definition.name != name:  # names that are quoted have their letters as they are
+            raise no_such_table(self.connection, name, node)
         self.tables[name] = definition
+        return definition
+
+    def changed_table(self, node: exp.Expr) -> TableDefinition:
+        """The table that a statement changes; system tables are changed by definitions only."""
+        definition = self.table(node)
+        if is_system_name(definition.name):
+            raise SchemaError(f"{definition.name} is a system table; it is changed by definitions only")
         return definition
 
     def is_current(self) -> bool:
@@ -118,6 +124,15 @@ def no_such_table(connection: Connection, name: str, node: exp.Expr) -> NoSuchTa
     hint = f"did you mean {near[0]}?" if near else f"the tables are: {', '.join(known) or 'none yet'}"
     where = f"line {line}, column {column}: " if line else ""
     return NoSuchTable(f"{where}there is no table {name}; {hint}")
+
+
+def is_system_name(name: str) -> bool:
+    return name.startswith("sys_")
+
+
+def alias_of(node: exp.Expr, name: str) -> str:
+    """What a statement calls its table: by another name, if it says so."""
+    return folded(node.args["alias"].this) if node.args.get("alias") else name
 
 
 def is_for_rows(node: exp.Expr) -> bool:
@@ -175,7 +190,7 @@ class RowFinder:
     ) -> None:
         self.table = table
         self.scope = RowScope(table.columns, alias)
-        self.condition = None if condition is None else compile_expression(condition, self.scope)
+        self.condition = None if condition is None else compile_condition(condition, self.scope)
         found = comparisons(condition, self._is_own)
         self.path = choose(table, found, self._compile_value, statistics, order)
         parts = list(conjuncts(condition))

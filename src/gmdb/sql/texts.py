@@ -5,6 +5,7 @@ No function here takes None, except where it says so.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from functools import lru_cache
 from itertools import cycle, islice
 from typing import Any
 
-from gmdb.errors import UndefinedResult, ValueOutOfRange, ValueTooLong
+from gmdb.errors import InvalidText, UndefinedResult, ValueOutOfRange, ValueTooLong
 
 CHARACTERS_MAX = 1 << 24  # of a text that a function makes: larger ones are taken for mistakes
 
@@ -147,7 +148,50 @@ def join(separator: str | None, *values: str | None) -> str | None:
     return None if separator is None else separator.join([value for value in values if value is not None])
 
 
-# ---- LIKE
+def encode(value: bytes, form: str) -> str:
+    if form not in ("hex", "base64"):
+        raise UndefinedResult(f"unrecognized encoding {form!r}: write hex or base64")
+    return value.hex() if form == "hex" else base64.b64encode(value).decode()
+
+
+def decode(text: str, form: str) -> bytes:
+    if form not in ("hex", "base64"):
+        raise UndefinedResult(f"unrecognized encoding {form!r}: write hex or base64")
+    try:
+        return bytes.fromhex(text) if form == "hex" else base64.b64decode(text, validate=True)
+    except ValueError:
+        raise InvalidText(f"invalid {form} data: {text[:60]!r}") from None
+
+
+def overlay(text: str, new: str, start: int, count: int | None = None) -> str:
+    """The text with some of its characters replaced, as many as there are new ones unless it is said."""
+    if start <= 0:
+        raise UndefinedResult("negative substring length not allowed")
+    return text[: start - 1] + new + text[max(0, start - 1 + (len(new) if count is None else count)) :]
+
+
+# ---- patterns
+
+
+@lru_cache(maxsize=256)
+def similar_regex(pattern: str) -> str:
+    """The regular expression for a pattern of SIMILAR TO: %, _, a backslash as escape, and | * + ? {} () []."""
+    made, at, in_class = "", 0, False
+    while at < len(pattern):
+        c = pattern[at]
+        at += 1
+        if c == "\\":
+            made += re.escape(pattern[at : at + 1])
+            at += 1
+        elif in_class:
+            in_class = c != "]"
+            made += c
+        elif c in "%_":
+            made += ".*" if c == "%" else "."
+        else:
+            in_class = c == "["
+            made += c if c in "|*+?{}()[]" or c.isalnum() else "," if c == "," else re.escape(c)
+    return f"(?:{made})"
 
 
 @lru_cache(maxsize=256)

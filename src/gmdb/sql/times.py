@@ -323,6 +323,35 @@ def extract(field: str, value: date) -> Decimal:
     raise UndefinedResult(f"{field} is no field of a {what}; the fields are {', '.join(FIELDS)}")
 
 
+def extract_of_interval(field: str, value: Interval) -> Decimal:
+    """A field of a stretch of time; its years have 365.25 days."""
+    name = field_name(field)
+    seconds = Decimal(value.microseconds).scaleb(-6)
+    if name == "epoch":
+        years, months = divmod(abs(value.months), 12)
+        whole = (years * 1461 * 21600 + months * 30 * 86400) * (1 if value.months > 0 else -1)
+        return whole + value.days * 86400 + seconds
+    hours = int(seconds / 3600)
+    minutes = int(seconds / 60) - hours * 60
+    rest = seconds - hours * 3600 - minutes * 60
+    years = int(Decimal(value.months) / 12)
+    fields = {"year": years, "month": value.months - years * 12, "day": value.days, "hour": hours, "minute": minutes}
+    fields |= {"quarter": (value.months - years * 12) // 3 + 1, "decade": int(Decimal(years) / 10)}
+    if name in fields:
+        return Decimal(fields[name])
+    parts = {"second": rest, "milliseconds": rest * 1000, "microseconds": rest * 1_000_000}
+    if name in parts:
+        return parts[name]
+    raise UndefinedResult(f"{field} is no field of an interval; it has {', '.join((*fields, *parts))}, epoch")
+
+
+def make_date(year: int, month: int, day: int) -> date:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        raise ValueOutOfRange(f"date field value out of range: {year}-{month:02}-{day:02}") from None
+
+
 def date_part(field: str, value: datetime) -> float:
     return float(extract(field, value))
 

@@ -17,8 +17,8 @@ from gmdb.access.lob_source import is_file, rereadable
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result, rows_of
-from gmdb.errors import DataError, InvalidSyntax
-from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default
+from gmdb.errors import DataError, InvalidSyntax, UniqueViolation
+from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default, name_key
 from gmdb.sql.dialect import place
 from gmdb.sql.duckdb_query import DuckQuery
 from gmdb.sql.parser import Parsed
@@ -40,7 +40,7 @@ class _Change(Statement):
         node: Any = parsed.statement
         self._node = node
         self._parsed = parsed
-        self.definition = self.table(self._node.this)
+        self.definition = self.changed_table(self._node.this)
         named = self._node.this.args.get("alias")
         self._alias = folded(named.this) if named else self.definition.name
         where = self._node.args.get("where")
@@ -48,7 +48,7 @@ class _Change(Statement):
         self.needs_query = self._has_other_tables() or not (self._condition is None or is_for_rows(self._condition))
         condition = None if self.needs_query else self._condition
         self.finder = RowFinder(self.definition, self._alias, condition, connection.statistics(self.definition.name))
-        self.note_time(self._node, self.definition)
+        self.note_time(self._node)
         returning = self._node.args.get("returning")
         self.returning = Projection(returning.expressions, self.finder.scope) if returning is not None else None
         self._query: DuckQuery | None = None
@@ -132,8 +132,11 @@ class Update(_Change):
         if self.needs_query or self._asked:
             self.prepare_query(self._asked)
         self._checks = Checks(self.definition)
+        for node in (*defaults.nodes, *self._checks.nodes):
+            self.note_time(node)
         self._needs_check = self._checks.concern(positions)
-        self._point = self.finder.point if self._query is None and self.returning is None else None
+        is_plain = self._query is None and self.returning is None and not self.finder.scope.uses_row_id
+        self._point = self.finder.point if is_plain else None
         self._rows: KeyedRows | None = None
 
     def _assignment(self, part: exp.Expr, defaults: Defaults) -> tuple[int, str, Assign | None]:
@@ -172,7 +175,10 @@ class Update(_Change):
             changed.clear()
             steps.update(self._changes(found, given, changed))
 
-        run_statement(heap, lambda steps: self.rows_within(steps, given), act)
+        try:
+            run_statement(heap, lambda steps: self.rows_within(steps, given), act)
+        except UniqueViolation as violation:
+            raise name_key(violation, self.definition, changed[-1][1]) from None
         return self.result(self.seen(heap, changed), given)
 
     def _change_at_once(self, point: PointFinder, given: Given) -> int:
@@ -202,9 +208,10 @@ class Update(_Change):
         """The new values of each row; the whole rows are collected in ``changed``."""
         for row_id, values, *worked_out in found:
             row, ready = list(values), iter(worked_out[0] if worked_out else ())
+            seen = (*values, str(row_id)) if self.finder.scope.uses_row_id else values
             new = {}
             for position, name, assign in self._assigns:
-                row[position] = new[name] = next(ready) if assign is None else assign(values, *given)
+                row[position] = new[name] = next(ready) if assign is None else assign(seen, *given)
             self._checks.check(row, given.context)
             changed.append((row_id, tuple(row)))
             yield row_id, new

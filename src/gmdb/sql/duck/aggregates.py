@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from gmdb.errors import IllTyped, UnsupportedExpression
+from gmdb.errors import IllTyped, NoSuchFunction, UnsupportedExpression
 from gmdb.sql.duck.arithmetic import divide
 from gmdb.sql.duck.casts import as_boolean, as_text, coerce
 from gmdb.sql.duck.expressions import HANDLERS, bind, condition, handles, same_type
@@ -155,6 +155,8 @@ def _calculate(statement: Statement, node: exp.Expr, scope: Scope, over: str) ->
         sides = ", ".join(f"CAST({side.sql} AS DOUBLE)" for side in (value, other))
         return Bound(call(_PAIRS[type(node)], sides), DOUBLE)
     if type(node) in _EXTREMES:
+        if node.expressions:
+            raise IllTyped(f"{_EXTREMES[type(node)]} takes one value", *spot(node), "Use greatest or least for several")
         if value.type in (None, BOOLEAN):
             value = coerce(value, TEXT, node) if value.type is None else _no_aggregate(node, value)
         return Bound(call(_EXTREMES[type(node)], value.sql), value.type)
@@ -253,6 +255,9 @@ def _misplaced(_statement: Statement, node: exp.Expr, _scope: Scope) -> Bound:
 
 @handles(exp.Window)
 def _window(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
+    above = node.find_ancestor(exp.Query, exp.Where, exp.Having, exp.Group, exp.Join, exp.AggFunc, exp.Window)
+    if above is not None and not isinstance(above, exp.Query):
+        raise IllTyped("a window function cannot stand here", *spot(node), "Use a query in FROM")
     over = f" OVER ({_window_clause(statement, node, scope)})"
     target = node.this
     if isinstance(target, exp.IgnoreNulls | exp.RespectNulls):
@@ -275,7 +280,7 @@ def _window(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
         return Bound(f"{_PICKS[kind]}({value.sql}{which}){over}", value.type)
     inner = target.this if isinstance(target, exp.Filter) else target
     if not is_aggregate(inner):
-        raise UnsupportedExpression(f"{target.sql(dialect='postgres')} is no window function", *spot(node))
+        raise NoSuchFunction(f"{target.sql(dialect='postgres')} is no window function", *spot(node))
     return _calculate(statement, target, scope, over)
 
 

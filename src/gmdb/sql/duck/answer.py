@@ -12,18 +12,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gmdb.arrow.schema import arrow_type
-from gmdb.errors import StatementInterrupted
+from gmdb.errors import StatementInterrupted, ValueOutOfRange
 from gmdb.format.columns import Column, ColumnType
 from gmdb.sql.duck.engine import cursor
 from gmdb.sql.duck.failures import translated
 
 BATCH_ROWS = 1 << 17
+_MICROSECONDS = pa.timestamp("us")
+_LIMITS = {
+    pa.date32(): [pa.scalar(end, pa.date32()).cast(pa.int32()) for end in (date.min, date.max)],
+    _MICROSECONDS: [pa.scalar(end, _MICROSECONDS).cast(pa.int64()) for end in (datetime.min, datetime.max)],
+}
 
 
 class Source(Protocol):
@@ -161,6 +168,7 @@ class Execution:
     ) -> Iterator[pa.RecordBatch]:
         try:
             while batch is not None:
+                _require_moments(batch)
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
                 batch = _next(result)
                 if batch is None and self._ended:
@@ -203,6 +211,18 @@ class Execution:
     def __del__(self) -> None:
         if hasattr(self, "_ended"):
             self.end()
+
+
+def _require_moments(batch: pa.RecordBatch) -> None:
+    """Refuse dates and timestamps that DuckDB has and gmdb has not."""
+    for column in batch.columns:
+        limits = _LIMITS.get(column.type)
+        if limits is None or not len(column):
+            continue
+        found = pc.min_max(column)
+        low, high = (found[end].cast(limits[0].type).as_py() for end in ("min", "max"))
+        if low is not None and not limits[0].as_py() <= low <= high <= limits[1].as_py():
+            raise ValueOutOfRange(f"{'date' if pa.types.is_date(column.type) else 'timestamp'} out of range")
 
 
 def _next(result: pa.RecordBatchReader) -> pa.RecordBatch | None:

@@ -18,7 +18,6 @@ from gmdb.sql.duck.scope import spot
 from gmdb.sql.duck.types import (
     BIGINT,
     DATE,
-    DOUBLE,
     INT,
     INTERVAL,
     PRODUCT_SCALE_MAX,
@@ -201,8 +200,6 @@ def _partner(operator: str, other: Bound, node: exp.Expr) -> ColumnType:
 
 
 def negate(bound: Bound, node: exp.Expr) -> Bound:
-    if bound.type is None:
-        bound = coerce(bound, DOUBLE, node)
     if not is_number(bound.type) and bound.type != INTERVAL:
         raise IllTyped(f"there is no - {bound.type.name if bound.type else 'unknown'}", *spot(node))
     return replace(bound, sql=f"(- {bound.sql})", declared=False, literal=None)

@@ -5,17 +5,19 @@ Texts are read more strictly than DuckDB reads them, and written as PostgreSQL w
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from sqlglot import exp
 
-from gmdb.errors import IllTyped, InvalidText, ValueOutOfRange
+from gmdb.errors import DataError, IllTyped, ValueOutOfRange
 from gmdb.format.columns import ColumnType
+from gmdb.sql.casts import read_text
 from gmdb.sql.duck.scope import spot
 from gmdb.sql.duck.types import (
     BOOLEAN,
+    INTERVAL,
     QUOTIENT_SCALE,
     TEXT,
     Bound,
@@ -29,10 +31,6 @@ from gmdb.sql.duck.types import (
     text_literal,
 )
 
-_INTEGER_TEXT = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
-_NUMBER_TEXT = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
-_TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
-_FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
 _TYPE_WORDS = {"INT": "integer", "DOUBLE": "double precision", "DECIMAL": "numeric", "TIMESTAMP": "timestamp"}
 
 
@@ -114,9 +112,9 @@ def decimal_literal(text: str, node: exp.Expr) -> ColumnType:
     try:
         _, digits, exponent = Decimal(text.strip()).as_tuple()
     except InvalidOperation:
-        raise InvalidText(_no_value(text, "numeric", node)) from None
+        _, digits, exponent = _read(text, decimal(38, 0), node).as_tuple()
     if not isinstance(exponent, int):
-        raise InvalidText(_no_value(text, "numeric", node))
+        raise ValueOutOfRange(f"{text.strip()} is no DECIMAL")
     scale = max(-exponent, 0)
     precision = max(len(digits) + max(exponent, 0), scale, 1)
     if precision > 38:
@@ -132,38 +130,22 @@ def _typed_literal(bound: Bound, target: ColumnType, node: exp.Expr) -> Bound:
     text = bound.literal
     if is_text(target):
         return Bound(text_literal(text), target)
+    if target == INTERVAL:
+        return Bound(f"CAST({text_literal(text)} AS INTERVAL)", target)
+    value = _read(text, target, node)
     if is_binary(target):
-        return Bound(_binary_literal(text, node), target)
-    word = _TYPE_WORDS.get(target.name, target.name.lower())
-    if target.name == "BOOLEAN":
-        known = text.strip().lower()
-        if known not in _TRUE and known not in _FALSE:
-            raise InvalidText(_no_value(text, word, node))
-        return Bound("TRUE" if known in _TRUE else "FALSE", target)
-    if is_integer(target):
-        if not _INTEGER_TEXT.fullmatch(text):
-            raise InvalidText(_no_value(text, word, node))
-        bits = 31 if target.name == "INT" else 63
-        if not -(1 << bits) <= int(text) < 1 << bits:
-            raise ValueOutOfRange(f"{text.strip()} is out of range for {word}")
-    if target.name == "DECIMAL" and not _NUMBER_TEXT.fullmatch(text):
-        raise InvalidText(_no_value(text, word, node))
-    return Bound(f"CAST({text_literal(text)} AS {duck_type(target)})", target)
+        return Bound(f"unhex('{value.hex()}')", target)
+    written = format(value, "f") if target.name == "DECIMAL" else str(value)
+    return Bound(f"CAST('{written}' AS {duck_type(target)})", target)
 
 
-def _no_value(text: str, word: str, node: exp.Expr) -> str:
-    line, column = spot(node)
-    where = "" if line is None else f"line {line}, column {column}: "
-    return f"{where}{text!r} is no {word}"
-
-
-def _binary_literal(text: str, node: exp.Expr) -> str:
-    if not text.startswith("\\x"):
-        return f"encode({text_literal(text)})"
+def _read(text: str, target: ColumnType, node: exp.Expr) -> Any:
+    """What a literal says, read as everywhere else."""
     try:
-        return f"unhex('{bytes.fromhex(text[2:]).hex()}')"
-    except ValueError:
-        raise InvalidText(_no_value(text, "bytea", node)) from None
+        return read_text(target)(text)
+    except DataError as error:
+        line, column = spot(node)
+        raise type(error)(f"line {line}, column {column}: {error}" if line else str(error)) from None
 
 
 def _cut(bound: Bound, target: ColumnType) -> Bound:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from gmdb.errors import IllTyped, InvalidSyntax, UnsupportedExpression
+from gmdb.errors import IllTyped, InvalidSyntax, UndefinedResult, UnsupportedExpression
 from gmdb.format.columns import ColumnType
 from gmdb.sql.duck.arithmetic import arithmetic, bitwise, comparable, negate
 from gmdb.sql.duck.casts import as_boolean, as_text, cast, coerce, decimal_literal
@@ -48,6 +49,7 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
+_SMALLEST = {str(1 << 31): INT, str(1 << 63): BIGINT}
 _BITWISE: dict[type[exp.Expr], str] = {
     exp.BitwiseAnd: "&",
     exp.BitwiseOr: "|",
@@ -118,7 +120,7 @@ def _literal(_statement: Statement, node: exp.Expr, _scope: Scope) -> Bound:
         if number < 1 << 63:
             return Bound(str(number), INT if number < 1 << 31 else BIGINT)
     type_ = decimal_literal(text, node)
-    return Bound(f"CAST('{text}' AS {duck_type(type_)})", type_)
+    return Bound(f"CAST('{format(Decimal(text), 'f')}' AS {duck_type(type_)})", type_)
 
 
 @handles(exp.Null)
@@ -182,8 +184,9 @@ def _bitwise_not(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
 
 @handles(exp.Neg)
 def _neg(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
-    if isinstance(node.this, exp.Literal) and node.this.name == str(1 << 63):
-        return Bound(f"CAST('-{node.this.name}' AS BIGINT)", BIGINT)
+    if isinstance(node.this, exp.Literal) and node.this.name in _SMALLEST:  # its sign belongs to it
+        type_ = _SMALLEST[node.this.name]
+        return Bound(f"CAST('-{node.this.name}' AS {duck_type(type_)})", type_)
     return negate(bind(statement, node.this, scope), node)
 
 
@@ -307,7 +310,7 @@ def _in(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
     if not node.expressions:
         raise InvalidSyntax("IN needs at least one value", *spot(node))
     needle = bind(statement, left, scope)
-    pairs = [comparable(needle, bind(statement, item, scope), node, "IN") for item in node.expressions]
+    pairs = [comparable(needle, bind(statement, item, scope), item, "IN") for item in node.expressions]
     if len({side.sql for side, _ in pairs}) == 1:
         return Bound(f"({pairs[0][0].sql} IN ({', '.join(item.sql for _, item in pairs)}))", BOOLEAN)
     return Bound(f"({' OR '.join(f'{side.sql} = {item.sql}' for side, item in pairs)})", BOOLEAN)
@@ -337,7 +340,7 @@ def _exists(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
     return Bound(f"EXISTS ({relation.sql})", BOOLEAN)
 
 
-@handles(exp.Subquery, exp.Select, exp.SetOperation)
+@handles(exp.Subquery, exp.Select, exp.Union, exp.Intersect, exp.Except)
 def _scalar_query(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
     relation = statement.subquery(node.unnest() if isinstance(node, exp.Subquery) else node, scope)
     if len(relation.columns) != 1:
@@ -382,8 +385,10 @@ def _like(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
     """LIKE, whose escape is a backslash unless another one is given.  A CHAR keeps its blanks here."""
     escape = "\\"
     if isinstance(node, exp.Escape):
-        if not isinstance(node.expression, exp.Literal) or len(node.expression.name) > 1:
+        if not isinstance(node.expression, exp.Literal):
             raise UnsupportedExpression("ESCAPE needs a literal of one character", *spot(node))
+        if len(node.expression.name) > 1:
+            raise UndefinedResult(f"invalid escape string {node.expression.name!r}: it must be empty or one character")
         like = node.this
         like_not, escape = bool(like.args.get("negate")), node.expression.name
         bound = _like_with(statement, like, scope, escape)

@@ -13,13 +13,17 @@ from gmdb.errors import (
     StatementInterrupted,
     SubqueryTooManyRows,
     UndefinedResult,
+    UnsupportedExpression,
     ValueOutOfRange,
+    ValueTooLong,
 )
 from gmdb.sql.duck.macros import FAILURE
 
 _KIND = re.compile(r"(?:.*?: )?(\w[\w -]*?) Error: (.*)", re.DOTALL)
 _OWN = re.compile(rf"convert string ['\"]{FAILURE}(.*)['\"] to INT32", re.DOTALL)
-_OUT_OF_RANGE = re.compile("out of range|overflow|can't be cast because|too large|to DECIMAL|negative", re.IGNORECASE)
+_OUT_OF_RANGE = re.compile(
+    "out of range|overflow|can't be cast because|too large|to DECIMAL|negative|cast decimal value", re.IGNORECASE
+)
 _BY_KIND: dict[str, type[DatabaseError]] = {
     "Conversion": InvalidText,
     "Out of Range": ValueOutOfRange,
@@ -31,6 +35,7 @@ _OWN_KINDS: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("invalid text: ", InvalidText),
     ("undefined: ", UndefinedResult),
     ("out of range: ", ValueOutOfRange),
+    ("too long: ", ValueTooLong),
     ("", DivisionByZero),
 )
 
@@ -51,6 +56,10 @@ def translated(error: BaseException) -> DatabaseError:
     message = _plain(message)
     if kind == "Conversion" and _OUT_OF_RANGE.search(message):
         return ValueOutOfRange(message)
+    if "must appear in the GROUP BY clause" in message:
+        return UnsupportedExpression("an aggregate over columns of an outer query is not supported")
+    if "pattern must not end with escape character" in message:
+        return UndefinedResult(message)
     if "LIMIT/OFFSET cannot be negative" in message:
         return ValueOutOfRange("LIMIT and OFFSET cannot be negative")
     if kind in _BY_KIND:

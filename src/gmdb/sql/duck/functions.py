@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from gmdb.errors import IllTyped, NoSuchFunction, UnsupportedExpression
+from gmdb.errors import IllTyped, NoSuchFunction, UndefinedResult, UnsupportedExpression
 from gmdb.sql.duck.arithmetic import arithmetic
 from gmdb.sql.duck.casts import as_text, cast, coerce
 from gmdb.sql.duck.expressions import bind, handles
@@ -45,7 +45,7 @@ FUNCTIONS: dict[str, Function] = {}
 _FIELDS = ["year", "month", "day", "hour", "minute", "dow", "doy", "isodow", "isoyear", "week", "quarter"]
 _FIELDS += ["century", "decade", "millennium"]
 _TRUNCATIONS = (*_FIELDS[:5], "second", "week", "quarter", "century", "decade", "millennium", "milliseconds")
-_TIME_FORMAT = re.compile(r"(%[YmdHMSjyB%]|[^%])*")
+TIME_FORMAT = re.compile(r"(%[YmdHMSjyB%]|[^%])*")
 
 
 def function(*names: str) -> Callable[[Function], Function]:
@@ -64,7 +64,7 @@ def texts(name: str, *kinds: str, gives: str = "text", duck: str | None = None) 
         needed = kinds.index("?") if "?" in kinds else len(kinds)
         all_kinds = [kind for kind in kinds if kind != "?"]
         if not needed <= len(arguments) <= len(all_kinds):
-            raise _wrong_arguments(name, arguments, node)
+            raise wrong_arguments(name, arguments, node)
         values = []
         for kind, argument in zip(all_kinds, arguments, strict=False):
             if kind == "t":
@@ -85,10 +85,10 @@ texts("reverse", "t")
 texts("md5", "t")
 texts("left", "t", "i")
 texts("right", "t", "i")
-texts("repeat", "t", "i")
+texts("repeat", "t", "i", duck="gm_repeat")
 texts("replace", "t", "t", "t")
 texts("translate", "t", "t", "t")
-texts("split_part", "t", "t", "i")
+texts("split_part", "t", "t", "i", duck="gm_split")
 texts("strpos", "t", "t", gives="int")
 texts("starts_with", "t", "t", gives="boolean")
 
@@ -105,7 +105,7 @@ def integer(name: str, argument: Bound, node: exp.Expr) -> str:
     return coerce(argument, argument.type or INT, node).sql
 
 
-def _wrong_arguments(name: str, arguments: Sequence[Bound], node: exp.Expr) -> IllTyped:
+def wrong_arguments(name: str, arguments: Sequence[Bound], node: exp.Expr) -> IllTyped:
     kinds = ", ".join(argument.type.name if argument.type else "unknown" for argument in arguments)
     return IllTyped(f"there is no {name}({kinds})", *spot(node))
 
@@ -115,7 +115,7 @@ def _number(name: str, arguments: list[Bound], node: exp.Expr) -> Bound:
     if argument.type is None:
         argument = coerce(argument, DOUBLE, node)
     if not is_number(argument.type):
-        raise _wrong_arguments(name, arguments, node)
+        raise wrong_arguments(name, arguments, node)
     return argument
 
 
@@ -129,6 +129,8 @@ def _length(arguments: list[Bound], node: exp.Expr) -> Bound:
 @function("octet_length")
 def _octet_length(arguments: list[Bound], node: exp.Expr) -> Bound:
     value = arguments[0]
+    if value.type is not None and not is_binary(value.type) and not is_text(value.type):
+        raise wrong_arguments("octet_length", arguments, node)
     sql = value.sql if is_binary(value.type) else f"encode({value.sql if value.type else as_text(value, node).sql})"
     return Bound(f"CAST(octet_length({sql}) AS INTEGER)", INT)
 
@@ -141,7 +143,7 @@ def _ascii(arguments: list[Bound], node: exp.Expr) -> Bound:
 
 @function("chr")
 def _chr(arguments: list[Bound], node: exp.Expr) -> Bound:
-    return Bound(f"chr(CAST({integer('chr', arguments[0], node)} AS INTEGER))", TEXT)
+    return Bound(f"gm_chr(CAST({integer('chr', arguments[0], node)} AS INTEGER))", TEXT)
 
 
 @function("lpad", "rpad")
@@ -149,7 +151,7 @@ def _pad(arguments: list[Bound], node: exp.Expr) -> Bound:
     name = "lpad" if node.args.get("is_left") else "rpad"
     value, length = text(name, arguments[0], node), integer(name, arguments[1], node)
     fill = text(name, arguments[2], node) if len(arguments) > 2 else "' '"
-    return Bound(f"{name}({value}, CAST(greatest({length}, 0) AS INTEGER), {fill})", TEXT)
+    return Bound(f"gm_{name}({value}, {length}, {fill})", TEXT)
 
 
 @function("concat")
@@ -236,7 +238,7 @@ def _real(arguments: list[Bound], node: exp.Expr) -> Bound:
 @function("power", "pow")
 def _power(arguments: list[Bound], node: exp.Expr) -> Bound:
     values = [_number("power", [argument], node) for argument in arguments]
-    return _real_result(f"gm_finite(pow({_double(values[0])}, {_double(values[1])}))", [value.type for value in values])
+    return _real_result(f"gm_power({_double(values[0])}, {_double(values[1])})", [value.type for value in values])
 
 
 def _double(bound: Bound) -> str:
@@ -306,7 +308,7 @@ def _field(field: str, moment: Bound, node: exp.Expr) -> Bound:
         unit = f" * CAST(0.{'0' * (scale - 1)}1 AS DECIMAL({scale},{scale}))" if scale else ""
         return Bound(f"(CAST({micros} AS DECIMAL(32,0)){unit})", decimal(38, scale))
     if field not in _FIELDS:
-        raise UnsupportedExpression(f"there is no field {field}{nearest(field, _FIELDS)}", *spot(node))
+        raise UndefinedResult(f"there is no field {field}{nearest(field, _FIELDS)}")
     return Bound(f"CAST(extract({field} FROM {moment.sql}) AS DECIMAL(38,0))", decimal(38, 0))
 
 
@@ -319,7 +321,7 @@ def _extract(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
 def _date_trunc(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
     unit = node.args["unit"].name.lower()
     if unit not in _TRUNCATIONS:
-        raise UnsupportedExpression(f"date_trunc knows no {unit}{nearest(unit, _TRUNCATIONS)}", *spot(node))
+        raise UndefinedResult(f"date_trunc knows no {unit}{nearest(unit, _TRUNCATIONS)}")
     moment = coerce(bind(statement, node.this, scope), TIMESTAMP, node)
     return Bound(f"CAST(date_trunc('{unit}', {moment.sql}) AS TIMESTAMP)", TIMESTAMP)
 
@@ -328,7 +330,7 @@ def _date_trunc(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
 def _to_char(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
     moment = bind(statement, node.this, scope)
     form = node.args["format"]
-    if not is_moment(moment.type) or not isinstance(form, exp.Literal) or not _TIME_FORMAT.fullmatch(form.name):
+    if not is_moment(moment.type) or not isinstance(form, exp.Literal) or not TIME_FORMAT.fullmatch(form.name):
         raise UnsupportedExpression("to_char knows dates and timestamps with YYYY, MM, DD, HH24, MI, SS", *spot(node))
     literal = form.name.replace("'", "''")
     return Bound(f"strftime({moment.sql}, '{literal}')", TEXT)

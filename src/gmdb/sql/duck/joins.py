@@ -124,7 +124,8 @@ def _series(statement: Statement, node: exp.Expr, scope: Scope, into: Scope) -> 
     call = node.this
     bounds = [bind(statement, call.args[key], scope) for key in ("start", "end", "step") if call.args.get(key)]
     type_ = BIGINT if any(bound.type == BIGINT for bound in bounds) else INT
-    numbers = ", ".join(integer("generate_series", bound, node) for bound in bounds)
+    start, end, *step = (integer("generate_series", bound, node) for bound in bounds)
+    numbers = ", ".join([start, f"gm_last({start}, {end}, {step[0] if step else 1})", *step])
     own = statement.name()
     alias, names = _alias(node, "generate_series")
     name = names[0] if names else alias

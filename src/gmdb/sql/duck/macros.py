@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from gmdb.sql.texts import CHARACTERS_MAX
+
 _TRUE = "'t', 'tr', 'tru', 'true', 'y', 'ye', 'yes', 'on', '1'"
 _FALSE = "'f', 'fa', 'fal', 'fals', 'false', 'n', 'no', 'of', 'off', '0'"
 _INTEGER = r"'\s*[+-]?[0-9]+\s*'"
 _NUMBER = r"'\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*'"
 _LOGARITHM = "gm_fail('undefined: the logarithm of zero or less')"
 _DIGITS_AT_ONCE = 8
+SERIES_MAX = 100_000_000
 FAILURE = "gmdb "  # how the text begins that gm_fail could not turn into a number
 
 MACROS = (
@@ -33,9 +36,34 @@ MACROS = (
     f"gm_ln(d) AS CASE WHEN d <= 0 THEN {_LOGARITHM} ELSE ln(d) END",
     f"gm_log10(d) AS CASE WHEN d <= 0 THEN {_LOGARITHM} ELSE log10(d) END",
     "gm_finite(d) AS CASE WHEN isinf(d) THEN gm_fail('out of range: the result is no DOUBLE') ELSE d END",
+    "gm_power(a, b) AS CASE"
+    " WHEN a = 0 AND b < 0 THEN gm_fail('undefined: zero raised to a negative power is undefined')"
+    " WHEN a < 0 AND b <> floor(b) THEN gm_fail('undefined: a negative number raised to a non-integer power yields a"
+    " complex result') ELSE gm_finite(pow(a, b)) END",
     # Positions before the first count, but hold nothing.
-    "gm_substring(t, first, count) AS"
-    " substring(t, greatest(first, 1), greatest(0, first + count - greatest(first, 1)))",
+    "gm_substring(t, first, count) AS substring(t, greatest(first, 1), CASE"
+    " WHEN count < 0 THEN gm_fail('undefined: negative substring length not allowed')"
+    " ELSE greatest(0, first + count - greatest(first, 1)) END)",
+    "gm_split(t, separator, number) AS CASE WHEN separator = '' AND number <> 0"
+    " THEN CASE WHEN abs(number) = 1 THEN t ELSE '' END ELSE split_part(t, separator,"
+    " CASE WHEN number = 0 THEN gm_fail('undefined: field position must not be zero') ELSE number END) END",
+    # The last number of a series, unless that is too long to be meant.
+    f"gm_last(first, last, step) AS CASE WHEN (CAST(last AS HUGEINT) - first) / step > {SERIES_MAX}"
+    f" THEN gm_fail('out of range: a series has at most {SERIES_MAX} numbers') ELSE last END",
+    "gm_initcap(t) AS array_to_string(list_transform("
+    r"regexp_extract_all(t, '[\pL\pN]+|[^\pL\pN]+'), lambda w: upper(w[1]) || lower(w[2:])), '')",
+    "gm_overlay(t, new, first, count) AS"
+    " left(t, first - 1) || new || substring(t, CAST(greatest(first + count, 1) AS BIGINT))",
+    "gm_chr(code) AS chr(CASE WHEN code = 0 THEN gm_fail('out of range: null character not permitted') ELSE code END)",
+    # A number of characters, unless it is too large to be meant.
+    f"gm_size(count) AS CASE WHEN count > {CHARACTERS_MAX}"
+    f" THEN gm_fail('too long: the requested text has ' || count || ' characters; at most {CHARACTERS_MAX} are made')"
+    " ELSE count END",
+    "gm_repeat(t, count) AS repeat(t, CASE WHEN gm_size(length(t) * greatest(count, 0)) > 0 THEN count ELSE 0 END)",
+    "gm_lpad(t, count, filling) AS CASE WHEN filling = '' THEN left(t, greatest(count, 0))"
+    " ELSE lpad(t, CAST(gm_size(greatest(count, 0)) AS INTEGER), CASE filling WHEN '' THEN ' ' ELSE filling END) END",
+    "gm_rpad(t, count, filling) AS CASE WHEN filling = '' THEN left(t, greatest(count, 0))"
+    " ELSE rpad(t, CAST(gm_size(greatest(count, 0)) AS INTEGER), CASE filling WHEN '' THEN ' ' ELSE filling END) END",
 )
 
 

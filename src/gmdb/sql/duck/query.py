@@ -15,8 +15,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from gmdb.errors import IllTyped, InterfaceError, UnsupportedExpression
+from gmdb.errors import IllTyped, InterfaceError, TableExists, UnsupportedExpression
 from gmdb.format.columns import ColumnType
+from gmdb.sql.duck import more_functions  # noqa: F401 - it registers what it knows
 from gmdb.sql.duck.aggregates import ordered
 from gmdb.sql.duck.casts import cast, coerce
 from gmdb.sql.duck.expressions import bind
@@ -131,8 +132,12 @@ def _parenthesized(
 def _with(statement: Statement, node: exp.Expr, parent: Scope | None, views: ChainMap[str, View]) -> str:
     parts = []
     recursive = bool(node.args.get("recursive"))
+    names: set[str] = set()
     for view in node.expressions:
         name = folded(view.args["alias"].this)
+        if name in names:
+            raise TableExists(f"WITH has {name} twice")
+        names.add(name)
         columns = [folded(column) for column in view.args["alias"].args.get("columns") or []]
         own = statement.name()
         if recursive and isinstance(view.this, exp.SetOperation) and _mentions(view.this, name):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from gmdb.errors import StatementError, UnsupportedExpression
+from gmdb.errors import InvalidSyntax, StatementError, UnsupportedExpression
 from gmdb.format.columns import ColumnType
 from gmdb.sql.duck.aggregates import has_aggregate, ordered
 from gmdb.sql.duck.casts import coerce
@@ -198,7 +198,12 @@ class Select:
         if on is None:
             return "DISTINCT "
         items = on.expressions if isinstance(on, exp.Tuple) else [on.this if isinstance(on, exp.Paren) else on]
-        return f"DISTINCT ON ({', '.join(self._order_value(item).sql for item in items)}) "
+        chosen = [self._order_value(item).sql for item in items]
+        order = self.node.args.get("order")
+        for item in order.expressions[: len(set(chosen))] if order is not None else []:
+            if self._order_value(item.this).sql not in chosen:
+                raise StatementError("ORDER BY must begin with what DISTINCT ON has", *spot(item))
+        return f"DISTINCT ON ({', '.join(chosen)}) "
 
     def _check_groups(self) -> None:
         grouping = self.scope.grouping
@@ -245,10 +250,12 @@ def limits(statement: Statement, node: exp.Expr, scope: Scope) -> str:
 
 def ordinal(node: exp.Expr, count: int) -> int | None:
     """The column that a bare number in ORDER BY or GROUP BY means."""
+    if isinstance(node, exp.Boolean | exp.Null):
+        raise InvalidSyntax("a constant cannot be ordered or grouped by", *spot(node))
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string or not node.name.isdecimal():
-        raise StatementError("a constant cannot be ordered or grouped by", *spot(node))
+        raise InvalidSyntax("a constant cannot be ordered or grouped by", *spot(node))
     if not 1 <= int(node.name) <= count:
         raise StatementError(f"there is no column {node.name} in the list", *spot(node))
     return int(node.name) - 1
