@@ -41,9 +41,9 @@ def test_deep_nesting_is_refused(db: Any, text: str) -> None:
     assert db.execute("select * from t").fetchall() == [(1, 1)]
 
 
-@pytest.mark.parametrize("parameters", [7, None, object(), "a", b"a"])
+@pytest.mark.parametrize("parameters", [7, object(), "a", b"a"])
 def test_parameters_that_are_neither_sequence_nor_mapping_are_refused(db: Any, parameters: Any) -> None:
-    with pytest.raises(ProgrammingError, match="a sequence or a mapping"):
+    with pytest.raises(ProgrammingError, match="parameters are a sequence"):
         db.execute("select n from t where i = ?", parameters)
 
 

@@ -53,8 +53,6 @@ class Parsed:
         if type(given) is tuple and len(given) == self.count and not self.names:
             return given  # as mostly
         is_mapping = isinstance(given, Mapping)
-        if not is_mapping and (isinstance(given, str | bytes) or not hasattr(given, "__len__")):
-            raise ProgrammingError(f"parameters are a sequence or a mapping, not {type(given).__name__}")
         if self.names:
             if not is_mapping:
                 raise ProgrammingError("the statement has named parameters: give a mapping")

@@ -258,7 +258,7 @@ def _expression(pattern: str, ignore_case: bool) -> re.Pattern[str]:
         pattern = _DOLLAR.sub(lambda match: match[1] or r"\Z", pattern)  # Python's $ allows a newline behind it
         return re.compile(pattern, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
     except re.error as error:
-        raise UndefinedResult(f"invalid regular expression {pattern!r}: {error}") from None
+        raise ValueOutOfRange(f"invalid regular expression {pattern!r}: {error}") from None
 
 
 def matches(text: str, pattern: str) -> bool:
