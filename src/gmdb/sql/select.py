@@ -125,8 +125,7 @@ class RowQuery(Statement):
     def _found(self, given: Given) -> Iterator[Found]:
         finder = self._finder
         assert finder is not None
-        heap = self.connection.heap(finder.table.name)
-        heap.want_lobs(finder.scope.used)
+        heap = self.connection.heap(finder.table.name).wanting(finder.scope.used)
         if self._locks:
             return iter(self._lock(heap, finder, given))
         return finder.extended(finder.rows(heap, given))
