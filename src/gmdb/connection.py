@@ -215,6 +215,7 @@ class Connection:
 
     def heap(self, name: str) -> Heap:
         """A table's rows one by one: insert, fetch, update, delete by row id."""
+        self.session.require_open()
         heap = self._heaps.get(name)
         if heap is None or heap.definition is not self._database.table(name, self.session):
             heap = self._heaps[name] = self._database.heap(name, self.session)
