@@ -239,9 +239,7 @@ class Connection(HasErrors):
         self.session.require_open()
         heap = self._heaps.get(name)
         if heap is None or heap.definition is not self._database.table(name, self.session):
-            heap = self._database.heap(name, self.session)
-            if heap.lobs is None:  # else each statement has its own, which reads what it wants of large objects
-                self._heaps[name] = heap
+            heap = self._heaps[name] = self._database.heap(name, self.session)
         return heap
 
     def open_lob(self, table: str, column: str, row_id: RowId) -> File:

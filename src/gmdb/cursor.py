@@ -31,9 +31,8 @@ class Cursor:
     """Some columns of a table's rows.  Every read is on a snapshot of its own, taken when it begins."""
 
     def __init__(self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None) -> None:
-        self._heap = heap
         self._wanted = table.positions(columns)
-        heap.want_lobs(self._wanted)
+        self._heap = heap.wanting(self._wanted)
 
     def rows(self) -> Iterator[Row]:
         """The rows one by one, each with its row id."""
@@ -99,7 +98,7 @@ class KeyScan(Cursor):
         self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None, index: str, keys: KeyRange
     ) -> None:
         super().__init__(heap, table, columns)
-        self._keyed: KeyedRows = heap.by(index)
+        self._keyed: KeyedRows = self._heap.by(index)
         self._keyed.index.require(keys)
         self._keys = keys
         positions = self._keyed.index.positions

@@ -271,8 +271,10 @@ def test_a_table_whose_commit_the_full_disk_refused_is_not_made_by_the_next_one(
             raise DiskFull("no space for the commit")
 
         db._database.transactions.log_commit = refuse  # type: ignore[method-assign]
+        db.create_table("t", {"k": "INT"})
         with pytest.raises(DiskFull):
-            db.create_table("t", {"k": "INT"})
+            db.commit()
+        db.rollback()
         db._database.transactions.log_commit = log_commit  # type: ignore[method-assign]
         db.create_table("u", {"k": "INT"})
     with connect(path) as db:

@@ -76,6 +76,7 @@ def test_copies_from_the_middle_of_a_build_are_sound(
 
         monkeypatch.setattr(index_build.Filling, "_call", counted)
         monkeypatch.setattr(index_build.Filling, "fill", wrapped)
+        db.autocommit = True  # others go on meanwhile
         db.create_index("t_s", "t", ["s"], using=using)
         monkeypatch.undo()
         other.dump(tmp_path / "after.dump")

@@ -57,6 +57,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         db.commit()
         for n in range(60):
             db.insert("keyed", (n if n % 9 else None, f"{n % 5}" * 700, n if n % 4 else None, n / 2))
+        db.create_table("lobs", {"k": "INT", "b": "BLOB"})
+        for n, size in enumerate((5, 900, 1001, 8080, 30_000)):
+            db.insert("lobs", (n, bytes([n + 1]) * size))
         db.create_table("gone", {"i": "INT"})
         db.commit()
         db.insert("gone", (1,))

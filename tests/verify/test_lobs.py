@@ -131,4 +131,7 @@ def test_ids_that_are_cut_off(damage: Damage) -> None:
 def test_a_table_without_a_segment_for_them(damage: Damage) -> None:
     entry = damage.table("t").lobs
     assert entry is not None
-    found(damage, entry.entry_page, damage.set(entry.entry_page, PAGE_HEAD, 0, "seg_type", 3), "")
+    damage.set(entry.entry_page, PAGE_HEAD, 0, "seg_type", 3)
+    assert any(
+        "large objects of table t start at page 4:2, whose seg_type is 3" in f.message for f in damage.findings()
+    )

@@ -264,9 +264,16 @@ class Heap:
             session.take_back_to(mark)
             raise
 
-    def want_lobs(self, positions: Container[int] | None) -> None:
-        """Read large objects of these columns only; in others, rows have them as they are, to be passed over."""
-        self._lobs_wanted = positions
+    def wanting(self, positions: Container[int] | None) -> Heap:
+        """The heap for somebody who looks at large objects of these columns only: others are not read.
+
+        Rows have something in their place that is to be passed over.  None stands for all columns.
+        """
+        if self.lobs is None:
+            return self
+        other = Heap(self._store, self.session, self._current)
+        other._lobs_wanted = positions
+        return other
 
     def decoder(self, snapshot: Snapshot) -> Callable[[bytes], tuple[Any, ...]]:
         """What makes rows' values out of bytes that were read by a snapshot, which is held meanwhile."""

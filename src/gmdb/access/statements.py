@@ -40,7 +40,7 @@ def update_where(heap: Heap, changes: Mapping[str, Any] | Callable[[Row], Mappin
 def delete_where(heap: Heap, where: Condition) -> int:
     """Delete the rows that meet the condition; answers their number."""
     if where is None:
-        heap.want_lobs(())
+        heap = heap.wanting(())
     return len(_run(heap, where, lambda steps, found: steps.delete(row_id for row_id, _ in found)))
 
 

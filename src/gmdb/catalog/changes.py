@@ -112,8 +112,7 @@ class DefinitionChanges:
 
     def _fill_column(self, table: TableDefinition, column: Column, value: Any) -> None:
         heap = self._catalog.heap(table.name, self._session)
-        heap.want_lobs(())
-        row_ids = [row_id for row_id, _ in heap.rows()]
+        row_ids = [row_id for row_id, _ in heap.wanting(()).rows()]
         if row_ids and value is None and not column.identity:
             raise NullNotAllowed(
                 f"table {table.name}: column {column.name} is NOT NULL, but the table has rows; give a value for them"
@@ -171,8 +170,7 @@ class DefinitionChanges:
     def _require_values(self, table: TableDefinition, positions: Sequence[int]) -> None:
         """Refuse to make columns NOT NULL of which some row has no value."""
         wanted = [n for n in positions if table.columns[n].nullable]
-        heap = self._catalog.heap(table.name, self._session)
-        heap.want_lobs(())
+        heap = self._catalog.heap(table.name, self._session).wanting(())
         for row_id, values in heap.rows() if wanted else ():
             for n in wanted:
                 if values[n] is None:

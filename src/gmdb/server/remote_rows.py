@@ -59,8 +59,10 @@ class RemoteHeap(_Heap):
             return {name: send_ahead(self._link, value) for name, value in values.items()}
         return [send_ahead(self._link, value) for value in values]
 
-    def want_lobs(self, positions: Container[int] | None) -> None:
-        """Large objects come with their rows."""
+    def wanting(self, positions: Container[int] | None) -> RemoteHeap:
+        """Large objects come with their rows, whoever looks at them."""
+        del positions
+        return self
 
     def open_lob(self, column: str, row_id: RowId) -> OpenLob:
         head, _ = self._ask("lob_open", column=column, row=_plain(row_id))

@@ -172,9 +172,7 @@ class RowQuery(Statement):
         finder = self._finder
         assert finder is not None
         if steps is None:
-            heap = self.connection.heap(finder.table.name)
-            heap.want_lobs(finder.scope.used)
-            rows = finder.rows(heap, given)
+            rows = finder.rows(self.connection.heap(finder.table.name).wanting(finder.scope.used), given)
         else:
             rows = finder.rows_within(steps, given)
         rows = finder.extended(rows)
@@ -206,9 +204,7 @@ class RowQuery(Statement):
         finder, wait = self._finder, self._locks[0].args.get("wait")
         assert finder is not None
         first, end = self._ends(given)
-        heap = self.connection.heap(finder.table.name)
-        heap.want_lobs(finder.scope.used)
-        with heap.statement() as steps:
+        with self.connection.heap(finder.table.name).wanting(finder.scope.used).statement() as steps:
             while True:
                 held: list[Found] = []
                 try:

@@ -101,7 +101,8 @@ class _Change(Statement):
         """Rows as RETURNING sees them: large objects that were read from files are read from their pages."""
         if self.returning is None:
             return rows
-        return [(i, heap.fetch(i)) if any(map(is_file, values)) else (i, values) for i, values in rows]
+        whole = heap.wanting(None)
+        return [(i, whole.fetch(i)) if any(map(is_file, values)) else (i, values) for i, values in rows]
 
     def result(self, rows: list[Found], given: Given) -> Result:
         if self.returning is None:
@@ -167,8 +168,7 @@ class Update(_Change):
             count = self._change_at_once(self._point, given)
             if count >= 0:
                 return Result(rowcount=count)
-        heap = self.connection.heap(self.definition.name)
-        heap.want_lobs(None if self._checks else self.finder.scope.used)
+        heap = self.connection.heap(self.definition.name).wanting(None if self._checks else self.finder.scope.used)
         changed: list[Found] = []
 
         def act(steps: Steps, found: list[tuple[Any, ...]]) -> None:
@@ -228,8 +228,8 @@ class Delete(_Change):
             self.prepare_query([])
 
     def run(self, parameters: Parameters) -> Result:
-        heap, given = self.connection.heap(self.definition.name), self.given(parameters)
-        heap.want_lobs(self.finder.scope.used)
+        heap = self.connection.heap(self.definition.name).wanting(self.finder.scope.used)
+        given = self.given(parameters)
 
         def act(steps: Steps, found: list[tuple[Any, ...]]) -> None:
             steps.delete(row[0] for row in found)
