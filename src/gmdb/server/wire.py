@@ -26,6 +26,7 @@ from gmdb.format.columns import Column, ColumnType
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
 
 CHUNK_SIZE = 256 << 10  # bytes of rows that make a message
+END_OF_BATCHES = b"end"  # behind the last batch of an append
 _LENGTH = struct.Struct("<I")
 _ROW = struct.Struct("<IHI")  # page, slot, bytes that follow
 Head = dict[str, Any]
