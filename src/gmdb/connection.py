@@ -34,7 +34,6 @@ from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
-from gmdb.transaction.interrupts import Work
 from gmdb.transaction.session import Session
 
 if TYPE_CHECKING:
@@ -322,10 +321,6 @@ class Connection(HasErrors):
         For another thread, or a signal handler.  The transaction goes on; a commit is not interrupted.
         """
         self.session.interrupt()
-
-    def watch(self, work: Work) -> None:
-        """Interrupt this, too, when the connection is, for as long as somebody has it."""
-        self.session.watch(work)
 
     def split(self, script: str) -> list[str]:
         """The statements of a script."""

@@ -26,7 +26,7 @@ from pyarrow import flight
 from gmdb.errors import ForkedProcess, InterfaceError, OwnerGone
 from gmdb.server import forks
 from gmdb.server.place import Place
-from gmdb.server.wire import Head, error_from, pack, unpack
+from gmdb.server.wire import END_OF_BATCHES, Head, error_from, pack, unpack
 
 TOKEN_HEADER = b"gmdb-token"
 
@@ -153,9 +153,13 @@ class Link:
             for batch in batches:
                 if answer.done() or not (going and _written(writer.write_batch, batch)):
                     break
-            _written(writer.write_metadata, b"end")
+            _written(writer.write_metadata, END_OF_BATCHES)
             with self._failing():
                 head, _ = unpack(answer.result().app_metadata)
+        except BaseException:
+            if not answer.done() and _written(writer.write_metadata, b"given up"):
+                answer.exception()  # the writer cannot be closed while somebody listens
+            raise
         finally:
             _close_quietly(writer)
         if "error" in head:

@@ -23,7 +23,7 @@ from gmdb.server.forks import sockets_in
 from gmdb.server.operations import answer
 from gmdb.server.place import Place
 from gmdb.server.session import Client
-from gmdb.server.wire import error_head, pack
+from gmdb.server.wire import END_OF_BATCHES, error_head, pack
 
 TOKEN_HEADER = "gmdb-token"
 
@@ -117,7 +117,7 @@ def _batches(client: Client, reader: Any) -> Iterator[pa.RecordBatch]:
     while True:
         with client.turn_given_away():
             chunk = _received(reader)
-        if chunk is None:
+        if chunk is None or (chunk.data is None and bytes(chunk.app_metadata) != END_OF_BATCHES):
             raise InterfaceError("the client went away before it had sent everything")
         if chunk.data is None:
             return

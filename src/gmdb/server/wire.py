@@ -28,6 +28,7 @@ from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
 from gmdb.server.lob_wire import Ahead, decode_lob_patch
 
 CHUNK_SIZE = 256 << 10  # bytes of rows that make a message
+END_OF_BATCHES = b"end"  # behind the last batch of an append
 _LENGTH = struct.Struct("<I")
 _ROW = struct.Struct("<IHI")  # page, slot, bytes that follow
 Head = dict[str, Any]

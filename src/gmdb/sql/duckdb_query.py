@@ -169,7 +169,7 @@ class DuckQuery(Statement):
             for name in self._system:
                 sources[name] = self._system_source(name)
             statement: Any = self._parsed.statement
-            answer = duck.run(statement, sources, parameters, self._parsed.text, self.connection.watch)
+            answer = duck.run(statement, sources, parameters, self._parsed.text, self.session.watch)
             stack.callback(answer.close)
         except BaseException:
             stack.close()
