@@ -100,7 +100,8 @@ class Connection(HasErrors):
 
     @property
     def autocommit(self) -> bool:
-        return self.session.autocommit
+        """Whether a statement is a transaction of its own, unless one was begun."""
+        return self.session.is_autocommit
 
     @autocommit.setter
     def autocommit(self, on: bool) -> None:

@@ -267,7 +267,7 @@ def _told(client: Client, result: Result) -> Answer:
     """What came of a statement; rows come by a stream of their own."""
     types = [None if type_ is None else [type_.name, type_.length, type_.scale] for type_ in result.types]
     head: dict[str, Any] = {"names": list(result.names), "types": types, "rowcount": result.rowcount}
-    head["last_id"] = result.last_id
+    head |= {"last_id": result.last_id, "autocommit": client.session.is_autocommit}
     if result.has_rows:
         head["scan"] = client.new_number()
         client.scans[head["scan"]] = result.as_reader()

@@ -73,7 +73,7 @@ class RemoteConnection(_Connection):
     @autocommit.setter
     def autocommit(self, on: bool) -> None:
         self._link.ask("set_autocommit", on=bool(on))
-        self._autocommit = on
+        self._autocommit = bool(on)
 
     @property
     def isolation(self) -> str:
@@ -252,6 +252,7 @@ class RemoteConnection(_Connection):
         return [send_ahead(self._link, value) for value in parameters]
 
     def _result(self, head: dict[str, Any]) -> dbapi.Result:
+        self._autocommit = bool(head["autocommit"])  # which a statement may have set
         types = tuple(None if type_ is None else ColumnType(*type_) for type_ in head["types"])
         result = dbapi.Result(tuple(head["names"]), types, head["rowcount"], last_id=head["last_id"])
         if "scan" in head:

@@ -86,10 +86,10 @@ class TypeCompiler(GenericTypeCompiler):
     visit_DOUBLE = visit_DOUBLE_PRECISION = visit_FLOAT = visit_REAL = _called("DOUBLE PRECISION")  # noqa: N815
     visit_DATETIME = visit_TIMESTAMP = _called("TIMESTAMP")  # noqa: N815
     visit_TIME = _called(f"VARCHAR({TIME_LENGTH})")  # noqa: N815
-    visit_TEXT = visit_CLOB = visit_NCLOB = visit_UnicodeText = _called(TEXT)  # noqa: N815
+    visit_TEXT = visit_UnicodeText = _called(TEXT)  # noqa: N815
     visit_unicode_text = visit_text = _called(TEXT)
-    visit_JSON = _called(TEXT)  # noqa: N815
-    visit_BLOB = visit_large_binary = _called(BYTES)  # noqa: N815
+    visit_CLOB = visit_NCLOB = visit_JSON = _called("CLOB")  # noqa: N815
+    visit_BLOB = visit_large_binary = _called("BLOB")  # noqa: N815
     visit_UUID = _called("CHAR(32)")  # noqa: N815
 
     def visit_NUMERIC(self, type_: Any, **given: Any) -> str:  # noqa: N802
@@ -138,6 +138,8 @@ _PLAIN: dict[str, Any] = {
     "BOOLEAN": sqltypes.BOOLEAN,
     "DATE": sqltypes.DATE,
     "TIMESTAMP": sqltypes.TIMESTAMP,
+    "CLOB": sqltypes.CLOB,
+    "BLOB": sqltypes.BLOB,
 }
 _SIZED: dict[str, Any] = {
     "CHAR": sqltypes.CHAR,

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, StorageError, WriteConflict
+from gmdb.errors import CursorInvalid, InterfaceError, StorageError, WriteConflict
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.page import SegmentType
 from gmdb.kernel.bulk import open_last_page
@@ -51,13 +51,14 @@ from gmdb.transaction.definitions import ChangedDefinitions, Changes
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.interrupts import Interruptible
+from gmdb.transaction.savepoints import HasSavepoints
 from gmdb.transaction.snapshots import OWN, Snapshot, require_level
 from gmdb.transaction.tables import HoldsTables
 
 MORE_MAX = 2048  # undo records that one call may write beside its first
 
 
-class Session(HoldsTables, Interruptible):
+class Session(HoldsTables, HasSavepoints, Interruptible):
     def __init__(self, hub: Transactions, isolation: str, autocommit: bool, lock_timeout: float) -> None:
         require_level(isolation)
         self.hub = hub
@@ -74,6 +75,7 @@ class Session(HoldsTables, Interruptible):
         self.pages_wanted = 0  # how many pages a change asks for that found too few
         self._do_nothing_yet()
         self.depth = 0  # statements of several steps that are running, one within the other
+        self._resumes_autocommit = False  # when a transaction ends that was begun explicitly
         self._defining = False  # definitions are read as they are now, whatever the isolation
         self.call[ALONE] = 1
         self.call[LATEST] = int(self._reads_latest())
@@ -84,6 +86,9 @@ class Session(HoldsTables, Interruptible):
         return self.isolation == "read committed" or self.autocommit or self._defining
 
     def _reset(self) -> None:
+        if self._resumes_autocommit:
+            self.autocommit, self._resumes_autocommit = True, False
+            self.call[LATEST] = int(self._reads_latest())
         self.slot = -1
         self._logged_at = 0  # where the log must be on disk for the commit to count that is under way
         self.plain = False
@@ -92,13 +97,12 @@ class Session(HoldsTables, Interruptible):
         self.call[UNDO_PAGE] = -1
         self.call[UNDO_RUNS] = 0
         self.undo: array[int] = array("q")
-        self._savepoints: list[tuple[str, int]] = []  # name, undo records at the time
+        self._forget_savepoints()
         self._hold_nothing()
         self.definitions = ChangedDefinitions()
         self._pages_to_tidy: set[tuple[int, int]] = set()
         self._snapshot: Snapshot | None = None
         self._has_index_records = False
-        self._loads: list[tuple[int, int, int, int]] = []  # undo mark, entry page, last page, tablespace
 
     def set_autocommit(self, on: bool) -> None:
         """Make each statement a transaction of its own, or not; what is open is committed first."""
@@ -116,8 +120,13 @@ class Session(HoldsTables, Interruptible):
         self.call[LATEST] = int(self._reads_latest())
 
     @property
+    def is_autocommit(self) -> bool:
+        return self.autocommit or self._resumes_autocommit
+
+    @property
     def in_transaction(self) -> bool:
-        return self.slot >= 0 or self._snapshot is not None or bool(self._locks_taken)
+        has_begun = self._resumes_autocommit or self.slot >= 0
+        return has_begun or self._snapshot is not None or bool(self._locks_taken)
 
     @property
     def statement_number(self) -> int:
@@ -320,14 +329,6 @@ class Session(HoldsTables, Interruptible):
         newest = self.call[UNDO]
         self.undo.extend(range(newest - count + 1, newest + 1))
 
-    def note_load(self, entry_page: int, last_page: int, space_id: int) -> None:
-        """Inserts into the table go on at ``last_page`` once the transaction has committed."""
-        self._loads.append((len(self.undo), entry_page, last_page, space_id))
-
-    def last_page_loaded(self, entry_page: int) -> int | None:
-        """The page at which this transaction's own bulk append of a table ended."""
-        return next((last for _, entry, last, _ in reversed(self._loads) if entry == entry_page), None)
-
     def create_segment(self, space: Tablespace, obj_id: int, name: str, kind: SegmentType, pct_free: int) -> Segment:
         """Make a segment that goes if the transaction is rolled back."""
         with self.hub.guard:
@@ -356,6 +357,9 @@ class Session(HoldsTables, Interruptible):
         self.require_open()
         if self.in_transaction:
             raise InterfaceError("a transaction is open already; commit or roll back first")
+        if self.autocommit:  # not until this one ends
+            self.autocommit, self._resumes_autocommit = False, True
+            self.call[LATEST] = int(self._reads_latest())
 
     def commit(self) -> None:
         """Make what was changed last.  Returns once it is on disk; from then on others see it."""
@@ -465,28 +469,6 @@ class Session(HoldsTables, Interruptible):
 
     def _space_of(self, page_id: int) -> int:
         return self.hub.store.devices[page_id >> 22].space_id
-
-    # ---- savepoints
-
-    def savepoint(self, name: str) -> None:
-        self.require_open()
-        self._savepoints.append((name, len(self.undo)))
-
-    def rollback_to(self, name: str) -> None:
-        """Take back all that was done since the savepoint; it stays set."""
-        at = self._find_savepoint(name)
-        self.take_back_to(self._savepoints[at][1])
-        del self._savepoints[at + 1 :]
-
-    def release_savepoint(self, name: str) -> None:
-        del self._savepoints[self._find_savepoint(name) :]
-
-    def _find_savepoint(self, name: str) -> int:
-        self.require_open()
-        for at in reversed(range(len(self._savepoints))):
-            if self._savepoints[at][0] == name:
-                return at
-        raise NoSuchSavepoint(f"no savepoint {name} is set in this transaction")
 
     def close(self) -> None:
         """Roll back what is open and end the session.  What another thread is committing here is committed first."""

@@ -66,6 +66,7 @@ class HoldsTables:
         self.tables_held: dict[int, object] = {}  # the definition by which a table is used
         self._locks_taken: set[Hashable] = set()
         self._segments_used: dict[int, tuple[int, int]] = {}  # obj_id: entry page, tablespace
+        self._loads: list[tuple[int, int, int, int]] = []  # undo mark, entry page, last page, tablespace
 
     def share_table(self, number: int) -> None:
         """Hold a table against changes of its definition until the transaction ends."""
@@ -89,6 +90,14 @@ class HoldsTables:
         """Definitions of tables have changed: whoever uses them asks for them again."""
         for number in numbers:
             self.tables_held.pop(number, None)
+
+    def note_load(self, entry_page: int, last_page: int, space_id: int) -> None:
+        """Inserts into the table go on at ``last_page`` once the transaction has committed."""
+        self._loads.append((cast("Session", self).mark(), entry_page, last_page, space_id))
+
+    def last_page_loaded(self, entry_page: int) -> int | None:
+        """The page at which this transaction's own bulk append of a table ended."""
+        return next((last for _, entry, last, _ in reversed(self._loads) if entry == entry_page), None)
 
     def take_alone(self, key: Hashable) -> None:
         """Have a table, or a name, and nobody else, until the transaction ends."""

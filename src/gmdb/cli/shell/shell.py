@@ -28,7 +28,6 @@ from gmdb.connection import Connection
 from gmdb.dbapi import Cursor
 from gmdb.errors import Error, OwnerGone, StatementInterrupted
 
-_BEGIN = re.compile(r"(?:begin|start\s+transaction)\b", re.I)
 _END = re.compile(r"(?:commit|end|rollback)\b(?!\s+(?:(?:work|transaction)\s+)?to\b)", re.I)
 _READS = re.compile(r"\(*\s*(?:select|with|values|explain|set|savepoint|release|begin|start)\b", re.I)
 _DID = {"insert": "inserted", "update": "updated", "delete": "deleted"}
@@ -52,7 +51,6 @@ class Shell:
         self._source = source
         self._patience = Patience()
         self._timing = self._feedback = False
-        self._suspended = False  # autocommit, by BEGIN, until the transaction ends
         self._changed = False  # something is not committed
         self._last = ""
 
@@ -89,9 +87,6 @@ class Shell:
 
     def _execute(self, text: str) -> None:
         bare = text[_COMMENTS.match(text).end() :]  # type: ignore[union-attr]
-        if _BEGIN.match(bare) and self.connection.autocommit:
-            self.connection.autocommit = False
-            self._suspended = True
         try:
             cursor: Cursor = self._wait_for(lambda: self.connection.execute(text))
             if cursor.description is not None:
@@ -106,10 +101,7 @@ class Shell:
         """Know whether something is open."""
         if _END.match(bare):
             self._changed = False
-            if self._suspended:
-                self._suspended = False
-                self.connection.autocommit = True
-        elif not self.connection.autocommit and not _READS.match(bare):
+        elif not _READS.match(bare) and self.connection.in_transaction:
             self._changed = True
 
     def _show(self, cursor: Cursor) -> None:
@@ -156,7 +148,7 @@ class Shell:
     def _do_autocommit(self, switch: str) -> None:
         on = switch.lower() == "on"
         self._wait_for(lambda: setattr(self.connection, "autocommit", on))
-        self._suspended = self._changed = False
+        self._changed = False
 
     def _do_timing(self, switch: str) -> None:
         self._timing = switch.lower() == "on"
@@ -187,11 +179,11 @@ class Shell:
         return "  ".join(part for part in (f" {self.connection.path.name}", mode, state, self._last) if part)
 
     def _connect_again(self) -> None:
-        autocommit = self.connection.autocommit or self._suspended
+        autocommit = self.connection.autocommit
         self.connection.close()
         self.connection = self._connect()
         self.connection.autocommit = autocommit
-        self._suspended = self._changed = False
+        self._changed = False
         print("connected again; what was not committed is rolled back", file=sys.stderr)
 
     def run_script(self, pieces: Iterable[Piece]) -> None:

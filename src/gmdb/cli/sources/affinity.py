@@ -32,8 +32,9 @@ from gmdb.arrow.schema import arrow_type
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, VARCHAR_MAX, ColumnType
 
 TEXT = ColumnType("VARCHAR", VARCHAR_MAX)
-BYTES_MAX = 32000
-BYTES = ColumnType("VARBINARY", BYTES_MAX)
+SHORT_MAX = 2000  # bytes of values that may be keys, and of which a row may have some; longer ones are large objects
+BYTES = ColumnType("VARBINARY", SHORT_MAX)
+CLOB, BLOB = ColumnType("CLOB"), ColumnType("BLOB")
 EXACT_MAX = 1 << 53  # integers up to here are doubles, too
 _LENGTHS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 Convert = Callable[[Sequence[Any]], pa.Array]
@@ -87,6 +88,15 @@ def declared_decimal(declared: str) -> tuple[int, int] | None:
     return (digits, scale) if 1 <= digits <= DECIMAL_DIGITS_MAX and scale <= min(digits, 15) else None
 
 
+def text_of(longest: int) -> ColumnType:
+    """The type for texts of up to so many bytes."""
+    return TEXT if longest <= SHORT_MAX else CLOB
+
+
+def bytes_of(longest: int) -> ColumnType:
+    return BYTES if longest <= SHORT_MAX else BLOB
+
+
 def choose(declared: str, profile: Profile) -> Chosen:
     """The type for a column."""
     if profile.blobs and profile.blobs < profile.count:
@@ -114,9 +124,8 @@ def _plain(declared: str, profile: Profile) -> Chosen:
     if profile.count == 0:
         return _by_declaration(declared)
     if profile.blobs:
-        if profile.bytes_max > BYTES_MAX:
-            raise Unfit(f"a BLOB of over {BYTES_MAX} bytes", f"length({{column}}) > {BYTES_MAX}")
-        return Chosen(BYTES, lambda values: pa.array(values, pa.binary()))
+        type_ = bytes_of(profile.bytes_max)
+        return Chosen(type_, lambda values: pa.array(values, arrow_type(type_)))
     if profile.texts:
         return _texts(declared, profile)
     if not profile.reals:
@@ -129,16 +138,16 @@ def _plain(declared: str, profile: Profile) -> Chosen:
 
 
 def _texts(declared: str, profile: Profile) -> Chosen:
-    if profile.bytes_max > VARCHAR_MAX:
-        where = f"typeof({{column}}) = 'text' and length(cast({{column}} as blob)) > {VARCHAR_MAX}"
-        raise Unfit(f"a text of over {VARCHAR_MAX} bytes", where)
     match = _LENGTHS.search(declared)
     length = int(match[1]) if match is not None and "CHAR" in declared.upper() else VARCHAR_MAX
-    type_ = ColumnType("VARCHAR", length) if profile.bytes_max <= length <= VARCHAR_MAX and length else TEXT
+    type_ = text_of(profile.bytes_max)
+    if type_ == TEXT and profile.bytes_max <= length <= VARCHAR_MAX and length:
+        type_ = ColumnType("VARCHAR", length)
     numbers = profile.integers + profile.reals
     if numbers:
-        return Chosen(TEXT, _as_texts, f"has {profile.texts:,} texts and {numbers:,} numbers, which are kept as texts")
-    return Chosen(type_, lambda values: pa.array(values, pa.string()))
+        remark = f"has {profile.texts:,} texts and {numbers:,} numbers, which are kept as texts"
+        return Chosen(text_of(profile.bytes_max), lambda values: _as_texts(values).cast(arrow_type(type_)), remark)
+    return Chosen(type_, lambda values: pa.array(values, arrow_type(type_)))
 
 
 def _by_declaration(declared: str) -> Chosen:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from gmdb.cli.sources.affinity import BYTES, TEXT
+from gmdb.cli.sources.affinity import BYTES, TEXT, bytes_of, text_of
 from gmdb.cli.sources.plan import TablePlan, table_name
 from gmdb.errors import DataError, InvalidText, SchemaError, TypeMismatch
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, Column, ColumnType
@@ -34,7 +34,6 @@ _COLUMN_TYPES = {
     pa.bool_(): ColumnType("BOOLEAN"),
     pa.date32(): ColumnType("DATE"),
     pa.timestamp("us"): ColumnType("TIMESTAMP"),
-    pa.string(): TEXT,
 }
 
 
@@ -63,17 +62,20 @@ class ParquetSource(_File):
             raise DataError(f"{self._path} is no Parquet file: {error}") from None
         names = _names(self._path, file.schema_arrow.names)
         columns = [
-            Column(name, self._type(field), field.nullable)
-            for name, field in zip(names, file.schema_arrow, strict=True)
+            Column(name, self._type(file, n, field), field.nullable)
+            for n, (name, field) in enumerate(zip(names, file.schema_arrow, strict=True))
         ]
         batches = partial(self._batches, file, names)
         return [TablePlan(self._name, columns, file.metadata.num_rows, batches)]
 
-    def _type(self, field: pa.Field) -> ColumnType:
+    def _type(self, file: parquet.ParquetFile, number: int, field: pa.Field) -> ColumnType:
         found = column_type(field.type)
         if found is None:
             raise TypeMismatch(f"{self._path}, column {field.name}: gmdb has no type for {field.type}")
-        return found
+        if found not in (TEXT, BYTES):
+            return found
+        longest = max((_longest(batch.column(number)) for batch in file.iter_batches(BATCH_ROWS)), default=0)
+        return text_of(longest) if found == TEXT else bytes_of(longest)
 
     @staticmethod
     def _batches(file: parquet.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -103,6 +105,12 @@ def column_type(type_: pa.DataType) -> ColumnType | None:
     return next((made for test, made in tests if test(type_)), None)
 
 
+def _longest(column: pa.Array) -> int:
+    """Bytes of the longest text, or of the longest bytes, of a column."""
+    values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return 0 if pa.types.is_null(values.type) else pc.max(pc.binary_length(values)).as_py() or 0
+
+
 def _widened(column: pa.Array) -> pa.Array:
     """Unsigned numbers of 64 bits are decimals here."""
     return column.cast(pa.decimal128(20)) if pa.types.is_uint64(column.type) else column
@@ -121,7 +129,7 @@ class CsvSource(_File):
             rows += batch.num_rows
             for guess, column in zip(guesses, batch.columns, strict=True):
                 guess.look_at(column)
-        columns = [Column(name, _COLUMN_TYPES[guess.type]) for name, guess in zip(names, guesses, strict=True)]
+        columns = [Column(name, guess.column_type) for name, guess in zip(names, guesses, strict=True)]
         types = [guess.type for guess in guesses]
         return [TablePlan(self._name, columns, rows, partial(self._batches, names, types))]
 
@@ -160,15 +168,21 @@ class _Guess:
 
     def __init__(self) -> None:
         self._ladder: list[pa.DataType] | None = None
+        self._longest = 0
 
     @property
     def type(self) -> pa.DataType:
         return self._ladder[0] if self._ladder else pa.string()
 
+    @property
+    def column_type(self) -> ColumnType:
+        return _COLUMN_TYPES.get(self.type) or text_of(self._longest)
+
     def look_at(self, column: pa.Array) -> None:
         values = column.drop_null()
         if not len(values):
             return
+        self._longest = max(self._longest, _longest(values))
         if self._ladder is None:
             found = next((ladder for ladder in _LADDERS if _fits(values[:1], ladder[-1])), ())
             self._ladder = list(found)

@@ -31,7 +31,7 @@ from gmdb.sql.expressions import compile_assignment
 from gmdb.sql.scope import Scope
 
 MAGIC = b"SQLite format 3\0"
-BATCH_ROWS = 50_000
+BATCH_ROWS, BATCH_BYTES = 50_000, 64 << 20
 COLUMNS_A_TIME = 100  # whose values one query looks through
 IDENTITY_MAX = 1 << 62
 
@@ -148,6 +148,8 @@ class _TableReader:
             size = len(values) // len(some)
             for n in range(len(some)):
                 found.append(Profile(*values[n * size : (n + 1) * size]))
+        longest = sum(profile.bytes_max for profile in found)
+        self._batch_rows = min(BATCH_ROWS, max(BATCH_BYTES // max(longest, 1), 1))
         return rows, found
 
     def _choose(self, column: _Column, profile: Profile) -> Chosen:
@@ -257,7 +259,7 @@ class _TableReader:
         chosen = ", ".join(_quoted(column.name) for column in self._columns)
         try:
             cursor = self._connection.execute(f"select {chosen} from {self._table}")
-            while rows := cursor.fetchmany(BATCH_ROWS):
+            while rows := cursor.fetchmany(self._batch_rows):
                 arrays = [convert(values) for convert, values in zip(converts, zip(*rows, strict=True), strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, names)
         except sqlite3.OperationalError as error:  # a text that is none, most of all
