@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -10,7 +11,15 @@ from sqlglot import exp
 from gmdb.arrow.schema import arrow_schema
 from gmdb.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint
 from gmdb.dbapi import Result
-from gmdb.errors import CheckViolation, InvalidSyntax, NoSuchIndex, NoSuchTable, NotSupportedError, SchemaError
+from gmdb.errors import (
+    CheckViolation,
+    InvalidSyntax,
+    NoSuchIndex,
+    NoSuchTable,
+    NotSupportedError,
+    ProgrammingError,
+    SchemaError,
+)
 from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.sql.dialect import GmdbSql, parse_expression, place
@@ -157,7 +166,19 @@ class Definition(Statement):
         if given.args.get("where") is not None or given.args.get("include"):
             raise NotSupportedError("indexes over some rows, or with further columns")
         name = name or "_".join([table, *columns, "idx"])
-        self.connection.create_index(name, table, columns, unique=bool(node.args.get("unique")), using=using)
+        with self._while_others_go_on() if node.args.get("concurrently") else nullcontext():
+            self.connection.create_index(name, table, columns, unique=bool(node.args.get("unique")), using=using)
+
+    @contextmanager
+    def _while_others_go_on(self) -> Iterator[None]:
+        """CONCURRENTLY: as a transaction of its own, which needs the table alone for two moments only."""
+        if self.connection.in_transaction:
+            raise ProgrammingError("create index concurrently is a transaction of its own; commit or roll back first")
+        before, self.connection.autocommit = self.connection.autocommit, True
+        try:
+            yield
+        finally:
+            self.connection.autocommit = before
 
     # ---- drop
 
