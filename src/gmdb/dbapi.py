@@ -107,11 +107,14 @@ class Cursor:
 
     def execute(self, statement: str, parameters: Parameters | None = ()) -> Cursor:
         """Run a statement; ``?`` stands for the parameters in order, ``:name`` for those of a mapping."""
-        if self._closed or self.connection.closed:
+        if self._closed:
             self._require_open()
         self._result, self._rows = _NOTHING, None
-        given = parameters if type(parameters) is tuple else parameters_of(parameters)
-        self._result = result = self._run(_text_of(statement), given)
+        if type(statement) is not str:
+            statement = _text_of(statement)
+        self._result = result = self._run(
+            statement, parameters if type(parameters) is tuple else parameters_of(parameters)
+        )
         self._rows = result.rows
         return self
 
@@ -169,7 +172,10 @@ class Cursor:
         return self._rows
 
     def fetchone(self) -> Row | None:
-        return next(self._found(), None)
+        rows = self._rows
+        if rows is None or self._closed or self.connection.closed:
+            rows = self._found()
+        return next(rows, None)
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
         wanted = self.arraysize if size is None else size

@@ -107,7 +107,8 @@ class Heap:
         self.columns = definition.columns
         codec = RowCodec(self.columns)
         self.encode, self.plain_decode = codec.encode, codec.decode
-        self._encode_patch = Patches(self.name, self.columns).encode
+        self._patches = Patches(self.name, self.columns)
+        self._encode_patch = self._patches.encode
         self.lobs: Lobs | None = None
         if definition.lobs is not None:
             self.lobs = Lobs(self._store, self.session, self.name, self.columns, definition.lobs)
@@ -167,10 +168,11 @@ class Heap:
         """Give the row new values, all of them in column order or some by column name."""
         session = self.session
         if session.plain and session.tables_held.get(self.number) is self.definition:
+            patch = self._encode_patch(values)
             if not self.guard.acquire(False):
                 self._store.enter()
             try:
-                done = self.update_at_once(row_id, values)
+                done = self.update_at_once(row_id, patch)
             finally:
                 self.guard.release()
             if self._store.scans:
@@ -181,15 +183,18 @@ class Heap:
         if status < 0:
             self.refuse_if_failed(status, row_id)
 
-    def update_at_once(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> bool:
-        """Update a row, if nothing has to be waited or made room for: then nothing was done.
+    def patch_encoder(self, names: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
+        """What makes patches of some columns' values."""
+        return self._patches.encoder(names)
+
+    def update_at_once(self, row_id: RowId, patch: bytes) -> bool:
+        """Update a row by a patch, if nothing has to be waited or made room for: then nothing was done.
 
         The guard is held, the session is plain, and it goes by the heap's definition.
         """
         session = self.session
         if self._queues or not session.plain or self.lobs is not None:
             return False
-        patch = self._encode_patch(values)
         self._bytes[: len(patch)] = patch
         undo = update_row(self._area, self._target, row_id[0] << 16 | row_id[1])
         if undo < 0:

@@ -6,7 +6,7 @@ Not here: choosing an index (the caller names one), or full scans (heap.py, arro
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gmdb.access.index_entries import DONE_FIELD, HIGH_COLUMNS_FIELD, INDEX_KINDS, LOW_COLUMNS_FIELD, Walk
@@ -107,8 +107,8 @@ class KeyedRows:
 
         return find
 
-    def change_at_once(self, key: Sequence[Any], change: Callable[[tuple[Any, ...]], Mapping[str, Any]]) -> int:
-        """Change the rows of a key by what ``change`` makes of their values, and let nobody come between.
+    def change_at_once(self, key: Sequence[Any], patch_of: Callable[[tuple[Any, ...]], bytes]) -> int:
+        """Change the row of a key by the patch that ``patch_of`` makes of its values, and let nobody come between.
 
         Answers the number of rows; less than 0 if something has to be waited for: then nothing was done.
         """
@@ -122,7 +122,7 @@ class KeyedRows:
             found = self.find(key)
             if not found:
                 return 0
-            if len(found) > 1 or not heap.update_at_once(found[0][0], change(found[0][1])):
+            if len(found) > 1 or not heap.update_at_once(found[0][0], patch_of(found[0][1])):
                 return -1
         finally:
             heap.guard.release()

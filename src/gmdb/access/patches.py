@@ -6,6 +6,7 @@ A patch is a row of those columns alone, in the table's order, with their number
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from gmdb.errors import DataError, NoSuchColumn
@@ -29,6 +30,16 @@ class Patches:
         if len(names) == 1:
             return encode(by_name[names[0]])
         return encode([by_name[name] for name in names])
+
+    def encoder(self, names: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
+        """What makes patches of values of these columns, given in their order."""
+        encode, ordered = self._codec(tuple(names))
+        if len(ordered) == 1:
+            return lambda values: encode(values[0])
+        if list(names) == ordered:
+            return encode
+        pick = itemgetter(*(list(names).index(name) for name in ordered))
+        return lambda values: encode(pick(values))
 
     def _by_name(self, values: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(values, Mapping):

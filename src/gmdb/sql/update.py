@@ -185,22 +185,25 @@ class Update(_Change):
         """Change one row while nobody comes between; less than 0 if that is not to be had."""
         if self._rows is None:
             self._rows = point.rows(self.connection)
-        assigns, (parameters, context) = self._assigns, given
+            self._encode = self.connection.heap(self.definition.name).patch_encoder(
+                [name for _, name, _ in self._assigns]
+            )
+        assigns, encode, (parameters, context) = self._assigns, self._encode, given
 
-        def change(values: tuple[Any, ...]) -> dict[str, Any]:
-            new = {name: assign(values, parameters, context) for _, name, assign in assigns}  # type: ignore[misc]
+        def patch_of(values: tuple[Any, ...]) -> bytes:
+            new = [assign(values, parameters, context) for _, _, assign in assigns]  # type: ignore[misc]
             if self._needs_check:
                 row = list(values)
-                for position, name, _ in assigns:
-                    row[position] = new[name]
+                for (position, _, _), value in zip(assigns, new, strict=True):
+                    row[position] = value
                 self._checks.check(row, context)
-            return new
+            return encode(new)
 
         key = point.key(parameters)
         if None in key:
             return 0
         try:
-            return self._rows.change_at_once(key, change)
+            return self._rows.change_at_once(key, patch_of)
         except DataError:  # the long way tells what is wrong, if anything is
             return -1
 
