@@ -167,7 +167,7 @@ class Heap:
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         """Give the row new values, all of them in column order or some by column name."""
         session = self.session
-        if session.plain and session.tables_held.get(self.number) is self.definition:
+        if session.plain and self.lobs is None and session.tables_held.get(self.number) is self.definition:
             patch = self._encode_patch(values)
             if not self.guard.acquire(False):
                 self._store.enter()
@@ -193,7 +193,7 @@ class Heap:
         The guard is held, the session is plain, and it goes by the heap's definition.
         """
         session = self.session
-        if self._queues or not session.plain or self.lobs is not None:
+        if self._queues or not session.plain:
             return False
         self._bytes[: len(patch)] = patch
         undo = update_row(self._area, self._target, row_id[0] << 16 | row_id[1])
