@@ -92,6 +92,7 @@ class Work:
 def record(path: Path, recording: QuickRecordingDisk, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect(path) as db, connect(path) as other:
         db._database.transactions.stop()
+        db.autocommit = True  # then others go on while an index is built
         work, call = Work(recording, db, other, seed), index_build.Filling._call
 
         def interrupted(self: index_build.Filling, kernel: Any, *arguments: int) -> int:

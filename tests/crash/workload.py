@@ -273,7 +273,7 @@ class Workload:
             name = f"space{self._next_space}"
             page_size, devices = self._random.choice([(8192, 2), (16384, 1), (32768, 1)])
             self._db.create_tablespace(
-                name, page_size=page_size, devices=devices, device_pages_max=0 if self._large else 256
+                name, page_size=page_size, devices=devices, device_pages_max=0 if self._large else 1024
             )
             self._spaces.append(name)
             if page_size == 32768:

@@ -26,7 +26,7 @@ from gmdb.verify.rows import Rules
 from gmdb.verify.survey import page_findings
 
 FLIPS = 500
-MUTATIONS = 2_000
+MUTATIONS = 1_400
 TWIN_MUTATIONS = 1_000
 BODY = 900  # most structures lie near a page's start
 
