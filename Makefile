@@ -36,7 +36,7 @@ demo: $(STAMP) ## Make a table, draw a page of it, read it with Arrow and with S
 	@$(WITH_JAVA) .venv/bin/gmdb demo $(ARGS)
 
 test: $(STAMP) ## Run the test suite; ARGS="-k heap" runs a part of it
-	@scripts/tmux --install || true
+	@scripts/programs --install || true
 	@$(WITH_JAVA) $(PY) -m pytest $(ARGS)
 
 soak: $(STAMP) ## Crash databases with new random seeds for MINUTES=10, by power cuts, kills, flipped bits and odd statements

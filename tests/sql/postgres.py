@@ -72,7 +72,8 @@ def _program(name: str) -> Path | None:
 
 
 def available() -> bool:
-    return _program("postgres") is not None and _program("initdb") is not None
+    """Whether to compare with a server; continuous integration always does, and fails if there is none."""
+    return bool(os.environ.get("CI")) or (_program("postgres") is not None and _program("initdb") is not None)
 
 
 class Connection:
