@@ -346,10 +346,10 @@ class Connection(HasErrors):
             yield
 
     @contextmanager
-    def one_snapshot(self) -> Iterator[Reading]:
-        """An instant by which several cursors read."""
+    def one_snapshot(self, scn: int | None = None) -> Iterator[Reading]:
+        """An instant by which several cursors read; ``scn``: that of a statement which is running."""
         try:
-            with self.session.cursor() as (snapshot, form):
+            with self.session.cursor(scn) as (snapshot, form):
                 yield Reading(form, snapshot)
         except Exception:
             self.session.finish_read()  # with autocommit, a read that fails holds no table any more

@@ -39,6 +39,11 @@ class Steps:
         self._snapshot = snapshot
         self._mark = heap.session.mark()
 
+    @property
+    def scn(self) -> int:
+        """The instant of the statement's snapshot."""
+        return self._snapshot.scn
+
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """Every row that the snapshot sees."""
         decode = self._heap.decoder(self._snapshot)

@@ -14,7 +14,7 @@ from gmdb.arrow.scan import Reading
 from gmdb.arrow.schema import arrow_schema
 from gmdb.cursor import Cursor
 from gmdb.dbapi import Result
-from gmdb.errors import Error, NoSuchTable
+from gmdb.errors import Error, NoSuchFunction, NoSuchTable, UnsupportedExpression
 from gmdb.format.address import OFFSET_BITS
 from gmdb.format.columns import VARCHAR_MAX, Column, ColumnType
 from gmdb.sql import duck
@@ -157,13 +157,17 @@ class DuckQuery(Statement):
             return Path()
         alias = folded(table.args["alias"].this) if table.args.get("alias") else folded(table.this)
         definition = self.table(table)
-        path = RowFinder(definition, alias, where.this, self.connection.statistics(definition.name)).path
+        try:
+            path = RowFinder(definition, alias, where.this, self.connection.statistics(definition.name)).path
+        except (NoSuchFunction, UnsupportedExpression):  # of rows one by one: DuckDB may know it
+            return Path()
         return path if path.index is not None else Path()
 
-    def run(self, parameters: Parameters) -> Result:
+    def run(self, parameters: Parameters, scn: int | None = None) -> Result:
+        """``scn``: the instant that it is about, if a statement which is running goes by one."""
         stack = ExitStack()
         try:
-            reading = stack.enter_context(self.connection.one_snapshot())
+            reading = stack.enter_context(self.connection.one_snapshot(scn))
             given = self.given(parameters)
             sources: dict[str, Any] = {name: source.begin(reading, given) for name, source in self._sources.items()}
             for name in self._system:

@@ -7,6 +7,7 @@ DuckDB, which finds row ids and, for UPDATE, new values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from gmdb.access.lob_source import is_file, rereadable
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result, rows_of
-from gmdb.errors import DataError, InvalidSyntax, UniqueViolation
+from gmdb.errors import DataError, InvalidSyntax, NoSuchFunction, UniqueViolation, UnsupportedExpression
 from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default, name_key
 from gmdb.sql.dialect import place
 from gmdb.sql.duckdb_query import DuckQuery
@@ -30,6 +31,9 @@ from gmdb.sql.statement import Found, Given, Parameters, PointFinder, RowFinder,
 if TYPE_CHECKING:
     from gmdb.access.keyed import KeyedRows
     from gmdb.connection import Connection
+
+
+LARGE_PAGES = 64  # of a table: DuckDB has looked through more of them before rows one by one could be
 
 
 class _Change(Statement):
@@ -46,12 +50,29 @@ class _Change(Statement):
         where = self._node.args.get("where")
         self._condition: exp.Expr | None = None if where is None else where.this
         self.needs_query = self._has_other_tables() or not (self._condition is None or is_for_rows(self._condition))
-        condition = None if self.needs_query else self._condition
-        self.finder = RowFinder(self.definition, self._alias, condition, connection.statistics(self.definition.name))
+        self.finder = self._row_finder()
         self.note_time(self._node)
         returning = self._node.args.get("returning")
         self.returning = Projection(returning.expressions, self.finder.scope) if returning is not None else None
         self._query: DuckQuery | None = None
+
+    def _row_finder(self) -> RowFinder:
+        """What finds the rows; a query does it where rows one by one cannot tell, or would be slow to."""
+        statistics = self.connection.statistics(self.definition.name)
+        if not self.needs_query:
+            try:
+                finder = RowFinder(self.definition, self._alias, self._condition, statistics)
+            except (NoSuchFunction, UnsupportedExpression):
+                self.needs_query = True
+            else:
+                self.needs_query = finder.path.is_scan and self._condition is not None and self._is_large()
+                return finder
+        return RowFinder(self.definition, self._alias, None, statistics)
+
+    def _is_large(self) -> bool:
+        if self.definition.lobs is not None:
+            return False  # they would be read, too
+        return int(self.connection.heap(self.definition.name).segment.head.page_count) > LARGE_PAGES
 
     def _has_other_tables(self) -> bool:
         node = self._node
@@ -80,7 +101,7 @@ class _Change(Statement):
         """The rows: row id, values, and what the query has worked out."""
         if self._query is None:
             return list(self.finder.rows_within(steps, given))
-        return list(self._queried(self._query.run(given.parameters)))
+        return list(self._queried(self._query.run(given.parameters, steps.scn)))
 
     def _queried(self, found: Result) -> Iterator[tuple[Any, ...]]:
         seen = set()
@@ -148,7 +169,8 @@ class Update(_Change):
         if is_default(value):
             return position, column.name, defaults.of(position) or _nothing
         if self._is_own(value):
-            return position, column.name, assign_to(value, self.finder.scope, column)
+            with suppress(NoSuchFunction, UnsupportedExpression):  # which DuckDB may know
+                return position, column.name, assign_to(value, self.finder.scope, column)
         self._asked.append(value)
         return position, column.name, None
 

@@ -178,12 +178,16 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self.commit()
 
     @contextmanager
-    def cursor(self) -> Iterator[tuple[Snapshot, np.ndarray]]:
-        """A snapshot that is held for as long as somebody reads by it, and its form for kernels."""
+    def cursor(self, scn: int | None = None) -> Iterator[tuple[Snapshot, np.ndarray]]:
+        """A snapshot that is held for as long as somebody reads by it, and its form for kernels.
+
+        ``scn``: that of another snapshot, which is held, too.
+        """
         self.require_open()
         self.check_interrupted()
         with self.hub.guard:
-            scn = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
+            if scn is None:
+                scn = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
             snapshot = self.hub.snapshots.take(scn, len(self.undo))
             own = self.slot if self.undo else -1
             form = snapshot.form = np.array([scn, own, self.call[STATEMENT]], np.int64)
