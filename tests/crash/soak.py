@@ -75,7 +75,7 @@ def _in_pytest(file: str, **settings: str) -> str:
     with tempfile.TemporaryDirectory() as place:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"--basetemp={place}/tests"]
         ended = subprocess.run(
-            [*command, str(Path(__file__).with_name(file))],
+            [*command, str(Path(__file__).parent / file)],
             env={**os.environ, **settings},
             capture_output=True,
             text=True,
