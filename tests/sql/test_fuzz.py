@@ -69,6 +69,7 @@ def run(db: Any, text: str, parameters: Any) -> str:
 
 def end_transaction(db: Any, random: Random) -> None:
     """The transaction must be alive; usually it is taken back, so that the tables keep some rows."""
+    db.autocommit = False  # which some statement may have turned on
     db.execute("savepoint alive")
     db.execute("insert into alive values (1)")
     db.execute("rollback to alive")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gmdb
-from gmdb.errors import InvalidSyntax, ProgrammingError
+from gmdb.errors import DataError, InvalidSyntax, ProgrammingError
 
 DEEP = 3000
 
@@ -50,3 +51,15 @@ def test_parameters_that_are_neither_sequence_nor_mapping_are_refused(db: Any, p
 def test_a_long_list_is_no_deep_one(db: Any) -> None:
     numbers = ", ".join(map(str, range(DEEP)))
     assert db.execute(f"select n from t where i in ({numbers})").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "sNaN"])
+def test_decimals_that_are_no_numbers_are_refused(db: Any, number: str) -> None:
+    db.execute("create table money (i int primary key, d decimal(10, 2))")
+    db.execute("insert into money values (1, 1)")
+    for text in ("update money set d = ?", "insert into money values (2, ?)", "select * from money where d = ?"):
+        with pytest.raises(DataError):
+            db.execute(text, (Decimal(number),)).fetchall()
+    with pytest.raises(DataError):
+        db.execute("select d + ? from money where i = 1", (Decimal(number),)).fetchall()
+    assert db.execute("select * from money").fetchall() == [(1, Decimal("1.00"))]

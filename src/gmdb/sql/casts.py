@@ -183,6 +183,8 @@ def _fit_decimal(type_: ColumnType) -> Cast:
     limit, scale = Decimal(10) ** (type_.length - type_.scale), type_.scale
 
     def fit(value: Decimal) -> Decimal:
+        if not value.is_finite():
+            raise ValueOutOfRange(f"{value} is no DECIMAL")
         rounded = numbers.rescale(value, scale)
         if rounded.copy_abs() >= limit:
             raise ValueOutOfRange(f"numeric field overflow: {numbers.decimal_text(value)} does not fit {type_}")
