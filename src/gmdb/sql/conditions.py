@@ -48,6 +48,8 @@ def connect(writer: Writer, parts: Sequence[Thunk], absorbing: bool, node: exp.E
     if len(kept) == 1:
         return replace(first, node=node)
     if all(one.term.constant for one in kept):
+        for one in kept[1:]:
+            writer.failures.extend(one.failures)
         return writer.constant(None, BOOLEAN, node)
     result = writer.assign(first.code, BOOLEAN, node)
     for captured in kept[1:]:

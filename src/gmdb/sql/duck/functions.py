@@ -372,7 +372,9 @@ def _trim(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
 
 @handles(exp.RegexpReplace)
 def _regexp_replace(statement: Statement, node: exp.Expr, scope: Scope) -> Bound:
-    parts = [node.this, node.expression, node.args["replacement"]]
+    parts = [node.this, node.expression, node.args.get("replacement")]
+    if None in parts:
+        raise IllTyped("regexp_replace takes a text, a pattern and what replaces it", *spot(node))
     values = [text("regexp_replace", bind(statement, part, scope), node) for part in parts]
     values[2] = f"replace({values[2]}, '\\&', '\\0')"  # the whole match
     flags = node.args.get("modifiers")
