@@ -98,8 +98,11 @@ def table_name(node: exp.Expr) -> str:
 def names_of(nodes: Sequence[Any]) -> list[str]:
     """The columns that a list names, whatever sqlglot has wrapped them in."""
     found = []
-    for node in nodes:
+    for whole in nodes:
+        node = whole
         while not isinstance(node, exp.Identifier):
+            if not isinstance(node, exp.Expr) or isinstance(node, exp.Func | exp.Literal | exp.Binary):
+                raise InvalidSyntax(f"{whole.sql('postgres')} is no name of a column", *place(whole))
             node = node.this
         found.append(folded(node))
     return found

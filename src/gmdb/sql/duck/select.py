@@ -250,7 +250,8 @@ def limits(statement: Statement, node: exp.Expr, scope: Scope) -> str:
 
 def ordinal(node: exp.Expr, count: int) -> int | None:
     """The column that a bare number in ORDER BY or GROUP BY means."""
-    if isinstance(node, exp.Boolean | exp.Null):
+    is_negative = isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal)
+    if isinstance(node, exp.Boolean | exp.Null) or is_negative:
         raise InvalidSyntax("a constant cannot be ordered or grouped by", *spot(node))
     if not isinstance(node, exp.Literal):
         return None
