@@ -149,6 +149,11 @@ class Connection(HasErrors):
         with self._database.store.guard:
             self._database.store.create_tablespace(name, page_size, devices, device_pages_max)
 
+    def drop_tablespace(self, name: str) -> None:
+        """Remove a tablespace that has no tables any more, and its files.  It is no part of the transaction."""
+        self.session.require_open()
+        self._database.drop_tablespace(name)
+
     def create_table(
         self,
         name: str,

@@ -23,7 +23,14 @@ from gmdb.log.backup import Note, copy_file, finish, new_directory, read_note, w
 from gmdb.log.files import ARCHIVE, redo_numbers, redo_path
 from gmdb.log.reports import Progress, Recovery, Step
 from gmdb.storage import disk
-from gmdb.storage.directory import CONTROL_NAME, DirectoryLock, device_numbers, device_path
+from gmdb.storage.directory import (
+    CONTROL_NAME,
+    DirectoryLock,
+    device_numbers,
+    device_path,
+    dropped_numbers,
+    note_dropped,
+)
 from gmdb.storage.store import renew_identity
 
 if TYPE_CHECKING:
@@ -102,6 +109,8 @@ def _copy_backup(source: Path, made: Path, archive: Path | None, note: Note) -> 
         copy_file(source / name, made / name, size, size, allocate=True)
         done += size
         yield "copying the backup", done, sum(sizes.values())
+    for number in dropped_numbers(source):
+        note_dropped(made, number)
     write_note(made, note)  # until it is opened it is the backup that it is a copy of
 
 

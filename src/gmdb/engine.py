@@ -226,6 +226,14 @@ class Database:
         self.transactions.collector.collect()  # rows that were deleted hold their pages until then
         return self.durability.shrinking.run()
 
+    def drop_tablespace(self, name: str) -> None:
+        """Remove a tablespace without tables, and its files."""
+        self.store.require_writable()
+        assert self.durability is not None
+        self.transactions.collector.collect()  # tables that were dropped keep their pages until then
+        with self.durability.shrinking.none_running():
+            self.durability.dropping.run(name)
+
     def _trim_tables(self) -> None:
         """Give back what tables keep at their ends without need."""
         for table in [self.catalog.table(name) for name in self.catalog.user_tables()]:

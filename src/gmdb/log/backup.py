@@ -38,7 +38,15 @@ from gmdb.log.redo import RedoLog
 from gmdb.log.reports import BackupReport, Step
 from gmdb.storage import disk
 from gmdb.storage.device import Device
-from gmdb.storage.directory import LOCK_NAME, device_path, require_database, sync_directory, write_control
+from gmdb.storage.directory import (
+    LOCK_NAME,
+    device_path,
+    dropped_numbers,
+    note_dropped,
+    require_database,
+    sync_directory,
+    write_control,
+)
 from gmdb.storage.disk import DiskFile
 from gmdb.storage.store import PageStore
 
@@ -176,6 +184,8 @@ class Backup:
         yield "copying redo", 0, end - start
         self._copy_redo(made, start, end)
         fields |= {"redo_lsn": start, "clean": 0, "archiving": 0, "redo_file_size": self._redo.files.file_size}
+        for number in dropped_numbers(self._store.directory):
+            note_dropped(made, number)
         write_control(made, write_control(made, fields))  # both copies
         disk.current.open(made / LOCK_NAME, create=True).close()
         write_note(made, Note(self._store.control["database_id"], now, start, end))

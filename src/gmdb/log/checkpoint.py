@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -44,6 +46,12 @@ class Checkpoints:
         self._buffer = np.zeros(ROUND_SIZE, np.uint8)
         self._pages = np.zeros((_ROUND_PAGES, 2), np.uint32)  # id and version of each copy
         self.counters = _no_counters
+
+    @contextmanager
+    def none_running(self) -> Iterator[None]:
+        """While this lasts no page is written to its place."""
+        with self._running:
+            yield
 
     def run(self, **control: int) -> CheckpointReport:
         """Write every page that has changed by now; ``control``: further fields of the control file."""

@@ -18,6 +18,7 @@ from gmdb.format.redo import payload
 from gmdb.kernel.area import STATE
 from gmdb.log.backup import forget_note, is_backup
 from gmdb.log.checkpoint import Checkpoints
+from gmdb.log.dropping import Dropping
 from gmdb.log.files import RedoFiles
 from gmdb.log.mirror import Mirror
 from gmdb.log.redo import RedoLog
@@ -69,6 +70,7 @@ class Durability:
             self.redo = RedoLog(store, files, start, sync)
             self.checkpoints = Checkpoints(store, self.redo, self._mirror)
             self.shrinking = Shrinking(store, self.redo, self.checkpoint)
+            self.dropping = Dropping(store, self.redo, self.checkpoints)
             if recovery is None:  # else the log before is needed, until a checkpoint has been made
                 next_device = control["next_device"] or max(store.devices) + 1
                 store.write_control(clean=0, redo_lsn=start, redo_file_size=file_size, next_device=next_device)

@@ -16,7 +16,8 @@ A crash after any step leaves a sound database, at worst with a file that is lon
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,6 +51,12 @@ class Shrinking:
         self._checkpoint = checkpoint
         self._running = threading.Lock()
         self.before: Callable[[], None] = _nothing  # gives pages back that hold nothing
+
+    @contextmanager
+    def none_running(self) -> Iterator[None]:
+        """While this lasts no file gets shorter."""
+        with self._running:
+            yield
 
     def run(self, only_if_much: bool = False) -> int:
         """Make every device as short as its last page in use allows; answers how many bytes that gave back.

@@ -18,6 +18,12 @@ def create_tablespace(client: Client, name: str, **options: int) -> None:
 
 
 @operation
+def drop_tablespace(client: Client, name: str) -> None:
+    require_writable(client)
+    connection_of(client).drop_tablespace(name)
+
+
+@operation
 def create_table(
     client: Client, name: str, columns: list[list[Any]], constraints: list[list[Any]], **options: Any
 ) -> None:

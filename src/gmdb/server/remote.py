@@ -115,6 +115,9 @@ class RemoteConnection(_Connection):
             "create_tablespace", name=name, page_size=page_size, devices=devices, device_pages_max=device_pages_max
         )
 
+    def drop_tablespace(self, name: str) -> None:
+        self._link.ask("drop_tablespace", name=name)
+
     def create_table(
         self,
         name: str,

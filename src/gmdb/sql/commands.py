@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from gmdb.dbapi import Result
+from gmdb.errors import NoSuchTablespace
 from gmdb.format.columns import ColumnType
 from gmdb.sql.parser import Command, Parsed
 from gmdb.sql.scope import folded
@@ -51,7 +53,7 @@ class TransactionCommand(Statement):
 
 
 class OwnCommand(Statement):
-    """SAVEPOINT, RELEASE, SET AUTOCOMMIT, CREATE TABLESPACE, EXPLAIN, DESCRIBE."""
+    """SAVEPOINT, RELEASE, SET AUTOCOMMIT, CREATE and DROP TABLESPACE, EXPLAIN, DESCRIBE."""
 
     def __init__(self, connection: Connection, command: Command, prepare: Callable[[str], Statement]) -> None:
         super().__init__(connection)
@@ -78,6 +80,10 @@ class OwnCommand(Statement):
     def _tablespace(self, name: str, options: str) -> None:
         numbers = {_OPTIONS[word.lower()]: int(number) for word, number in _NUMBER.findall(options)}
         self.connection.create_tablespace(_plain(name), **numbers)
+
+    def _drop_tablespace(self, if_exists: str, name: str) -> None:
+        with suppress(NoSuchTablespace) if if_exists else nullcontext():
+            self.connection.drop_tablespace(_plain(name))
 
     def _explain(self, text: str) -> Result:
         return lines("plan", self._prepare(text).explain())

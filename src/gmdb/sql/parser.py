@@ -23,6 +23,7 @@ _OWN = {
     "tablespace": re.compile(
         rf"create\s+tablespace\s+{_WORD}((?:\s+(?:page_?size|devices|device_pages)\s*=?\s*\d+)*)", re.I
     ),
+    "drop_tablespace": re.compile(rf"drop\s+tablespace\s+(if\s+exists\s+)?{_WORD}", re.I),
     "explain": re.compile(r"explain\s+(.*)", re.I | re.S),
     "describe": re.compile(rf"desc(?:ribe)?\s+{_WORD}", re.I),
 }

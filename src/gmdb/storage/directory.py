@@ -20,6 +20,7 @@ from gmdb.storage import disk
 CONTROL_NAME = "gmdb.control"
 LOCK_NAME = "gmdb.lock"
 DEVICE_PREFIX = "device-"
+DROPPED_PREFIX = "dropped-"  # an empty file says that a device is gone and not lost
 
 
 def device_path(directory: Path, device: int) -> Path:
@@ -28,8 +29,23 @@ def device_path(directory: Path, device: int) -> Path:
 
 def device_numbers(directory: Path) -> list[int]:
     """The devices that the directory has files for."""
-    suffixes = (path.name.removeprefix(DEVICE_PREFIX) for path in directory.glob(f"{DEVICE_PREFIX}*"))
+    return _numbers(directory, DEVICE_PREFIX)
+
+
+def dropped_numbers(directory: Path) -> list[int]:
+    """The devices whose tablespaces were dropped."""
+    return _numbers(directory, DROPPED_PREFIX)
+
+
+def _numbers(directory: Path, prefix: str) -> list[int]:
+    suffixes = (path.name.removeprefix(prefix) for path in directory.glob(f"{prefix}*"))
     return sorted(int(suffix) for suffix in suffixes if suffix.isdecimal())
+
+
+def note_dropped(directory: Path, device: int) -> None:
+    """Leave word that a device is no more."""
+    disk.current.open(directory / f"{DROPPED_PREFIX}{device:04d}", create=True).close()
+    sync_directory(directory)
 
 
 def is_database(directory: Path) -> bool:

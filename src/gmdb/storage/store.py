@@ -185,6 +185,16 @@ class PageStore:
             self.call(log_pages, first, 0, self.devices[number].address(0), page_size, 1)
         return self.spaces[first]
 
+    def remove_tablespace(self, space: Tablespace) -> None:
+        """Close the devices of a tablespace and remove their files.  The guard is held."""
+        for device in reversed(space.devices):
+            del self.devices[device.number]
+            device.close()
+            files.note_dropped(self.directory, device.number)
+            disk.current.remove(files.device_path(self.directory, device.number))
+            files.sync_directory(self.directory)
+        self.spaces = group_devices(list(self.devices.values()))
+
     def adopt_device(self, number: int) -> None:
         """Open a device that was made just now."""
         self.devices[number] = Device(self._area, self.directory, number)
@@ -288,6 +298,8 @@ class PageStore:
             raise StorageError(f"{directory}: {error.strerror}") from error
         for device in self.devices.values():
             device.dump(directory, self.control["ckpt_id"])
+        for number in files.dropped_numbers(self.directory):
+            files.note_dropped(directory, number)
         fields = {**self.control_fields(), "purpose": Purpose.DUMP, "clean": 1}
         files.write_control(directory, files.write_control(directory, fields))  # both copies
 

@@ -17,7 +17,7 @@ from gmdb.format.address import (
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.kernel.verify_rows import SUSPECT, UNWRITTEN
-from gmdb.storage.directory import device_path
+from gmdb.storage.directory import device_path, dropped_numbers
 from gmdb.verify.findings import Findings
 from gmdb.verify.ownership import Owners
 from gmdb.verify.reader import VerifiedFiles
@@ -30,8 +30,9 @@ REQUIRED = (SYSTEM_DEVICE, UNDO_DEVICE, FIRST_USER_DEVICE)
 def check_files(files: VerifiedFiles, findings: Findings) -> None:
     """Devices that are missing, and files that are too short."""
     users = range(FIRST_USER_DEVICE, min(files.control.get("next_device", 0), DEVICES))
+    dropped = dropped_numbers(files.path)
     for number in sorted({*REQUIRED, *users}):
-        if number not in files.devices:
+        if number not in files.devices and number not in dropped:
             findings.in_file(device_path(files.path, number).name, "the file is missing")
     for number, device in files.devices.items():
         name = device.path.name
