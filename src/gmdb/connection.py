@@ -33,6 +33,8 @@ from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors
+from gmdb.storage.holder import Holder
+from gmdb.storage.pins import Pin
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
 from gmdb.transaction.session import Session
 
@@ -401,6 +403,17 @@ class Connection(HasErrors):
     def recovery(self) -> Recovery | None:
         """What opening the database had to do because it was not closed before; None: nothing."""
         return self._database.recovery
+
+    def take_snapshot(self, *, lease: float | None = None, holder: Holder | None = None) -> Pin:
+        """Pin the database as it is now, for readers in other processes: it stays readable while everybody goes on.
+
+        It lasts for ``lease`` seconds behind the last read by it, and not longer than the process of ``holder`` lives.
+        """
+        return self._database.take_snapshot(lease, holder or Holder.this_process())
+
+    def drop_snapshot(self, name: str) -> None:
+        """Let a pinned snapshot go; whoever still reads by it is told that it has expired."""
+        self._database.drop_snapshot(name)
 
     def checkpoint(self) -> CheckpointReport:
         """Write every changed page to its place, so that less has to be replayed after a crash."""

@@ -24,6 +24,7 @@ import pyarrow as pa
 from gmdb.access.heap import Heap
 from gmdb.catalog.changes import DefinitionChanges
 from gmdb.catalog.indexing import IndexMaking
+from gmdb.catalog.plain import table_to_plain
 from gmdb.catalog.schema import FIRST_USER_ID, TableDefinition
 from gmdb.catalog.system import create_system_tables
 from gmdb.catalog.tables import Catalog
@@ -32,13 +33,17 @@ from gmdb.format.address import device_of, offset_of
 from gmdb.kernel.shrink import trim_segment
 from gmdb.log.backup import Backup
 from gmdb.log.durability import REDO_FILE_SIZE, Durability, open_store
+from gmdb.log.pinning import Instant
 from gmdb.log.redo import SYNC_MODES
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Step
 from gmdb.storage import disk
 from gmdb.storage.directory import is_database, require_database
+from gmdb.storage.holder import Holder
+from gmdb.storage.pins import Pin
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import create_store
 from gmdb.transaction.hub import Transactions, create_undo_segment
+from gmdb.transaction.in_flight import locks_in_flight
 from gmdb.transaction.session import Session
 from gmdb.views import SystemViews
 
@@ -191,7 +196,7 @@ class Database:
 
     def system_view(self, name: str, session: Session | None = None) -> pa.Table:
         """A system view by its name; of definitions, as the session sees them."""
-        return SystemViews(self.catalog, self.transactions).view(name, session)
+        return SystemViews(self.catalog, self.transactions, self.pinned).view(name, session)
 
     def locks(self) -> pa.Table:
         """Every lock in use: its transaction, action and row, and the lock beneath it."""
@@ -218,6 +223,33 @@ class Database:
         self.store.require_writable()
         assert self.durability is not None
         return self.durability.checkpoint()
+
+    # ---- snapshots for other processes
+
+    def take_snapshot(self, lease: float | None, holder: Holder, scn: int | None = None) -> Pin:
+        """Pin the instant of now; or, of what its pages hold, only commits up to ``scn``, which a snapshot holds."""
+        self.store.require_writable()
+        assert self.durability is not None
+
+        def capture() -> Instant:
+            memory = self.transactions.memory
+            seen = memory.scn if scn is None else scn
+            tables = self.catalog.committed(self.transactions.active.values())
+            return Instant(seen, locks_in_flight(memory, seen), [table_to_plain(table) for table in tables])
+
+        return self.durability.pins.take(capture, lease, holder)
+
+    def drop_snapshot(self, name: str) -> None:
+        """Let a pinned snapshot go."""
+        self.store.require_writable()
+        assert self.durability is not None
+        self.durability.pins.drop(name)
+
+    def pinned(self) -> list[tuple[Pin, float]]:
+        """Every pinned snapshot, and when its lease runs out."""
+        return self.durability.pins.listed() if self.durability is not None else []
+
+    # ---- space
 
     def shrink(self) -> int:
         """Give free pages at the end of devices back to the operating system; answers how many bytes."""

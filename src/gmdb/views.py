@@ -19,6 +19,7 @@ from gmdb.errors import NoSuchTable
 from gmdb.format.address import RowId, page_name
 from gmdb.format.page import SegmentType
 from gmdb.kernel.locks import LockAction
+from gmdb.storage.pins import Pin
 from gmdb.storage.segment import Segment
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.session import Session
@@ -52,14 +53,26 @@ _TRANSACTIONS = pa.schema(
     [("transaction", pa.int64()), ("state", pa.string()), ("scn", pa.int64()), ("locks", pa.int64())]
 )
 _WAITS = pa.schema([("transaction", pa.int64()), ("waits_for", pa.string()), ("kind", pa.string())])
-_SNAPSHOTS = pa.schema([("scn", pa.int64()), ("behind", pa.int64())])
+_SNAPSHOTS = pa.schema(
+    [
+        ("scn", pa.int64()),
+        ("behind", pa.int64()),
+        ("pinned", pa.string()),
+        ("taken", pa.timestamp("us")),
+        ("expires", pa.timestamp("us")),
+        ("held_by", pa.string()),
+    ]
+)
 _TABLE_LOCKS = pa.schema([("transaction", pa.int64()), ("held", pa.string()), ("mode", pa.string())])
 
 
 class SystemViews:
-    def __init__(self, catalog: Catalog, transactions: Transactions) -> None:
+    def __init__(
+        self, catalog: Catalog, transactions: Transactions, pinned: Callable[[], list[tuple[Pin, float]]]
+    ) -> None:
         self._catalog = catalog
         self._hub = transactions
+        self._pinned = pinned
         self._store = catalog.store
         self._views: Mapping[str, Callable[[Session | None], pa.Table]] = {
             "sys_tables": lambda session: _listed("sys_tables", map(table_row, self._tables(session))),
@@ -186,12 +199,20 @@ class SystemViews:
     def _snapshots(self) -> pa.Table:
         with self._store.guard:
             newest = self._hub.memory.scn
-            rows = [(snapshot.scn, newest - snapshot.scn) for snapshot in self._hub.snapshots.held()]
-        return _made(_SNAPSHOTS, sorted(rows))
+            scns = sorted(snapshot.scn for snapshot in self._hub.snapshots.held())
+        rows: list[tuple[Any, ...]] = [(scn, newest - scn, None, None, None, None) for scn in scns]
+        for pin, expires in self._pinned():
+            times = (_microseconds(pin.created), _microseconds(expires))
+            rows.append((pin.scn, newest - pin.scn, pin.name, *times, str(pin.holder)))
+        return _made(_SNAPSHOTS, rows)
 
     def _number(self, session: Session) -> int | None:
         """The number of a session's transaction; none if it has changed nothing yet."""
         return self._hub.memory.number(session.slot) if session.slot >= 0 else None
+
+
+def _microseconds(seconds: float) -> int:
+    return int(seconds * 1_000_000)
 
 
 def _listed(name: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:

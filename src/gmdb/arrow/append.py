@@ -207,6 +207,7 @@ class _Load:
         self._reserve(places)
         stamp_pages(self._buffer.ctypes.data, self._page_size, places.ctypes.data, count)
         seal_run(self._buffer.ctypes.data, count, self._page_size, self._store.control["ckpt_id"] + 1)
+        self._store.keep_images(places["page_id"])
         breaks = np.flatnonzero(np.diff(places["page_id"].astype(np.int64)) != 1) + 1
         for run in np.split(np.arange(count), breaks):
             start, end = int(run[0]), int(run[-1]) + 1

@@ -18,7 +18,7 @@ from gmdb.errors import Corruption
 from gmdb.format.columns import Column
 from gmdb.format.lob import LobSegment, encode_cell
 from gmdb.kernel.lob_columns import fill_values, measure_cells
-from gmdb.kernel.status import DAMAGED
+from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.store import PageStore
 
 BATCH_BYTES = 16 << 20
@@ -28,7 +28,7 @@ Part = tuple[pa.RecordBatch, int, int]  # some rows of a batch, and which
 class LobReading:
     """Turns batches of some columns, as kernels read them, into batches of values."""
 
-    def __init__(self, store: PageStore, segment: LobSegment | None, columns: Sequence[Column]) -> None:
+    def __init__(self, store: PageStore | FrozenStore, segment: LobSegment | None, columns: Sequence[Column]) -> None:
         self._store = store
         self._columns = list(columns)
         self._positions = [n for n, column in enumerate(columns) if column.type.is_lob]
@@ -68,11 +68,14 @@ class LobReading:
         ends[start + 1 :] = np.cumsum(sizes)
         data = pa.allocate_buffer(max(int(ends[-1]), 1), resizable=True)
         target = ends.ctypes.data + 8 * start
-        status = fill_values(self._store.area, self._obj_id, values, offsets + 4 * start, count, data.address, target)
+        try:
+            cells_at = (self._obj_id, values, offsets + 4 * start, count)
+            status = self._store.call(fill_values, 0, *cells_at, data.address, target)
+        except Corruption:
+            check()
+            raise
         if status < 0:
             check()
-            if status == DAMAGED:
-                self._store.raise_damage()
             raise Corruption(f"column {self._columns[n].name}: a large object is not where its row says")
         nulls = cells.slice(start, count).null_count
         validity = cells.buffers()[0] if nulls else None

@@ -18,6 +18,7 @@ from gmdb.format.columns import Column
 from gmdb.format.lob import LobSegment
 from gmdb.kernel.cursor import CURSOR, read_index, read_places
 from gmdb.kernel.status import NO_ROOM
+from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.store import PageStore
 
 BATCH_ROWS = (64, 4096, 65536)  # of the first batch, the second, and all others: whoever wants few gets them soon
@@ -30,7 +31,7 @@ class Lookup:
 
     def __init__(
         self,
-        store: PageStore,
+        store: PageStore | FrozenStore,
         obj_id: int,
         columns: Sequence[Column],
         wanted: Sequence[int],

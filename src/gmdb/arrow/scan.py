@@ -19,6 +19,7 @@ from gmdb.format.columns import Column
 from gmdb.format.lob import LobSegment
 from gmdb.kernel.scan import SCAN, measure_pages, scan_pages
 from gmdb.kernel.status import BUSY, NO_ROOM
+from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.store import PageStore
 from gmdb.transaction.snapshots import Snapshot
 
@@ -48,7 +49,7 @@ class Scan:
 
     def __init__(
         self,
-        store: PageStore,
+        store: PageStore | FrozenStore,
         obj_id: int,
         columns: Sequence[Column],
         wanted: Sequence[int],
@@ -111,7 +112,7 @@ class Scan:
     def _decode(self, ids: np.ndarray, reading: Reading) -> pa.RecordBatch:
         """One range of pages as a batch."""
         self._store.require_open()
-        self._store.read_ahead(ids)
+        ids = self._store.read_ahead(ids)
         sizes = np.zeros(2, np.int64)
         self._store.call(measure_pages, 0, ids.ctypes.data, len(ids), sizes.ctypes.data)
         slots, row_bytes = int(sizes[0]), int(sizes[1])

@@ -51,6 +51,19 @@ class Catalog:
         made = {number: table and _as_of(table, scn) for number, table in changes.items()}
         self._use(table for table in {**self._by_number, **made}.values() if table is not None)
 
+    def committed(self, sessions: Iterable[Session]) -> list[TableDefinition]:
+        """The definitions as of the newest commit.  The guard is held.
+
+        A transaction's commit counts from when it is on disk; its definitions come here when its session goes on.
+        """
+        now = dict(self._by_number)
+        for session in sessions:
+            if session.slot >= 0 and session.hub.memory.transactions[session.slot]["scn"] > 0:
+                now |= {number: table for number, table in session.definitions.now.items() if table is not None}
+                for number in [number for number, table in session.definitions.now.items() if table is None]:
+                    now.pop(number, None)
+        return list(now.values())
+
     def replace(self, table: TableDefinition) -> None:
         """Let everybody go by another definition at once; the caller has the table alone."""
         with self.store.guard:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from gmdb.cli import stat_index, stat_locks, stat_page, stat_segments, stat_spaces, stat_transactions, stat_undo
+from gmdb.cli import (
+    stat_index,
+    stat_locks,
+    stat_page,
+    stat_segments,
+    stat_snapshots,
+    stat_spaces,
+    stat_transactions,
+    stat_undo,
+)
 
 DESCRIPTION = (
     "Look at the bytes of a database: it may be closed, damaged, or in use elsewhere. Nothing is changed and no lock "
     "is taken. Exit status: 0 sound, 1 something is damaged, 2 the command failed."
 )
-VERBS = (stat_spaces, stat_segments, stat_index, stat_page, stat_undo, stat_locks, stat_transactions)
+VERBS = (stat_spaces, stat_segments, stat_index, stat_page, stat_undo, stat_locks, stat_transactions, stat_snapshots)
 
 
 def add(commands: Any) -> None:

@@ -21,6 +21,7 @@ from gmdb.format import (
     device,
     hash,
     heap,
+    images,
     lob,
     mirror,
     page,
@@ -52,6 +53,7 @@ _MODULES: dict[str, ModuleType] = {
         transactions,
         redo,
         mirror,
+        images,
         control,
         columns,
     )

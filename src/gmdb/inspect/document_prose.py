@@ -18,6 +18,7 @@ A database is a directory:
 | `redo-0000000001`, … | the log of what was changed since the last checkpoint; none in a database that was closed |
 | `gmdb.mirror` | pages that a checkpoint is writing to their places; none in a database that was closed |
 | `archive/` | redo files that are needed no more, if archiving is on |
+| `snapshots/` | pinned instants, and pages as they were then; none if nobody has pinned one |
 
 To look at a database's bytes, use `gmstat`: `gmstat spaces DB`, `gmstat segments DB`, `gmstat page DB 4:7`.
 """
@@ -160,6 +161,16 @@ has. FORMAT and IMAGE apply to any page.
         """\
 A round of a checkpoint: pages that are about to be written to their places. A page that a crash tears there is whole
 here. It counts only for the checkpoint after the one that the control file names.
+""",
+    ),
+    "images": (
+        "Images of pinned snapshots",
+        """\
+`snapshots/NAME.pin` is a JSON document: which checkpoint and which commit the instant is of, how far each
+device is in use, the tables, and for whom it is kept. `NAME.locks` has the locks of transactions that were under way. An image
+file holds pages as they were when they were pinned, in batches: before a page is overwritten in its place its image is
+written here. A reader takes the page in its place if its `ckpt_id` is not higher than the pin's, unless there is an
+image with a higher one that is not higher than the pin's either.
 """,
     ),
     "control": (

@@ -181,14 +181,7 @@ class DatabaseFiles:
 
     def table(self, name: str) -> TableDefinition:
         """A table by its name, as it was given or in small letters."""
-        tables = {table.name: table for table in self.tables()}
-        for spelling in (name, name.lower()):
-            if spelling in tables:
-                return tables[spelling]
-        near = difflib.get_close_matches(name.lower(), tables, 1)
-        users = [table.name for table in tables.values() if table.obj_id >= FIRST_USER_ID]
-        hint = f"did you mean {near[0]}?" if near else f"its tables are: {', '.join(users) or 'none'}"
-        raise NoSuchTable(f"{self.path} has no table {name}; {hint}")
+        return choose_table(name, self.tables(), self.path)
 
     def index_rows(self) -> Iterator[tuple[RowId, IndexDefinition]]:
         """Every index, and the row of sys_indexes that lists it; a database of before there were any has none."""
@@ -230,6 +223,18 @@ class DatabaseFiles:
         if at is None or RowFlag.LINK not in heap.flags_of(moved_to, at):
             raise Corruption(f"it has moved to {target}, where no migrated row is", target.page_id)
         return moved_to, at
+
+
+def choose_table(name: str, listed: list[TableDefinition], path: Path) -> TableDefinition:
+    """The table with a name, as it was given or in small letters."""
+    tables = {table.name: table for table in listed}
+    for spelling in (name, name.lower()):
+        if spelling in tables:
+            return tables[spelling]
+    near = difflib.get_close_matches(name.lower(), tables, 1)
+    users = [table.name for table in listed if table.obj_id >= FIRST_USER_ID]
+    hint = f"did you mean {near[0]}?" if near else f"its tables are: {', '.join(users) or 'none'}"
+    raise NoSuchTable(f"{path} has no table {name}; {hint}")
 
 
 def _decode(columns: tuple[Column, ...], page: bytes, offset: int) -> tuple[Any, ...]:

@@ -111,7 +111,7 @@ def damaged(area, page_id):
 
 
 @routine
-def _is_sound(page, page_id, page_size):
+def is_sound(page, page_id, page_size):
     """Whether the page is what was written, and its offsets can be followed."""
     head = page_head(page)
     if head.page_id != page_id or not crc_is_right(page, page_size):
@@ -135,7 +135,7 @@ def touch(area, page_id):
     page = address_of(area, page_id)
     if not load_u8(device.verified + offset):
         # Somebody may change the page while it is checked here; they checked it first, and marked it.
-        if not _is_sound(page, page_id, device.page_size) and not load_u8(device.verified + offset):
+        if not is_sound(page, page_id, device.page_size) and not load_u8(device.verified + offset):
             return damaged(area, page_id)
         store_8(device.verified + offset, 1)
     return page

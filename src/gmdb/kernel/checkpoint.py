@@ -51,6 +51,25 @@ def copy_chain(area, page_id, buffer, room, pages, count):
 
 
 @kernel
+def copy_changed(area, buffer, room, ids):
+    """Copy every changed page to a buffer, and its id (u32) to ``ids``; they stay changed.
+
+    Answers how many, or -1 if they need more than ``room``.  No checkpoint is running, which would have some of them.
+    """
+    copied, page_id = 0, state_of(area).dirty_first
+    if state_of(area).dirty_bytes > room:
+        return -1
+    while page_id != NO_PAGE:
+        page, page_size = address_of(area, page_id), device_of_page(area, page_id).page_size
+        move_bytes(buffer, page, page_size)
+        store_32(ids + 4 * copied, page_id)
+        buffer += page_size
+        copied += 1
+        page_id = page_head(page).next_ckpt_page
+    return copied
+
+
+@kernel
 def is_unchanged(area, page_id, version):
     """Whether a page is as it was when it was copied: 1 or 0."""
     device = device_of_page(area, page_id)

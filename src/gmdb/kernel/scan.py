@@ -162,6 +162,8 @@ def _gather_page(area, scan, page_id, page, rows, limits, places, watch, arenas,
         version = _version_of(area, scan, home, page_id, slot - 1, page_seen, arenas[0], watch)
         if version == INVISIBLE:
             continue
+        if version == DAMAGED:
+            return DAMAGED
         if version < 0 or count == room:
             return min(version, NOT_FOUND)
         rows[count], limits[count], places[count] = version, version + ROW_BUFFER, place | (slot - 1)

@@ -7,14 +7,15 @@ end the control file says from where on the log counts.  Writers go on all the w
 Invariants
  1. A page is written only when the log is on disk up to its last change.
  2. The control file moves only when all pages of the checkpoint are on disk in their places.
- 3. A private copy is given up only if the page has not changed since it was copied, after its place was synced.
+ 3. What a pin needs of a page is kept before the page is overwritten (images.py).
+ 4. A private copy is given up only if the page has not changed since it was copied, after its place was synced.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -46,6 +47,7 @@ class Checkpoints:
         self._buffer = np.zeros(ROUND_SIZE, np.uint8)
         self._pages = np.zeros((_ROUND_PAGES, 2), np.uint32)  # id and version of each copy
         self.counters = _no_counters
+        self.keep: Callable[[np.ndarray], None] = _keep_nothing  # old pages, before they are overwritten
 
     @contextmanager
     def none_running(self) -> Iterator[None]:
@@ -93,6 +95,7 @@ class Checkpoints:
         sizes = self._sizes(ids)
         seal_copies(self._buffer.ctypes.data, sizes.ctypes.data, count, ckpt_id)
         self._redo.write_through(end)
+        self.keep(ids)
         self._mirror.write(ckpt_id, np.column_stack((ids, sizes)), self._buffer.data[:length])
         self._write(ids, sizes)
         self._give_back(count)
@@ -142,3 +145,7 @@ class Checkpoints:
 
 def _no_counters() -> dict[str, int]:
     return {}
+
+
+def _keep_nothing(_: np.ndarray) -> None:
+    pass

@@ -9,6 +9,8 @@ A crash leaves the tablespace, or some of its devices, empty as it was; dropping
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gmdb.errors import SchemaError
 from gmdb.format.address import FIRST_USER_DEVICE
 from gmdb.format.device import SPACE_HEAD, SPACE_HEAD_AT
@@ -20,10 +22,13 @@ from gmdb.storage.tablespace import Tablespace
 
 
 class Dropping:
-    def __init__(self, store: PageStore, redo: RedoLog, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self, store: PageStore, redo: RedoLog, checkpoints: Checkpoints, is_pinned: Callable[[], bool]
+    ) -> None:
         self._store = store
         self._redo = redo
         self._checkpoints = checkpoints
+        self._is_pinned = is_pinned
 
     def run(self, name: str) -> None:
         """Remove a tablespace.  Whoever calls sees to it that no file is made shorter meanwhile."""
@@ -31,6 +36,11 @@ class Dropping:
             space = self._store.space(name)
             if space.space_id <= FIRST_USER_DEVICE:
                 raise SchemaError(f"tablespace {name} is the database's own; it cannot be dropped")
+            if self._is_pinned():
+                raise SchemaError(
+                    f"tablespace {name} may be read by snapshots: wait until they are over, or drop them "
+                    "(gmdb snapshots list, gmdb snapshots drop)"
+                )
             self._require_empty(space)
             before, redo_end = _changes(space), self._redo.end
         self._checkpoints.run()

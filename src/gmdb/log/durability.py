@@ -21,6 +21,7 @@ from gmdb.log.checkpoint import Checkpoints
 from gmdb.log.dropping import Dropping
 from gmdb.log.files import RedoFiles
 from gmdb.log.mirror import Mirror
+from gmdb.log.pinning import Pins
 from gmdb.log.redo import RedoLog
 from gmdb.log.replay import Replayer, database_id, mend
 from gmdb.log.reports import CheckpointReport, Progress, Recovery
@@ -70,7 +71,8 @@ class Durability:
             self.redo = RedoLog(store, files, start, sync)
             self.checkpoints = Checkpoints(store, self.redo, self._mirror)
             self.shrinking = Shrinking(store, self.redo, self.checkpoint)
-            self.dropping = Dropping(store, self.redo, self.checkpoints)
+            self.pins = Pins(store, self.redo, self.checkpoints, self.shrinking)
+            self.dropping = Dropping(store, self.redo, self.checkpoints, lambda: bool(self.pins.listed()))
             if recovery is None:  # else the log before is needed, until a checkpoint has been made
                 next_device = control["next_device"] or max(store.devices) + 1
                 store.write_control(clean=0, redo_lsn=start, redo_file_size=file_size, next_device=next_device)
@@ -114,6 +116,7 @@ class Durability:
         while not self._stopping:
             self._wake.wait(_POLL)
             self._wake.clear()
+            self.pins.expire()
             if self._stopping or not self._is_due():
                 continue
             try:
@@ -161,3 +164,4 @@ class Durability:
         finally:
             self.redo.close()
             self._mirror.close()
+            self.pins.close()

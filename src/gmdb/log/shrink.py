@@ -51,6 +51,7 @@ class Shrinking:
         self._checkpoint = checkpoint
         self._running = threading.Lock()
         self.before: Callable[[], None] = _nothing  # gives pages back that hold nothing
+        self.is_pinned: Callable[[], bool] = lambda: False  # whether a snapshot needs files as long as they are
 
     @contextmanager
     def none_running(self) -> Iterator[None]:
@@ -63,11 +64,15 @@ class Shrinking:
 
         ``only_if_much``: for the background, which waits for nobody, since others may wait for it.
         """
+        if self.is_pinned():
+            return 0
         if only_if_much and not any(_may_be_much(device) for device in list(self._store.devices.values())):
             return 0
         if not self._running.acquire(blocking=not only_if_much):
             return 0
         try:
+            if self.is_pinned():  # since it was asked
+                return 0
             self.before()
             given = 0
             for _ in range(ATTEMPTS):

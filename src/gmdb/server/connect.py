@@ -32,7 +32,7 @@ def connect(path: Any, **options: Any) -> Connection:
     directory = Path(path).absolute()
     began = time.monotonic()
     while True:
-        if not _is_open_here(directory):
+        if not is_open_here(directory):
             remote = connect_to_owner(directory, **options)
             if remote is not None:
                 return remote
@@ -40,7 +40,7 @@ def connect(path: Any, **options: Any) -> Connection:
             return _open(directory, **options)
         except DatabaseInUse:
             patience = OWNER_PATIENCE if _has_owner(directory) else READERS_PATIENCE
-            if _is_open_here(directory) or time.monotonic() - began > patience:
+            if is_open_here(directory) or time.monotonic() - began > patience:
                 raise
         time.sleep(INTERVAL)
 
@@ -95,7 +95,7 @@ def _open(directory: Path, **options: Any) -> Connection:
     return connection
 
 
-def _is_open_here(directory: Path) -> bool:
+def is_open_here(directory: Path) -> bool:
     """Whether this process has the database open."""
     engine = sys.modules.get("gmdb.engine")
     return engine is not None and engine.is_open_here(directory)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gmdb.catalog.plain import column_from_plain, constraint_from_plain
 from gmdb.catalog.schema import make_columns
 from gmdb.server.lob_wire import row_codec
 from gmdb.server.registry import Answer, connection_of, operation, require_writable
 from gmdb.server.session import Client
-from gmdb.server.wire import column_from_plain, constraint_from_plain
 
 
 @operation

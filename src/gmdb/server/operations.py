@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import gmdb.server.definitions
-import gmdb.server.lob_operations  # noqa: F401  (as well)
+import gmdb.server.lob_operations
+import gmdb.server.snapshot_operations  # noqa: F401  (as well)
 from gmdb.access.steps import RowChanged
+from gmdb.catalog.plain import table_to_plain
 from gmdb.copies import verify_copy
 from gmdb.dbapi import Result
 from gmdb.errors import InterfaceError
@@ -31,7 +33,6 @@ from gmdb.server.wire import (
     pack,
     pack_rows,
     pack_table,
-    table_to_plain,
     unpack,
     unpack_parameters,
     unpack_range,

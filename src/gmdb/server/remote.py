@@ -20,6 +20,7 @@ from gmdb import dbapi
 from gmdb.access.indexes import KeyRange, keys_without_index
 from gmdb.access.lob_file import File, open_file
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
+from gmdb.catalog.plain import column_to_plain, constraint_to_plain, table_from_plain
 from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column, ColumnType
@@ -29,14 +30,9 @@ from gmdb.pep249 import HasErrors
 from gmdb.server.link import Link
 from gmdb.server.lob_wire import row_codec, send_ahead
 from gmdb.server.remote_rows import RemoteCursor, RemoteHeap
-from gmdb.server.wire import (
-    column_to_plain,
-    constraint_to_plain,
-    pack_parameters,
-    pack_table,
-    table_from_plain,
-    unpack_table,
-)
+from gmdb.server.wire import pack_parameters, pack_table, unpack_table
+from gmdb.storage.holder import Holder
+from gmdb.storage.pins import Pin
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection as _Connection
@@ -297,6 +293,13 @@ class RemoteConnection(_Connection):
     def recovery(self) -> Recovery | None:
         found = self._link.ask("recovery")[0]["recovery"]
         return None if found is None else Recovery(**found)
+
+    def take_snapshot(self, *, lease: float | None = None, holder: Holder | None = None) -> Pin:
+        held = (holder or Holder.this_process()).to_plain()
+        return Pin.from_json(self._link.ask("take_snapshot", lease=lease, holder=held)[1])
+
+    def drop_snapshot(self, name: str) -> None:
+        self._link.ask("drop_snapshot", name=name)
 
     def checkpoint(self) -> CheckpointReport:
         return CheckpointReport(**self._link.ask("checkpoint")[0])

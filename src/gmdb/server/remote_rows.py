@@ -17,13 +17,14 @@ from gmdb.access.lob_file import OpenLob
 from gmdb.access.patches import Patches
 from gmdb.access.steps import Changes, RowChanged, Steps
 from gmdb.arrow.schema import arrow_schema, batches_of, fit_batch
+from gmdb.catalog.plain import table_from_plain
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.server.link import Link
 from gmdb.server.lob_wire import LobPatches, LobRowCodec, row_codec, send_ahead
-from gmdb.server.wire import in_chunks, pack_range, pack_rows, table_from_plain, unpack_rows
+from gmdb.server.wire import in_chunks, pack_range, pack_rows, unpack_rows
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap as _Heap

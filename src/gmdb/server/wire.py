@@ -17,13 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from gmdb import errors
-from gmdb.access.indexes import IndexDefinition, KeyCodec, KeyRange
+from gmdb.access.indexes import KeyCodec, KeyRange
 from gmdb.access.steps import RowChanged
-from gmdb.catalog.schema import Constraint, TableDefinition
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
-from gmdb.format.columns import Column, ColumnType
-from gmdb.format.lob import LobSegment
+from gmdb.format.columns import Column
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
 from gmdb.server.lob_wire import Ahead, decode_lob_patch
 
@@ -93,47 +91,7 @@ def decode_patch(columns: Sequence[Column], patch: bytes) -> dict[str, Any]:
     return dict(zip((column.name for column in chosen), RowCodec(chosen).decode(patch[:size]), strict=True))
 
 
-# ---- definitions and tables of values
-
-
-def table_to_plain(table: TableDefinition) -> list[Any]:
-    columns = [column_to_plain(column) for column in table.columns]
-    indexes = [
-        [i.name, i.obj_id, i.table_id, i.entry_page, i.unique, list(i.positions), i.since, i.using]
-        for i in table.indexes
-    ]
-    constraints = [constraint_to_plain(constraint) for constraint in table.constraints]
-    place = [table.name, table.obj_id, table.space_id, table.entry_page]
-    return [*place, columns, indexes, constraints, table.lobs, table.number]
-
-
-def table_from_plain(plain: list[Any]) -> TableDefinition:
-    name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number = plain
-    made = tuple(column_from_plain(column) for column in columns)
-    kept = tuple(constraint_from_plain(constraint) for constraint in constraints)
-    known = (IndexDefinition(i, o, t, e, u, tuple(p), since, using) for i, o, t, e, u, p, since, using in indexes)
-    own = LobSegment(*lobs) if lobs else None
-    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, own, number)
-
-
-def column_to_plain(column: Column) -> list[Any]:
-    type_ = column.type
-    shape = [column.name, type_.name, type_.length, type_.scale, column.nullable]
-    return [*shape, column.default, column.identity, column.identity_id]
-
-
-def column_from_plain(plain: list[Any]) -> Column:
-    name, type_, length, scale, *more = plain
-    return Column(name, ColumnType(type_, length, scale), *more)
-
-
-def constraint_to_plain(constraint: Constraint) -> list[Any]:
-    return [constraint.kind, list(constraint.columns), constraint.text, constraint.name]
-
-
-def constraint_from_plain(plain: list[Any]) -> Constraint:
-    kind, columns, text, name = plain
-    return Constraint(kind, tuple(columns), text, name)
+# ---- tables of values
 
 
 def pack_table(table: pa.Table) -> bytes:

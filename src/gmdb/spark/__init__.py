@@ -1,4 +1,4 @@
-"""gmdb's tables in Apache Spark: reading them in parallel.  The only folder that imports pyspark.
+"""gmdb's tables in Apache Spark.  The only folder that imports pyspark.
 
 ``spark.read.format("gmdb")`` needs no import of this; Spark finds it through ``pyspark_gmdb``.
 """
@@ -7,17 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["read_table"]
+    from gmdb.spark.snapshots import SparkSnapshot
+
+__all__ = ["read_table", "snapshot"]
 
 
-def read_table(spark: SparkSession, path: str | Path, table: str, columns: Sequence[str] | None = None) -> DataFrame:
-    """A table of the database at ``path``, or some of its columns, as a DataFrame."""
-    reader = spark.read.format("gmdb").option("table", table)
-    if columns is not None:
-        reader = reader.option("columns", ",".join(columns))
-    return reader.load(str(Path(path).absolute()))
+def read_table(
+    spark: SparkSession,
+    path: str | Path,
+    table: str,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    **options: Any,
+) -> DataFrame:
+    """A table of the database at ``path``, or some of its columns and rows, as a DataFrame.
+
+    ``options`` are those of ``spark.read.format("gmdb")``, such as ``snapshot`` or ``maxPartitionBytes``.
+    """
+    from gmdb.spark.snapshots import read_frame
+
+    return read_frame(spark, Path(path).absolute(), table, columns, where, **options)
+
+
+def snapshot(spark: SparkSession, path: str | Path, lease: float | None = None) -> SparkSnapshot:
+    """Hold one instant of the database: a context manager, whose ``read_table`` gives DataFrames of that instant."""
+    from gmdb.spark.snapshots import SparkSnapshot
+
+    return SparkSnapshot(spark, path, lease)

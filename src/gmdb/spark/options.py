@@ -8,11 +8,38 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gmdb.errors import InterfaceError
+from gmdb.storage.pins import LEASE, require_lease
 
 MAX_PARTITION_BYTES = 16 << 20
-KNOWN = ("path", "table", "columns", "maxPartitionBytes")
+VIEWS = ("rows", "pages", "segments", "undo", "locks", "redo")
+ON_CORRUPTION = ("fail", "skip")
+KNOWN = (
+    "path",
+    "table",
+    "columns",
+    "where",
+    "snapshot",
+    "lease",
+    "maxPartitionBytes",
+    "onCorruption",
+    "view",
+    "owner",
+    "token",
+    "tlsCa",
+)
 _SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h|d|)\s*", re.IGNORECASE)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Where the process that has the database open listens, if not on the planning process's own machine."""
+
+    url: str
+    token: str | None
+    tls_ca: str | None
 
 
 @dataclass(frozen=True)
@@ -22,26 +49,65 @@ class ReadOptions:
     path: Path
     table: str
     columns: tuple[str, ...]
-    max_partition_bytes: int
+    max_partition_bytes: int = MAX_PARTITION_BYTES
+    where: str = ""
+    snapshot: str = ""
+    lease: float = LEASE
+    skips_damage: bool = False
+    view: str = "rows"
+    owner: Owner | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Options as Spark hands them over: texts, whose names are in any case."""
+    given = known_options(options, KNOWN)
+    path = database_of(given, "read")
+    view = given.get("view", "rows").lower()
+    if view not in VIEWS:
+        raise InterfaceError(f"view: {view!r} is none of {', '.join(VIEWS)}")
+    if not given.get("table") and view == "rows":
+        raise InterfaceError(f'say which table of {given["path"]} to read: .option("table", "tbl")')
+    on_corruption = given.get("oncorruption", "fail").lower()
+    if on_corruption not in ON_CORRUPTION:
+        raise InterfaceError(f"onCorruption: {on_corruption!r} is none of {', '.join(ON_CORRUPTION)}")
+    size = given.get("maxpartitionbytes")
+    return ReadOptions(
+        path,
+        given.get("table", ""),
+        _names(given["columns"]) if "columns" in given else (),
+        MAX_PARTITION_BYTES if size is None else parse_size(size),
+        given.get("where", ""),
+        given.get("snapshot", ""),
+        parse_lease(given["lease"]) if "lease" in given else LEASE,
+        on_corruption == "skip",
+        view,
+        owner_of(given),
+    )
+
+
+def known_options(options: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]:
+    """The options by their names in small letters, if gmdb knows all of them."""
     given = {name.lower(): value for name, value in options.items()}
     if "paths" in given:
         raise InterfaceError("load() takes one database; load each by itself and make a union of the DataFrames")
-    unknown = sorted(set(given) - {name.lower() for name in KNOWN})
+    unknown = sorted(set(given) - {name.lower() for name in known})
     if unknown:
-        raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(KNOWN)}")
+        raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(known)}")
+    return given
+
+
+def database_of(given: Mapping[str, str], what: str) -> Path:
     if not given.get("path"):
-        raise InterfaceError('say which database to read: .load("shop.gmdb")')
-    if not given.get("table"):
-        raise InterfaceError(f'say which table of {given["path"]} to read: .option("table", "tbl")')
-    columns = _names(given["columns"]) if "columns" in given else ()
-    size = given.get("maxpartitionbytes")
-    return ReadOptions(
-        local_path(given["path"]), given["table"], columns, MAX_PARTITION_BYTES if size is None else parse_size(size)
-    )
+        raise InterfaceError(f'say which database to {what}: "shop.gmdb"')
+    return local_path(given["path"])
+
+
+def owner_of(given: Mapping[str, str]) -> Owner | None:
+    if not given.get("owner"):
+        if given.get("token") or given.get("tlsca"):
+            raise InterfaceError('token and tlsCa belong to an owner: .option("owner", "gmdb://host:7433")')
+        return None
+    return Owner(given["owner"], given.get("token"), given.get("tlsca"))
 
 
 def local_path(text: str) -> Path:
@@ -62,6 +128,14 @@ def parse_size(text: str) -> int:
     if size < 1:
         raise InterfaceError(f"maxPartitionBytes: {text!r} is no size; write a number of bytes, or 16m, or 1GiB")
     return size
+
+
+def parse_lease(text: str) -> float:
+    """A time in seconds: ``600``, ``90s``, ``10m``, ``2h``."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise InterfaceError(f"lease: {text!r} is no time; write a number of seconds, or 10m, or 2h")
+    return require_lease(float(match.group(1)) * _SECONDS[match.group(2).lower()])
 
 
 def _names(text: str) -> tuple[str, ...]:

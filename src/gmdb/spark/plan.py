@@ -1,9 +1,6 @@
-"""Planning a read, on the driver's host: what is in the files, and how to divide it.
+"""Planning a read, on the driver's host: which pages hold the rows, and how to divide them.
 
-Invariants
- 1. No kernel is needed, so none is imported: planning is a matter of milliseconds.
- 2. While a plan is made, no process has the database open for writing; later, a task compares the snapshot.
-Not here: decoding pages (reader.py).
+Not here: pinning the instant (snapshots.py), decoding pages (reading.py).
 """
 
 # mypy: disallow-subclassing-any=False
@@ -11,39 +8,22 @@ Not here: decoding pages (reader.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
-from gmdb.errors import NotClosed, SnapshotExpired
-from gmdb.inspect.files import DatabaseFiles
-from gmdb.storage.directory import DirectoryLock, require_database
+from gmdb.access.indexes import IndexDefinition, KeyRange
+from gmdb.catalog.schema import TableDefinition
+from gmdb.inspect.pinned import PinnedFiles
+from gmdb.storage.pins import Pin
+
+if TYPE_CHECKING:
+    from gmdb.sql.filtering import RowFilter
 
 Run = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """Which state of which database: every change ends in a commit, which has a number."""
-
-    database_id: str
-    scn: int
-
-    @classmethod
-    def of(cls, control: dict[str, Any]) -> Snapshot:
-        return cls(control["database_id"], control["scn"])
-
-    def require(self, control: dict[str, Any], path: Path) -> None:
-        """Raise SnapshotExpired unless the database is as it was when this was taken."""
-        now = Snapshot.of(control)
-        if now.database_id != self.database_id:
-            raise SnapshotExpired(f"{path} is another database since load(); load again")
-        if now.scn != self.scn:
-            raise SnapshotExpired(f"{path} changed since load(); load again")
 
 
 @dataclass(frozen=True)
@@ -58,18 +38,52 @@ class PageRange(InputPartition):
         return np.concatenate(runs) if runs else np.empty(0, np.uint32)
 
 
-@contextmanager
-def closed_database(path: Path) -> Iterator[DatabaseFiles]:
-    """The database's files, while no process may change them; DatabaseInUse if one has it open to do so."""
-    require_database(path)
-    lock = DirectoryLock(path, exclusive=False)
+@dataclass(frozen=True)
+class TableRead:
+    """What tasks read: columns of a table by name, those of where a row is among them, at an instant."""
+
+    path: Path
+    pin: Pin
+    table: TableDefinition
+    wanted: tuple[str, ...]
+    where: str
+    page_size: int
+    skips_damage: bool
+
+    def filter(self) -> RowFilter | None:
+        """The condition on rows; none if all are wanted."""
+        if not self.where:
+            return None
+        from gmdb.sql.filtering import RowFilter  # brings DuckDB, which most reads can do without
+
+        return RowFilter(self.table, self.wanted, self.where)
+
+
+def table_pages(path: Path, pin: Pin, entry_page: int) -> list[int]:
+    """The data pages of a segment at a pin's instant; not those that a bulk load had yet to write."""
+    with PinnedFiles(path, pin) as files:
+        return files.segment_pages(entry_page)
+
+
+def pages_by_index(
+    path: Path, pin: Pin, table: TableDefinition, index: IndexDefinition, keys: KeyRange | None, most: int
+) -> list[int] | None:
+    """The pages with rows in a range of an index's keys, in their order; nothing if that is more than ``most``."""
+    if keys is None:  # compared with NULL: no row
+        return []
+    from gmdb.arrow.places import find_places  # brings compiled kernels, which other plans can do without
+    from gmdb.storage.frozen import FrozenStore
+
+    store = FrozenStore(path, pin)
     try:
-        with DatabaseFiles(path) as files:
-            if not files.control["clean"]:
-                raise NotClosed(f"{path} was not closed: open it once, which recovers it, and close it")
-            yield files
+        found: set[int] = set()
+        for places in find_places(store, table, index, keys):
+            found.update(np.unique(places >> 16).tolist())
+            if len(found) > most:
+                return None
+        return sorted(found)
     finally:
-        lock.release()
+        store.close()
 
 
 def divide(page_ids: Sequence[int], pages_per_range: int) -> list[PageRange]:

@@ -1,8 +1,9 @@
 """Reading a table with Spark: a partition is a range of its data pages.
 
-A reader is made where the read is planned, and pickled into every task; so it holds what all tasks need, and a
-partition holds the rest.  Its API has a ``pushFilters``, which stays as it is: Spark keeps the plan that it made
-with the filters of one action for every later action on the same DataFrame.
+A reader is made where the read is planned, at a DataFrame's first action, and pickled into every task; so it holds what
+all tasks need, and a partition holds the rest.  Spark keeps the plan for every later action on the same DataFrame,
+which is therefore one instant for as long as it lives.  For the same reason the API's ``pushFilters`` stays as it is:
+Spark would keep the filters of one action for all later ones.
 """
 
 # mypy: disallow-subclassing-any=False
@@ -10,61 +11,63 @@ with the filters of one action for every later action on the same DataFrame.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from gmdb.errors import SchemaMismatch
+from gmdb.format.address import device_of
+from gmdb.inspect.device_file import DeviceFile
 from gmdb.spark.options import ReadOptions
-from gmdb.spark.plan import PageRange, Snapshot, closed_database, divide
-from gmdb.spark.types import as_spark_expects, as_spark_takes, positions, unique_positions
+from gmdb.spark.plan import PageRange, TableRead, divide, pages_by_index, table_pages
+from gmdb.spark.snapshots import table_of, take_pin
+from gmdb.spark.types import as_spark_expects, as_spark_takes, columns_by_name, columns_of_schema
+from gmdb.storage.directory import device_path
+from gmdb.storage.pins import read_pin
 
-if TYPE_CHECKING:
-    from gmdb.storage.store import PageStore
+INDEX_SHARE = 4  # an index says which pages to read if they are less than one of so many
 
 
 class TableReader(DataSourceReader):
-    """Some columns of one table, in the state that the database has when this is made."""
+    """Some columns of one table, in the state that the database has when this is made, or of a snapshot."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._path = options.path
+        path = options.path
+        pin = read_pin(path, options.snapshot) if options.snapshot else take_pin(path, options.lease, options.owner)
+        table = table_of(pin, options.table, path)
+        wanted = columns_of_schema(table, schema)
+        if options.columns and columns_by_name(table, options.columns) != wanted:
+            said = f"option columns asks for {', '.join(options.columns)}, the schema for"
+            raise SchemaMismatch(f"table {table.name}: {said} {', '.join(schema.fieldNames())}; give one of them")
+        device = DeviceFile(device_path(path, device_of(table.entry_page)), device_of(table.entry_page))
+        device.close()
+        names = tuple(column.name for column in wanted)
+        self._read = TableRead(path, pin, table, names, options.where, device.page_size, options.skips_damage)
         self._schema = schema
-        with closed_database(options.path) as files:
-            self._snapshot = Snapshot.of(files.control)
-            table = files.table(options.table)
-            self._wanted = positions(table, schema)
-            if options.columns and unique_positions(table, options.columns) != self._wanted:
-                said = f"option columns asks for {', '.join(options.columns)}, the schema for"
-                raise SchemaMismatch(f"table {table.name}: {said} {', '.join(schema.fieldNames())}; give one of them")
-            self._entry_page, self._obj_id, self._lobs = table.entry_page, table.obj_id, table.lobs
-            self._columns = table.columns[: max(self._wanted) + 1]
-            self._page_size = files.device(table.entry_page).page_size
-        self._pages_per_range = max(options.max_partition_bytes // self._page_size, 1)
+        self._pages_per_range = max(options.max_partition_bytes // device.page_size, 1)
 
     def partitions(self) -> list[InputPartition]:
-        with closed_database(self._path) as files:
-            self._snapshot.require(files.control, self._path)
-            return list(divide(files.segment_pages(self._entry_page), self._pages_per_range))
+        read = self._read
+        pages = table_pages(read.path, read.pin, read.table.entry_page)
+        return list(divide(self._pruned(pages), self._pages_per_range))
+
+    def _pruned(self, pages: list[int]) -> list[int]:
+        """Those of the pages that may have rows which meet the condition; the tasks ask each row."""
+        read = self._read
+        row_filter = read.filter()
+        keys = row_filter.keys() if row_filter is not None else None
+        if keys is None:
+            return pages
+        found = pages_by_index(read.path, read.pin, read.table, *keys, most=max(len(pages) // INDEX_SHARE, 1))
+        return pages if found is None else found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A range of pages as record batches, on the task's one thread: Spark runs a task for each core."""
-        from gmdb.storage.store import PageStore  # brings compiled kernels, which planning can do without
+        """A range of pages as record batches."""
+        from gmdb.spark.reading import read_pages  # brings compiled kernels, which planning can do without
 
         assert isinstance(partition, PageRange)
-        store = PageStore(self._path, read_only=True)
-        try:
-            self._snapshot.require(store.control, self._path)
-            yield from self._batches(store, partition)
-        finally:
-            store.close()
-
-    def _batches(self, store: PageStore, pages: PageRange) -> Iterator[pa.RecordBatch]:
-        from gmdb.arrow.scan import Reading, Scan
-
-        of_table = self._obj_id, self._columns, self._wanted
-        scan = Scan(store, *of_table, pages.page_ids(), self._page_size, threads=1, lobs=self._lobs)
-        expected = as_spark_expects(scan.schema, self._schema)
-        for batch in scan.batches(Reading.of_closed()):
+        expected: pa.Schema | None = None
+        for batch in read_pages(self._read, partition.page_ids()):
+            expected = expected or as_spark_expects(batch.schema, self._schema)
             yield pa.record_batch(as_spark_takes(batch), schema=expected)

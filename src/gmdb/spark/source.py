@@ -1,13 +1,4 @@
-"""The data source that Spark calls ``gmdb``.
-
-    spark.read.format("gmdb").option("table", "tbl").load("shop.gmdb")
-
-| option | meaning |
-|---|---|
-| table | the table to read |
-| columns | some of its columns, such as "i,s"; all if it is not given |
-| maxPartitionBytes | how many bytes of pages make a partition at most: 16m unless given |
-"""
+"""The data source that Spark calls ``gmdb``: docs/spark.md has its options."""
 
 # mypy: disallow-subclassing-any=False
 
@@ -17,13 +8,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from gmdb.spark.options import parse_options
-from gmdb.spark.plan import closed_database
 from gmdb.spark.reader import TableReader
-from gmdb.spark.types import spark_schema, unique_positions
+from gmdb.spark.snapshots import describe
+from gmdb.spark.types import columns_by_name, spark_schema
 
 
 class TableSource(DataSource):
-    """A table of a database that no process has open for writing."""
+    """A table of a database, which others may have open and change."""
 
     @classmethod
     def name(cls) -> str:
@@ -31,11 +22,8 @@ class TableSource(DataSource):
 
     def schema(self) -> StructType:
         options = parse_options(self.options)
-        with closed_database(options.path) as files:
-            table = files.table(options.table)
-        if not options.columns:
-            return spark_schema(table.columns)
-        return spark_schema([table.columns[n] for n in unique_positions(table, options.columns)])
+        table = describe(options.path, options.table, options.snapshot, options.owner)
+        return spark_schema(columns_by_name(table, options.columns) if options.columns else table.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return TableReader(parse_options(self.options), schema)

@@ -28,6 +28,8 @@ from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import SchemaMismatch, ValueTooLong
 from gmdb.format.columns import Column, ColumnType
 
+ROWID = Column("_rowid", ColumnType("VARCHAR", 32), nullable=False)  # as SQL's rowid
+PAGE_ID = Column("_page_id", ColumnType("BIGINT"), nullable=False)
 SPARK_VALUE_MAX = (1 << 31) - 1024
 _SPARK_TYPES: dict[str, DataType] = {
     "INT": IntegerType(),
@@ -56,21 +58,29 @@ def spark_schema(columns: Sequence[Column]) -> StructType:
     return StructType([StructField(c.name, spark_type(c.type), c.nullable) for c in columns])
 
 
-def positions(table: TableDefinition, schema: StructType) -> list[int]:
-    """Which of the table's columns a schema asks for, in its order."""
+def readable_columns(table: TableDefinition) -> list[Column]:
+    """A table's columns, and behind them where a row is, unless it has columns that are called so."""
+    names = {column.name for column in table.columns}
+    return [*table.columns, *(column for column in (ROWID, PAGE_ID) if column.name not in names)]
+
+
+def columns_of_schema(table: TableDefinition, schema: StructType) -> list[Column]:
+    """The columns that a schema asks for, in its order."""
     if not schema.fields:
         raise SchemaMismatch(f"table {table.name}: a schema without columns; name at least one of the table's")
-    wanted = unique_positions(table, schema.fieldNames())
-    for field, position in zip(schema.fields, wanted, strict=True):
-        _require_same_type(table, table.columns[position], field)
+    wanted = columns_by_name(table, schema.fieldNames())
+    for field, column in zip(schema.fields, wanted, strict=True):
+        _require_same_type(table, column, field)
     return wanted
 
 
-def unique_positions(table: TableDefinition, names: Sequence[str]) -> list[int]:
-    wanted = [table.position(name) for name in names]
-    for n, position in enumerate(wanted):
-        if position in wanted[:n]:
-            raise SchemaMismatch(f"table {table.name}: column {table.columns[position].name} is asked for twice")
+def columns_by_name(table: TableDefinition, names: Sequence[str]) -> list[Column]:
+    """Columns by their names, each once; those of where a row is are there for who asks."""
+    more = {column.name: column for column in readable_columns(table)[len(table.columns) :]}
+    wanted = [more.get(name.lower()) or table.columns[table.position(name)] for name in names]
+    for n, column in enumerate(wanted):
+        if column in wanted[:n]:
+            raise SchemaMismatch(f"table {table.name}: column {column.name} is asked for twice")
     return wanted
 
 

@@ -282,6 +282,10 @@ class Device:
         self._state["page_count"] = target
         return True
 
+    def read_from_file(self, offset: int) -> bytes:
+        """A page as the file has it, whatever was changed in memory."""
+        return self._file.read(self.page_size, offset * self.page_size)
+
     def write_new(self, offset: int, data: Any) -> None:
         """Write sealed pages above the high-water mark straight to the file."""
         count = len(data) // self.page_size

@@ -90,6 +90,10 @@ def _any_number(_: int) -> None:
     """Nobody writes changed pages: they stay in memory."""
 
 
+def _no_pins(_: np.ndarray) -> None:
+    pass
+
+
 _open_stores: weakref.WeakSet[PageStore] = weakref.WeakSet()
 
 
@@ -128,6 +132,7 @@ class PageStore:
         self.make_log_room: Callable[[bool], None] = _no_log
         self.throttle: Callable[[], None] = _nothing
         self.limit_dirty: Callable[[int], None] = _any_number
+        self.keep_images: Callable[[np.ndarray], None] = _no_pins  # before pages are overwritten in their files
         self.scans = 0  # scans that are being decoded
         self._turns = 0
         _open_stores.add(self)
@@ -200,13 +205,14 @@ class PageStore:
         self.devices[number] = Device(self._area, self.directory, number)
         self.spaces = group_devices(list(self.devices.values()))
 
-    def read_ahead(self, page_ids: np.ndarray) -> None:
-        """Pages that a scan is about to read: runs of neighbours are fetched at once."""
+    def read_ahead(self, page_ids: np.ndarray) -> np.ndarray:
+        """Pages that a scan is about to read: runs of neighbours are fetched at once.  Answers those to be scanned."""
         breaks = np.flatnonzero(np.diff(page_ids.astype(np.int64)) != 1) + 1
         for run in np.split(page_ids, breaks):
             if len(run):
                 first = int(run[0])
                 self.devices[device_of(first)].read_ahead(offset_of(first), len(run))
+        return page_ids
 
     # ---- calling kernels
 

@@ -1,0 +1,50 @@
+"""Definitions in plain terms, lists and numbers and texts, for files and messages; and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gmdb.access.indexes import IndexDefinition
+from gmdb.catalog.schema import Constraint, TableDefinition
+from gmdb.format.columns import Column, ColumnType
+from gmdb.format.lob import LobSegment
+
+
+def table_to_plain(table: TableDefinition) -> list[Any]:
+    columns = [column_to_plain(column) for column in table.columns]
+    indexes = [
+        [i.name, i.obj_id, i.table_id, i.entry_page, i.unique, list(i.positions), i.since, i.using]
+        for i in table.indexes
+    ]
+    constraints = [constraint_to_plain(constraint) for constraint in table.constraints]
+    place = [table.name, table.obj_id, table.space_id, table.entry_page]
+    return [*place, columns, indexes, constraints, table.lobs, table.number]
+
+
+def table_from_plain(plain: list[Any]) -> TableDefinition:
+    name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number = plain
+    made = tuple(column_from_plain(column) for column in columns)
+    kept = tuple(constraint_from_plain(constraint) for constraint in constraints)
+    known = (IndexDefinition(i, o, t, e, u, tuple(p), since, using) for i, o, t, e, u, p, since, using in indexes)
+    own = LobSegment(*lobs) if lobs else None
+    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, own, number)
+
+
+def column_to_plain(column: Column) -> list[Any]:
+    type_ = column.type
+    shape = [column.name, type_.name, type_.length, type_.scale, column.nullable]
+    return [*shape, column.default, column.identity, column.identity_id]
+
+
+def column_from_plain(plain: list[Any]) -> Column:
+    name, type_, length, scale, *more = plain
+    return Column(name, ColumnType(type_, length, scale), *more)
+
+
+def constraint_to_plain(constraint: Constraint) -> list[Any]:
+    return [constraint.kind, list(constraint.columns), constraint.text, constraint.name]
+
+
+def constraint_from_plain(plain: list[Any]) -> Constraint:
+    kind, columns, text, name = plain
+    return Constraint(kind, tuple(columns), text, name)

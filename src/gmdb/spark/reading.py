@@ -1,0 +1,128 @@
+"""Reading a range of a table's pages in a task: pages as a pin has them, rows that meet a condition, as batches."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gmdb.arrow.scan import PLACE, Reading, Scan
+from gmdb.arrow.schema import arrow_schema
+from gmdb.catalog.schema import TableDefinition
+from gmdb.errors import Corruption
+from gmdb.format.address import OFFSET_BITS, page_name
+from gmdb.format.columns import Column
+from gmdb.spark.plan import TableRead
+from gmdb.spark.types import PAGE_ID, ROWID, readable_columns
+from gmdb.storage.frozen import FrozenStore
+from gmdb.storage.pins import skipped_path
+
+_logger = logging.getLogger("gmdb")
+
+
+Skip = Callable[[int, str], None]
+
+
+def read_pages(read: TableRead, page_ids: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """The rows of some pages, on the task's one thread: Spark runs a task for each core."""
+    skip = partial(note_skipped, read) if read.skips_damage else None
+    store = FrozenStore(read.path, read.pin, skip)
+    try:
+        source = PageSource(store, read.table, page_ids, read.page_size, skip)
+        row_filter = read.filter()
+        yield from source.batches(list(read.wanted)) if row_filter is None else row_filter.batches(source)
+    finally:
+        store.close()
+
+
+def note_skipped(read: TableRead, page_id: int, what: str) -> None:
+    """Leave word of a damaged page: for the log, and for whoever counts them."""
+    _logger.warning("skipped: %s", what)
+    if read.pin.is_kept:
+        line = f"{page_name(page_id)}: {what}\n".encode()
+        file = os.open(skipped_path(read.path, read.pin.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(file, line)
+        finally:
+            os.close(file)
+
+
+class PageSource:
+    """Some pages of a table as a query reads them."""
+
+    def __init__(
+        self,
+        store: FrozenStore,
+        table: TableDefinition,
+        page_ids: np.ndarray,
+        page_size: int,
+        skip: Skip | None,
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._page_ids = page_ids
+        self._page_size = page_size
+        self._skip = skip
+        self.columns: Sequence[Column] = readable_columns(table)
+
+    def read(self, columns: list[str] | None) -> pa.RecordBatchReader:
+        names = [column.name for column in self.columns] if columns is None else columns
+        schema = arrow_schema([column for name in names for column in self.columns if column.name == name])
+        return pa.RecordBatchReader.from_batches(schema, self.batches(names))
+
+    def batches(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """The columns with these names, of all rows."""
+        stored = [name for name in names if name not in (ROWID.name, PAGE_ID.name)]
+        positions = [self._table.position(name) for name in stored]
+        with_places = len(stored) < len(names) or not stored
+        for batch in self._scanned(self._page_ids, positions, with_places):
+            yield _with_places(batch, names) if with_places else batch
+
+    def _scanned(self, page_ids: np.ndarray, positions: list[int], places: bool) -> Iterator[pa.RecordBatch]:
+        try:
+            scan = Scan(
+                self._store,
+                self._table.obj_id,
+                self._table.columns,
+                positions,
+                page_ids,
+                self._page_size,
+                threads=1,
+                places=places,
+                lobs=self._table.lobs,
+            )
+            if self._skip is None:
+                yield from scan.batches(Reading.of_closed())
+                return
+            found = list(scan.batches(Reading.of_closed()))
+        except Corruption as error:
+            if self._skip is None:
+                raise
+            if len(page_ids) == 1:
+                self._skip(int(page_ids[0]), str(error))
+                return
+            half = len(page_ids) // 2  # a row may lead to a damaged page from any of them
+            yield from self._scanned(page_ids[:half], positions, places)
+            yield from self._scanned(page_ids[half:], positions, places)
+            return
+        yield from found
+
+
+def _with_places(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
+    """The batch with the columns of where its rows are, and in the order that is asked for."""
+    places = batch.column(batch.schema.get_field_index(PLACE.name) if names else 0).to_numpy()
+    arrays: list[pa.Array] = []
+    for name in names:
+        if name == ROWID.name:
+            parts = (places >> 16 >> OFFSET_BITS, places >> 16 & ((1 << OFFSET_BITS) - 1), places & 0xFFFF)
+            arrays.append(pc.binary_join_element_wise(*(pa.array(part).cast(pa.string()) for part in parts), ":"))
+        elif name == PAGE_ID.name:
+            arrays.append(pa.array(places >> 16))
+        else:
+            arrays.append(batch.column(name))
+    return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -1,0 +1,191 @@
+"""Pins: instants of a database that stay readable while it changes, as files in its folder ``snapshots``.
+
+``NAME.pin`` says what the instant is: which checkpoint, which commits, which tables there were, how far the devices
+reached.  ``NAME.locks`` has the locks and bulk loads of transactions that had not committed.  Image files hold pages
+as they were before they were overwritten (images.py).  A pin lasts for its lease, counted from when its file was last
+touched: whoever reads by it touches it.
+
+Invariants
+ 1. A pin's file comes last and goes first: while it is there, all that it needs is.
+ 2. Pins are named by their checkpoint and a random word, so that no name is given twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gmdb.errors import Corruption, InterfaceError, SnapshotExpired, StorageError
+from gmdb.storage import disk
+from gmdb.storage.directory import DirectoryLock, read_control
+from gmdb.storage.holder import Holder
+
+FOLDER = "snapshots"
+LEASE = 600.0  # seconds that a pin lasts behind the last read by it
+LEASE_MIN = 1.0
+_SUFFIX = ".pin"
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One instant of a database.  ``devices``: the high-water mark of each; ``tables``: definitions in plain terms."""
+
+    name: str
+    database_id: str
+    ckpt_id: int
+    scn: int
+    created: float
+    lease: float
+    holder: Holder
+    devices: dict[int, int]
+    tables: list[Any] = field(default_factory=list, repr=False)
+    is_kept: bool = True  # False: it holds only until somebody opens the database to change it
+
+    def to_json(self) -> str:
+        fields = {**self.__dict__, "holder": self.holder.to_plain(), "devices": list(self.devices.items())}
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Pin:
+        fields = json.loads(text)
+        fields["holder"] = Holder.from_plain(fields["holder"])
+        fields["devices"] = {int(number): int(hwm) for number, hwm in fields["devices"]}
+        return cls(**fields)
+
+
+def new_name(ckpt_id: int) -> str:
+    return f"{ckpt_id:010d}-{secrets.token_hex(4)}"
+
+
+def require_lease(lease: float | None) -> float:
+    if lease is None:
+        return LEASE
+    if not lease >= LEASE_MIN:
+        raise InterfaceError(f"a lease of {lease} seconds is too short; it must be {LEASE_MIN:g} or more")
+    return float(lease)
+
+
+def folder_of(directory: Path) -> Path:
+    return directory / FOLDER
+
+
+def pin_path(directory: Path, name: str) -> Path:
+    return folder_of(directory) / f"{name}{_SUFFIX}"
+
+
+def locks_path(directory: Path, name: str) -> Path:
+    return folder_of(directory) / f"{name}.locks"
+
+
+def skipped_path(directory: Path, name: str) -> Path:
+    """Where tasks note damaged pages that they were told to skip."""
+    return folder_of(directory) / f"{name}.skipped"
+
+
+def write_pin(directory: Path, pin: Pin, locks: bytes) -> None:
+    """Make a pin last.  ``locks`` is empty if no transaction was under way."""
+    folder, path = folder_of(directory), pin_path(directory, pin.name)
+    made = path.with_suffix(".new")
+    _write(locks_path(directory, pin.name), locks) if locks else None
+    _write(made, pin.to_json().encode())
+    disk.current.replace(made, path)
+    disk.current.sync_directory(folder)
+
+
+def make_folder(directory: Path) -> None:
+    folder = folder_of(directory)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise disk.storage_error(folder, error) from error
+    disk.current.sync_directory(directory)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with disk.current.open(path, create=True) as file:
+        file.write(data, 0)
+        file.sync()
+
+
+def remove_pin(directory: Path, name: str) -> None:
+    """Let a pin go.  Its images are for the owner to remove, who knows who else needs them."""
+    for path in (pin_path(directory, name), locks_path(directory, name), skipped_path(directory, name)):
+        if path.exists():
+            disk.current.remove(path)
+
+
+def read_pin(directory: Path, name: str) -> Pin:
+    """A pin that is there; SnapshotExpired if it is not any more."""
+    path = pin_path(directory, name)
+    try:
+        return Pin.from_json(path.read_bytes())
+    except FileNotFoundError:
+        said = f"{directory} has no snapshot {name} any more: nobody read by it for too long, or it was dropped"
+        raise SnapshotExpired(f"{said}; load again") from None
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise Corruption(f"{path} is damaged: {error!r}; drop it: gmdb snapshots drop") from error
+
+
+def read_pins(directory: Path) -> list[Pin]:
+    """All pins, the oldest first; what cannot be read is none."""
+    found = []
+    for path in sorted(folder_of(directory).glob(f"*{_SUFFIX}")):
+        try:
+            found.append(read_pin(directory, path.name.removesuffix(_SUFFIX)))
+        except (SnapshotExpired, StorageError):
+            continue
+    return found
+
+
+def renew(directory: Path, name: str) -> None:
+    """Start a pin's lease over; SnapshotExpired if it is gone.  Whoever may only read leaves that to others."""
+    try:
+        os.utime(pin_path(directory, name))
+    except FileNotFoundError:
+        read_pin(directory, name)
+    except OSError:
+        pass
+
+
+def expires_at(directory: Path, pin: Pin) -> float:
+    """When its lease runs out; the past if the pin is gone."""
+    try:
+        return pin_path(directory, pin.name).stat().st_mtime + pin.lease
+    except OSError:
+        return 0.0
+
+
+def pin_closed(directory: Path, lease: float, holder: Holder, tables: list[Any], devices: dict[int, int]) -> Pin:
+    """Pin a database that was closed and that nobody has open; the caller holds its lock alone."""
+    control = read_control(directory)
+    pin = Pin(
+        new_name(control["ckpt_id"]),
+        control["database_id"],
+        control["ckpt_id"],
+        control["scn"],
+        time.time(),
+        lease,
+        holder,
+        devices,
+        tables,
+    )
+    make_folder(directory)
+    write_pin(directory, pin, b"")
+    return pin
+
+
+def drop_closed(directory: Path, name: str) -> None:
+    """Drop a pin of a database that nobody has open."""
+    lock = DirectoryLock(directory, exclusive=True)
+    try:
+        read_pin(directory, name)
+        remove_pin(directory, name)  # whoever opens the database next removes its images
+    finally:
+        lock.release()

@@ -1,0 +1,33 @@
+"""Reading a database by a pin, as workers of Spark do, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from gmdb.catalog.plain import table_from_plain
+from gmdb.inspect.pinned import PinnedFiles
+from gmdb.spark.plan import TableRead
+from gmdb.spark.reading import read_pages
+from gmdb.storage.pins import Pin
+
+
+def read_table(path: Path, pin: Pin, name: str, where: str = "", skips_damage: bool = False) -> pa.Table:
+    """A table as the pin has it."""
+    table = next(table for table in map(table_from_plain, pin.tables) if table.name == name)
+    with PinnedFiles(path, pin) as files:
+        pages = np.array(files.segment_pages(table.entry_page), np.uint32)
+        page_size = files.device(table.entry_page).page_size
+    names = tuple(column.name for column in table.columns)
+    read = TableRead(path, pin, table, names, where, page_size, skips_damage)
+    batches = list(read_pages(read, pages))
+    return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in names})
+
+
+def read_rows(path: Path, pin: Pin, name: str, where: str = "", skips_damage: bool = False) -> list[tuple[Any, ...]]:
+    """Its rows, sorted."""
+    columns = [column.to_pylist() for column in read_table(path, pin, name, where, skips_damage).columns]
+    return sorted(zip(*columns, strict=True))
