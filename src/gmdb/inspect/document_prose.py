@@ -166,9 +166,9 @@ here. It counts only for the checkpoint after the one that the control file name
     "images": (
         "Images of pinned snapshots",
         """\
-`snapshots/NAME.pin` is a JSON document: which checkpoint and which commit the instant is of, how far each
-device is in use, the tables, and for whom it is kept. `NAME.locks` has the locks of transactions that were under way. An image
-file holds pages as they were when they were pinned, in batches: before a page is overwritten in its place its image is
+`snapshots/NAME.pin` is a JSON document: which checkpoint and which commit the instant is of, how far each device is in
+use, the tables, and for whom it is kept. `NAME.locks` has the locks of transactions that were under way. An image file
+holds pages as they were when they were pinned, in batches: before a page is overwritten in its place its image is
 written here. A reader takes the page in its place if its `ckpt_id` is not higher than the pin's, unless there is an
 image with a higher one that is not higher than the pin's either.
 """,
