@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +236,8 @@ class Database:
             memory = self.transactions.memory
             seen = memory.scn if scn is None else scn
             tables = self.catalog.committed(self.transactions.active.values())
-            return Instant(seen, locks_in_flight(memory, seen), [table_to_plain(table) for table in tables])
+            usable = [replace(t, indexes=tuple(i for i in t.indexes if not i.building)) for t in tables]
+            return Instant(seen, locks_in_flight(memory, seen), [table_to_plain(table) for table in usable])
 
         return self.durability.pins.take(capture, lease, holder)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gmdb.cli.table import print_json
 from gmdb.storage.directory import require_database
+from gmdb.storage.pins import read_pins
 
 HELP = "make a database's files as short as their last page in use allows"
 DESCRIPTION = (
@@ -41,4 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({"bytes": given})
     else:
         print(f"{given / (1 << 20):,.1f} MiB given back")
+        if pins := read_pins(Path(arguments.database)):
+            print(f"files stay as long as they are for {len(pins)} pinned snapshots: see gmdb snapshots list")
     return 0
