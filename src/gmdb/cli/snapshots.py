@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gmdb.cli import stat_snapshots
 from gmdb.cli.live import ask_owner
 from gmdb.cli.table import print_json
 from gmdb.storage.pins import drop_closed, read_pins
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
 
 HELP = "list the snapshots that are pinned for readers in other processes, or drop some"
 DROP_DESCRIPTION = (
@@ -41,7 +44,13 @@ def _drop(arguments: argparse.Namespace) -> int:
     if not names and not arguments.all:
         print("name the snapshots to drop, or say --all; gmdb snapshots list names them")
         return 2
-    if ask_owner(arguments.database, lambda owner: [owner.drop_snapshot(name) for name in names]) is None:
+
+    def ask(owner: Connection) -> bool:
+        for name in names:
+            owner.drop_snapshot(name)
+        return True
+
+    if ask_owner(arguments.database, ask) is None:
         for name in names:
             drop_closed(directory, name)
     if arguments.json:

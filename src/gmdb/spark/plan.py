@@ -18,12 +18,15 @@ from pyspark.sql.datasource import InputPartition
 from gmdb.access.indexes import IndexDefinition, KeyRange
 from gmdb.catalog.schema import TableDefinition
 from gmdb.inspect.pinned import PinnedFiles
+from gmdb.spark.options import MAX_PARTITION_BYTES
 from gmdb.storage.pins import Pin
 
 if TYPE_CHECKING:
     from gmdb.sql.filtering import RowFilter
 
 Run = tuple[int, int]
+RANGES_MIN = 8  # a table that is worth it is divided among that many tasks
+SMALL_PARTITION_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,13 @@ def pages_by_index(
         return sorted(found)
     finally:
         store.close()
+
+
+def pages_per_range(size: int, page_size: int, most: int | None) -> int:
+    """How many pages make a partition: up to ``most`` bytes of them, or, unless that is given, some for each core."""
+    if most is None:
+        most = min(max(size // RANGES_MIN, SMALL_PARTITION_BYTES), MAX_PARTITION_BYTES)
+    return max(most // page_size, 1)
 
 
 def divide(page_ids: Sequence[int], pages_per_range: int) -> list[PageRange]:

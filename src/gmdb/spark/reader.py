@@ -20,7 +20,7 @@ from gmdb.errors import SchemaMismatch
 from gmdb.format.address import device_of
 from gmdb.inspect.device_file import DeviceFile
 from gmdb.spark.options import ReadOptions
-from gmdb.spark.plan import PageRange, TableRead, divide, pages_by_index, table_pages
+from gmdb.spark.plan import PageRange, TableRead, divide, pages_by_index, pages_per_range, table_pages
 from gmdb.spark.snapshots import table_of, take_pin
 from gmdb.spark.types import as_spark_expects, as_spark_takes, columns_by_name, columns_of_schema
 from gmdb.storage.directory import device_path
@@ -45,12 +45,13 @@ class TableReader(DataSourceReader):
         names = tuple(column.name for column in wanted)
         self._read = TableRead(path, pin, table, names, options.where, device.page_size, options.skips_damage)
         self._schema = schema
-        self._pages_per_range = max(options.max_partition_bytes // device.page_size, 1)
+        self._max_partition_bytes = options.max_partition_bytes
 
     def partitions(self) -> list[InputPartition]:
         read = self._read
-        pages = table_pages(read.path, read.pin, read.table.entry_page)
-        return list(divide(self._pruned(pages), self._pages_per_range))
+        pages = self._pruned(table_pages(read.path, read.pin, read.table.entry_page))
+        size = len(pages) * read.page_size
+        return list(divide(pages, pages_per_range(size, read.page_size, self._max_partition_bytes)))
 
     def _pruned(self, pages: list[int]) -> list[int]:
         """Those of the pages that may have rows which meet the condition; the tasks ask each row."""

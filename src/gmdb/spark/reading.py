@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +23,7 @@ from gmdb.format.columns import Column
 from gmdb.spark.plan import TableRead
 from gmdb.spark.types import PAGE_ID, ROWID, readable_columns
 from gmdb.storage.frozen import FrozenStore
-from gmdb.storage.pins import skipped_path
+from gmdb.storage.pins import Pin, skipped_path
 
 _logger = logging.getLogger("gmdb")
 
@@ -31,13 +34,42 @@ Skip = Callable[[int, str], None]
 def read_pages(read: TableRead, page_ids: np.ndarray) -> Iterator[pa.RecordBatch]:
     """The rows of some pages, on the task's one thread: Spark runs a task for each core."""
     skip = partial(note_skipped, read) if read.skips_damage else None
-    store = FrozenStore(read.path, read.pin, skip)
-    try:
+    with kept_store(read.path, read.pin) as store:
+        store.skip = skip
         source = PageSource(store, read.table, page_ids, read.page_size, skip)
         row_filter = read.filter()
         yield from source.batches(list(read.wanted)) if row_filter is None else row_filter.batches(source)
-    finally:
+
+
+_kept: list[FrozenStore] = []  # the one that the task before has left
+
+
+@contextmanager
+def kept_store(path: Path, pin: Pin) -> Iterator[FrozenStore]:
+    """The pages of a pin: those of the task before, if it read by the same one, since opening them takes a while.
+
+    After each task Spark has a worker's garbage collected, which takes as long again unless what was imported is
+    out of the collector's sight.
+    """
+    store = _kept.pop() if _kept else None
+    if store is not None and (store.directory, store.pin.name) != (path, pin.name):
         store.close()
+        store = None
+    if store is None:
+        store = FrozenStore(path, pin)
+        gc.freeze()
+    else:
+        store.require_pin()
+    try:
+        yield store
+    except BaseException:
+        store.close()
+        raise
+    if _kept:
+        store.close()
+    else:
+        store.forget()
+        _kept.append(store)
 
 
 def note_skipped(read: TableRead, page_id: int, what: str) -> None:

@@ -134,12 +134,15 @@ class _FrozenDevice:
 
 
 class FrozenStore:
-    """What a scan needs of a store, over the pages of a pin.  ``skip``: damaged pages are left out, and counted."""
+    """What a scan needs of a store, over the pages of a pin.
 
-    def __init__(self, directory: Path, pin: Pin, skip: Callable[[int, str], None] | None = None) -> None:
+    ``skip`` is told of damaged pages, which are left out then; without it they are raised as Corruption.
+    """
+
+    def __init__(self, directory: Path, pin: Pin) -> None:
         self.directory = directory
         self.pin = pin
-        self._skip = skip
+        self.skip: Callable[[int, str], None] | None = None
         self.guard = threading.RLock()
         self.scans = 0
         self._renewed = 0.0
@@ -198,14 +201,18 @@ class FrozenStore:
     def read_ahead(self, page_ids: np.ndarray) -> np.ndarray:
         """Have these pages in memory, and no others; answers those that can be scanned."""
         self._renew()
-        for device in self.devices.values():
-            device.forget()
-        self._memory.release()
+        self.forget()
         for device in self.devices.values():
             device.restore_head()
         ids = self._load(page_ids)
         self._load_undo(np.flatnonzero(np.isin(self._locks["row_page"][self._lock_ids], ids)))
         return ids
+
+    def forget(self) -> None:
+        """Have no page in memory any more."""
+        for device in self.devices.values():
+            device.forget()
+        self._memory.release()
 
     def load_all_undo(self) -> None:
         """Have the undo of every transaction under way in memory: for reads that do not go by ranges of pages."""
@@ -282,9 +289,9 @@ class FrozenStore:
         findings = check(page, page_id)
         said = f"page {page_name(page_id)} of {device.path}"
         what = f"offset {findings[0][0]}: {findings[0][1]}" if findings else "it is newer than the snapshot"
-        if self._skip is None:
+        if self.skip is None:
             raise Corruption(f"{said}, {what}; see gmstat page", page_id, findings[0][0] if findings else None)
-        self._skip(page_id, f"{said}, {what}")
+        self.skip(page_id, f"{said}, {what}")
 
     # ---- calling kernels
 
