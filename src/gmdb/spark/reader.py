@@ -10,6 +10,7 @@ Spark would keep the filters of one action for all later ones.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -68,6 +69,7 @@ class TableReader(DataSourceReader):
         from gmdb.spark.reading import read_pages  # brings compiled kernels, which planning can do without
 
         assert isinstance(partition, PageRange)
+        gc.freeze()  # Spark has garbage collected after each task: what was imported need not be looked through
         expected: pa.Schema | None = None
         for batch in read_pages(self._read, partition.page_ids()):
             expected = expected or as_spark_expects(batch.schema, self._schema)
