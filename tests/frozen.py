@@ -14,7 +14,6 @@ from gmdb.spark.plan import TableRead
 from gmdb.spark.reading import read_pages
 from gmdb.storage.pins import Pin
 
-
 RANGE = 5
 
 
