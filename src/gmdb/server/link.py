@@ -47,10 +47,8 @@ class Route:
 
 class Link:
     def __init__(self, route: Route, door: socket.socket, key: str, options: Head) -> None:
-        self.directory = route.directory
-        self.is_network = route.is_network
+        self.route = route
         self._pid = os.getpid()
-        self._owner = route.owner
         self._door = door
         self._key = key
         self._lock = threading.Lock()
@@ -111,7 +109,7 @@ class Link:
     def require_open(self) -> None:
         if self._pid != os.getpid():
             raise ForkedProcess(
-                f"the connection to {self.directory} belongs to process {self._pid}, which forked this one; "
+                f"the connection to {self.route.directory} belongs to process {self._pid}, which forked this one; "
                 + forks.ADVICE
             )
         if self._closed:
@@ -124,7 +122,8 @@ class Link:
         return self._closed
 
     def _gone(self) -> OwnerGone:
-        return OwnerGone(f"{self._owner}, which had {self.directory} open, is gone or has closed it; connect again")
+        owner, path = self.route.owner, self.route.directory
+        return OwnerGone(f"{owner}, which had {path} open, is gone or has closed it; connect again")
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

@@ -59,7 +59,7 @@ class RemoteConnection(_Connection):
 
     @property
     def path(self) -> Path:
-        return self._link.directory
+        return self._link.route.directory
 
     @property
     def closed(self) -> bool:
@@ -294,7 +294,7 @@ class RemoteConnection(_Connection):
 
     def _path_there(self, path: Any) -> str:
         """A path for the owner, whose working directory is another, and so may its machine be."""
-        if self._link.is_network and not os.path.isabs(path):
+        if self._link.route.is_network and not os.path.isabs(path):
             raise InterfaceError(f"{path} is to be a path on the server's machine: give a whole one, from / on")
         return os.path.abspath(path)
 
