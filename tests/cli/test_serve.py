@@ -79,3 +79,16 @@ def test_what_is_no_database_or_is_open_elsewhere_is_told_of(made: Path, tmp_pat
     assert not (tmp_path / "none.gmdb").exists()
     with gmdb.connect(made):
         assert "open" in refused(made, "--port", "0")
+
+
+@pytest.mark.parametrize("host", ["localhost", "::1"])
+def test_loopback_has_several_names(made: Path, host: str) -> None:
+    if host == "::1" and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    serving = Serving(made, "--host", host, "--token", TOKEN)
+    try:
+        with gmdb.connect(serving.url, token=TOKEN) as db:
+            assert db.execute("select 1").fetchall() == [(1,)]
+        assert serving.end() == (0, "", "")
+    finally:
+        serving.kill()

@@ -2,8 +2,8 @@
 
 The process that has a database open for writing holds the lock on its directory.  It answers the others over Arrow
 Flight, on a Unix socket that nobody but its user can reach; their sessions live in the owner, so that row locks,
-waiting and snapshots are the same for all.  ``connect`` is the way in, whoever turns out to be the owner.  An owner that serves the network
-has a second endpoint, at TCP ports.
+waiting and snapshots are the same for all.  ``connect`` is the way in, whoever turns out to be the owner.
+An owner that serves the network has a second endpoint, at TCP ports.
 
   place.py       where the Unix sockets are, and the file in the database's directory that says so
   entrance.py    the ways in: Unix sockets, or TCP ports with TLS

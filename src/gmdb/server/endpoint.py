@@ -18,8 +18,10 @@ import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from gmdb.engine import Database
-from gmdb.errors import Error
+from gmdb.errors import CannotListen, Error
 from gmdb.server import forks
 from gmdb.server.door import Door
 from gmdb.server.entrance import Entrance, Listening, NetworkEntrance, UnixEntrance
@@ -53,7 +55,10 @@ def serve(database: Database) -> None:
 def serve_network(database: Database, wanted: Listening) -> NetworkEntrance:
     """Answer at a port as well, until the database is closed."""
     entrance = NetworkEntrance(wanted)
-    endpoint = Endpoint(database, entrance)
+    try:
+        endpoint = Endpoint(database, entrance)
+    except pa.ArrowException as error:
+        raise CannotListen(f"Flight cannot listen at {entrance.location}: {error}") from None
     database.before_close.append(endpoint.stop)
     return entrance
 

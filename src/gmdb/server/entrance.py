@@ -205,6 +205,7 @@ def _certificate(cert: Path | None, key: Path | None) -> tuple[ssl.SSLContext | 
         raise InterfaceError("a certificate and its key belong together: --tls-cert FILE --tls-key FILE")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.num_tickets = 0  # for coming back later, which no client does; nobody would read them
     try:
         context.load_cert_chain(cert, key, password=lambda: _no_password(key))
         return context, [(cert.read_bytes(), key.read_bytes())]
