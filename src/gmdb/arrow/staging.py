@@ -46,9 +46,7 @@ def definition_digest(columns: Sequence[Column], constraints: Sequence[Constrain
 class StagedPages:
     """A staging file of pages that is being written."""
 
-    def __init__(
-        self, path: Path, table: str, columns: Sequence[Column], form: PageFormat, definition: bytes
-    ) -> None:
+    def __init__(self, path: Path, table: str, columns: Sequence[Column], form: PageFormat, definition: bytes) -> None:
         self._table, self._columns, self._definition = table, columns, definition
         self._formatter = PageFormatter(table, columns, form.page_size, form.pct_free, new_page(form.page_size))
         self._buffer = np.zeros(BUFFER_SIZE, np.uint8)

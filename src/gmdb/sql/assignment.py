@@ -74,6 +74,10 @@ class Checks:
     def __bool__(self) -> bool:
         return bool(self._checks)
 
+    def use(self, position: int) -> bool:
+        """Whether a CHECK constraint asks for a column."""
+        return any(position in compiled.columns for _, compiled in self._checks)
+
     def concern(self, positions: Sequence[int]) -> bool:
         """Whether new values in some columns can break anything."""
         return bool(self._checks) or any(n in self._not_null for n in positions)
