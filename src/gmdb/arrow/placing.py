@@ -16,7 +16,7 @@ from gmdb.access.indexes import name_key
 from gmdb.access.runs import KeyTooLong, Run, sorted_runs
 from gmdb.arrow.formatting import new_page
 from gmdb.errors import SpaceFull, UniqueViolation
-from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, RowId, offset_of
+from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, offset_of
 from gmdb.format.row import NO_LOCK
 from gmdb.kernel.bulk import PLACE, enter_run, log_pages, publish_pages, reserve_pages, stamp_pages
 from gmdb.kernel.checkpoint import seal_run

@@ -80,8 +80,8 @@ class DefinitionChanges:
         before = self._segment(old.entry_page)
         obj_id, pct_free = self._catalog.new_number(), int(before.head.pct_free)
         segment = self._session.create_segment(before.space, obj_id, old.name, SegmentType.HEAP, pct_free)
-        place = {"obj_id": obj_id, "entry_page": segment.entry_page, "number": obj_id}
-        table = self._with_lobs(replace(old, **place, indexes=(), lobs=None))
+        empty = replace(old, obj_id=obj_id, entry_page=segment.entry_page, number=obj_id, indexes=(), lobs=None)
+        table = self._with_lobs(empty)
         indexes = [index for index in old.indexes if not index.building]
         planted = (self._indexes.plant(table, i.name, i.positions, i.unique, i.using)[0] for i in indexes)
         return replace(table, indexes=tuple(planted))

@@ -17,10 +17,17 @@ import pyarrow as pa
 from gmdb.arrow.schema import arrow_schema, fit_batch
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import NotSupportedError
+from gmdb.format.columns import Column
 
 if TYPE_CHECKING:
     from gmdb.arrow.staging import PageFormat, StagedBatches, StagedPages
     from gmdb.sql.bulk import BulkRows
+
+
+def _later(column: Column, count: int) -> int:
+    """Stands for numbers that the owner will give to rows."""
+    del column, count
+    return 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class RowMaker:
         if self._bulk is None:
             return named
         fitted = fit_batch(self.table.name, columns, named, first_row)
-        whole = self._bulk.whole(dict(zip(self.targets, fitted, strict=True)), len(batch), lambda column, count: 0)
+        whole = self._bulk.whole(dict(zip(self.targets, fitted, strict=True)), len(batch), _later)
         return whole.drop_columns([self.table.columns[n].name for n in self.left_to_owner])
 
     @cached_property

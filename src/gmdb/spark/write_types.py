@@ -6,6 +6,7 @@ or a value not NULL, is asked row by row.
 
 from __future__ import annotations
 
+from pyspark.sql.types import BinaryType as BytesType
 from pyspark.sql.types import (
     BooleanType,
     ByteType,
@@ -24,7 +25,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-from pyspark.sql.types import BinaryType as BytesType
 
 from gmdb.catalog.schema import TableDefinition, make_columns
 from gmdb.errors import NoSuchColumn, SchemaMismatch

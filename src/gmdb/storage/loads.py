@@ -17,6 +17,7 @@ import re
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -110,10 +111,8 @@ def remove_load(directory: Path, load_id: str) -> None:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    try:
+    with suppress(OSError):  # there are others, or it is gone already
         folder.rmdir()
-    except OSError:
-        pass  # there are others, or it is gone already
 
 
 def remove_litter(directory: Path) -> list[str]:
