@@ -55,8 +55,9 @@ def numbers(spark: SparkSession, first: int, count: int, partitions: int = 2) ->
 
 
 def content(db: Connection) -> list[tuple[Any, ...]]:
-    db.commit()
-    return db.execute("select i, s from tbl order by i").fetchall()
+    found = db.execute("select i, s from tbl order by i").fetchall()
+    db.commit()  # else the table would be held, and could not be overwritten
+    return found
 
 
 def expected(count: int, first: int = 0) -> list[tuple[int, str]]:
