@@ -53,7 +53,7 @@ def test_a_process_of_the_same_number_is_another(path):
 
 def test_a_folder_of_another_machine_stays_for_a_day(path):
     gmdb.connect(path).close()
-    for elsewhere in (replace(dead(), boot_id="another"), replace(dead(), pid_namespace="pid:[1]"), None):
+    for elsewhere in (replace(dead(), boot_id="another"), replace(dead(), pid_namespace="pid:[1]")):
         load_id = new_load(path, elsewhere)
         assert left_after_opening(path, load_id)
         make_old(path, load_id)
