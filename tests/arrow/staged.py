@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ from gmdb.arrow.attach import Load
 from gmdb.arrow.schema import arrow_schema
 from gmdb.arrow.staging import StagedBatches, StagedPages, definition_digest
 from gmdb.connection import Connection
-from gmdb.storage.loads import Process, new_load, staged_path
+from gmdb.storage.holder import Holder
+from gmdb.storage.loads import new_load, staged_path
 
 
 def stage(db: Connection, table: str, *parts: Any, **load: Any) -> Load:
     """A load of some Arrow tables, a file each, that is ready to be attached."""
-    load_id = new_load(db.path, Process.of(os.getpid()))
+    load_id = new_load(db.path, Holder.this_process())
     names = [f"part-{n:05d}" for n in range(len(parts))]
     for name, part in zip(names, parts, strict=True):
         stage_file(db, table, staged_path(db.path, load_id, name), part)
