@@ -28,10 +28,10 @@ PATIENCE = 120.0
 DRIVER = """
 import os, tempfile
 from pathlib import Path
-from gmdb.spark.local import local_session
+from gmdb.spark.local import start_session
 made = tempfile.mkdtemp()
 os.environ["SPARK_LOCAL_DIRS"] = os.environ["SPARK_WORKER_DIR"] = made
-spark = local_session(Path(made) / "spark.log", master="local-cluster[2,1,1024]", configuration={
+spark = start_session(Path(made) / "spark.log", "local-cluster[2,1,1024]", {
     "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""), "spark.task.maxFailures": "8"})
 
 def read(path, table, **options):
@@ -51,7 +51,8 @@ def load(path, first, count, pause=0.0):
         for batch in batches:
             time.sleep(pause)
             yield batch
-    frame = spark.range(first, first + count, numPartitions=12).selectExpr("cast(id as int) id", "1000L balance", "'l' note")
+    frame = spark.range(first, first + count, numPartitions=12)
+    frame = frame.selectExpr("cast(id as int) id", "1000L balance", "'l' note")
     frame = frame.mapInArrow(slowly, frame.schema)
     frame.write.format("gmdb").option("table", "account").mode("append").save(path)
 
@@ -148,14 +149,16 @@ def whole(path: Path) -> tuple[int, int]:
 RIGHT = (ACCOUNTS * BALANCE, ACCOUNTS)
 
 
-def test_a_cluster_reads_and_loads_what_sql_says(driver: Peer, owner: Peer, path: Path):
+@pytest.mark.usefixtures("owner")
+def test_a_cluster_reads_and_loads_what_sql_says(driver: Peer, path: Path):
     assert driver("totals(path)", path=str(path)) == RIGHT
     driver("load(path, first, count)", first=ACCOUNTS, count=1000)
     more = ((ACCOUNTS + 1000) * BALANCE, ACCOUNTS + 1000)
     assert driver("totals(path)") == whole(path) == more
 
 
-def test_an_executor_that_is_killed_amid_a_read(driver: Peer, owner: Peer, path: Path):
+@pytest.mark.usefixtures("owner")
+def test_an_executor_that_is_killed_amid_a_read(driver: Peer, path: Path):
     driver.start("totals(path, 0.5)", path=str(path))
     wait_until(lambda: read_pins(path))
     time.sleep(2)
@@ -163,7 +166,8 @@ def test_an_executor_that_is_killed_amid_a_read(driver: Peer, owner: Peer, path:
     assert finish(driver) == RIGHT
 
 
-def test_an_executor_that_is_killed_amid_a_load(driver: Peer, owner: Peer, path: Path):
+@pytest.mark.usefixtures("owner")
+def test_an_executor_that_is_killed_amid_a_load(driver: Peer, path: Path):
     driver.start("load(path, first, 600, 0.5)", path=str(path), first=ACCOUNTS)
     wait_until(lambda: list((path / LOADS_NAME).glob("*/part-*")))
     os.kill(executors(driver)[0], signal.SIGKILL)
