@@ -47,7 +47,7 @@ def kept_in() -> Path:
 @cache
 def _imports(source: Path) -> frozenset[Path]:
     """The files of kernels and formats that a source imports from by itself."""
-    found = set()
+    found: set[Path] = set()
     for folder, module, names in _IMPORT.findall(source.read_bytes()):
         modules = [module] if module else re.findall(rb"\w+", names)
         found.update(_PACKAGE / folder.decode() / f"{name.decode()}.py" for name in modules)
@@ -56,7 +56,8 @@ def _imports(source: Path) -> frozenset[Path]:
 
 def sources_of(source: Path) -> list[Path]:
     """A file and all files that it imports, at first or second hand."""
-    found, pending = set(), [source]
+    found: set[Path] = set()
+    pending = [source]
     while pending:
         path = pending.pop()
         if path not in found:
