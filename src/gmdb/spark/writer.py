@@ -9,6 +9,7 @@ at the same partition left is removed with the folder.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +23,7 @@ from pyspark.sql.types import StructType
 
 import gmdb
 from gmdb.catalog.schema import TableDefinition
-from gmdb.errors import Error, NoSuchTable, OperationalError, OwnerGone
+from gmdb.errors import DatabaseInUse, Error, NoSuchTable, OperationalError, OwnerGone
 from gmdb.spark.driver import driver_process
 from gmdb.spark.rows import RowMaker
 from gmdb.spark.write_options import WriteOptions
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gmdb.connection import Connection
 
 LOCK_TIMEOUT = 60.0  # seconds that a load waits for others who use its table, or hold one of its keys
+INTERVAL = 0.2
 ATTEMPTS = 5  # to have it taken in, if owners keep going away meanwhile
 
 
@@ -55,7 +57,7 @@ class TableWriter(DataSourceArrowWriter):
         self._creates = False
         if not options.create_table:
             require_database(options.path)
-        with gmdb.connect(options.path, lock_timeout=LOCK_TIMEOUT) as connection:
+        with _connect(options.path) as connection:
             try:
                 table = connection.table(options.table)
                 form = connection.page_format(table.name)
@@ -104,7 +106,7 @@ class TableWriter(DataSourceArrowWriter):
             create = NewTable(table.columns, self._tablespace, self._rows.form.pct_free)
         load = Load(table.name, self._load_id, tuple(names), self._overwrite, create)
         for left in reversed(range(ATTEMPTS)):
-            connection = gmdb.connect(self._path, lock_timeout=LOCK_TIMEOUT)
+            connection = _connect(self._path)
             try:
                 connection.attach_load(load)
                 _commit(connection, self._path)
@@ -118,6 +120,18 @@ class TableWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         del messages
         remove_load(self._path, self._load_id)
+
+
+def _connect(path: Path) -> Connection:
+    """A connection; processes that only read the database are waited for."""
+    until = time.monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            return gmdb.connect(path, lock_timeout=LOCK_TIMEOUT)
+        except DatabaseInUse:
+            if time.monotonic() > until:
+                raise
+        time.sleep(INTERVAL)
 
 
 def _commit(connection: Connection, path: Path) -> None:
