@@ -216,5 +216,5 @@ def _edges(low: float | Decimal, high: float | Decimal, is_whole: bool) -> list[
         width = math.ceil((last - first + 1) / PARTS)
         parts = math.ceil((last - first + 1) / width)
         return [first + n * width for n in range(parts + 1)]
-    width = (last - first) / PARTS
-    return [first + n * width for n in range(PARTS)] + [last]
+    step = (last - first) / PARTS
+    return [first + n * step for n in range(PARTS)] + [last]
