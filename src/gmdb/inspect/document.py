@@ -27,6 +27,7 @@ from gmdb.format import (
     redo,
     row,
     segment,
+    staging,
     transactions,
     undo,
 )
@@ -52,6 +53,7 @@ _MODULES: dict[str, ModuleType] = {
         transactions,
         redo,
         mirror,
+        staging,
         control,
         columns,
     )
@@ -64,6 +66,7 @@ _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
     "lob": (lob.LobPlace,),
     "undo": (undo.UndoOperation,),
     "redo": (redo.RedoItem,),
+    "staging": (staging.StagedKind,),
 }
 _EXAMPLE_TYPES = (
     "INT", "DATE", "BOOLEAN", "DECIMAL(9,2)", "BIGINT", "DOUBLE", "TIMESTAMP", "DECIMAL(18,2)", "DECIMAL(38,2)",

@@ -18,6 +18,7 @@ A database is a directory:
 | `redo-0000000001`, … | the log of what was changed since the last checkpoint; none in a database that was closed |
 | `gmdb.mirror` | pages that a checkpoint is writing to their places; none in a database that was closed |
 | `archive/` | redo files that are needed no more, if archiving is on |
+| `loads/` | a folder for each bulk load under way, with its staging files; no part of the database |
 
 To look at a database's bytes, use `gmstat`: `gmstat spaces DB`, `gmstat segments DB`, `gmstat page DB 4:7`.
 """
@@ -160,6 +161,16 @@ has. FORMAT and IMAGE apply to any page.
         """\
 A round of a checkpoint: pages that are about to be written to their places. A page that a crash tears there is whole
 here. It counts only for the checkpoint after the one that the control file names.
+""",
+    ),
+    "staging": (
+        "Staging files",
+        """\
+A task of a bulk load writes one, in `loads/<load id>/`; the owner of the database takes it in and writes its pages to
+their places. It holds heap pages one behind the other, whose heads say what is on them but not where they belong or to
+which table, and whose tails are zero; or, for tables with large objects or with numbers that the owner hands out, a
+stream of Arrow IPC. Behind that, at the end of the file, is its seal: a file without one was not finished. Beside the
+files lies `driver.json`, which says what process the load belongs to.
 """,
     ),
     "control": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,9 +30,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     given = {name.lower(): value for name, value in options.items()}
     if "paths" in given:
         raise InterfaceError("load() takes one database; load each by itself and make a union of the DataFrames")
-    unknown = sorted(set(given) - {name.lower() for name in KNOWN})
-    if unknown:
-        raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(KNOWN)}")
+    require_known(given, KNOWN)
     if not given.get("path"):
         raise InterfaceError('say which database to read: .load("shop.gmdb")')
     if not given.get("table"):
@@ -42,6 +40,13 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(
         local_path(given["path"]), given["table"], columns, MAX_PARTITION_BYTES if size is None else parse_size(size)
     )
+
+
+def require_known(given: Mapping[str, str], known: Sequence[str]) -> None:
+    """Refuse options that are not known; those given have their names in small letters."""
+    unknown = sorted(set(given) - {name.lower() for name in known})
+    if unknown:
+        raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(known)}")
 
 
 def local_path(text: str) -> Path:

@@ -7,19 +7,25 @@
 | table | the table to read |
 | columns | some of its columns, such as "i,s"; all if it is not given |
 | maxPartitionBytes | how many bytes of pages make a partition at most: 16m unless given |
+
+    df.write.format("gmdb").option("table", "tbl").mode("append").save("shop.gmdb")
+
+takes other options: write_options.py.
 """
 
 # mypy: disallow-subclassing-any=False
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from gmdb.spark.options import parse_options
 from gmdb.spark.plan import closed_database
 from gmdb.spark.reader import TableReader
 from gmdb.spark.types import spark_schema, unique_positions
+from gmdb.spark.write_options import parse_write_options
+from gmdb.spark.writer import TableWriter
 
 
 class TableSource(DataSource):
@@ -39,3 +45,6 @@ class TableSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return TableReader(parse_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return TableWriter(parse_write_options(self.options), schema, overwrite)
