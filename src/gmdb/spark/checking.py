@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,21 +30,20 @@ PIECES_A_CORE = 4
 PIECE_SIZES = (4 * RUN_SIZE, 128 * RUN_SIZE)
 
 
-def opened(path: Path) -> AbstractContextManager[VerifiedFiles]:
+@contextmanager
+def opened(path: Path) -> Iterator[VerifiedFiles]:
     """A database's files on the driver, which nobody changes meanwhile.  The one place that decides what is read."""
-    return closed_files(path)
+    try:
+        with closed_files(path) as files:
+            yield files
+    except DatabaseInUse as error:
+        raise DatabaseInUse(f"{error}; or let its owner check it: gmdb verify {path}") from None
 
 
 def verify_databases(spark: SparkSession, paths: Sequence[Path]) -> list[Report]:
     """Check all files of some closed databases, which the workers must reach by the same paths."""
     with ExitStack() as stack:
-        files = []
-        for path in paths:
-            try:
-                files.append(stack.enter_context(opened(path.absolute())))
-            except DatabaseInUse as error:
-                raise DatabaseInUse(f"{error}; or let its owner check it: gmdb verify {path}") from None
-        return _run(spark, files)
+        return _run(spark, [stack.enter_context(opened(path.absolute())) for path in paths])
 
 
 def _run(spark: SparkSession, files: Sequence[VerifiedFiles]) -> list[Report]:

@@ -7,9 +7,10 @@ import re
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,10 @@ SETTINGS = {
     "spark.driver.maxResultSize": "0",
 }
 _OWN = re.compile(r"gmdb\.errors\.(\w+): (.+)")
-_ERROR_CLASS, _BEHIND = re.compile(r"^(?:[\w.$]+: )?\[[A-Z_.0-9]+\] "), re.compile(r"\.? SQLSTATE:.*")
-QUERY_LOGGER = "SQLQueryContextLogger"  # of PySpark
+_STACK = re.compile(r"at [\w.$/]+\(|\.\.\. \d+ more|=+ |JVM stacktrace|'?[A-Z]\w+ \(|[+:]- ")
+_ERROR_CLASS = re.compile(r"^(?:[\w.$]+: )?(?:\[[A-Z_.0-9]+\] )?")
+_BEHIND = re.compile(r"\.? (?:SQLSTATE:|Correct the value as per).*")  # what Spark advises is no help here
+QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # of PySpark
 _TOLD_ENOUGH = 600  # characters
 
 
@@ -72,7 +75,7 @@ def watched(spark: SparkSession, what: str, show: Show | None = None) -> Iterato
     context, group = spark.sparkContext, f"gmdb-{uuid.uuid4()}"
     context.setJobGroup(group, what, interruptOnCancel=True)
     try:
-        with _Watch(context, group, show), _silent(QUERY_LOGGER):
+        with _Watch(context, group, show), _silent(QUERY_LOGGERS):
             yield
     except KeyboardInterrupt:
         context.cancelJobGroup(group)
@@ -84,14 +87,17 @@ def watched(spark: SparkSession, what: str, show: Show | None = None) -> Iterato
 
 
 @contextmanager
-def _silent(name: str) -> Iterator[None]:
-    """Keep a logger from writing what is raised as well."""
-    logger = logging.getLogger(name)
-    before, logger.disabled = logger.disabled, True
+def _silent(names: Sequence[str]) -> Iterator[None]:
+    """Keep loggers from writing what is raised as well."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
 
 
 class _Watch:
@@ -152,7 +158,9 @@ def in_own_words(error: Exception) -> Error:
             except TypeError:
                 return OperationalError(said)
         return OperationalError(said)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    own = next((line for line in lines if line.startswith("Caused by:")), lines[0] if lines else type(error).__name__)
-    said = _BEHIND.sub("", _ERROR_CLASS.sub("", own.removeprefix("Caused by:").strip()))
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    causes = [n for n, line in enumerate(lines) if line.startswith("Caused by:")]
+    own = takewhile(lambda line: not _STACK.match(line), lines[causes[-1] if causes else 0 :])
+    said = " ".join(own).removeprefix("Caused by:").strip()
+    said = _BEHIND.sub("", _ERROR_CLASS.sub("", said)).rstrip(" .")
     return OperationalError(f"Spark: {said[:_TOLD_ENOUGH]}")
