@@ -239,7 +239,7 @@ class FrozenStore:
         newer = self._images.newest
         bad = set(refused)
         behind = [n for n in ids.tolist() if n in newer and n not in bad] if newer else []
-        changed = [n for n in behind if newer[n].ckpt_id > PAGE_HEAD.at(self._bytes(n)).ckpt_id]
+        changed = [n for n in behind if newer[n].ckpt_id > PAGE_HEAD.at(self.page(n)).ckpt_id]
         if not refused and not changed:
             return ids
         lost = self._take_images(refused, changed)
@@ -258,7 +258,8 @@ class FrozenStore:
         count = check_loaded(self.area, ids.ctypes.data, len(ids), self.pin.ckpt_id, refused.ctypes.data)
         return refused[:count].tolist()
 
-    def _bytes(self, page_id: int) -> memoryview:
+    def page(self, page_id: int) -> memoryview:
+        """The bytes of a page that was read ahead."""
         return self.devices[device_of(page_id)].bytes_at(offset_of(page_id), 1)
 
     def _take_images(self, refused: list[int], changed: list[int]) -> list[int]:
@@ -268,7 +269,7 @@ class FrozenStore:
         lost = []
         for page_id in [*refused, *changed]:
             image = self._images.newest.get(page_id)
-            memory = self._bytes(page_id)
+            memory = self.page(page_id)
             if image is not None and image.size == len(memory):
                 os.preadv(image.file, [memory], image.offset)
                 self.devices[device_of(page_id)].verified[offset_of(page_id)] = 0
@@ -285,7 +286,7 @@ class FrozenStore:
             read_pin(self.directory, self.pin.name)
         else:
             self.require_pin()
-        device, page = self.devices[device_of(page_id)], bytes(self._bytes(page_id))
+        device, page = self.devices[device_of(page_id)], bytes(self.page(page_id))
         findings = check(page, page_id)
         said = f"page {page_name(page_id)} of {device.path}"
         what = f"offset {findings[0][0]}: {findings[0][1]}" if findings else "it is newer than the snapshot"
