@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,8 +29,11 @@ _CONFIGURATION = {
 }
 
 
-def local_session(log: Path, cores: int = 2) -> SparkSession:
-    """Start Spark in this process and one Java process.  What Java says goes to the file ``log``."""
+def local_session(log: Path, cores: int = 2, configuration: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark in this process and one Java process.  What Java says goes to the file ``log``.
+
+    ``configuration``: more settings of Spark, or others than the usual ones.
+    """
     require_java()
     try:
         from pyspark.errors import PySparkException
@@ -41,7 +44,8 @@ def local_session(log: Path, cores: int = 2) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("gmdb").master(f"local[{cores}]")
-    for name, value in {**_CONFIGURATION, "spark.sql.warehouse.dir": str(log.parent / "spark-warehouse")}.items():
+    warehouse = {"spark.sql.warehouse.dir": str(log.parent / "spark-warehouse")}
+    for name, value in {**_CONFIGURATION, **warehouse, **(configuration or {})}.items():
         builder = builder.config(name, value)
     try:
         with _standard_error_into(log):
