@@ -109,10 +109,14 @@ class WorkerPeak:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        self._look()
 
     def _sample(self) -> None:
         while not self._stop.wait(_SAMPLE_SECONDS):
-            self.peak = max(self.peak, *(private_memory(pid) for pid in descendants(self._root)), 0.0)
+            self._look()
+
+    def _look(self) -> None:
+        self.peak = max([self.peak, *(private_memory(pid) for pid in descendants(self._root))])
 
 
 def java_process(spark: SparkSession) -> int:

@@ -45,8 +45,11 @@ def _draw_growth(axis: Any, measured: Sequence[Growth]) -> None:
         ("load", [growth.load_seconds for growth in measured], "s"),
         ("read", [growth.read_seconds for growth in measured], "o"),
     ):
+        (line,) = axis.plot(rows, seconds, marker, label=name)
+        if len(rows) == 1:
+            continue
         fitted = fit(rows, seconds)
-        (line,) = axis.plot(rows, seconds, marker, label=f"{name}: rows^{fitted.exponent:.2f}")
+        line.set_label(f"{name}: rows^{fitted.exponent:.2f}")
         modelled = [fitted.fixed_seconds + fitted.seconds_per_million * count / 1e6 for count in rows]
         axis.plot(rows, modelled, "--", color=line.get_color(), linewidth=1)
     axis.set_xscale("log")
