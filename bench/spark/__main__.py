@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,7 @@ class Outcome:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parse(arguments)
+    signal.signal(signal.SIGTERM, _end)
     outcome = Outcome(
         versions={"gmdb": gmdb.__version__, "Python": platform.python_version(), "pyarrow": pa.__version__}
     )
@@ -66,6 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             spark.stop()
     _report(given, outcome)
     return 0
+
+
+def _end(*_: object) -> None:
+    """End as after Ctrl-C: with the server stopped and the files removed."""
+    raise KeyboardInterrupt
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
