@@ -24,10 +24,10 @@ $(PYTHON) -c 'import venv, ensurepip' 2> /dev/null \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check lint bench docs lock clean
+.PHONY: help setup demo test soak check lint bench bench-spark docs lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## Make .venv from requirements.lock, and find or install Java for Spark
 	@if home=$$(scripts/java --install); then echo "ready; Spark runs on $$home"; else echo "ready, all but Spark"; fi
@@ -52,6 +52,10 @@ lint: $(STAMP) ## Run ruff, mypy and the import layers alone
 
 bench: $(STAMP) ## Measure gmdb beside SQLite and DuckDB
 	@$(PY) -m bench $(ARGS)
+
+bench-spark: $(STAMP) ## Measure Spark with gmdb beside Spark with PostgreSQL over JDBC and with Parquet; half an hour
+	@scripts/programs --install-peers || true
+	@$(WITH_JAVA) $(PY) -m bench.spark $(ARGS)
 
 docs: $(STAMP) ## Write docs/file_format.md again from the layouts in src/gmdb/format
 	@$(PY) -m gmdb.inspect.document > docs/file_format.md.new
