@@ -35,6 +35,8 @@ from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin
 
 if TYPE_CHECKING:
+    from gmdb.arrow.attach import Load
+    from gmdb.arrow.staging import PageFormat
     from gmdb.connection import Connection as _Connection
     from gmdb.verify.findings import Report
 else:
@@ -198,6 +200,18 @@ class RemoteConnection(_Connection):
 
     def append(self, name: str, data: Any) -> int:
         return self.heap(name).append(data)
+
+    def page_format(self, table: str | None = None, tablespace: str = MAIN_SPACE) -> PageFormat:
+        from gmdb.arrow.staging import PageFormat  # brings compiled code, which other clients need for nothing
+
+        return PageFormat(**self._link.ask("page_format", table=table, tablespace=tablespace)[0])
+
+    def attach_load(self, load: Load) -> int:
+        new, create = load.create, None
+        if new is not None:
+            create = [[column_to_plain(column) for column in new.columns], new.tablespace, new.pct_free]
+        plain = [load.table, load.load_id, list(load.files), load.overwrite]
+        return int(self._link.ask("attach_load", load=plain, create=create)[0]["rows"])
 
     def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         return self.select(name, columns).arrow()

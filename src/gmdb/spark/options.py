@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,9 +90,7 @@ def known_options(options: Mapping[str, str], known: tuple[str, ...]) -> dict[st
     given = {name.lower(): value for name, value in options.items()}
     if "paths" in given:
         raise InterfaceError("load() takes one database; load each by itself and make a union of the DataFrames")
-    unknown = sorted(set(given) - {name.lower() for name in known})
-    if unknown:
-        raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(known)}")
+    require_known(given, known)
     return given
 
 
@@ -108,6 +106,13 @@ def owner_of(given: Mapping[str, str]) -> Owner | None:
             raise InterfaceError('token and tlsCa belong to an owner: .option("owner", "gmdb://host:7433")')
         return None
     return Owner(given["owner"], given.get("token"), given.get("tlsca"))
+
+
+def require_known(given: Mapping[str, str], known: Sequence[str]) -> None:
+    """Refuse options that are not known; those given have their names in small letters."""
+    unknown = sorted(set(given) - {name.lower() for name in known})
+    if unknown:
+        raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(known)}")
 
 
 def local_path(text: str) -> Path:

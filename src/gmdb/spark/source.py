@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from gmdb.spark.options import parse_options
 from gmdb.spark.reader import TableReader
 from gmdb.spark.snapshots import describe
 from gmdb.spark.types import columns_by_name, spark_schema
+from gmdb.spark.write_options import parse_write_options
+from gmdb.spark.writer import TableWriter
 
 
 class TableSource(DataSource):
@@ -27,3 +29,6 @@ class TableSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return TableReader(parse_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return TableWriter(parse_write_options(self.options), schema, overwrite)
