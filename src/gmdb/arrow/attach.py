@@ -3,12 +3,13 @@
 Invariants
  1. Every file is known to be whole before the first page of any is taken in.
  2. A table that is overwritten is nobody's alone while files are taken in: they go to pages of its remade twin, which
-    is put in its place at the end.
+    is put in its place at the end.  Nobody waits long behind a load that waits for the table.
  3. Memory is bounded by a buffer of some pages, or by a batch, and what indexes need.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,12 +26,14 @@ from gmdb.arrow.staging import StagedFile, definition_digest
 from gmdb.catalog.changes import DefinitionChanges
 from gmdb.catalog.schema import TableDefinition
 from gmdb.catalog.tables import Catalog
-from gmdb.errors import SchemaMismatch
+from gmdb.errors import LockTimeout, SchemaMismatch
 from gmdb.format.columns import Column
 from gmdb.format.staging import StagedKind
 from gmdb.kernel.staged import adopt_pages
 from gmdb.storage.loads import staged_path
 from gmdb.transaction.session import Session
+
+MOMENT = 0.1  # seconds
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,29 @@ class _Attaching:
         heap = Heap(self._catalog.store, self._session, lambda: made)
         heap.share()
         rows = self._take_in(made, heap, paths)
-        with self._session.defining():
-            DefinitionChanges(self._catalog, self._session).put_in_place(name, made)
+        self._put_in_place(name, made)
         return rows
+
+    def _put_in_place(self, name: str, made: TableDefinition) -> None:
+        """Have the table alone and change it, when nobody uses it.
+
+        Whoever comes while somebody waits for a table stands in line behind that.  So the load waits for a moment
+        only, again and again, and readers go on in between.
+        """
+        session, patience = self._session, self._session.lock_timeout
+        deadline = time.monotonic() + patience
+        while True:
+            session.lock_timeout = min(patience, MOMENT)
+            try:
+                with session.defining():
+                    DefinitionChanges(self._catalog, session).put_in_place(name, made)
+                return
+            except LockTimeout:
+                if time.monotonic() >= deadline:
+                    raise
+            finally:
+                session.lock_timeout = patience
+            time.sleep(min(MOMENT, max(deadline - time.monotonic(), 0)))
 
     def _take_in(self, table: TableDefinition, heap: Heap, paths: Sequence[Path]) -> int:
         definition = definition_digest(table.columns, table.constraints)

@@ -54,6 +54,7 @@ class PageFormatter:
         self.is_started = False  # whether the buffer has a page
         self._table, self._columns = table, columns
         self._template = template
+        self._arrays: list[pa.Array] = []
         self._fields = np.zeros(len(columns), ARROW_COLUMN)
         self._state = np.zeros(1, FORMATTING)
         for entry, column in zip(self._fields, columns, strict=True):
@@ -90,6 +91,7 @@ class PageFormatter:
 
     def point_at(self, arrays: Sequence[pa.Array]) -> None:
         """Take rows out of these columns, one each of the table's, in the types that it stores."""
+        self._arrays = list(arrays)  # kernels know only where they are: they must not go meanwhile
         for entry, array in zip(self._fields, arrays, strict=True):
             buffers = [buffer.address if buffer is not None else 0 for buffer in array.buffers()]
             entry["first"] = array.offset

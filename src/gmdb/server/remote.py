@@ -22,6 +22,7 @@ from gmdb.access.lob_file import File, open_file
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.catalog.plain import column_to_plain, constraint_to_plain, index_from_plain, table_from_plain
 from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
+from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.segment import DEFAULT_PCT_FREE
@@ -56,7 +57,7 @@ class RemoteConnection(_Connection):
 
     @property
     def path(self) -> Path:
-        return self._link.directory
+        return self._link.route.directory
 
     @property
     def closed(self) -> bool:
@@ -299,7 +300,13 @@ class RemoteConnection(_Connection):
         return int(self._link.ask("gc")[0]["done"])
 
     def dump(self, path: Any) -> None:
-        self._link.ask("dump", path=os.path.abspath(path))
+        self._link.ask("dump", path=self._path_there(path))
+
+    def _path_there(self, path: Any) -> str:
+        """A path for the owner, whose working directory is another, and so may its machine be."""
+        if self._link.route.is_network and not os.path.isabs(path):
+            raise InterfaceError(f"{path} is to be a path on the server's machine: give a whole one, from / on")
+        return os.path.abspath(path)
 
     # ---- what lasts
 
@@ -344,7 +351,7 @@ class RemoteConnection(_Connection):
         return int(self._link.ask("shrink")[0]["bytes"])
 
     def backup(self, path: Any, progress: Progress | None = None) -> BackupReport:
-        return BackupReport(**self._work(progress, "backup", path=os.path.abspath(path)))
+        return BackupReport(**self._work(progress, "backup", path=self._path_there(path)))
 
     def set_archiving(self, on: bool) -> None:
         self._link.ask("set_archiving", on=bool(on))

@@ -115,7 +115,7 @@ def sort_pages(plan: IndexPlan, number: int, pages: PageRange, bounds: Sequence[
                 data = run.between(first, last)
                 if len(data):
                     file.write(data, at)
-                    made.append((place, Piece(name, at, len(data), zlib.crc32(data))))
+                    made.append((place, Piece(name, at, len(data), zlib.crc32(data.data))))
                     at += len(data)
     return made
 
@@ -145,7 +145,7 @@ def _read(plan: IndexPlan, pieces: Sequence[Piece]) -> list[np.ndarray]:
         with disk.current.open(path) as file:
             part = memory[at : at + piece.size]
             size = file.read_into(part, piece.offset)
-        if size != piece.size or zlib.crc32(part) != piece.crc:
+        if size != piece.size or zlib.crc32(part.data) != piece.crc:
             raise Corruption(f"{path}: its bytes are not those that were written; the index is not built, start over")
         found.append(part)
         at += piece.size

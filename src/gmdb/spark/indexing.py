@@ -6,7 +6,6 @@ leaves out of ranges of keys; the owner takes the leaves in.  Transactions go on
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -30,7 +29,7 @@ from gmdb.spark.snapshots import keep_pin, table_of
 from gmdb.storage.directory import device_path, require_database
 from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.holder import Holder
-from gmdb.storage.loads import Process, new_load, remove_load
+from gmdb.storage.loads import new_load, remove_load
 from gmdb.storage.pins import Pin
 
 if TYPE_CHECKING:
@@ -56,6 +55,13 @@ class IndexMade:
         return {"rows": self.entries, "bytes": self.size, "seconds": round(self.seconds, 3)}
 
 
+def require_kind(name: str, table: str, using: str) -> None:
+    """Refuse an index whose entries need no sorting."""
+    if using.lower() != "btree":
+        said = f"index {name}: Spark builds B-trees only"
+        raise NotSupportedError(f"{said}; CREATE INDEX {name} ON {table} USING {using} (…) makes it")
+
+
 def create_index(
     spark: SparkSession,
     path: str | Path,
@@ -66,15 +72,14 @@ def create_index(
     using: str = "btree",
 ) -> IndexMade:
     """Add an index on some columns of a table, whose entries Spark's tasks sort; others go on using the table."""
-    if using.lower() != "btree":
-        said = f"index {name}: Spark builds B-trees only"
-        raise NotSupportedError(f"{said}; CREATE INDEX {name} ON {table} USING {using} (…) makes it")
+    require_kind(name, table, using)
     directory, began = Path(path).absolute(), time.perf_counter()
     require_database(directory)
-    load_id, over = new_load(directory, Process.of(os.getpid())), threading.Event()
+    driver, over = Holder.this_process(), threading.Event()
+    load_id = new_load(directory, driver)
     try:
         with gmdb.connect(directory, lock_timeout=LOCK_TIMEOUT) as connection:
-            what = {"unique": unique, "load_id": load_id, "holder": Holder.this_process()}
+            what: dict[str, Any] = {"unique": unique, "load_id": load_id, "holder": driver}
             index, pin = connection.begin_index(name, table, list(columns), **what)
             try:
                 keep_pin(directory, pin, over)
@@ -120,7 +125,9 @@ def _make(spark: SparkSession, plan: IndexPlan) -> list[Leaves]:
     bounds = _bounds(plan, pages, context.defaultParallelism)
     share = min(pages_per_range(len(pages) * plan.page_size, plan.page_size, None), SORT_BYTES // plan.page_size)
     parts = list(enumerate(divide(pages, share)))
-    sorted_ = context.parallelize(parts, len(parts)).map(lambda part: sort_pages(plan, *part, bounds)).collect()
+    sorted_ = (
+        context.parallelize(parts, len(parts)).map(lambda part: sort_pages(plan, part[0], part[1], bounds)).collect()
+    )
     ranges: list[list[Piece]] = [[] for _ in range(len(bounds) + 1)]
     for pieces in sorted_:
         for place, piece in pieces:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,7 @@ class ReadOptions:
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Options as Spark hands them over: texts, whose names are in any case."""
     given = known_options(options, KNOWN)
-    path = database_of(given, "read")
+    path = database_of(given, 'read: .load("shop.gmdb")')
     view = given.get("view", "rows").lower()
     if view not in VIEWS:
         raise InterfaceError(f"view: {view!r} is none of {', '.join(VIEWS)}")
@@ -90,13 +90,15 @@ def known_options(options: Mapping[str, str], known: tuple[str, ...]) -> dict[st
     given = {name.lower(): value for name, value in options.items()}
     if "paths" in given:
         raise InterfaceError("load() takes one database; load each by itself and make a union of the DataFrames")
-    require_known(given, known)
+    unknown = sorted(set(given) - {name.lower() for name in known})
+    if unknown:
+        raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(known)}")
     return given
 
 
 def database_of(given: Mapping[str, str], what: str) -> Path:
     if not given.get("path"):
-        raise InterfaceError(f'say which database to {what}: "shop.gmdb"')
+        raise InterfaceError(f"say which database to {what}")
     return local_path(given["path"])
 
 
@@ -106,13 +108,6 @@ def owner_of(given: Mapping[str, str]) -> Owner | None:
             raise InterfaceError('token and tlsCa belong to an owner: .option("owner", "gmdb://host:7433")')
         return None
     return Owner(given["owner"], given.get("token"), given.get("tlsca"))
-
-
-def require_known(given: Mapping[str, str], known: Sequence[str]) -> None:
-    """Refuse options that are not known; those given have their names in small letters."""
-    unknown = sorted(set(given) - {name.lower() for name in known})
-    if unknown:
-        raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(known)}")
 
 
 def local_path(text: str) -> Path:

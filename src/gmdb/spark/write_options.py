@@ -6,6 +6,7 @@
 | createTable | true: if there is no such table, make one out of the DataFrame's schema; false unless given |
 | stringLength | bytes that strings and binaries of a new table may have, 4000 unless given; "lob": any number |
 | tablespace | where a new table lies: main unless given |
+| owner, token, tlsCa | where the process that has the database open listens, if that is another machine |
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from pathlib import Path
 
 from gmdb.errors import InterfaceError
 from gmdb.format.columns import VARCHAR_MAX
-from gmdb.spark.options import local_path, require_known
+from gmdb.spark.options import Owner, database_of, known_options, owner_of
 
-KNOWN = ("path", "table", "createTable", "stringLength", "tablespace")
+KNOWN = ("path", "table", "createTable", "stringLength", "tablespace", "owner", "token", "tlsCa")
 LOB = "lob"
 
 
@@ -31,14 +32,13 @@ class WriteOptions:
     create_table: bool
     string_length: int | None
     tablespace: str
+    owner: Owner | None = None
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Options as Spark hands them over: texts, whose names are in any case."""
-    given = {name.lower(): value for name, value in options.items()}
-    require_known(given, KNOWN)
-    if not given.get("path"):
-        raise InterfaceError('say which database to write to: .save("shop.gmdb")')
+    given = known_options(options, KNOWN)
+    path = database_of(given, 'write to: .save("shop.gmdb")')
     if not given.get("table"):
         raise InterfaceError(f'say which table of {given["path"]} to write to: .option("table", "tbl")')
     create = _truth("createTable", given.get("createtable", "false"))
@@ -46,7 +46,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         if name.lower() in given and not create:
             raise InterfaceError(f"{name} is for new tables: it needs createTable=true")
     length = _length(given.get("stringlength", str(VARCHAR_MAX)))
-    return WriteOptions(local_path(given["path"]), given["table"], create, length, given.get("tablespace", "main"))
+    tablespace = given.get("tablespace", "main")
+    return WriteOptions(path, given["table"], create, length, tablespace, owner_of(given))
 
 
 def _truth(name: str, text: str) -> bool:

@@ -23,11 +23,11 @@ from pyspark.sql.types import StructType
 import gmdb
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Error, NoSuchTable, OperationalError, OwnerGone
-from gmdb.spark.driver import driver_process
 from gmdb.spark.rows import RowMaker
 from gmdb.spark.write_options import WriteOptions
 from gmdb.spark.write_types import columns_for, targets
 from gmdb.storage.directory import require_database
+from gmdb.storage.holder import Holder
 from gmdb.storage.loads import load_path, new_load, remove_load, staged_path
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ class TableWriter(DataSourceArrowWriter):
     """A load of one table."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        self._path, self._overwrite = options.path, overwrite
+        self._path, self._owner, self._overwrite = options.path, options.owner, overwrite
         self._tablespace = options.tablespace
         self._creates = False
         if not options.create_table:
             require_database(options.path)
-        with gmdb.connect(options.path, lock_timeout=LOCK_TIMEOUT) as connection:
+        with self._connect() as connection:
             try:
                 table = connection.table(options.table)
                 form = connection.page_format(table.name)
@@ -68,7 +68,14 @@ class TableWriter(DataSourceArrowWriter):
                 self._creates = True
         self._rows = RowMaker(table, form, targets(table, schema), datetime.now())
         self._rows.require_checkable()
-        self._load_id = new_load(options.path, driver_process())
+        self._load_id = new_load(options.path, Holder.driver())
+
+    def _connect(self) -> Connection:
+        """A connection to the database's owner, or one that makes this process that if there is none."""
+        if self._owner is None:
+            return gmdb.connect(self._path, lock_timeout=LOCK_TIMEOUT)
+        owner = self._owner
+        return gmdb.connect(owner.url, token=owner.token, tls_ca=owner.tls_ca, lock_timeout=LOCK_TIMEOUT)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Make the rows of one partition ready, in a file of this attempt's own."""
@@ -104,7 +111,7 @@ class TableWriter(DataSourceArrowWriter):
             create = NewTable(table.columns, self._tablespace, self._rows.form.pct_free)
         load = Load(table.name, self._load_id, tuple(names), self._overwrite, create)
         for left in reversed(range(ATTEMPTS)):
-            connection = gmdb.connect(self._path, lock_timeout=LOCK_TIMEOUT)
+            connection = self._connect()
             try:
                 connection.attach_load(load)
                 _commit(connection, self._path)
