@@ -320,7 +320,8 @@ def test_step_by_step(table: Connection) -> None:
     assert table.finish_index(build.leaves()) == ROWS
     table.create_index("other", "t", ["s"])
     assert entries(table, "by_s") == entries(table, "other")
-    assert read_pins(table.path) == [] and not (table.path / LOADS_NAME).exists()
+    assert read_pins(table.path) == []
+    assert not (table.path / LOADS_NAME).exists()
     with pytest.raises(InterfaceError, match="builds no index"):
         table.finish_index([])
 
@@ -417,9 +418,8 @@ def test_a_database_that_another_process_has_open(spark: SparkSession, table: Co
 # ---- the command
 
 
-def test_the_command(
-    spark: SparkSession, table: Connection, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_the_command(table: Connection, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(table.path)
     assert main(["spark", "index", path, "by_is", "t", "i,s", "--json", "--quiet"]) == 0
     told = json.loads(capsys.readouterr().out)
