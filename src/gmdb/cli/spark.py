@@ -6,16 +6,16 @@ import argparse
 import sys
 from typing import Any
 
-from gmdb.cli import spark_export, spark_load, spark_stats, spark_verify
+from gmdb.cli import spark_export, spark_index, spark_load, spark_stats, spark_verify
 from gmdb.cli.spark_work import Work
 from gmdb.cli.terminal import clear_line
 
-HELP = "load, export, verify and describe with Spark, on this machine or a cluster"
+HELP = "load, export, index, verify and describe with Spark, on this machine or a cluster"
 DESCRIPTION = (
     "Work on whole tables and databases with Apache Spark: on all cores of this machine, or on a cluster (--master),\n"
     "whose workers must reach the database by the same path. Needs Java 17 or later, and pip install 'gmdb[spark]'."
 )
-VERBS = (spark_load, spark_export, spark_verify, spark_stats)
+VERBS = (spark_load, spark_export, spark_index, spark_verify, spark_stats)
 INTERRUPTED = 130
 
 
