@@ -6,6 +6,7 @@ STAMP := .venv/.made-from-lock
 PIP := $(PY) -m pip -qq --disable-pip-version-check --no-input
 ARGS ?=
 MINUTES ?= 10
+WORKERS ?= 2
 
 # Spark's driver and workers talk over the loopback device only.
 export SPARK_LOCAL_IP := 127.0.0.1
@@ -35,9 +36,9 @@ setup: $(STAMP) ## Make .venv from requirements.lock, and find or install Java f
 demo: $(STAMP) ## Make a table, draw a page of it, read it with Arrow and with Spark
 	@$(WITH_JAVA) .venv/bin/gmdb demo $(ARGS)
 
-test: $(STAMP) ## Run the test suite; ARGS="-k heap" runs a part of it
+test: $(STAMP) ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs a part of it
 	@scripts/programs --install || true
-	@$(WITH_JAVA) $(PY) -m pytest $(ARGS)
+	@$(WITH_JAVA) $(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 soak: $(STAMP) ## Crash databases with new random seeds for MINUTES=10, by power cuts, kills, flipped bits and odd statements
 	@$(PY) -m tests.crash.soak --minutes $(MINUTES) $(ARGS)
