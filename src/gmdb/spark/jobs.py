@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
 import tempfile
 import threading
 import uuid
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_SECONDS = 0.2
+CANCEL_SECONDS = 10.0
 LOG_NAME = "spark.log"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # a TIMESTAMP has no zone: instants become what clocks show there
@@ -31,7 +33,7 @@ _OWN = re.compile(r"gmdb\.errors\.(\w+): (.+)")
 _STACK = re.compile(r"at [\w.$/]+\(|\.\.\. \d+ more|=+ |JVM stacktrace|'?[A-Z]\w+ \(|[+:]- ")
 _ERROR_CLASS = re.compile(r"^(?:[\w.$]+: )?(?:\[[A-Z_.0-9]+\] )?")
 _BEHIND = re.compile(r"\.? (?:SQLSTATE:|Correct the value as per).*")  # what Spark advises is no help here
-QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # of PySpark
+LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j.clientserver", "py4j.java_gateway", "")
 _TOLD_ENOUGH = 600  # characters
 
 
@@ -60,10 +62,17 @@ def session_for(master: str) -> Iterator[SparkSession]:
         return
     with tempfile.TemporaryDirectory(prefix="gmdb-spark-", ignore_cleanup_errors=True) as folder:
         session = start_session(Path(folder) / LOG_NAME, master, SETTINGS)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own asks Java amid another question
         try:
             yield session
-        finally:
+        except KeyboardInterrupt:
+            _on_another_thread(session.stop)
+            raise
+        except BaseException:
             session.stop()
+            raise
+        session.stop()
 
 
 @contextmanager
@@ -75,20 +84,27 @@ def watched(spark: SparkSession, what: str, show: Show | None = None) -> Iterato
     context, group = spark.sparkContext, f"gmdb-{uuid.uuid4()}"
     context.setJobGroup(group, what, interruptOnCancel=True)
     try:
-        with _Watch(context, group, show), _silent(QUERY_LOGGERS):
+        with _Watch(context, group, show), _silent(LOGGERS):
             yield
     except KeyboardInterrupt:
-        context.cancelJobGroup(group)
+        _on_another_thread(lambda: context.cancelJobGroup(group))
         raise
     except (PySparkException, Py4JError) as error:
-        raise in_own_words(error) from error
-    finally:
         context.setLocalProperty("spark.jobGroup.id", None)
+        raise in_own_words(error) from error
+    context.setLocalProperty("spark.jobGroup.id", None)
+
+
+def _on_another_thread(action: Callable[[], None]) -> None:
+    """Ask Java something although this thread was interrupted, maybe while it waited for an answer of Java's."""
+    thread = threading.Thread(target=action, name="gmdb-cancel", daemon=True)
+    thread.start()
+    thread.join(CANCEL_SECONDS)
 
 
 @contextmanager
 def _silent(names: Sequence[str]) -> Iterator[None]:
-    """Keep loggers from writing what is raised as well."""
+    """Keep loggers of PySpark and Py4J, which also uses the root's, from writing what is raised as well."""
     loggers = [logging.getLogger(name) for name in names]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
