@@ -7,14 +7,15 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from gmdb.spark.options import parse_options
+from gmdb.spark.options import ROWS, parse_options
 from gmdb.spark.reader import TableReader
 from gmdb.spark.snapshots import describe
 from gmdb.spark.types import columns_by_name, spark_schema
+from gmdb.spark.views.reader import ViewReader, view_schema
 
 
 class TableSource(DataSource):
-    """A table of a database, which others may have open and change."""
+    """A table of a database, or a view of its storage; others may have the database open and change it."""
 
     @classmethod
     def name(cls) -> str:
@@ -22,8 +23,11 @@ class TableSource(DataSource):
 
     def schema(self) -> StructType:
         options = parse_options(self.options)
+        if options.view != ROWS:
+            return view_schema(options)
         table = describe(options.path, options.table, options.snapshot, options.owner)
         return spark_schema(columns_by_name(table, options.columns) if options.columns else table.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TableReader(parse_options(self.options), schema)
+        options = parse_options(self.options)
+        return TableReader(options, schema) if options.view == ROWS else ViewReader(options, schema)
