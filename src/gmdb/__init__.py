@@ -87,6 +87,8 @@ def connect(
     read_only: bool = False,
     sync: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    token: str | None = None,
+    tls_ca: Any = None,
 ) -> Connection:
     """A connection to the database at ``path``, a directory; it is made if nothing is there.
 
@@ -97,6 +99,10 @@ def connect(
     ``sync`` says when a commit returns: "full", the default, when it is on disk; "group" waits a moment for others, so
     that many commits share one sync; "off" does not wait for the disk: a power failure may take the last commits.
     ``progress(what, done, total)`` is called while a database that was not closed is recovered.
+
+    ``path`` may be the URL of a server (``gmdb serve``): ``gmdb://host:7433``, or ``gmdb+tls://host:7433`` to use TLS,
+    as does whoever gives ``tls_ca``, a file with the certificate of the CA to be believed; without it those of the
+    system are.  ``token`` is the server's; without it the environment's GMDB_TOKEN is used.
     """
     from gmdb.server.connect import connect as connect_to  # brings pyarrow; commands that need none skip it
 
@@ -108,4 +114,6 @@ def connect(
         read_only=read_only,
         sync=sync,
         progress=progress,
+        token=token,
+        tls_ca=tls_ca,
     )

@@ -40,6 +40,7 @@ from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Step
 from gmdb.storage import disk
 from gmdb.storage.directory import is_database, require_database
 from gmdb.storage.holder import Holder
+from gmdb.storage.loads import remove_litter
 from gmdb.storage.pins import Pin
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import create_store
@@ -78,6 +79,8 @@ class Database:
         try:
             if not read_only:
                 self.durability = Durability(self.store, self.recovery, sync)
+                for load_id in remove_litter(directory):
+                    _logger.warning("%s: load %s was never finished; its files were removed", directory, load_id)
             self._start(progress)
         except BaseException:
             self._stop()

@@ -237,6 +237,30 @@ class ForkedProcess(InterfaceError):
     """A forked child used what only its parent can use; start processes with spawn instead."""
 
 
+class NoServer(OperationalError, Transient):
+    """Nobody answers at the address of a server, or not at all of its ports."""
+
+
+class NotAServer(OperationalError):
+    """What answers at the address is no gmdb server, or none of this version."""
+
+
+class TokenRefused(OperationalError):
+    """The server wants a token and was shown none, or a wrong one."""
+
+
+class TlsFailed(OperationalError):
+    """One side wants TLS and the other does not, or the server's certificate does not hold."""
+
+
+class CannotListen(OperationalError):
+    """A server's port is taken, its host is none of this machine's, or its certificate cannot be used."""
+
+
+class UnsafeListening(CannotListen):
+    """A server would be reached from other machines without TLS or without a token."""
+
+
 # ---- files: raised by storage/
 
 

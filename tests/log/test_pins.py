@@ -174,7 +174,7 @@ def test_writers_and_checkpoints_beside_many_reads(db: Connection):
 def test_a_pin_outlives_the_owner_and_its_crash(path: Path):
     with gmdb.connect(path) as db:
         make(db)
-        pin = db.take_snapshot(holder=Holder("elsewhere", 1, 1))
+        pin = db.take_snapshot(holder=Holder("elsewhere", "another boot", "another namespace", 1, 1))
         before = rows_of(db)
         db.update("t", {"s": "changed"})
         db.commit()
@@ -220,9 +220,7 @@ def test_a_pin_falls_when_the_process_that_it_is_for_ends(db: Connection):
     if pid == 0:
         time.sleep(60)
         os._exit(0)
-    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    here = Holder.this_process()
-    pin = db.take_snapshot(holder=Holder(here.host, pid, int(stat[19])))
+    pin = db.take_snapshot(holder=Holder.of(pid))
     time.sleep(1.5)
     assert pin_path(db.path, pin.name).exists()
     os.kill(pid, 9)

@@ -14,6 +14,7 @@ from gmdb.format.address import FIRST_USER_DEVICE
 from gmdb.storage.directory import device_path
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
+from tests.server.serving import Certificates, make_certificates
 
 SPARES = 3  # processes that are being started while a test runs, for the next
 
@@ -24,6 +25,11 @@ def runtime_directory() -> Iterator[None]:
     with tempfile.TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", made)
         yield
+
+
+@pytest.fixture(scope="package")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="package")

@@ -16,9 +16,11 @@ import gmdb
 from gmdb.access.heap import Heap
 from gmdb.connection import Connection
 from gmdb.format.address import RowId
+from gmdb.server.entrance import Listening
 from gmdb.server.remote import RemoteConnection
 from gmdb.server.remote_rows import RemoteHeap
 from tests.server.peer import Peer
+from tests.server.serving import TOKEN, Certificates
 
 TYPES = {
     "a": "INT",
@@ -335,14 +337,27 @@ def after_close(db: Connection) -> Iterator[Any]:
         after_close,
     ],
 )
+@pytest.mark.parametrize("way", ["by path", "over TCP"])
 def test_a_client_gets_the_answers_that_a_local_connection_gives(
-    scenario: Callable[[Connection], Iterator[Any]], owner_process: Peer, tmp_path: Path
+    scenario: Callable[[Connection], Iterator[Any]],
+    way: str,
+    owner_process: Peer,
+    certificates: Certificates,
+    tmp_path: Path,
 ) -> None:
     local, also = gmdb.connect(tmp_path / "local.gmdb"), gmdb.connect(tmp_path / "local.gmdb")
     expected = [outcome(lambda made=made: made) for made in scenario(local)]
     owner_process("db = gmdb.connect(path)", path=str(tmp_path / "remote.gmdb"))
-    remote = gmdb.connect(tmp_path / "remote.gmdb")
+    if way == "over TCP":
+        wanted = Listening("127.0.0.1", 0, TOKEN, tls_cert=certificates.cert, tls_key=certificates.key)
+        url = owner_process(
+            "__import__('gmdb.server.endpoint').server.endpoint.serve_network(db._database, wanted).url", wanted=wanted
+        )
+        remote = gmdb.connect(url, token=TOKEN, tls_ca=certificates.ca)
+    else:
+        remote = gmdb.connect(tmp_path / "remote.gmdb")
     assert isinstance(remote, RemoteConnection)
+    assert remote._link.route.is_network == (way == "over TCP")
     answers = [outcome(lambda made=made: made) for made in scenario(remote)]
     for number, (answer, right) in enumerate(zip(answers, expected, strict=True)):
         assert answer == right, f"answer {number}"

@@ -24,7 +24,6 @@ from gmdb.errors import (
     Error,
     NoSuchColumn,
     NoSuchRow,
-    RowTooLarge,
     SchemaError,
     UniqueViolation,
     ValueTooLong,
@@ -33,7 +32,7 @@ from gmdb.format.address import RowId
 from gmdb.format.btree import KEY_BYTES_MAX
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
-from gmdb.format.heap import row_size_max
+from gmdb.format.heap import row_too_large
 from gmdb.format.lob import LobSegment
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.call import TARGET
@@ -47,16 +46,6 @@ from gmdb.transaction.session import Session
 from gmdb.transaction.snapshots import Snapshot
 
 _BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' numbers behind it
-
-
-def row_too_large(table: str, size: int, page_size: int, where: str = "") -> RowTooLarge:
-    """The error for a row that no page of its tablespace takes, naming what would."""
-    larger = [str(n) for n in PAGE_SIZES if n > page_size and 0 < size <= row_size_max(n)]
-    advice = f"put the table into a tablespace of {' or '.join(larger)}-byte pages, or " if larger else ""
-    return RowTooLarge(
-        f"table {table}{where}: the row has {size} bytes, a page of {page_size} takes {row_size_max(page_size)}; "
-        f"{advice}keep large values as LOBs"
-    )
 
 
 class Definition(Protocol):

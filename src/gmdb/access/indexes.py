@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError
+from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError, UniqueViolation
 from gmdb.format.btree import Order
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, Kind
@@ -106,3 +106,10 @@ class KeyCodec:
 
     def decode(self, row: bytes, count: int) -> tuple[Any, ...]:
         return self._codec(count).decode(row)
+
+
+def name_key(violation: UniqueViolation, index: IndexDefinition, row: Sequence[Any]) -> UniqueViolation:
+    """The error, with the key that a row would have had in the index."""
+    key = ", ".join(str(row[n]) for n in index.positions)
+    violation.args = (f"{violation}: {key[:100]}",)
+    return violation

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gmdb.format.address import RowId
 from gmdb.kernel.index_sort import RUN, arrange_run, extract_entries, sort_run
-from gmdb.kernel.keys import ENTRY_BUFFER, VALUES_AT
+from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT
 from gmdb.kernel.scan import SCAN, measure_pages
 from gmdb.kernel.status import BUSY, KEY_TOO_LONG, NO_ROOM
 from gmdb.storage.store import PageStore
@@ -41,6 +42,12 @@ class Run:
         arranged = _memory(int(self.fields["used"][0]) + 8, self._directory)
         arrange_run(self.fields.ctypes.data, arranged.ctypes.data)
         self._entries = arranged
+
+    def next_row_id(self) -> RowId:
+        """The row of the first entry that was not used yet."""
+        at = int(self._offsets[int(self.fields["next"][0])]) + POINTER_AT
+        word = int(self._entries[at : at + 8].view(np.int64)[0])
+        return RowId(word & 0xFFFF_FFFF, word >> 32 & 0xFFFF)
 
 
 def _memory(size: int, directory: object | None) -> np.ndarray:

@@ -18,7 +18,7 @@ from gmdb.catalog.constraints import named
 from gmdb.catalog.indexing import IndexMaking, Name
 from gmdb.catalog.schema import CHECK, PRIMARY_KEY, Constraint, TableDefinition, check_column, require_name
 from gmdb.catalog.tables import Catalog
-from gmdb.errors import NullNotAllowed, SchemaError, TableExists
+from gmdb.errors import NullNotAllowed, SchemaError, SchemaMismatch, TableExists
 from gmdb.format.address import page_name
 from gmdb.format.columns import Column
 from gmdb.format.lob import LobSegment
@@ -69,20 +69,34 @@ class DefinitionChanges:
 
     def truncate_table(self, name: str, restart: bool = False) -> None:
         """Take all rows away at once: the table and its indexes get new segments.  ``restart``: its counters, too."""
-        old = self._take(name)
-        before = self._segment(old.entry_page)
-        obj_id, pct_free = self._catalog.new_number(), int(before.head.pct_free)
-        segment = self._session.create_segment(before.space, obj_id, old.name, SegmentType.HEAP, pct_free)
-        table = self._with_lobs(replace(old, obj_id=obj_id, entry_page=segment.entry_page, indexes=(), lobs=None))
-        remade = tuple(self._indexes.plant(table, i.name, i.positions, i.unique, i.using)[0] for i in old.indexes)
-        self._system.strike(old)
-        self._drop_segments(old)
-        table = replace(table, indexes=remade)
-        self._system.enter(table)
-        self._change(table)
+        table = self.put_in_place(self._take(name).name, self.remake(name))
         for column in table.columns if restart else ():
             if column.identity_id:
                 self._catalog.identities.restart(column.identity_id, 1)
+
+    def remake(self, name: str) -> TableDefinition:
+        """A table as another is now, but without rows.  Nobody knows it before it is put in that one's place."""
+        old = self._catalog.user_table(name, self._session)
+        before = self._segment(old.entry_page)
+        obj_id, pct_free = self._catalog.new_number(), int(before.head.pct_free)
+        segment = self._session.create_segment(before.space, obj_id, old.name, SegmentType.HEAP, pct_free)
+        empty = replace(old, obj_id=obj_id, entry_page=segment.entry_page, number=obj_id, indexes=(), lobs=None)
+        table = self._with_lobs(empty)
+        indexes = [index for index in old.indexes if not index.building]
+        planted = (self._indexes.plant(table, i.name, i.positions, i.unique, i.using)[0] for i in indexes)
+        return replace(table, indexes=tuple(planted))
+
+    def put_in_place(self, name: str, made: TableDefinition) -> TableDefinition:
+        """Let a table have the rows of one that was remade from it, and no others."""
+        old = self._take(name)
+        if _shape(old) != _shape(made):
+            raise SchemaMismatch(f"table {name}: somebody has changed its definition meanwhile; try again")
+        table = replace(made, name=old.name, number=old.number)
+        self._system.strike(old)
+        self._drop_segments(old)
+        self._system.enter(table)
+        self._change(table)
+        return table
 
     def rename_table(self, name: str, new_name: str) -> None:
         table = self._take(name)
@@ -277,3 +291,9 @@ class DefinitionChanges:
         if table.lobs is not None:
             self._session.drop_segment(table.lobs.obj_id, self._segment(table.lobs.entry_page))
         self._session.drop_segment(table.obj_id, self._segment(table.entry_page))
+
+
+def _shape(table: TableDefinition) -> tuple[Any, ...]:
+    """What a table's definition says of its rows, wherever they lie."""
+    indexes = [(index.name, index.positions, index.unique, index.using) for index in table.indexes]
+    return table.columns, table.constraints, indexes

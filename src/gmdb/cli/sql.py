@@ -29,6 +29,7 @@ EXAMPLE = (
     "  gmdb sql shop.gmdb\n"
     '  gmdb sql shop.gmdb -c "select count(*) from orders"\n'
     "  gmdb sql shop.gmdb -f schema.sql\n"
+    "  GMDB_TOKEN=$(cat token) gmdb sql 'gmdb+tls://db.example.org:7433?tls_ca=ca.pem'\n"
     '  gmdb sql shop.gmdb -c "select * from orders" --output parquet --to orders.parquet'
 )
 FAILED = 2
@@ -43,7 +44,7 @@ def add(commands: Any) -> None:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("database", metavar="DB", help="the database's directory")
+    parser.add_argument("database", metavar="DB", help="the database's directory, or a server: gmdb://host:7433")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-c", "--command", metavar="STATEMENT", action="append", help="run this; may be given repeatedly")
     what.add_argument("-f", "--file", metavar="FILE", type=Path, help="run the statements of a file; - is a pipe")

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gmdb.errors import RowTooLarge
 from gmdb.format import row, slotted
 from gmdb.format.address import NO_SLOT
 from gmdb.format.layout import Finding, Region, layout
-from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
+from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, PAGE_SIZES, TAIL_SIZE
 from gmdb.format.row import MIN_OCCUPIED, ROW_HEAD, RowFlag
 
 HEAP_NODE = layout(
@@ -41,6 +42,16 @@ def usable_size(page_size: int) -> int:
 def row_size_max(page_size: int) -> int:
     """The largest row that an empty page takes, and that an undo page can keep an image of."""
     return min(usable_size(page_size) - 2, UNDO_IMAGE_MAX)
+
+
+def row_too_large(table: str, size: int, page_size: int, where: str = "") -> RowTooLarge:
+    """The error for a row that no page of its tablespace takes, naming what would."""
+    larger = [str(n) for n in PAGE_SIZES if n > page_size and 0 < size <= row_size_max(n)]
+    advice = f"put the table into a tablespace of {' or '.join(larger)}-byte pages, or " if larger else ""
+    return RowTooLarge(
+        f"table {table}{where}: the row has {size} bytes, a page of {page_size} takes {row_size_max(page_size)}; "
+        f"{advice}keep large values as LOBs"
+    )
 
 
 def reserve_size(page_size: int, pct_free: int) -> int:

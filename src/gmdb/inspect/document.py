@@ -28,6 +28,7 @@ from gmdb.format import (
     redo,
     row,
     segment,
+    staging,
     transactions,
     undo,
 )
@@ -54,6 +55,7 @@ _MODULES: dict[str, ModuleType] = {
         redo,
         mirror,
         images,
+        staging,
         control,
         columns,
     )
@@ -66,6 +68,7 @@ _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
     "lob": (lob.LobPlace,),
     "undo": (undo.UndoOperation,),
     "redo": (redo.RedoItem,),
+    "staging": (staging.StagedKind,),
 }
 _EXAMPLE_TYPES = (
     "INT", "DATE", "BOOLEAN", "DECIMAL(9,2)", "BIGINT", "DOUBLE", "TIMESTAMP", "DECIMAL(18,2)", "DECIMAL(38,2)",

@@ -19,6 +19,7 @@ A database is a directory:
 | `gmdb.mirror` | pages that a checkpoint is writing to their places; none in a database that was closed |
 | `archive/` | redo files that are needed no more, if archiving is on |
 | `snapshots/` | pinned instants, and pages as they were then; none if nobody has pinned one |
+| `loads/` | a folder for each bulk load under way, with its staging files; no part of the database |
 
 To look at a database's bytes, use `gmstat`: `gmstat spaces DB`, `gmstat segments DB`, `gmstat page DB 4:7`.
 """
@@ -171,6 +172,16 @@ use, the tables, and for whom it is kept. `NAME.locks` has the locks of transact
 holds pages as they were when they were pinned, in batches: before a page is overwritten in its place its image is
 written here. A reader takes the page in its place if its `ckpt_id` is not higher than the pin's, unless there is an
 image with a higher one that is not higher than the pin's either.
+""",
+    ),
+    "staging": (
+        "Staging files",
+        """\
+A task of a bulk load writes one, in `loads/<load id>/`; the owner of the database takes it in and writes its pages to
+their places. It holds heap pages one behind the other, whose heads say what is on them but not where they belong or to
+which table, and whose tails are zero; or, for tables with large objects or with numbers that the owner hands out, a
+stream of Arrow IPC. Behind that, at the end of the file, is its seal: a file without one was not finished. Beside the
+files lies `driver.json`, which says what process the load belongs to.
 """,
     ),
     "control": (

@@ -30,7 +30,7 @@ from gmdb.kernel.memory import (
 from gmdb.kernel.status import DONE, ROW_TOO_LARGE, TOO_LONG
 
 _WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES = (int(kind) for kind in Kind)
-_TEMPLATE_SIZE = PAGE_HEAD.size + HEAP_NODE.size
+TEMPLATE_SIZE = PAGE_HEAD.size + HEAP_NODE.size
 
 FORMATTING = np.dtype(
     [
@@ -54,7 +54,7 @@ formatting_at = records(FORMATTING)
 @routine
 def _start_page(page, template, page_size):
     fill_bytes(page, 0, page_size)
-    move_bytes(page, template, _TEMPLATE_SIZE)
+    move_bytes(page, template, TEMPLATE_SIZE)
 
 
 @routine

@@ -91,20 +91,28 @@ def _crc_by_table(page, page_size):
 
 
 @routine
-def _words_by_instruction(start, words):
-    crc = 0xFFFF_FFFF
+def _more_by_instruction(start, words, crc):
+    crc ^= 0xFFFF_FFFF
     for i in range(words):
         crc = _crc_instruction(crc, load_i64(start + 8 * i))
     return crc ^ 0xFFFF_FFFF
 
 
 @routine
-def _words_by_table(start, words):
-    return _crc_by_table(start, 8 * words + TAIL_SIZE)
+def _more_by_table(start, words, crc):
+    crc ^= 0xFFFF_FFFF
+    for at in range(start, start + 8 * words):
+        crc = _TABLE[(crc ^ load_u8(at)) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFF_FFFF
 
 
 page_crc = _crc_by_instruction if _INSTRUCTION else _crc_by_table
-crc_of_words = _words_by_instruction if _INSTRUCTION else _words_by_table
+crc_of_more_words = _more_by_instruction if _INSTRUCTION else _more_by_table  # behind those whose CRC is given
+
+
+@routine
+def crc_of_words(start, words):
+    return crc_of_more_words(start, words, 0)
 
 
 @routine

@@ -208,11 +208,11 @@ def _scan_block(area, scan, rows, cursors, limits, places, watch, saved, arenas)
                     store_64(scan.row_ids + 8 * (scan.done + k), places[k])
             return count
         restore_columns(scan, saved, max(count, 0))
+        scan.next_page, scan.next_slot = first_page, first_slot
         if unchanged and status == NO_ROOM:
             return NO_ROOM
         if unchanged:
             return status if status == DAMAGED else damaged(area, load_u32(scan.ids + 4 * first_page))
-        scan.next_page, scan.next_slot = first_page, first_slot
     return BUSY
 
 

@@ -1,10 +1,13 @@
-"""One owner and its endpoint: how processes on one machine share a database.
+"""One owner and its endpoints: how processes share a database.
 
 The process that has a database open for writing holds the lock on its directory.  It answers the others over Arrow
 Flight, on a Unix socket that nobody but its user can reach; their sessions live in the owner, so that row locks,
 waiting and snapshots are the same for all.  ``connect`` is the way in, whoever turns out to be the owner.
+An owner that serves the network has a second endpoint, at TCP ports.
 
-  place.py       where the sockets are, and the file in the database's directory that says so
+  place.py       where the Unix sockets are, and the file in the database's directory that says so
+  entrance.py    the ways in: Unix sockets, or TCP ports with TLS
+  sockets.py     sockets that Flight has opened, found by their ends
   door.py        the owner's listener: it lets clients in, starts Flight for the first, sees when they are gone
   endpoint.py    the owner's side as a whole, from opening to closing
   streams.py     the Flight server: what comes in on a stream goes to its client's session
@@ -13,6 +16,7 @@ waiting and snapshots are the same for all.  ``connect`` is the way in, whoever 
   wire.py        messages, rows and errors as bytes
   link.py        the client's side: messages there and answers back
   remote.py      Connection and Heap, for clients
+  network.py     the client's way to a server: its URL, TLS, and what may be wrong there
   connect.py     local or remote
   forks.py       what a forked child must leave alone
 """

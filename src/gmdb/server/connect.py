@@ -1,4 +1,4 @@
-"""The way in: this process opens the database, or asks the process that has it open.
+"""The way in: this process opens the database, or asks the process that has it open, or a server.
 
 The lock on the directory decides who the owner is.  An owner that is just opening or closing has the lock and no
 endpoint yet, or no more; whoever comes then tries again for a while.
@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gmdb.errors import DatabaseInUse, OwnerGone
+from gmdb.errors import DatabaseInUse, InterfaceError, OwnerGone
 from gmdb.server import forks
 from gmdb.server.door import knock
+from gmdb.server.network import connect_to_server, is_url, parse_url
 from gmdb.server.place import find_place
 from gmdb.storage.directory import LOCK_NAME
 
@@ -27,8 +28,12 @@ READERS_PATIENCE = 0.2  # to be sure that readers hold the lock, and not somebod
 INTERVAL = 0.02
 
 
-def connect(path: Any, **options: Any) -> Connection:
-    """A connection to the database at ``path``, through its owner if another process is that."""
+def connect(path: Any, *, token: str | None = None, tls_ca: Any = None, **options: Any) -> Connection:
+    """A connection to the database at ``path``, through its owner if another process is that, or to a server's."""
+    if is_url(path):
+        return connect_to_server(parse_url(path, token, tls_ca), _of_session(**options))
+    if token is not None or tls_ca is not None:
+        raise InterfaceError(f"a token and a CA are for servers, gmdb://host:port; {path} is a directory")
     directory = Path(path).absolute()
     began = time.monotonic()
     while True:
@@ -37,7 +42,7 @@ def connect(path: Any, **options: Any) -> Connection:
             if remote is not None:
                 return remote
         try:
-            return _open(directory, **options)
+            return open_here(directory, **options)
         except DatabaseInUse:
             patience = OWNER_PATIENCE if _has_owner(directory) else READERS_PATIENCE
             if is_open_here(directory) or time.monotonic() - began > patience:
@@ -45,19 +50,23 @@ def connect(path: Any, **options: Any) -> Connection:
         time.sleep(INTERVAL)
 
 
-def connect_to_owner(
-    directory: Path,
+def _of_session(
     *,
     isolation: str = "read committed",
     autocommit: bool = False,
     lock_timeout: float = 5.0,
     read_only: bool = False,
     **_of_owners: Any,
-) -> Connection | None:
-    """A connection through the process that has the database open; nothing if no process answers.
+) -> dict[str, Any]:
+    """What a client may say of its session.  How commits reach the disk, and how recovery shows its progress, is the
+    owner's to say."""
+    options = {"isolation": isolation, "autocommit": autocommit, "lock_timeout": lock_timeout}
+    return {**options, "read_only": read_only}
 
-    How commits reach the disk, and how recovery shows its progress, is the owner's to say.
-    """
+
+def connect_to_owner(directory: Path, **given: Any) -> Connection | None:
+    """A connection through the process that has the database open; nothing if no process answers."""
+    options = _of_session(**given)
     place = find_place(directory)
     if place is None or place.pid == os.getpid():
         return None
@@ -69,15 +78,20 @@ def connect_to_owner(
         return None
     door, told = let_in
     try:
-        if "refused" in told:
-            return None
         forks.use_flight(place.folder)
-        from gmdb.server.link import Link
+        from gmdb.server.link import Link, Route
         from gmdb.server.remote import RemoteConnection
 
-        options = {"isolation": isolation, "autocommit": autocommit, "lock_timeout": lock_timeout}
-        link = Link(directory, place, door, told["key"], {**options, "read_only": read_only})
-        return RemoteConnection(link, isolation, autocommit)
+        route = Route(
+            directory=directory,
+            owner=f"process {place.pid}",
+            location=f"grpc+unix://{place.flight}",
+            end=place.folder,
+            is_network=False,
+            token=place.token,
+        )
+        link = Link(route, door, told["key"], options)
+        return RemoteConnection(link, options["isolation"], options["autocommit"])
     except OwnerGone:
         return None
     except BaseException:
@@ -85,7 +99,8 @@ def connect_to_owner(
         raise
 
 
-def _open(directory: Path, **options: Any) -> Connection:
+def open_here(directory: Path, **options: Any) -> Connection:
+    """A connection of the process that has the database open: this one."""
     from gmdb.connection import Connection  # the engine brings compiled kernels; clients need none
     from gmdb.server.endpoint import serve
     from gmdb.sql.runner import Runner

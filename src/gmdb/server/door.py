@@ -1,25 +1,50 @@
-"""The door: a plain Unix socket at which an owner hears of its clients.
+"""The door: a plain socket at which an owner hears of its clients, a Unix socket or one over TCP.
 
-A client knocks with the token, is told where Flight is, and keeps the connection for as long as it lives.  When the
-connection ends the client is gone, however it went: the system closes it also for a process that is killed.  Flight
-itself could not tell; and Flight is started by the first knock only, so whoever shares nothing does not pay for it
-and may fork as before.
+A client says hello and shows the token, is told where Flight is, and keeps the connection for as long as it lives.
+When the connection ends the client is gone, however it went: the system closes it also for a process that is killed.
+Flight itself could not tell; and on a Unix socket Flight is started by the first knock only, so whoever shares nothing
+does not pay for it and may fork as before.
+
+Invariants
+ 1. The thread waits for nobody: a visitor that is slow or silent, also within TLS's handshake, keeps no other out.
+ 2. A visitor that has shown no token within ``VISITOR_PATIENCE`` is sent away, so that few are there at a time.
+ 3. A client shows its token to nobody who has not answered as a door; behind TLS, to nobody but the one it means.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
-import os
 import selectors
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
+from gmdb.server.entrance import Entrance
 from gmdb.server.place import Place
+from gmdb.server.sockets import keep_alive
 
+HELLO = b"gmdb 1\n"
 LINE_MAX = 4096
+RECORD_MAX = 1 << 14  # of TLS: whoever takes as much leaves nothing behind that the selector does not know of
+TLS_BEGINS = b"\x16"
+VISITOR_PATIENCE = 10.0  # seconds
+VISITORS_MAX = 64
+WRONG_TOKEN, WRONG_PROTOCOL, NEEDS_TLS, FAILED = "token", "protocol", "tls", "failed"  # why one is refused
+
+
+@dataclass
+class Visitor:
+    """Somebody who was not let in yet."""
+
+    until: float
+    heard: bytearray = field(default_factory=bytearray)
+    is_secure: bool = False
+    said_hello: bool = False
 
 
 class Door:
@@ -29,89 +54,171 @@ class Door:
 
     def __init__(
         self,
-        place: Place,
+        entrance: Entrance,
         enter: Callable[[], tuple[Any, dict[str, Any]]],
         leave: Callable[[Any], None],
         interrupt: Callable[[Any], None],
     ):
-        self._token = place.token.encode()
+        self._token = entrance.token.encode()
+        self._tls = entrance.tls
+        self._is_network = entrance.is_network
         self._enter, self._leave, self._interrupt = enter, leave, interrupt
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(place.door)
-        os.chmod(place.door, 0o600)
-        self._listener.listen(64)
+        self._listener = entrance.listen()
         self._listener.setblocking(False)
         self._wake, self._woken = socket.socketpair()
-        self._visitors: dict[socket.socket, bytearray] = {}  # connected, and what they have said so far
+        self._visitors: dict[socket.socket, Visitor] = {}
         self._clients: dict[socket.socket, Any] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name="gmdb-door", daemon=True)
+
+    def open(self) -> None:
         self._thread.start()
 
     def _run(self) -> None:
         while True:
-            for key, _ in self._selector.select():
+            soonest = min((visitor.until for visitor in self._visitors.values()), default=None)
+            timeout = None if soonest is None else max(soonest - time.monotonic(), 0)
+            for key, _ in self._selector.select(timeout):
                 if key.fileobj is self._woken:
                     return
                 if key.fileobj is self._listener:
                     self._accept()
-                elif isinstance(key.fileobj, socket.socket):
-                    self._hear(key.fileobj)
+                elif key.fileobj in self._clients or key.fileobj in self._visitors:
+                    self._attend(key.fileobj)
+            now = time.monotonic()
+            for silent in [end for end, visitor in self._visitors.items() if visitor.until <= now]:
+                self._dismiss(silent)
 
     def _accept(self) -> None:
         try:
-            visitor, _ = self._listener.accept()
+            end, _ = self._listener.accept()
         except OSError:
             return  # gone before it was let in, or no descriptor is free
-        visitor.setblocking(False)
-        self._visitors[visitor] = bytearray()
-        self._selector.register(visitor, selectors.EVENT_READ)
+        end.setblocking(False)
+        self._visitors[end] = Visitor(time.monotonic() + VISITOR_PATIENCE)
+        self._selector.register(end, selectors.EVENT_READ)
+        if self._is_network:
+            keep_alive(end)
+        if len(self._visitors) > VISITORS_MAX:
+            self._dismiss(next(iter(self._visitors)))
 
-    def _hear(self, visitor: socket.socket) -> None:
+    def _attend(self, end: socket.socket) -> None:
+        visitor = self._visitors.get(end)
         try:
-            said = visitor.recv(LINE_MAX)
-        except BlockingIOError:
+            if visitor is not None and self._tls is not None and not visitor.is_secure:
+                self._secure(end, visitor)
+                return
+            said = end.recv(RECORD_MAX)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError:
             said = b""
         if not said:
-            self._dismiss(visitor)
-        elif visitor in self._visitors:
-            heard = self._visitors[visitor]
-            heard += said
-            if b"\n" in heard or len(heard) > LINE_MAX:
-                self._let_in(visitor, bytes(heard.partition(b"\n")[0]))
-        elif self._clients.get(visitor) is not None:
-            self._interrupt(self._clients[visitor])
+            self._dismiss(end)
+        elif visitor is not None:
+            visitor.heard += said
+            self._hear(end, visitor)
+        elif self._clients[end] is not None:
+            self._interrupt(self._clients[end])
 
-    def _let_in(self, visitor: socket.socket, token: bytes) -> None:
-        if not hmac.compare_digest(token, self._token):
-            self._dismiss(visitor)
-            return
-        del self._visitors[visitor]
+    # ---- TLS
+
+    def _secure(self, end: socket.socket, visitor: Visitor) -> None:
+        """Go on with the handshake as far as that is possible now."""
+        if not isinstance(end, ssl.SSLSocket):
+            if end.recv(1, socket.MSG_PEEK) != TLS_BEGINS:
+                end.recv(RECORD_MAX)  # what is left unread would take the answer with it
+                self._refuse(end, NEEDS_TLS)
+                return
+            secured = self._wrap(end, visitor)
+            if secured is None:
+                return
+            end = secured
         try:
-            self._clients[visitor], told = self._enter()
-        except Exception as error:
-            self._clients[visitor], told = None, {"refused": f"{type(error).__name__}: {error}"}
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            self._selector.modify(end, selectors.EVENT_READ)
+        except ssl.SSLWantWriteError:
+            self._selector.modify(end, selectors.EVENT_WRITE)
+        except (OSError, ValueError):
+            self._dismiss(end)
+        else:
+            visitor.is_secure = True
+            self._selector.modify(end, selectors.EVENT_READ)
+            self._attend(end)  # the first line may have come along
+
+    def _wrap(self, end: socket.socket, visitor: Visitor) -> ssl.SSLSocket | None:
+        """The visitor's socket as one of TLS, in the place of the plain one; None if it is gone."""
+        assert self._tls is not None
+        self._selector.unregister(end)
+        del self._visitors[end]
         try:
-            visitor.sendall(json.dumps(told).encode() + b"\n")
+            wrapped = self._tls.wrap_socket(end, server_side=True, do_handshake_on_connect=False)
         except OSError:
-            self._dismiss(visitor)
+            end.close()
+            return None
+        self._selector.register(wrapped, selectors.EVENT_READ)
+        self._visitors[wrapped] = visitor
+        return wrapped
 
-    def _dismiss(self, visitor: socket.socket) -> None:
-        self._selector.unregister(visitor)
-        visitor.close()
-        self._visitors.pop(visitor, None)
-        client = self._clients.pop(visitor, None)
+    # ---- letting in
+
+    def _hear(self, end: socket.socket, visitor: Visitor) -> None:
+        """What a visitor says: hello, and the token."""
+        heard = visitor.heard
+        if not visitor.said_hello:
+            if not heard.startswith(HELLO):
+                if heard.startswith(HELLO[:5]) and b"\n" in heard:
+                    self._refuse(end, WRONG_PROTOCOL)
+                elif not HELLO.startswith(heard):
+                    self._dismiss(end)
+                return
+            del heard[: len(HELLO)]
+            visitor.said_hello = True
+            if not self._say(end, {"gmdb": 1}):
+                return
+        if b"\n" in heard or len(heard) > LINE_MAX:
+            self._let_in(end, bytes(heard.partition(b"\n")[0]))
+
+    def _let_in(self, end: socket.socket, token: bytes) -> None:
+        if not hmac.compare_digest(token, self._token):
+            self._refuse(end, WRONG_TOKEN)
+            return
+        del self._visitors[end]
+        try:
+            self._clients[end], told = self._enter()
+        except Exception as error:
+            self._clients[end], told = None, {"refused": FAILED, "why": f"{type(error).__name__}: {error}"}
+        self._say(end, told)
+
+    def _refuse(self, end: socket.socket, why: str) -> None:
+        if self._say(end, {"refused": why}):
+            self._dismiss(end)
+
+    def _say(self, end: socket.socket, what: dict[str, Any]) -> bool:
+        """Send a line; whoever cannot take even that is dismissed."""
+        try:
+            end.sendall(json.dumps(what).encode() + b"\n")
+        except OSError:
+            self._dismiss(end)
+            return False
+        return True
+
+    def _dismiss(self, end: socket.socket) -> None:
+        self._selector.unregister(end)
+        end.close()
+        self._visitors.pop(end, None)
+        client = self._clients.pop(end, None)
         if client is not None:
             self._leave(client)
 
     def close(self) -> None:
         """Let nobody in any more, and hang up on everybody."""
         self._wake.close()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         self.let_go()
 
     def let_go(self) -> None:
@@ -121,28 +228,56 @@ class Door:
             opened.close()
 
 
-def knock(place: Place, patience: float) -> tuple[socket.socket, dict[str, Any]] | None:
-    """Ask to be let in.  Nothing if nobody is there, TimeoutError if somebody is and does not answer."""
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+# ---- the visitor's side
+
+
+class NoDoor(ValueError):
+    """What is there does not answer as a door does."""
+
+
+def introduce(door: socket.socket, token: str) -> dict[str, Any]:
+    """Ask to be let in; answers what the door tells.  OSError if the connection ends, NoDoor if it is another's."""
+    door.sendall(HELLO)
+    told = _heard(door)
+    if "gmdb" in told:
+        door.sendall(token.encode() + b"\n")
+        told = _heard(door)
+    return told
+
+
+def _heard(door: socket.socket) -> dict[str, Any]:
     heard = b""
+    while not heard.endswith(b"\n"):
+        part = door.recv(LINE_MAX)
+        if not part or len(heard) > LINE_MAX:
+            raise NoDoor("it hung up" if not part else "it talks too much")
+        heard += part
+    try:
+        told = json.loads(heard)
+    except ValueError:
+        raise NoDoor("it speaks another language") from None
+    if not isinstance(told, dict):
+        raise NoDoor("it speaks another language")
+    return told
+
+
+def knock(place: Place, patience: float) -> tuple[socket.socket, dict[str, Any]] | None:
+    """Ask an owner on this machine.  Nothing if nobody is there or lets us in, TimeoutError if nobody answers."""
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         door.settimeout(patience)
         door.connect(place.door)
-        door.sendall(place.token.encode() + b"\n")
-        while not heard.endswith(b"\n"):
-            part = door.recv(LINE_MAX)
-            if not part:
-                door.close()
-                return None
-            heard += part
+        told = introduce(door, place.token)
         door.settimeout(None)
-        return door, json.loads(heard)
+        if "refused" not in told:
+            return door, told
     except TimeoutError:
         door.close()
         raise
-    except OSError:
-        door.close()
-        return None
+    except (OSError, NoDoor):
+        pass
     except BaseException:
         door.close()
         raise
+    door.close()
+    return None

@@ -1,7 +1,9 @@
 """An owner's endpoint: from the moment a database is open for writing until it is closed.
 
+An owner has one for the processes of its user, and another if it is to be reached over the network.
+
 Invariants
- 1. The place is published after the door listens, and withdrawn before the database's lock is let go.
+ 1. An entrance is announced after the door listens, and withdrawn before the database's lock is let go.
  2. Stopping waits for no client: their sessions are rolled back, and their next call fails with OwnerGone.
 """
 
@@ -16,11 +18,13 @@ import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from gmdb.engine import Database
-from gmdb.errors import Error
+from gmdb.errors import CannotListen, Error
 from gmdb.server import forks
 from gmdb.server.door import Door
-from gmdb.server.place import Place, clear_dead, make_place, publish, withdraw
+from gmdb.server.entrance import Entrance, Listening, NetworkEntrance, UnixEntrance
 from gmdb.server.session import Client, owner_gone
 
 if TYPE_CHECKING:
@@ -39,7 +43,7 @@ def serve(database: Database) -> None:
     with _starting:
         if not database.read_only and database not in _served:
             try:
-                endpoint = Endpoint(database)
+                endpoint = Endpoint(database, UnixEntrance(database.store.directory))
             except OSError as error:
                 why = f"other processes cannot use {database.store.directory} while it is open here: {error}"
                 warnings.warn(why, RuntimeWarning, stacklevel=4)
@@ -48,8 +52,19 @@ def serve(database: Database) -> None:
             _served.add(database)
 
 
+def serve_network(database: Database, wanted: Listening) -> NetworkEntrance:
+    """Answer at a port as well, until the database is closed."""
+    entrance = NetworkEntrance(wanted)
+    try:
+        endpoint = Endpoint(database, entrance)
+    except pa.ArrowException as error:
+        raise CannotListen(f"Flight cannot listen at {entrance.location}: {error}") from None
+    database.before_close.append(endpoint.stop)
+    return entrance
+
+
 class Endpoint:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, entrance: Entrance) -> None:
         self._database = database
         self._directory = database.store.directory
         self._pid = os.getpid()
@@ -57,32 +72,40 @@ class Endpoint:
         self._clients: dict[str, Client] = {}
         self._flight: FlightOwner | None = None
         self._stopping = False
-        clear_dead(self._directory)
-        self.place: Place = make_place()
+        self._entrance = entrance
         try:
-            self._door = Door(self.place, self._enter, self._leave, self._interrupt)
+            self._door = Door(entrance, self._enter, self._leave, self._interrupt)
             forks.watch(self)
-            publish(self._directory, self.place)
+            if entrance.is_network:
+                self._start_flight()  # its port is known from the beginning, and that it is free
+            self._door.open()
+            entrance.announce()
         except BaseException:
-            withdraw(self._directory, self.place)
+            entrance.withdraw()
             if hasattr(self, "_door"):
                 self._door.close()
+            if self._flight is not None:
+                self._stop_flight(self._flight)
             raise
+
+    def _start_flight(self) -> FlightOwner:
+        forks.use_flight(*self._entrance.ends(0))
+        from gmdb.server.streams import FlightOwner  # who shares nothing need not load it
+
+        self._flight = FlightOwner(self._entrance, self._find)
+        forks.use_flight(*self._entrance.ends(self._flight.port))
+        atexit.register(self.stop)  # before Flight's own, which would wait for the clients
+        return self._flight
 
     def _enter(self) -> tuple[Client, dict[str, Any]]:
         """A client was let in: Flight runs from the first one on."""
-        if self._flight is None:
-            forks.use_flight(self.place.folder)
-            from gmdb.server.streams import FlightOwner  # who shares nothing need not load it
-
-            self._flight = FlightOwner(self.place, self._find)
-            atexit.register(self.stop)  # before Flight's own, which would wait for the clients
+        flight = self._flight or self._start_flight()
         client = Client(self._database, secrets.token_hex(8))
         with self._lock:
             if self._stopping:
                 raise owner_gone(self._directory)
             self._clients[client.key] = client
-        return client, {"key": client.key}
+        return client, {"key": client.key, "path": str(self._directory), **self._entrance.told(flight.port)}
 
     def _find(self, key: str) -> Client | None:
         with self._lock:
@@ -110,7 +133,7 @@ class Endpoint:
         with self._lock:
             self._stopping = True
             clients = list(self._clients.values())
-        withdraw(self._directory, self.place)
+        self._entrance.withdraw()
         for client in clients:
             client.stop()
         self._door.close()
@@ -123,10 +146,11 @@ class Endpoint:
     def _stop_flight(self, flight: FlightOwner) -> None:
         from gmdb.server.streams import hang_up
 
+        ends = self._entrance.ends(flight.port)
         ending = threading.Thread(target=flight.shutdown, name="gmdb-flight-end", daemon=True)
         ending.start()
         while ending.is_alive():
-            hang_up(self.place)
+            hang_up(ends)
             ending.join(HANG_UP_INTERVAL)
         self._flight = None
 

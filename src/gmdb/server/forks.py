@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import socket
-import stat
 import weakref
-from collections.abc import Collection, Iterator
-from contextlib import suppress
 from typing import Any, Protocol
 
 from gmdb.errors import ForkedProcess
+from gmdb.server.sockets import End, sockets_at
 
 ADVICE = (
     "start processes with spawn instead: multiprocessing.get_context('spawn'), or ProcessPoolExecutor(mp_context=...)"
@@ -30,7 +27,7 @@ class Inherited(Protocol):
 
 
 _in_use: weakref.WeakSet[Inherited] = weakref.WeakSet()
-_folders: set[str] = set()
+_ends: set[End] = set()
 _used = False
 _spoilt = False
 
@@ -40,33 +37,15 @@ def watch(inherited: Inherited) -> None:
     _in_use.add(inherited)
 
 
-def use_flight(folder: str) -> None:
-    """Say that Flight is about to be used with sockets in ``folder``; refuse where it would hang."""
+def use_flight(*ends: End) -> None:
+    """Say that Flight is about to be used with sockets at these ends; refuse where it would hang."""
     global _used
     if _spoilt:
         raise ForkedProcess(
             "this process was forked from one that shared a database with others, and cannot do that itself; " + ADVICE
         )
     _used = True
-    _folders.add(folder)
-
-
-def sockets_in(folders: Collection[str]) -> Iterator[int]:
-    """The file descriptors of this process that are sockets in one of the folders, at either end."""
-    for file in map(int, os.listdir("/proc/self/fd")):
-        with suppress(OSError):  # the descriptor of the listing itself is closed by now, and others may be
-            if stat.S_ISSOCK(os.fstat(file).st_mode) and any(os.path.dirname(end) in folders for end in _ends(file)):
-                yield file
-
-
-def _ends(file: int) -> Iterator[str]:
-    """The paths of a socket's two ends, as far as they have any."""
-    with socket.socket(fileno=os.dup(file)) as copy:
-        for name in (copy.getsockname, copy.getpeername):
-            with suppress(OSError):
-                end = name()
-                if isinstance(end, str):
-                    yield end
+    _ends.update(ends)
 
 
 def _keep_for_ever(thing: Any) -> None:
@@ -91,7 +70,7 @@ def _after_in_child() -> None:
     _in_use.clear()
     if _used:
         _spoilt = True
-        for file in list(sockets_in(_folders)):
+        for file in list(sockets_at(_ends)):
             os.close(file)
 
 

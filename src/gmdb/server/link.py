@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,29 @@ from pyarrow import flight
 
 from gmdb.errors import ForkedProcess, InterfaceError, OwnerGone
 from gmdb.server import forks
-from gmdb.server.place import Place
+from gmdb.server.sockets import End, borrowed, keep_alive, sockets_at
 from gmdb.server.wire import END_OF_BATCHES, Head, error_from, pack, unpack
 
 TOKEN_HEADER = b"gmdb-token"
 
 
+@dataclass(frozen=True)
+class Route:
+    """How an owner is reached.  ``owner``: who that is, in the words of an error."""
+
+    directory: Path
+    owner: str
+    location: str
+    end: End
+    is_network: bool
+    token: str = field(repr=False)
+    transport: dict[str, Any] = field(default_factory=dict)
+
+
 class Link:
-    def __init__(self, directory: Path, place: Place, door: socket.socket, key: str, options: Head) -> None:
-        self.directory = directory
+    def __init__(self, route: Route, door: socket.socket, key: str, options: Head) -> None:
+        self.route = route
         self._pid = os.getpid()
-        self._owner_pid = place.pid
         self._door = door
         self._key = key
         self._lock = threading.Lock()
@@ -43,8 +56,8 @@ class Link:
         self._closed = self._broken = False
         self._dropped: deque[int] = deque()
         self._held_back: list[Callable[[], None]] = []
-        self._call_options = flight.FlightCallOptions(headers=[(TOKEN_HEADER, place.token.encode())])
-        self._flight = flight.connect(f"grpc+unix://{place.flight}")
+        self._call_options = flight.FlightCallOptions(headers=[(TOKEN_HEADER, route.token.encode())])
+        self._flight = flight.connect(route.location, **route.transport)
         forks.watch(self)
         try:
             self._writer, self._reader = self._exchange("session", **options)
@@ -52,6 +65,8 @@ class Link:
                 head, _ = unpack(self._reader.read_chunk().app_metadata)
             if "error" in head:
                 raise error_from(head)
+            if route.is_network:
+                _watch_connections(route.end)
         except BaseException:
             self._hang_up()
             raise
@@ -94,7 +109,7 @@ class Link:
     def require_open(self) -> None:
         if self._pid != os.getpid():
             raise ForkedProcess(
-                f"the connection to {self.directory} belongs to process {self._pid}, which forked this one; "
+                f"the connection to {self.route.directory} belongs to process {self._pid}, which forked this one; "
                 + forks.ADVICE
             )
         if self._closed:
@@ -107,9 +122,8 @@ class Link:
         return self._closed
 
     def _gone(self) -> OwnerGone:
-        return OwnerGone(
-            f"process {self._owner_pid}, which had {self.directory} open, is gone or has closed it; connect again"
-        )
+        owner, path = self.route.owner, self.route.directory
+        return OwnerGone(f"{owner}, which had {path} open, is gone or has closed it; connect again")
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -248,6 +262,13 @@ class ScanStream:
         if "error" in head:
             raise error_from(head)
         raise StopIteration
+
+
+def _watch_connections(end: End) -> None:
+    """Whoever waits for an answer is told if the owner's machine is gone."""
+    for file in list(sockets_at([end])):
+        with suppress(OSError), borrowed(file) as connection:  # it may have ended meanwhile
+            keep_alive(connection)
 
 
 def _listen(reader: Any, answer: Future[Any]) -> None:

@@ -22,6 +22,7 @@ from gmdb.access.lob_file import File, open_file
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.catalog.plain import column_to_plain, constraint_to_plain, table_from_plain
 from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
+from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.segment import DEFAULT_PCT_FREE
@@ -35,6 +36,8 @@ from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin
 
 if TYPE_CHECKING:
+    from gmdb.arrow.attach import Load
+    from gmdb.arrow.staging import PageFormat
     from gmdb.connection import Connection as _Connection
     from gmdb.verify.findings import Report
 else:
@@ -54,7 +57,7 @@ class RemoteConnection(_Connection):
 
     @property
     def path(self) -> Path:
-        return self._link.directory
+        return self._link.route.directory
 
     @property
     def closed(self) -> bool:
@@ -199,6 +202,18 @@ class RemoteConnection(_Connection):
     def append(self, name: str, data: Any) -> int:
         return self.heap(name).append(data)
 
+    def page_format(self, table: str | None = None, tablespace: str = MAIN_SPACE) -> PageFormat:
+        from gmdb.arrow.staging import PageFormat  # brings compiled code, which other clients need for nothing
+
+        return PageFormat(**self._link.ask("page_format", table=table, tablespace=tablespace)[0])
+
+    def attach_load(self, load: Load) -> int:
+        new, create = load.create, None
+        if new is not None:
+            create = [[column_to_plain(column) for column in new.columns], new.tablespace, new.pct_free]
+        plain = [load.table, load.load_id, list(load.files), load.overwrite]
+        return int(self._link.ask("attach_load", load=plain, create=create)[0]["rows"])
+
     def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         return self.select(name, columns).arrow()
 
@@ -285,7 +300,13 @@ class RemoteConnection(_Connection):
         return int(self._link.ask("gc")[0]["done"])
 
     def dump(self, path: Any) -> None:
-        self._link.ask("dump", path=os.path.abspath(path))
+        self._link.ask("dump", path=self._path_there(path))
+
+    def _path_there(self, path: Any) -> str:
+        """A path for the owner, whose working directory is another, and so may its machine be."""
+        if self._link.route.is_network and not os.path.isabs(path):
+            raise InterfaceError(f"{path} is to be a path on the server's machine: give a whole one, from / on")
+        return os.path.abspath(path)
 
     # ---- what lasts
 
@@ -308,7 +329,7 @@ class RemoteConnection(_Connection):
         return int(self._link.ask("shrink")[0]["bytes"])
 
     def backup(self, path: Any, progress: Progress | None = None) -> BackupReport:
-        return BackupReport(**self._work(progress, "backup", path=os.path.abspath(path)))
+        return BackupReport(**self._work(progress, "backup", path=self._path_there(path)))
 
     def set_archiving(self, on: bool) -> None:
         self._link.ask("set_archiving", on=bool(on))

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hmac
 import json
-import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -19,10 +18,10 @@ from pyarrow import flight
 
 from gmdb.arrow.append import append
 from gmdb.errors import InterfaceError, OwnerGone
-from gmdb.server.forks import sockets_in
+from gmdb.server.entrance import Entrance
 from gmdb.server.operations import answer
-from gmdb.server.place import Place
 from gmdb.server.session import Client
+from gmdb.server.sockets import End, borrowed, is_listener, keep_alive, sockets_at
 from gmdb.server.wire import END_OF_BATCHES, error_head, pack
 
 TOKEN_HEADER = "gmdb-token"
@@ -44,9 +43,11 @@ class _TokenCheck(flight.ServerMiddlewareFactory):
 class FlightOwner(flight.FlightServerBase):
     """Flight, for the clients that the door has let in."""
 
-    def __init__(self, place: Place, find: Callable[[str], Client | None]) -> None:
-        super().__init__(f"grpc+unix://{place.flight}", middleware={"token": _TokenCheck(place.token)})
+    def __init__(self, entrance: Entrance, find: Callable[[str], Client | None]) -> None:
+        check = _TokenCheck(entrance.token)
+        super().__init__(entrance.location, tls_certificates=entrance.certificates, middleware={"token": check})
         self._find = find
+        self._watched: Collection[End] = [("", self.port)] if entrance.is_network else []
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         del context
@@ -55,8 +56,16 @@ class FlightOwner(flight.FlightServerBase):
         serve = {"session": _serve_session, "scan": _serve_scan, "append": _serve_append}.get(str(request.get("kind")))
         if client is None or serve is None:
             raise flight.FlightUnauthenticatedError("the door has let in no such client")
+        if serve is _serve_session:
+            self._watch_connections()
         with suppress(pa.ArrowException, OwnerGone):  # the client is gone, or is let go of: nobody is to be told
             serve(client, request, reader, writer)
+
+    def _watch_connections(self) -> None:
+        """Streams of a client whose machine is gone come to an end as well."""
+        for file in list(sockets_at(self._watched)):
+            with suppress(OSError), borrowed(file) as connection:  # it may have ended meanwhile
+                keep_alive(connection)
 
 
 def _received(reader: Any) -> Any:
@@ -125,11 +134,9 @@ def _batches(client: Client, reader: Any) -> Iterator[pa.RecordBatch]:
         yield chunk.data
 
 
-def hang_up(place: Place) -> None:
+def hang_up(ends: Collection[End]) -> None:
     """Cut the connections of all clients, so that streams which wait for them come to an end."""
-    for file in list(sockets_in([place.folder])):
-        try:
-            with socket.socket(fileno=os.dup(file)) as end:
-                end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it ended by itself meanwhile
+    for file in list(sockets_at(ends)):
+        with suppress(OSError), borrowed(file) as connection:  # it may have ended by itself meanwhile
+            if not is_listener(connection):
+                connection.shutdown(socket.SHUT_RDWR)

@@ -62,7 +62,7 @@ class ReadOptions:
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Options as Spark hands them over: texts, whose names are in any case."""
     given = known_options(options, KNOWN)
-    path = database_of(given, "read")
+    path = database_of(given, 'read: .load("shop.gmdb")')
     view = given.get("view", ROWS).lower()
     if view not in VIEWS:
         raise InterfaceError(f"view: {view!r} is none of {', '.join(VIEWS)}")
@@ -99,7 +99,7 @@ def known_options(options: Mapping[str, str], known: tuple[str, ...]) -> dict[st
 
 def database_of(given: Mapping[str, str], what: str) -> Path:
     if not given.get("path"):
-        raise InterfaceError(f'say which database to {what}: "shop.gmdb"')
+        raise InterfaceError(f"say which database to {what}")
     return local_path(given["path"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -46,18 +45,13 @@ _kept: list[FrozenStore] = []  # the one that the task before has left
 
 @contextmanager
 def kept_store(path: Path, pin: Pin) -> Iterator[FrozenStore]:
-    """The pages of a pin: those of the task before, if it read by the same one, since opening them takes a while.
-
-    After each task Spark has a worker's garbage collected, which takes as long again unless what was imported is
-    out of the collector's sight.
-    """
+    """The pages of a pin: those of the task before, if it read by the same one, since opening them takes a while."""
     store = _kept.pop() if _kept else None
     if store is not None and (store.directory, store.pin.name) != (path, pin.name):
         store.close()
         store = None
     if store is None:
         store = FrozenStore(path, pin)
-        gc.freeze()
     else:
         store.require_pin()
     try:

@@ -19,11 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import gmdb
 from gmdb.catalog.plain import table_from_plain, table_to_plain
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import DatabaseInUse, SnapshotExpired, StorageError
 from gmdb.inspect.files import DatabaseFiles, choose_table
-from gmdb.server.connect import INTERVAL, OWNER_PATIENCE, connect, connect_to_owner, is_open_here
+from gmdb.server.connect import INTERVAL, OWNER_PATIENCE, connect_to_owner, is_open_here
 from gmdb.spark.options import Owner
 from gmdb.storage.directory import DirectoryLock, require_database
 from gmdb.storage.holder import Holder
@@ -80,13 +81,13 @@ def table_of(pin: Pin, name: str, path: Path) -> TableDefinition:
 def _access(path: Path, owner: Owner | None) -> Iterator[DatabaseFiles | Connection]:
     """The owner of a database, or the files of a closed one, which nobody changes meanwhile."""
     if owner is not None:
-        with connect(owner.url, token=owner.token, tls_ca=owner.tls_ca) as connection:
+        with gmdb.connect(owner.url, token=owner.token, tls_ca=owner.tls_ca) as connection:
             yield connection
         return
     require_database(path)
     began = time.monotonic()
     while True:
-        remote = connect(path) if is_open_here(path) else connect_to_owner(path)
+        remote = gmdb.connect(path) if is_open_here(path) else connect_to_owner(path)
         if remote is not None:
             with remote:
                 yield remote
@@ -105,7 +106,7 @@ def _access(path: Path, owner: Owner | None) -> Iterator[DatabaseFiles | Connect
                     return
         finally:
             lock.release()
-        with connect(path) as recovered:  # it was not closed
+        with gmdb.connect(path) as recovered:  # it was not closed
             yield recovered
         return
 

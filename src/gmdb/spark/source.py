@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from gmdb.spark.options import ROWS, parse_options
@@ -12,6 +12,8 @@ from gmdb.spark.reader import TableReader
 from gmdb.spark.snapshots import describe
 from gmdb.spark.types import columns_by_name, spark_schema
 from gmdb.spark.views.reader import ViewReader, view_schema
+from gmdb.spark.write_options import parse_write_options
+from gmdb.spark.writer import TableWriter
 
 
 class TableSource(DataSource):
@@ -31,3 +33,6 @@ class TableSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
         return TableReader(options, schema) if options.view == ROWS else ViewReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return TableWriter(parse_write_options(self.options), schema, overwrite)

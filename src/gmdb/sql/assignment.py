@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from gmdb.access.lob_source import is_file
 from gmdb.catalog.schema import CHECK, TableDefinition
-from gmdb.errors import CheckViolation, NotSupportedError, NullNotAllowed, UniqueViolation
+from gmdb.errors import CheckViolation, NotSupportedError, NullNotAllowed
 from gmdb.format.columns import Column, ColumnType
 from gmdb.sql.dialect import parse_expression
 from gmdb.sql.expressions import compile_assignment, compile_expression
@@ -38,13 +38,6 @@ def is_default(node: exp.Expr) -> bool:
     if isinstance(node, exp.Var):
         return node.name.lower() == "default"
     return isinstance(node, exp.Column) and node.name.lower() == "default" and not node.this.quoted
-
-
-def name_key(violation: UniqueViolation, table: TableDefinition, row: Sequence[Any]) -> UniqueViolation:
-    """The error, with the key that a row would have had."""
-    key = ", ".join(str(row[n]) for n in table.index(violation.index).positions)
-    violation.args = (f"{violation}: {key[:100]}",)
-    return violation
 
 
 class Defaults:
@@ -80,6 +73,10 @@ class Checks:
 
     def __bool__(self) -> bool:
         return bool(self._checks)
+
+    def use(self, position: int) -> bool:
+        """Whether a CHECK constraint asks for a column."""
+        return any(position in compiled.columns for _, compiled in self._checks)
 
     def concern(self, positions: Sequence[int]) -> bool:
         """Whether new values in some columns can break anything."""

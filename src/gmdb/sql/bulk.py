@@ -5,7 +5,7 @@ Only values that are just what their columns store go this way.  Others are assi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
@@ -18,6 +18,7 @@ from gmdb.arrow.schema import arrow_schema
 from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import parameters_of
 from gmdb.errors import ProgrammingError
+from gmdb.format.columns import Column
 from gmdb.sql.assignment import Checks, Defaults
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 ROWS_MIN = 1000  # fewer rows are not worth pages of their own
 BATCH_ROWS = 1 << 16
 _NOTHING = type(None)
+Numbers = Callable[[Column, int], int]  # the first of some numbers for an identity column
 _STORED: dict[str, set[type]] = {
     "INT": {int},
     "BIGINT": {int},
@@ -72,7 +74,7 @@ class BulkRows:
                 arrays[n] = pa.array(values, self._schema.field(n).type)
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 return None
-        return self._whole(arrays, len(sets), connection)
+        return self.whole(arrays, len(sets), self._numbers(connection))
 
     def from_arrow(self, batch: pa.RecordBatch, connection: Connection) -> pa.RecordBatch | None:
         """The rows of a batch whose columns are the parameters in their order."""
@@ -80,15 +82,18 @@ class BulkRows:
             arrays = {n: batch.column(name).cast(self._schema.field(n).type) for n, name in self._targets.items()}
         except pa.ArrowException:
             return None
-        return self._whole(arrays, len(batch), connection)
+        return self.whole(arrays, len(batch), self._numbers(connection))
 
     def _columns(self, sets: Sequence[Any]) -> Mapping[Any, Sequence[Any]]:
         return {name: list(map(itemgetter(name), sets)) for name in self._targets.values()}
 
-    def _whole(self, given: dict[int, pa.Array], count: int, connection: Connection) -> pa.RecordBatch:
-        """Whole rows: what was given, and defaults for the rest."""
+    def _numbers(self, connection: Connection) -> Numbers:
+        return lambda column, count: connection.next_identity(self._table.name, column.name, count)
+
+    def whole(self, given: Mapping[int, pa.Array], count: int, numbers: Numbers) -> pa.RecordBatch:
+        """Whole rows: what was given, as columns store it, and defaults for the rest.  NOT NULL is asked later."""
         arrays = [
-            given[n] if n in given else pa.array(self._rest(n, count, connection), field.type)
+            given[n] if n in given else pa.array(self._rest(n, count, numbers), field.type)
             for n, field in enumerate(self._schema)
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -97,11 +102,11 @@ class BulkRows:
                 self._checks.check(row, self._context)
         return batch
 
-    def _rest(self, n: int, count: int, connection: Connection) -> list[Any]:
+    def _rest(self, n: int, count: int, numbers: Numbers) -> list[Any]:
         """Values of a column that is given none."""
         column = self._table.columns[n]
         if column.identity is not None:
-            first = connection.next_identity(self._table.name, column.name, count)
+            first = numbers(column, count)
             return list(range(first, first + count))
         default = self._defaults.of(n)
         return [None if default is None else default((), (), self._context) for _ in range(count)]

@@ -13,6 +13,7 @@ from sqlglot import exp
 from gmdb.access.indexes import IndexDefinition, KeyRange
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import InvalidSyntax, NoSuchFunction, UnsupportedExpression
+from gmdb.format.columns import Column
 from gmdb.sql import duck
 from gmdb.sql.parser import parse
 from gmdb.sql.paths import Unusable
@@ -56,9 +57,9 @@ class RowFilter:
         except (NoSuchFunction, UnsupportedExpression, Unusable):
             return None
 
-    def check(self, source: duck.Source) -> None:
-        """Refuse a condition that makes no sense for the table's columns, before anything is read."""
-        duck.prepare(self._statement, {self._table.name: source})
+    def check(self, columns: Sequence[Column]) -> None:
+        """Refuse a condition that makes no sense for these columns, before anything is read."""
+        duck.prepare(self._statement, {self._table.name: _Columns(columns)})
 
     def batches(self, source: duck.Source) -> Iterator[pa.RecordBatch]:
         answer = duck.run(self._statement, {self._table.name: source}, (), self._text)
@@ -66,6 +67,16 @@ class RowFilter:
             yield from answer.reader
         finally:
             answer.close()
+
+
+class _Columns:
+    """A table of which only the columns are asked for."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = columns
+
+    def read(self, columns: list[str] | None) -> pa.RecordBatchReader:
+        raise AssertionError(f"{columns} are read, though nothing was to be")
 
 
 def _quoted(name: str) -> str:

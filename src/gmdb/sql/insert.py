@@ -10,13 +10,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from gmdb.access.heap import Heap
+from gmdb.access.indexes import name_key
 from gmdb.access.lob_source import is_file, rereadable
 from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import Result, rows_in, rows_of
 from gmdb.errors import IllTyped, InvalidSyntax, ProgrammingError, SchemaError, UniqueViolation
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column
-from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default, name_key
+from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default
 from gmdb.sql.bulk import ROWS_MIN, BulkRows, in_batches
 from gmdb.sql.dialect import NUMBER, place
 from gmdb.sql.expressions import compile_condition, is_aggregate
@@ -204,7 +205,7 @@ class Insert(Statement):
         try:
             return heap.insert(row), tuple(row)
         except UniqueViolation as violation:
-            raise name_key(violation, self.definition, row) from None
+            raise name_key(violation, self.definition.index(violation.index), row) from None
 
     def _result(self, heap: Heap, done: list[Found], given: Given) -> Result:
         last_id = done[-1][1][self._number] if done and self._number is not None else None
@@ -306,7 +307,7 @@ class _Conflict:
             return heap.insert(row), tuple(row)
         except UniqueViolation as violation:
             if self._index is not None and violation.index != self._index:
-                raise name_key(violation, self._insert.definition, row) from None
+                raise name_key(violation, self._insert.definition.index(violation.index), row) from None
             if not self._sets:
                 return None
             row_id = RowId(*violation.row_id)  # type: ignore[misc]

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from gmdb.access.heap import Heap
+from gmdb.access.indexes import name_key
 from gmdb.access.lob_source import is_file, rereadable
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result, rows_of
 from gmdb.errors import DataError, InvalidSyntax, NoSuchFunction, UniqueViolation, UnsupportedExpression
-from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default, name_key
+from gmdb.sql.assignment import Assign, Checks, Defaults, assign_found, assign_to, is_default
 from gmdb.sql.dialect import place
 from gmdb.sql.duckdb_query import DuckQuery
 from gmdb.sql.parser import Parsed
@@ -200,7 +201,7 @@ class Update(_Change):
         try:
             run_statement(heap, lambda steps: self.rows_within(steps, given), act)
         except UniqueViolation as violation:
-            raise name_key(violation, self.definition, changed[-1][1]) from None
+            raise name_key(violation, self.definition.index(violation.index), changed[-1][1]) from None
         return self.result(self.seen(heap, changed), given)
 
     def _change_at_once(self, point: PointFinder, given: Given) -> int:

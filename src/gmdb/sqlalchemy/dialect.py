@@ -19,7 +19,8 @@ LEVELS = ("READ COMMITTED", "REPEATABLE READ")
 
 
 class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
-    """``gmdb:///shop.gmdb``, a path relative to the working directory; ``gmdb:////srv/shop.gmdb``, an absolute one."""
+    """``gmdb:///shop.gmdb``, a path relative to the working directory; ``gmdb:////srv/shop.gmdb``, an absolute one;
+    ``gmdb://:token@host:7433``, a server."""
 
     name = "gmdb"
     driver = "gmdb"
@@ -89,25 +90,30 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
         return pool.QueuePool
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
-        """A path, and what ``gmdb.connect`` takes beside it: ``?lock_timeout=2&read_only=true&sync=group``."""
+        """A path or a server, and what ``gmdb.connect`` takes beside it: ``?lock_timeout=2&read_only=true``."""
         options = dict(url.query)
-        unknown = sorted(set(options) - {"lock_timeout", "read_only", "sync", "foreign_keys"})
+        unknown = sorted(set(options) - {"lock_timeout", "read_only", "sync", "foreign_keys", "tls", "tls_ca"})
         if unknown:
-            known = "lock_timeout, read_only, sync or foreign_keys"
+            known = "lock_timeout, read_only, sync, foreign_keys, tls or tls_ca"
             raise InterfaceError(f"{url}: there is no option {unknown[0]}; use {known}")
-        if not url.database or url.host:
-            raise InterfaceError(f"{url} names no database; write gmdb:///shop.gmdb, or gmdb:////srv/shop.gmdb")
+        if bool(url.database) == bool(url.host):
+            forms = "gmdb:///shop.gmdb, gmdb:////srv/shop.gmdb, or, for a server, gmdb://:token@host:7433"
+            raise InterfaceError(f"{url} names no database; write {forms}")
         made: dict[str, Any] = {}
+        if url.password is not None:
+            made["token"] = str(url.password)
+        if "tls_ca" in options:
+            made["tls_ca"] = options["tls_ca"]
         if options.get("foreign_keys") not in (None, "refused", "left_out"):
             raise InterfaceError(f"{url}: foreign_keys is refused, or left_out of tables")
         self.leaves_foreign_keys_out = options.get("foreign_keys") == "left_out"
         if "lock_timeout" in options:
             made["lock_timeout"] = float(str(options["lock_timeout"]))
         if "read_only" in options:
-            made["read_only"] = str(options["read_only"]).lower() in ("1", "true", "yes", "on")
+            made["read_only"] = _is_yes(options["read_only"])
         if "sync" in options:
             made["sync"] = options["sync"]
-        return [url.database], made
+        return [_server(url, _is_yes(options.get("tls", ""))) if url.host else url.database], made
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:  # noqa: ARG002
         if isinstance(e, OwnerGone | DatabaseClosed):
@@ -140,6 +146,16 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
 
     def detect_autocommit_setting(self, dbapi_conn: Any) -> bool:
         return bool(dbapi_conn.autocommit)
+
+
+def _is_yes(value: Any) -> bool:
+    return str(value).lower() in ("1", "true", "yes", "on")
+
+
+def _server(url: URL, tls: bool) -> str:
+    """The URL of a server as ``gmdb.connect`` takes it."""
+    host = f"[{url.host}]" if ":" in str(url.host) else url.host
+    return f"gmdb{'+tls' if tls else ''}://{host}{'' if url.port is None else f':{url.port}'}"
 
 
 dialect = GmdbDialect

@@ -62,6 +62,17 @@ class DiskFile:
         with _naming(self.path):
             return self._disk.raw_read(self, length, offset)
 
+    def read_into(self, buffer: np.ndarray, offset: int) -> int:
+        """Fill a buffer of bytes; answers how many, fewer than it takes only where the file ends."""
+        done = 0
+        with _naming(self.path):
+            while done < len(buffer):
+                count = self._disk.raw_read_into(self, buffer[done:], offset + done)
+                if count == 0:
+                    break
+                done += count
+        return done
+
     def write(self, data: Any, offset: int) -> None:
         """Write all bytes of a buffer.  The system may take them in parts: a full disk shows at the second one."""
         whole, written = memoryview(data).cast("B"), 0
@@ -153,6 +164,10 @@ class Disk:
 
     def raw_read(self, file: DiskFile, length: int, offset: int) -> bytes:
         return os.pread(file.number, length, offset)
+
+    def raw_read_into(self, file: DiskFile, buffer: np.ndarray, offset: int) -> int:
+        """Returns how many bytes there were."""
+        return os.preadv(file.number, [buffer.data], offset)
 
     def raw_write(self, file: DiskFile, data: memoryview, offset: int) -> int:
         """Returns how many bytes were taken."""

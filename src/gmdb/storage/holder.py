@@ -1,7 +1,7 @@
-"""Who something is kept for: a process, known by its host, its number and when it started.
+"""Who something is kept for: a process, as whoever runs beside it can find it again.
 
 What a Spark job leaves in a database's directory is named after its driver, a Java process, since the Python
-processes that Spark plans and commits with come and go.
+processes that Spark plans and commits with come and go.  Process numbers are used again; starting times are not.
 """
 
 from __future__ import annotations
@@ -9,69 +9,86 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-_STARTED, _PARENT = 19, 1  # fields of /proc/<pid>/stat behind the command
+_PARENT_FIELD, _START_FIELD = 1, 19  # of /proc/PID/stat, behind the command's name
 
 
 @dataclass(frozen=True)
 class Holder:
     host: str
+    boot_id: str
+    pid_namespace: str
     pid: int
     started: int
 
     @classmethod
     def this_process(cls) -> Holder:
-        return cls._of(os.getpid())
+        return cls.of(os.getpid())
 
     @classmethod
     def driver(cls) -> Holder:
         """The Java process that this one works for; this one itself if there is none."""
         pid = os.getpid()
         while pid > 1:
-            if _command(pid).startswith("java"):
-                return cls._of(pid)
-            pid = int((_fields(pid) or ["", "0"])[_PARENT])
+            if _is_java(pid):
+                return cls.of(pid)
+            pid = int((_fields(pid) or ["", "0"])[_PARENT_FIELD])
         return cls.this_process()
 
     @classmethod
-    def _of(cls, pid: int) -> Holder:
-        return cls(socket.gethostname(), pid, _started(pid))
+    def of(cls, pid: int) -> Holder:
+        """A process of this machine by its number."""
+        return cls(socket.gethostname(), *_machine(), pid, _started(pid))
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Holder:
-        return cls(str(plain["host"]), int(plain["pid"]), int(plain["started"]))
+        return cls(**plain)
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
 
     @property
+    def is_here(self) -> bool:
+        """Whether this process could see it, if it lived."""
+        return bool(self.boot_id) and (self.boot_id, self.pid_namespace) == _machine()
+
+    @property
     def is_gone(self) -> bool:
-        """Whether it is known to have ended; of a process on another host nothing is known."""
-        return self.host == socket.gethostname() and _started(self.pid) != self.started
+        """Whether it is known to have ended; of a process of another machine nothing is known."""
+        return self.is_here and _started(self.pid) != self.started
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
 
 
-def _fields(pid: int) -> list[str]:
-    """The fields of a process's status behind its command; none if there is no such process."""
+def _machine() -> tuple[str, str]:
+    """What tells machines and containers apart: since when this one runs, and whose process numbers count."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].decode().split()
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return boot_id, os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return "", ""
+
+
+def _fields(pid: int) -> list[str]:
+    """What /proc tells of a process behind its command's name; nothing if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
 
 
-def _command(pid: int) -> str:
+def _is_java(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/comm") as file:
-            return file.read()
+        named = Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+        return named or Path(os.readlink(f"/proc/{pid}/exe")).name == "java"
     except OSError:
-        return ""
+        return False
 
 
 def _started(pid: int) -> int:
     """When a process started, in ticks since the system did; 0 if it is not there, or has ended and is a zombie."""
     fields = _fields(pid)
-    return int(fields[_STARTED]) if fields and fields[0] != "Z" else 0
+    return int(fields[_START_FIELD]) if fields and fields[0] != "Z" else 0

@@ -1,0 +1,161 @@
+"""Pages that are full of rows into a table: places, the file, the log, the indexes.
+
+The pages lie in a buffer and carry the load's number instead of locks; they become everyone's when it commits.
+
+Invariants
+ 1. A page is in the file before a scan can be led to it, and before its image is logged.
+ 2. The guard is not held while pages are written.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmdb.access.heap import Heap
+from gmdb.access.indexes import name_key
+from gmdb.access.runs import KeyTooLong, Run, sorted_runs
+from gmdb.arrow.formatting import new_page
+from gmdb.errors import SpaceFull, UniqueViolation
+from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, offset_of
+from gmdb.format.row import NO_LOCK
+from gmdb.kernel.bulk import PLACE, enter_run, log_pages, publish_pages, reserve_pages, stamp_pages
+from gmdb.kernel.checkpoint import seal_run
+from gmdb.kernel.status import LOCKS_FULL, LOG_FULL, NEED_SPACE, UNDO_FULL
+
+BUFFER_SIZE = 1 << 20
+ENTER_SIZE = 32 << 20  # bytes of pages whose rows are entered into indexes together, sorted by their keys
+
+
+class PagePlacer:
+    """Takes pages of one load into a table, within a statement of its session."""
+
+    def __init__(self, heap: Heap) -> None:
+        self._heap, self._session = heap, heap.session
+        self._segment, self._store = heap.segment, heap.segment.store
+        self._hub = heap.session.hub
+        self._last_page = NO_PAGE
+        self._to_enter: list[int] = []  # pages whose rows the indexes do not have yet
+        with self._hub.guard:
+            slot = self._session.begin_if_needed()
+            self._number = self._hub.memory.enter_load(slot, self._session.statement_number)
+        self.page_size = heap.segment.space.page_size
+        self.template = new_page(self.page_size, heap.obj_id, self._number)
+
+    def place(self, buffer: np.ndarray, count: int) -> None:
+        """Give the buffer's first pages places, write them to the file, and let scans know of them."""
+        self._session.check_interrupted()
+        places = np.zeros(count, PLACE)
+        self._reserve(places)
+        stamp_pages(buffer.ctypes.data, self.page_size, places.ctypes.data, count)
+        seal_run(buffer.ctypes.data, count, self.page_size, self._store.control["ckpt_id"] + 1)
+        self._store.keep_images(places["page_id"])
+        breaks = np.flatnonzero(np.diff(places["page_id"].astype(np.int64)) != 1) + 1
+        for run in np.split(np.arange(count), breaks):
+            start, end = int(run[0]), int(run[-1]) + 1
+            page_id = int(places["page_id"][start])
+            data = buffer[start * self.page_size : end * self.page_size]
+            self._store.devices[page_id >> OFFSET_BITS].write_new(offset_of(page_id), data)
+        self._log(buffer, count)
+        with self._hub.guard:
+            space_id = self._segment.space.space_id
+            self._store.call(publish_pages, space_id, self._segment.entry_page, places.ctypes.data, count)
+        self._last_page = int(places["page_id"][-1])
+        self._to_enter += places["page_id"].tolist()
+        if len(self._to_enter) * self.page_size >= ENTER_SIZE:
+            self._enter_pages()
+
+    def end_run(self) -> None:
+        """The last page that was placed may have room: inserts go on there once the transaction has committed."""
+        if self._last_page != NO_PAGE:
+            self._session.note_load(self._segment.entry_page, self._last_page, self._segment.space.space_id)
+            self._last_page = NO_PAGE
+
+    def finish(self) -> None:
+        """All pages were placed."""
+        self._enter_pages()
+        self.end_run()
+
+    # ---- indexes
+
+    def _enter_pages(self) -> None:
+        """Enter the rows of the pages that were placed since the last time into the table's indexes."""
+        pages, self._to_enter = self._to_enter, []
+        if pages:
+            self.enter(pages, 0, NO_LOCK)
+
+    def enter(self, pages: list[int], first_slot: int, lock_id: int) -> None:
+        """Enter the rows that were put on some pages, from a slot of the first on, into the table's indexes."""
+        store, obj_id = self._store, self._heap.obj_id
+        form = np.array([0, self._session.slot, self._session.statement_number], np.int64)
+        for number, index in enumerate(self._heap.indexes):
+            try:
+                for run in sorted_runs(store, obj_id, index.entry_page, np.array(pages), first_slot, form):
+                    self._enter_run(number, run, lock_id, form)
+            except KeyTooLong:
+                self._heap.refuse_key(number)
+
+    def _enter_run(self, number: int, run: Run, lock_id: int, form: np.ndarray) -> None:
+        arguments = (self._heap.target, number, run.fields.ctypes.data, lock_id)
+        done = 1
+        while done:
+            done = self._session.change(enter_run, self._segment.space.space_id, None, arguments)
+            if done >= 0:
+                continue
+            row_id = run.next_row_id()
+            try:
+                self._heap.refuse_if_failed(done, row_id)
+            except UniqueViolation as violation:
+                row = self._heap.encoded_row(row_id, form)
+                if row is not None:
+                    name_key(violation, self._heap.indexes[number], self._heap.plain_decode(row))
+                raise
+
+    # ---- places
+
+    def _log(self, buffer: np.ndarray, count: int) -> None:
+        """Log the pages' images.  They are in the file by now, so that a checkpoint that ends later has synced them."""
+        done = 0
+        while done < count:
+            pages = buffer.ctypes.data + done * self.page_size
+            with self._hub.guard:
+                done += self._store.call(log_pages, 0, self._number, pages, self.page_size, count - done)
+
+    def _reserve(self, places: np.ndarray) -> None:
+        """Places for the buffer's pages: on the first device that has room for them all, or a part on each."""
+        done = 0
+        while done < len(places):
+            done += self._reserve_some(places[done:])
+
+    def _reserve_some(self, places: np.ndarray) -> int:
+        devices = self._segment.space.devices
+        count = len(places)
+        while True:
+            for device in devices:
+                if self._try_reserve(device.number, places[:count]):
+                    return count
+            if count == 1:
+                raise SpaceFull(f"tablespace {self._segment.space.name} is full: add a device to it")
+            count //= 2
+
+    def _try_reserve(self, device: int, places: np.ndarray) -> bool:
+        target = (self._number, self._heap.obj_id, self._segment.entry_page, device)
+        arguments = (*target, places.ctypes.data, len(places))
+        while True:
+            with self._hub.guard:
+                result = reserve_pages(self._store.area, self._session.call_address, *arguments)
+                if result >= 0:
+                    self._session.log_newest(result)
+                    return True
+                if result == NEED_SPACE:
+                    try:
+                        self._store.devices[device].grow(len(places) + len(places) // 100 + 2)
+                        self._store.spaces[UNDO_DEVICE].grow(2)
+                    except SpaceFull:
+                        return False
+            if result in (LOCKS_FULL, UNDO_FULL):
+                self._hub.make_room(result)
+            elif result == LOG_FULL:
+                self._store.throttle()
+                self._store.make_log_room(False)
+            elif result != NEED_SPACE:
+                self._store.raise_damage()

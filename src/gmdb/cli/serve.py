@@ -1,0 +1,171 @@
+"""``gmdb serve``: a database, kept open for clients that come over the network."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gmdb.errors import CannotListen, InterfaceError
+from gmdb.storage.directory import require_database
+
+if TYPE_CHECKING:
+    from gmdb.server.entrance import Listening
+
+HELP = "offer a database to other machines, or other users of this one"
+DESCRIPTION = (
+    "Open a database and keep it open, for clients that come over TCP: gmdb.connect('gmdb://host:7433', token=...),\n"
+    "gmdb sql gmdb://host:7433. Processes of the same user on this machine go on using its path. Ctrl-C and SIGTERM\n"
+    "close it; transactions that are open are rolled back.\n"
+    "Every client shows a token. Without --token-file or --token there is one in DB/gmdb.token, made if need be, that\n"
+    "only your user can read; clients find it in GMDB_TOKEN or are given it. To listen anywhere but on loopback,\n"
+    "both a token and a certificate must be given.\n"
+    "Clients use two ports: that of --port, at which they knock, and one for Arrow Flight, of which they are told."
+)
+EXAMPLE = (
+    "examples:\n"
+    "  gmdb serve shop.gmdb\n"
+    "  GMDB_TOKEN=$(cat shop.gmdb/gmdb.token) gmdb sql gmdb://127.0.0.1:7433\n"
+    "  gmdb serve shop.gmdb --host 0.0.0.0 --flight-port 7434 --token-file token --tls-cert cert.pem --tls-key key.pem"
+)
+TOKEN_NAME = "gmdb.token"
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 7433
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "serve",
+        help=HELP,
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("database", metavar="DB", help="the database's directory")
+    parser.add_argument("--host", default=DEFAULT_HOST, help="where to listen (127.0.0.1)")
+    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="the port (7433); 0 takes any that is free")
+    parser.add_argument("--flight-port", type=_port, default=0, help="the second port (any that is free)")
+    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the server's certificate and its chain, in PEM")
+    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's key, in PEM, without password")
+    token = parser.add_mutually_exclusive_group()
+    token.add_argument("--token-file", metavar="FILE", type=Path, help="a file with the token that clients must show")
+    token.add_argument("--token", help="the token itself; others may see it in the list of processes")
+    parser.set_defaults(run=run)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 0xFFFF:
+        raise argparse.ArgumentTypeError(f"{text} is no port; a port is 0 to 65535")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    directory = Path(arguments.database).absolute()
+    require_database(directory)
+    wanted, where = _listening(arguments, directory)
+    with _until_told_to_end() as wait:
+        from gmdb.server.connect import open_here  # compiled code, which other commands do without
+        from gmdb.server.endpoint import serve_network
+
+        with open_here(
+            directory,
+            isolation="read committed",
+            autocommit=False,
+            lock_timeout=5.0,
+            read_only=False,
+            sync=None,
+            progress=None,
+        ) as db:
+            entrance = serve_network(db._database, wanted)
+            print(f"{arguments.database} is at {entrance.url}, {where}; Ctrl-C closes it", flush=True)
+            wait()
+    return 0
+
+
+def _listening(arguments: argparse.Namespace, directory: Path) -> tuple[Listening, str]:
+    """What was asked for, and where the token is, in words."""
+    from gmdb.server.entrance import Listening, NetworkEntrance
+
+    def listening(token: str, is_given: bool) -> Listening:
+        return Listening(
+            arguments.host,
+            arguments.port,
+            token,
+            is_token_given=is_given,
+            flight_port=arguments.flight_port,
+            tls_cert=arguments.tls_cert,
+            tls_key=arguments.tls_key,
+        )
+
+    if arguments.token is not None:
+        wanted, where = listening(arguments.token, True), "token as given"
+    elif arguments.token_file is not None:
+        wanted, where = listening(_read_token(arguments.token_file), True), f"token in {arguments.token_file}"
+    else:
+        NetworkEntrance(listening(secrets.token_hex(), False))  # what is refused leaves no file behind
+        made = directory / TOKEN_NAME
+        wanted, where = listening(_own_token(made), False), f"token in {made}"
+    NetworkEntrance(wanted)  # opening may take long: what is wrong is told before
+    return wanted, where
+
+
+def _read_token(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InterfaceError(f"{file} has no token that can be read: {error}") from None
+
+
+def _own_token(file: Path) -> str:
+    """The database's own token, of the first time that one was needed; nobody but its user can read it."""
+    try:
+        if file.exists():
+            if file.stat().st_mode & 0o077 or file.stat().st_uid != os.getuid():
+                raise CannotListen(f"others than you can read {file}; remove it, and there will be a new token")
+            return _read_token(file)
+        token = secrets.token_hex(32)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
+            made.write(token + "\n")
+        return token
+    except OSError as error:
+        raise CannotListen(f"{file}, for a token, cannot be made: {error}; give one with --token-file") from None
+
+
+@contextmanager
+def _until_told_to_end() -> Iterator[Callable[[], None]]:
+    """Gives a function that waits for Ctrl-C or SIGTERM.  One that comes before the wait ends the block as Ctrl-C does;
+    further ones change nothing, so that what is being closed is closed.
+
+    The signal may reach any thread: the system's own way of waking this one is a byte in a socket.
+    """
+    woken, wake = socket.socketpair()
+    wake.setblocking(False)
+    is_waiting = False
+
+    def end(*_: Any) -> None:
+        for number in ENDINGS:
+            signal.signal(number, signal.SIG_IGN)
+        if not is_waiting:
+            raise KeyboardInterrupt
+
+    def wait() -> None:
+        nonlocal is_waiting
+        is_waiting = True
+        woken.recv(1)
+
+    before = {number: signal.signal(number, end) for number in ENDINGS}
+    wakes = signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    try:
+        yield wait
+    finally:
+        signal.set_wakeup_fd(wakes)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        woken.close()
+        wake.close()

@@ -1,0 +1,69 @@
+"""Sockets, also those that Flight has opened and shows to nobody: found by where their ends are.
+
+An end is a directory, whose Unix sockets are meant; or an address and a port, at either end of a connection; or "" and
+a port, which are the connections that came in there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+End = str | tuple[str, int]
+
+# A peer whose machine is gone says nothing more: it is asked after a while, and given up after some questions.
+KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+UNHEARD_MS = 60_000  # the same for what was sent and never confirmed
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Have the system find out whether the other end of a TCP connection is still there."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (*KEEPALIVE, (socket.TCP_USER_TIMEOUT, UNHEARD_MS)):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def sockets_at(ends: Collection[End]) -> Iterator[int]:
+    """The file descriptors of this process that are sockets with one of these ends."""
+    for file in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):  # the descriptor of the listing itself is closed by now, and others may be
+            if stat.S_ISSOCK(os.fstat(file).st_mode) and any(_is_at(file, end) for end in ends):
+                yield file
+
+
+@contextmanager
+def borrowed(file: int) -> Iterator[socket.socket]:
+    """A socket that is somebody else's, by its descriptor."""
+    with socket.socket(fileno=os.dup(file)) as copy:
+        yield copy
+
+
+def is_listener(opened: socket.socket) -> bool:
+    return bool(opened.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def _is_at(file: int, end: End) -> bool:
+    with borrowed(file) as copy:
+        local, peer = _plain(copy.getsockname), _plain(copy.getpeername)
+    if isinstance(end, str):
+        return any(isinstance(name, str) and os.path.dirname(name) == end for name in (local, peer))
+    if not end[0]:
+        return isinstance(local, tuple) and local[1] == end[1]
+    return end in (local, peer)
+
+
+def _plain(ask: Any) -> End | None:
+    """A socket's name, as far as it has any; an IPv4 address is one, however it is written."""
+    try:
+        name = ask()
+    except OSError:
+        return None
+    if isinstance(name, str):
+        return name
+    if isinstance(name, tuple) and len(name) in (2, 4):
+        return str(name[0]).removeprefix("::ffff:"), int(name[1])
+    return None

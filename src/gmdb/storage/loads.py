@@ -1,0 +1,97 @@
+"""Folders of bulk loads: ``loads/<load id>`` in the database's directory, with the staging files of a load.
+
+A note in the folder says which process the load belongs to: the driver, which plans it and has it taken in.  When
+that is gone, nobody will: the folder is litter, and whoever opens the database for writing removes it.
+
+Invariants
+ 1. No folder is removed whose process lives.  A process of another machine, or of one that was started again since,
+    cannot be asked: its folder is litter when nothing in it has changed for a day.
+ 2. Nothing in a folder is part of the database: backups, checks and recovery know nothing of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from gmdb.errors import InterfaceError
+from gmdb.storage.disk import storage_error
+from gmdb.storage.holder import Holder
+
+LOADS_NAME = "loads"
+NOTE_NAME = "driver.json"
+PATIENCE = 24 * 3600.0  # seconds without a change after which a folder of another machine is litter
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
+
+
+def load_path(directory: Path, load_id: str) -> Path:
+    if not _NAME.fullmatch(load_id):
+        raise InterfaceError(f"{load_id!r} is no name of a load")
+    return directory / LOADS_NAME / load_id
+
+
+def staged_path(directory: Path, load_id: str, name: str) -> Path:
+    """Where a staging file is."""
+    if not _NAME.fullmatch(name):
+        raise InterfaceError(f"{name!r} is no name of a staging file")
+    return load_path(directory, load_id) / name
+
+
+def new_load(directory: Path, driver: Holder) -> str:
+    """Make a folder for a load that belongs to a process; answers the load's id."""
+    load_id = f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(6)}"
+    folder = load_path(directory, load_id)
+    try:
+        folder.mkdir(parents=True)
+        (folder / NOTE_NAME).write_text(json.dumps(driver.to_plain()))
+    except OSError as error:
+        raise storage_error(folder, error) from error
+    return load_id
+
+
+def remove_load(directory: Path, load_id: str) -> None:
+    """Remove a load's folder and all that is in it; a second time does nothing."""
+    folder = load_path(directory, load_id)
+    shutil.rmtree(folder, ignore_errors=True)
+    _remove_if_empty(folder.parent)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):  # there are others, or it is gone already
+        folder.rmdir()
+
+
+def remove_litter(directory: Path) -> list[str]:
+    """Remove the folders of loads that nobody will finish; answers their names."""
+    try:
+        folders = sorted((directory / LOADS_NAME).iterdir())
+    except OSError:
+        return []
+    removed = [folder.name for folder in folders if _is_litter(folder)]
+    for name in removed:
+        shutil.rmtree(directory / LOADS_NAME / name, ignore_errors=True)
+    _remove_if_empty(directory / LOADS_NAME)
+    return removed
+
+
+def _is_litter(folder: Path) -> bool:
+    driver = _driver_of(folder)
+    if driver is not None and driver.is_here:
+        return driver.is_gone
+    try:
+        newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:
+        return False  # it changes just now
+    return time.time() - newest > PATIENCE
+
+
+def _driver_of(folder: Path) -> Holder | None:
+    try:
+        return Holder.from_plain(json.loads((folder / NOTE_NAME).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
