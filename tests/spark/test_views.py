@@ -25,6 +25,7 @@ from gmdb.errors import Corruption, InterfaceError, NoSuchColumn, NoSuchTable, S
 from gmdb.format import heap
 from gmdb.format.address import NO_PAGE, NO_SLOT, device_of, offset_of, page_name
 from gmdb.format.page import PAGE_HEAD
+from gmdb.format.redo import REDO_GROUP, REDO_ITEM
 from gmdb.format.row import NO_LOCK, RowFlag
 from gmdb.format.undo import UNDO_ENTRY
 from gmdb.inspect.files import DatabaseFiles
@@ -259,6 +260,7 @@ def test_undo_of_what_has_committed_is_kept_for_a_snapshot(path: Path):
 def test_undo_records_are_those_of_gmstat(path: Path, tmp_path: Path):
     with gmdb.connect(path) as db:
         make(db)
+        db.gc()
         db.execute("update t set v = 'changed' where k between 300 and 340")
         db.dump(tmp_path / "dump")
         found = {(row["page_id"], row["slot"]): row for row in rows_of(path, "undo")}
@@ -369,12 +371,17 @@ def test_the_log_is_what_recovery_replays_over_several_files(path: Path, tmp_pat
         db.insert("t", (3000, "the last"))
         db.commit()
         shutil.copytree(path, copy)
-    found = read_view(copy, "redo", columns="lsn,kind,file")
+    found = read_view(copy, "redo", columns="lsn,kind,file,length")
     assert len(pc.unique(found["file"])) > 2
+    sizes: Counter[int] = Counter()
+    for lsn, length in zip(found["lsn"].to_pylist(), found["length"].to_pylist(), strict=True):
+        sizes[lsn] += REDO_ITEM.size + length
+    ends = [lsn + (REDO_GROUP.size + size + 7 & ~7) for lsn, size in sizes.items()]
+    assert ends[:-1] == list(sizes)[1:]  # one group behind the other, and nothing of any left out
     with gmdb.connect(copy) as db:
         assert db.recovery is not None
         assert len(pc.unique(found["lsn"])) == db.recovery.groups
-        assert len(found) == db.recovery.items
+        assert ends[-1] == db.recovery.end_lsn
         assert pc.sum(pc.equal(found["kind"], "COMMIT")).as_py() == db.recovery.commits
 
 
