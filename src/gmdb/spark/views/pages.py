@@ -9,11 +9,13 @@ that, too.  Its head is shown as it was found, and may be wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from gmdb.errors import Corruption
 from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE, page_id_of
 from gmdb.format.checksum import page_crc
 from gmdb.format.page import PageType, SegmentType, stored_crc
@@ -141,8 +143,12 @@ def _unless(condition: np.ndarray, array: pa.Array) -> pa.Array:
 def _loading_pages(read: ViewRead) -> np.ndarray:
     """Pages that bulk loads had places for and had yet to write; only damaged pages are worth asking."""
     with PinnedFiles(read.path, read.instant) as files:
-        entries = [stored.entry_page for stored in objects_with_segments(files, None) if stored.kind == "table"]
-        return np.array([page_id for entry in entries for page_id in files.loading_pages(entry)], np.int64)
+        found: list[int] = []
+        for stored in objects_with_segments(files, None):
+            if stored.kind == "table":
+                with suppress(Corruption):  # of its map, which is a page among the others
+                    found += files.loading_pages(stored.entry_page)
+        return np.array(found, np.int64)
 
 
 def _of_places(ids: np.ndarray, sizes: np.ndarray) -> Values:
