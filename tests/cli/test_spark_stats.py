@@ -89,11 +89,11 @@ def test_segments_say_how_full_and_how_dead_they_are(shop: Path, capsys) -> None
     assert table["rows"] == 0
     assert [(c["nulls"], c["min"], c["histogram"]) for c in table["columns"]] == [(0, None, None)] * 2
     segments = {(one["object"], one["type"]): one for one in found["segments"]}
-    heap = segments["tbl", "heap"]
+    heap = segments["tbl", "table"]
     assert heap["bytes"] == 8192 * heap["pages"] > 0
     assert 0.5 < heap["fill"] < 1
-    assert segments["tbl_i", "btree"]["pages"] > 0
-    assert segments["none", "heap"]["pages"] == 0
+    assert segments["tbl_i", "btree index"]["pages"] > 0
+    assert segments["none", "table"]["pages"] == 0
 
 
 def test_the_table_on_the_terminal(shop: Path, capsys) -> None:
@@ -129,19 +129,3 @@ def test_what_cannot_be_described_is_named(shop: Path, tmp_path: Path, capsys, m
     assert "there is no directory" in refused(shop, "--plot", tmp_path / "none" / "a.png")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'gmdb[plot]'" in refused(shop, "--plot", tmp_path / "a.png")
-
-
-def test_dead_space_is_what_deleted_rows_and_holes_take() -> None:
-    from gmdb.format.heap import ROWS_AT
-    from gmdb.format.page import PAGE_HEAD, SegmentType
-    from gmdb.spark.space_profile import measure_page
-
-    page = bytearray(8192)
-    head = PAGE_HEAD.pack(seg_type=int(SegmentType.HEAP), free_begin=ROWS_AT + 100, free_end=8180)
-    page[: len(head)] = head
-    page[80 + 4 : 80 + 6] = (2).to_bytes(2, "little")  # slots
-    for slot, (at, size, flags) in enumerate(((ROWS_AT, 40, 0), (ROWS_AT + 40, 30, 1))):
-        page[8184 - 2 * (slot + 1) : 8184 - 2 * slot] = at.to_bytes(2, "little")
-        page[at + 3] = flags
-        page[at + 4 : at + 6] = size.to_bytes(2, "little")
-    assert measure_page(bytes(page)) == (8192, 8192 - (8180 - ROWS_AT - 100), 60, 1)
