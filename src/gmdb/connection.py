@@ -35,6 +35,7 @@ from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors
+from gmdb.staged_index import BuildsIndexes, StagedIndex, abandon_all
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
@@ -44,9 +45,10 @@ if TYPE_CHECKING:
     from gmdb.verify import Report
 
 
-def _close(database: Database, session: Session) -> None:
+def _close(database: Database, session: Session, builds: list[StagedIndex]) -> None:
     try:
         if database.store.devices:
+            abandon_all(builds)
             session.close()
     finally:
         release_database(database)
@@ -62,7 +64,7 @@ class Statements(Protocol):
     def split(self, script: str) -> list[str]: ...
 
 
-class Connection(HasErrors):
+class Connection(BuildsIndexes, HasErrors):
     """One session of a database.  Threads take a connection each."""
 
     def __init__(
@@ -86,7 +88,8 @@ class Connection(HasErrors):
             raise
         self._heaps: dict[str, Heap] = {}
         self._use(statements(weakref.proxy(self)))
-        self._finalizer = weakref.finalize(self, _close, self._database, self.session)
+        self._builds = []
+        self._finalizer = weakref.finalize(self, _close, self._database, self.session, self._builds)
 
     def _use(self, statements: Statements) -> None:
         self._statements = statements

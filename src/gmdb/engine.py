@@ -313,8 +313,8 @@ class Database:
 
     def close(self) -> None:
         """Write every page and let go of the files.  After a failure of the disk, write nothing more."""
-        for leave in self.before_close:
-            leave()
+        while self.before_close:
+            self.before_close.pop(0)()
         self._stop()
         clean = bool(self.store.devices) and not self.read_only and self.store.failure is None
         try:

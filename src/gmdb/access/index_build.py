@@ -2,13 +2,15 @@
 
 Entries are taken from the pages as a snapshot sees them, by several threads, each sorting a run of its own; the runs
 are merged into a tree from the leaves up.  Then the index is as the table was at the snapshot.  What was committed
-since is caught up with (``catch_up``), from the undo records that writers left for it.
+since is caught up with (``catch_up``), from the undo records that writers left for it.  Leaves may have been made
+elsewhere by the same snapshot, too (``attach``).
 Not here: who may use the table or the index meanwhile (catalog/building.py).
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
@@ -20,7 +22,7 @@ from gmdb.access.runs import KeyTooLong, Run, sorted_runs
 from gmdb.errors import UniqueViolation, ValueTooLong
 from gmdb.format.btree import KEY_BYTES_MAX, IndexKind
 from gmdb.kernel.index_calls import add_some
-from gmdb.kernel.index_fill import FILL, FILL_SCRATCH, fill_tree, finish_tree
+from gmdb.kernel.index_fill import FILL, FILL_SCRATCH, attach_leaves, fill_tree, finish_tree
 from gmdb.kernel.index_head import LEVELS_MAX
 from gmdb.kernel.index_shadow import apply_shadows, check_shadows
 from gmdb.kernel.index_sort import RUN
@@ -28,6 +30,23 @@ from gmdb.kernel.status import DUPLICATE, KEY_TOO_LONG
 
 PART_SIZE = 256 << 20  # bytes of pages that make a run, at most
 MEMORY_MAX = 1 << 30  # runs of a larger table lie in a file without a name, beside the database's
+
+
+class _Growing:
+    """A tree on its way up, as kernels see it."""
+
+    def __init__(self, root: int, runs: np.ndarray) -> None:
+        self._open_pages, self._scratch = np.full(LEVELS_MAX, -1, np.int64), np.zeros(FILL_SCRATCH, np.uint8)
+        self._open_pages[0] = root
+        self._runs, self._fill = runs, np.zeros(1, FILL)
+        self._fill["runs"], self._fill["run_count"] = runs.ctypes.data, len(runs)
+        self._fill["pages"], self._fill["scratch"] = self._open_pages.ctypes.data, self._scratch.ctypes.data
+        self.address: int = self._fill.ctypes.data
+
+    @property
+    def entries(self) -> int:
+        """How many it has so far."""
+        return int(self._fill["count"][0])
 
 
 class Filling:
@@ -70,14 +89,25 @@ class Filling:
     # ---- from runs to an index
 
     def _grow_tree(self, runs: np.ndarray) -> None:
-        open_pages, scratch = np.full(LEVELS_MAX, -1, np.int64), np.zeros(FILL_SCRATCH, np.uint8)
-        open_pages[0] = self._tree.root
-        fill = np.zeros(1, FILL)
-        fill["runs"], fill["run_count"] = runs.ctypes.data, len(runs)
-        fill["pages"], fill["scratch"] = open_pages.ctypes.data, scratch.ctypes.data
-        while self._call(fill_tree, fill.ctypes.data):
+        growing = _Growing(self._tree.root, runs)
+        while self._call(fill_tree, growing.address):
             pass
-        self._call(finish_tree, fill.ctypes.data)
+        self._call(finish_tree, growing.address)
+
+    def attach(self, leaves: Iterable[tuple[np.ndarray, int]]) -> int:
+        """Let the index, which is empty, have leaves that were made elsewhere; answers how many entries they have.
+
+        They come in the order of their entries, checked, in buffers: with each, how many pages are in it.
+        """
+        growing, page_size = _Growing(self._tree.root, np.zeros(0, RUN)), self._tree.segment.space.page_size
+        for buffer, count in leaves:
+            self._store.throttle()
+            done = 0
+            while done < count:
+                at = buffer.ctypes.data + done * page_size
+                done += self._call(attach_leaves, growing.address, at, count - done)
+        self._call(finish_tree, growing.address)
+        return growing.entries
 
     def _add_all(self, runs: np.ndarray) -> None:
         for run in runs:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from gmdb.format.address import RowId
+from gmdb.kernel.index_leaves import cut_run
 from gmdb.kernel.index_sort import RUN, arrange_run, extract_entries, sort_run
 from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT
 from gmdb.kernel.scan import SCAN, measure_pages
 from gmdb.kernel.status import BUSY, KEY_TOO_LONG, NO_ROOM
+from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.store import PageStore
 
 
@@ -22,7 +24,7 @@ class KeyTooLong(Exception):
 class Run:
     """Entries of some pages' rows, in order."""
 
-    def __init__(self, store: PageStore, pages: np.ndarray, in_file: bool) -> None:
+    def __init__(self, store: PageStore | FrozenStore, pages: np.ndarray, in_file: bool) -> None:
         sizes = np.zeros(2, np.int64)
         store.call(measure_pages, 0, pages.ctypes.data, len(pages), sizes.ctypes.data)
         capacity, room = int(sizes[0]) + 512, int(sizes[0]) * VALUES_AT + int(sizes[1]) + 2 * ENTRY_BUFFER
@@ -35,13 +37,31 @@ class Run:
         self.fields["offsets"], self.fields["prefixes"] = self._offsets.ctypes.data, self._prefixes.ctypes.data
         self.fields["capacity"] = capacity
 
-    def sort(self, store: PageStore, entry_page: int) -> None:
-        if sort_run(store.area, entry_page, self.fields.ctypes.data, self._prefixes, self._offsets) < 0:
-            store.raise_damage()
+    def sort(self, store: PageStore | FrozenStore, entry_page: int) -> None:
+        arrays = (self._prefixes, self._offsets)
+        store.call(lambda area: sort_run(area, entry_page, self.fields.ctypes.data, *arrays), 0)
         self._prefixes = np.empty(0, np.uint64)
         arranged = _memory(int(self.fields["used"][0]) + 8, self._directory)
         arrange_run(self.fields.ctypes.data, arranged.ctypes.data)
         self._entries = arranged
+
+    @property
+    def count(self) -> int:
+        return int(self.fields["count"][0])
+
+    def between(self, first: int, last: int) -> np.ndarray:
+        """The bytes of the entries from number ``first`` to before ``last``."""
+        at, end = (int(self._offsets[n] if n < self.count else self.fields["used"][0]) for n in (first, last))
+        return self._entries[at:end]
+
+    def cut(self, store: PageStore | FrozenStore, entry_page: int, bounds: Sequence[bytes]) -> list[int]:
+        """For each of some entries, how many of the run come before it."""
+        memory = np.frombuffer(b"".join(bound.ljust(ENTRY_BUFFER, b"\0") for bound in bounds), np.uint8)
+        places = memory.ctypes.data + ENTRY_BUFFER * np.arange(len(bounds), dtype=np.int64)
+        cuts = np.zeros(len(bounds), np.int64)
+        arguments = (self.fields.ctypes.data, places.ctypes.data, len(bounds), cuts.ctypes.data)
+        store.call(cut_run, 0, entry_page, *arguments)
+        return cuts.tolist()
 
     def next_row_id(self) -> RowId:
         """The row of the first entry that was not used yet."""
@@ -59,7 +79,7 @@ def _memory(size: int, directory: object | None) -> np.ndarray:
 
 
 def sorted_runs(
-    store: PageStore,
+    store: PageStore | FrozenStore,
     obj_id: int,
     index_page: int,
     pages: np.ndarray,
@@ -83,7 +103,7 @@ def sorted_runs(
         yield run
 
 
-def _extract(store: PageStore, index_page: int, scan: np.ndarray, run: Run) -> None:
+def _extract(store: PageStore | FrozenStore, index_page: int, scan: np.ndarray, run: Run) -> None:
     arguments = (scan.ctypes.data, index_page, run.fields.ctypes.data)
     while scan["next_page"][0] < scan["page_count"][0]:
         store.require_open()

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gmdb.access.indexes import IndexDefinition
 from gmdb.arrow.formatting import PageFormatter, new_page
 from gmdb.arrow.schema import fit_batch
 from gmdb.catalog.schema import CHECK, Constraint
@@ -41,6 +42,12 @@ def definition_digest(columns: Sequence[Column], constraints: Sequence[Constrain
     said = [(column.name, str(column.type), column.nullable) for column in columns]
     checks = sorted(constraint.text for constraint in constraints if constraint.kind == CHECK)
     return hashlib.sha256(repr((said, checks)).encode()).digest()[:16]
+
+
+def index_digest(index: IndexDefinition) -> bytes:
+    """Leaves that were made for one index fit another if, and only if, both have the same digest."""
+    said = (index.name, index.obj_id, index.table_id, index.entry_page, index.unique, index.positions)
+    return hashlib.sha256(repr(said).encode()).digest()[:16]
 
 
 class StagedPages:
@@ -77,7 +84,7 @@ class StagedPages:
             self._write()
         page_size, rows = self._formatter.page_size, self._formatter.row_count
         pages = {"kind": StagedKind.PAGES, "page_size": page_size, "page_count": self._length // page_size}
-        _seal(self._file, self._definition, rows, self._length, self._crc, **pages)
+        seal_file(self._file, self._definition, rows, self._length, self._crc, **pages)
         return rows
 
     def close(self) -> None:
@@ -106,14 +113,14 @@ class StagedBatches:
             length = file.size()
             crc = _crc_of(file, length, np.zeros(BUFFER_SIZE, np.uint8))
             kind = {"kind": StagedKind.ARROW, "page_size": 0, "page_count": 0}
-            _seal(file, self._definition, self._row_count, length, crc, **kind)
+            seal_file(file, self._definition, self._row_count, length, crc, **kind)
         return self._row_count
 
     def close(self) -> None:
         self._sink.close()
 
 
-def _seal(file: DiskFile, definition: bytes, rows: int, length: int, crc: int, **fields: int) -> None:
+def seal_file(file: DiskFile, definition: bytes, rows: int, length: int, crc: int, **fields: int) -> None:
     seal = pack_seal(**fields, row_count=rows, length=length, definition=list(definition), content_crc=crc)
     file.write(seal, length)
 
@@ -146,13 +153,13 @@ class StagedFile:
         seal = read_seal(self._file.read(STAGED_SEAL.size, at)) if at >= 0 else None
         if seal is None:
             raise self.damage("it does not end in a seal")
-        paged = seal["kind"] == StagedKind.PAGES
+        paged = seal["kind"] != StagedKind.ARROW
         if seal["length"] != at or at % 8 or (paged and seal["page_size"] * seal["page_count"] != at):
             raise self.damage(f"it has {at} bytes before its seal, which says {seal['length']}")
         return seal
 
     def damage(self, what: str) -> Corruption:
-        return Corruption(f"{self.path} is no whole staging file: {what}; nothing was loaded, load again")
+        return Corruption(f"{self.path} is no whole staging file: {what}; nothing was taken in, start over")
 
     def check(self, buffer: np.ndarray) -> None:
         """Read all of it, and compare its CRC."""

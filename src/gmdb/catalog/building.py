@@ -3,7 +3,8 @@
 The table is held alone for two moments only.  In the first the index is made known as being built: from then on writers
 leave word of what they would have done to it (SHADOW operations, in their undo), and a snapshot is taken, by which it
 is filled.  What they left is caught up with in rounds, until little is left; in the second moment the last of it is
-done, and the index is everyone's.
+done, and the index is everyone's.  Between the two it is filled here, or gets leaves that others have made by the same
+snapshot, for which the table's pages are pinned meanwhile.
 
 Invariants
  1. A transaction that changes the table either ended before the snapshot, or leaves shadow operations for all it does.
@@ -12,6 +13,8 @@ Invariants
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
 from contextlib import suppress
 
 import numpy as np
@@ -26,6 +29,7 @@ from gmdb.transaction.session import Session
 
 FEW_RECORDS = 1000  # undo records that are left for the moment in which nobody else may use the table
 ROUNDS_MAX = 20
+MOMENT = 0.2  # seconds that a build which was given up waits for the table at a time
 
 
 class IndexBuild:
@@ -40,10 +44,28 @@ class IndexBuild:
         with self._hub.guard:
             self._snapshot = self._hub.snapshots.take()
 
+    @property
+    def scn(self) -> int:
+        """The newest commit that the snapshot sees by which the index is filled."""
+        return self._snapshot.scn
+
+    def let_others_in(self) -> None:
+        """From now on others use the table again."""
+        self.session.share_instead(self._table)
+
     def fill(self) -> None:
         """Fill the index from the table, which others use again, and catch up with most of what they do."""
-        self.session.share_instead(self._table)
+        self.let_others_in()
         self._filling.fill(np.array([self._snapshot.scn, -1, 0], np.int64))
+        self._catch_up_with_most()
+
+    def attach(self, leaves: Iterable[tuple[np.ndarray, int]]) -> int:
+        """Let the index have leaves that were made by the snapshot, and catch up; answers their number of entries."""
+        entries = self._filling.attach(leaves)
+        self._catch_up_with_most()
+        return entries
+
+    def _catch_up_with_most(self) -> None:
         for _ in range(ROUNDS_MAX):
             if self._catch_up() < FEW_RECORDS:
                 break
@@ -82,13 +104,20 @@ class IndexBuild:
         found = [one for one in history if self._snapshot.scn < one.scn <= limit and self._table_id in one.tables]
         return found, limit
 
-    def give_up(self) -> None:
-        """Take back what was made of an index that nobody is told of any more, once its last writers have ended."""
+    def give_up(self, hurry: threading.Event | None = None) -> None:
+        """Take back what was made of an index that nobody is told of any more, once its last writers have ended.
+
+        Whoever sets ``hurry`` ends them next.
+        """
+        if hurry is not None:
+            self.session.lock_timeout = MOMENT
         with suppress(DatabaseClosed, StorageError):  # else recovery does it
-            while self.session.in_transaction:
+            while self.session.in_transaction and not (hurry is not None and hurry.is_set()):
                 try:
                     self.session.take_alone(self._table)
                 except LockTimeout:
+                    if hurry is not None:
+                        hurry.wait(MOMENT)  # whoever stands in line behind goes first
                     continue
                 self.session.rollback()
         self.end()

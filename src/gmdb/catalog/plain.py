@@ -12,10 +12,7 @@ from gmdb.format.lob import LobSegment
 
 def table_to_plain(table: TableDefinition) -> list[Any]:
     columns = [column_to_plain(column) for column in table.columns]
-    indexes = [
-        [i.name, i.obj_id, i.table_id, i.entry_page, i.unique, list(i.positions), i.since, i.using]
-        for i in table.indexes
-    ]
+    indexes = [index_to_plain(index) for index in table.indexes]
     constraints = [constraint_to_plain(constraint) for constraint in table.constraints]
     place = [table.name, table.obj_id, table.space_id, table.entry_page]
     return [*place, columns, indexes, constraints, table.lobs, table.number]
@@ -25,9 +22,19 @@ def table_from_plain(plain: list[Any]) -> TableDefinition:
     name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number = plain
     made = tuple(column_from_plain(column) for column in columns)
     kept = tuple(constraint_from_plain(constraint) for constraint in constraints)
-    known = (IndexDefinition(i, o, t, e, u, tuple(p), since, using) for i, o, t, e, u, p, since, using in indexes)
+    known = (index_from_plain(index) for index in indexes)
     own = LobSegment(*lobs) if lobs else None
     return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, own, number)
+
+
+def index_to_plain(index: IndexDefinition) -> list[Any]:
+    place = [index.name, index.obj_id, index.table_id, index.entry_page]
+    return [*place, index.unique, list(index.positions), index.since, index.using]
+
+
+def index_from_plain(plain: list[Any]) -> IndexDefinition:
+    name, obj_id, table_id, entry_page, unique, positions, since, using = plain
+    return IndexDefinition(name, obj_id, table_id, entry_page, unique, tuple(positions), since, using)
 
 
 def column_to_plain(column: Column) -> list[Any]:

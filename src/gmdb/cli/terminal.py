@@ -64,6 +64,19 @@ def progress_of_steps() -> Iterator[Callable[[str, int, int], None]]:
             bar.clear()
 
 
+@contextmanager
+def progress_of_tasks(label: str, quiet: bool = False) -> Iterator[Callable[[int, int, int], None] | None]:
+    """A bar for whatever calls ``show(done, total, active)``, tasks each; nothing to call if nobody looks at it."""
+    if quiet or not sys.stdout.isatty() or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield None
+        return
+    bar = _TaskBar(label)
+    try:
+        yield bar.show_tasks
+    finally:
+        bar.clear()
+
+
 class _Bar:
     def __init__(self, label: str, total: int) -> None:
         self._label, self._total, self._done = label, max(total, 1), 0
@@ -82,12 +95,37 @@ class _Bar:
         share = min(self._done / self._total, 1.0)
         filled = int(share * BAR_WIDTH)
         bar = "#" * filled + "-" * (BAR_WIDTH - filled)
-        print(f"{_CLEAR_LINE}{self._label} [{bar}] {share:4.0%}", end="", file=sys.stderr, flush=True)
+        text = f"{_CLEAR_LINE}{self._label} [{bar}] {share:4.0%}{self._remarks()}"
+        print(text, end="", file=sys.stderr, flush=True)
         self._drawn, self._due = True, time.monotonic() + REDRAW_SECONDS
+
+    def _remarks(self) -> str:
+        """What stands behind the bar."""
+        return ""
 
     def clear(self) -> None:
         if self._drawn:
             print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
+
+
+class _TaskBar(_Bar):
+    """A bar that also says how many tasks there are, how many of them end in a second, and how long it will take."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(label, 1)
+        self._began, self._active = time.monotonic(), 0
+
+    def show_tasks(self, done: int, total: int, active: int) -> None:
+        self._active = active
+        self.show(self._label, done, total)
+
+    def _remarks(self) -> str:
+        passed = time.monotonic() - self._began
+        text = f"  {self._done}/{self._total} tasks, {self._active} running"
+        if not self._done or passed <= 0:
+            return text
+        rate = self._done / passed
+        return f"{text}, {rate:.1f}/s, {(self._total - self._done) / rate:.0f} s left"
 
 
 class Activity:

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(report.recovery)
         for finding in report.findings:
             print(printable(str(finding)))
-        print(_summary(report))
+        print(found_in_words(report))
     return 0 if report.clean else 1
 
 
@@ -70,13 +70,13 @@ def _verify(database: str) -> Report:
             raise
         return report
     except NotClosed:
-        recovery = _recover(database)
+        recovery = recover(database)
         if recovery is None:
             return _verify_backup(database)
         return replace(verify(database, bar), recovery=recovery)
 
 
-def _recover(database: str) -> Recovery | None:
+def recover(database: str) -> Recovery | None:
     """Open the database, which recovers it, and close it; None if it is a backup, which is to stay one."""
     from gmdb import connect
     from gmdb.log.backup import is_backup
@@ -97,7 +97,8 @@ def _verify_backup(database: str) -> Report:
     return report
 
 
-def _summary(report: Report) -> str:
+def found_in_words(report: Report) -> str:
+    """What was looked at, and whether something is wrong with it."""
     count = len(report.findings)
     found = "nothing is wrong" if report.clean else f"{count:,} finding{'s' if count > 1 else ''}"
     size = f"{report.pages:,} pages ({report.size / (1 << 20):,.1f} MiB)"

@@ -1,6 +1,6 @@
-"""Staging files: rows that a task of a bulk load has made ready, for the owner of the database to take in.
+"""Staging files: what a task of a bulk load, or of building an index, has made ready for the database's owner.
 
-A file holds whole heap pages, without places yet, or a stream of Arrow batches; behind that, a seal.  It is written
+A file holds whole pages, without places yet, or a stream of Arrow batches; behind that, a seal.  It is written
 from front to end, so that a file without its seal was not finished.
 """
 
@@ -21,9 +21,9 @@ STAGED_SEAL = layout(
     kind=("<u4", "what lies before the seal: see StagedKind"),
     page_size=("<u4", "bytes of a page; 0 if there are none"),
     page_count=("<u8", "how many pages"),
-    row_count=("<u8", "how many rows"),
+    row_count=("<u8", "how many rows, or entries of an index"),
     length=("<u8", "bytes before the seal"),
-    definition=("16u1", "digest of the columns and checks that the rows were made for"),
+    definition=("16u1", "digest of what they were made for: columns and checks, or the index"),
     content_crc=("<u4", "CRC32C of the bytes before the seal"),
     crc=("<u4", "CRC32C of all bytes of the seal before it"),
 )
@@ -34,6 +34,7 @@ class StagedKind(IntEnum):
 
     PAGES = 1
     ARROW = 2
+    LEAVES = 3
 
 
 def pack_seal(**fields: Any) -> bytes:

@@ -19,7 +19,7 @@ A database is a directory:
 | `gmdb.mirror` | pages that a checkpoint is writing to their places; none in a database that was closed |
 | `archive/` | redo files that are needed no more, if archiving is on |
 | `snapshots/` | pinned instants, and pages as they were then; none if nobody has pinned one |
-| `loads/` | a folder for each bulk load under way, with its staging files; no part of the database |
+| `loads/` | a folder for each bulk load, or index that Spark builds, with its staging files; no part of the database |
 
 To look at a database's bytes, use `gmstat`: `gmstat spaces DB`, `gmstat segments DB`, `gmstat page DB 4:7`.
 """
@@ -180,8 +180,9 @@ image with a higher one that is not higher than the pin's either.
 A task of a bulk load writes one, in `loads/<load id>/`; the owner of the database takes it in and writes its pages to
 their places. It holds heap pages one behind the other, whose heads say what is on them but not where they belong or to
 which table, and whose tails are zero; or, for tables with large objects or with numbers that the owner hands out, a
-stream of Arrow IPC. Behind that, at the end of the file, is its seal: a file without one was not finished. Beside the
-files lies `driver.json`, which says what process the load belongs to.
+stream of Arrow IPC. One that a task of building an index writes holds leaves of a B-tree, in the order of their
+entries, without places either. Behind that, at the end of the file, is its seal: a file without one was not finished.
+Beside the files lies `driver.json`, which says what process they belong to.
 """,
     ),
     "control": (

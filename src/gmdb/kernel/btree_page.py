@@ -210,3 +210,12 @@ def cut_entries(page, page_size, keep):
     node_at(page).slot_count = keep
     page_head(page).free_end = page_size - TAIL_SIZE - 2 * keep
     compact_node(page, page_size)
+
+
+@routine
+def copy_page_entries(page, page_size, source):
+    """Let a node without entries have those of a page that lies elsewhere; whoever calls logs the page."""
+    move_bytes(page + ENTRIES_AT, source + ENTRIES_AT, page_size - ENTRIES_AT - TAIL_SIZE)
+    page_head(page).free_begin = page_head(source).free_begin
+    page_head(page).free_end = page_head(source).free_end
+    node_at(page).slot_count = node_at(source).slot_count

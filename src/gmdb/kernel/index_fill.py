@@ -1,7 +1,8 @@
 """A B-tree out of sorted runs, from the leaves up: the second half of building one.
 
 On every level one page is open, the last.  When an entry does not fit there, the page is closed: it is logged, and its
-separator goes to the open page of the level above.  Until ``finish_tree`` has closed the last pages and set the root,
+separator goes to the open page of the level above.  A leaf that was made elsewhere (index_leaves.py) becomes the open
+leaf as it is.  Until ``finish_tree`` has closed the last pages and set the root,
 nobody finds the tree; if it does not come to that, its segment is dropped as a whole.
 """
 
@@ -12,7 +13,15 @@ import numpy as np
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.area import change, mark_dirty, page_size_of, touch
 from gmdb.kernel.btree import new_node, open_last, write_open, write_separator
-from gmdb.kernel.btree_page import append_entry, capacity_of, entry_in, entry_size, node_at, room_in
+from gmdb.kernel.btree_page import (
+    append_entry,
+    capacity_of,
+    copy_page_entries,
+    entry_in,
+    entry_size,
+    node_at,
+    room_in,
+)
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.index import open_index
 from gmdb.kernel.index_head import LEVELS_MAX, set_root, space_of
@@ -62,7 +71,7 @@ def _first_run(index, fill):
 
 
 @routine
-def _fits(page, page_size, level, size):
+def fits(page, page_size, level, size):
     """Whether an entry goes onto an open page; an empty one takes any."""
     kept = capacity_of(page_size) // _KEPT_FREE + (_OPEN_ROOM if level else 0)
     return node_at(page).slot_count == 0 or room_in(page) - kept >= size + 2
@@ -89,9 +98,8 @@ def _close(area, index, fill, level, page_id, following):
 
 
 @routine
-def _put(area, index, fill, item):
-    """Put an entry behind all others: onto the open leaf, with separators going up where pages are full."""
-    level = 0
+def _put(area, index, fill, item, level):
+    """Put an entry behind all others of a level: onto its open page, with separators going up where pages are full."""
     while True:
         page_id = _open_page(fill, level)
         if page_id < 0:
@@ -100,7 +108,7 @@ def _put(area, index, fill, item):
                 return page_id
             store_64(fill.pages + 8 * level, page_id)
         page, page_size = touch(area, page_id), page_size_of(area, page_id)
-        if _fits(page, page_size, level, entry_size(item)):
+        if fits(page, page_size, level, entry_size(item)):
             append_entry(page, page_size, item)
             return DONE
         if level == 0 and pages_available(area, space_of(index)) < _ALL_LEVELS:
@@ -111,6 +119,23 @@ def _put(area, index, fill, item):
         append_entry(touch(area, new_id), page_size, item)
         item = fill.scratch + ENTRY_BUFFER * (1 + level)
         level += 1
+
+
+@routine
+def _put_leaf(area, index, fill, leaf):
+    """Let a page of entries, all behind those that are in, be the open leaf."""
+    page_id = _open_page(fill, 0)
+    page, page_size = touch(area, page_id), page_size_of(area, page_id)
+    if node_at(page).slot_count == 0:
+        copy_page_entries(page, page_size, leaf)
+        return DONE
+    if pages_available(area, space_of(index)) < _ALL_LEVELS:
+        return NEED_SPACE
+    new_id = _close(area, index, fill, 0, page_id, entry_in(leaf, page_size, 0))
+    if new_id < 0:
+        return new_id
+    copy_page_entries(touch(area, new_id), page_size, leaf)
+    return _put(area, index, fill, fill.scratch + ENTRY_BUFFER, 1)
 
 
 @routine
@@ -142,11 +167,32 @@ def fill_tree(area, entry_id, fill_address):
         if unique and fill.count and compare_keys(index, fill.previous, entry, key_columns(index)) == 0:
             status = DUPLICATE if not has_null(index, entry) else DONE
         if status == DONE:
-            status = _put(area, index, fill, entry)
+            status = _put(area, index, fill, entry, 0)
         if status == DONE:
             fill.previous = entry
             run.next += 1
             fill.count += 1
+            done += 1
+    return close_group(area, 0, done if done else status)
+
+
+@kernel
+def attach_leaves(area, entry_id, fill_address, leaves, count):
+    """Put some of ``count`` leaves that lie one behind the other, and were checked, into the tree; answers how many."""
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    fill, index = fill_at(fill_address), open_index(area, entry_id)
+    if index < 0:
+        return index
+    done, status, page_size = 0, DONE, page_size_of(area, entry_id)
+    pages_max = _PAGES * _PAGE_SIZE // page_size
+    fill.closed = 0
+    _hold_pages(area, fill)
+    while status == DONE and done < count and fill.closed < pages_max:
+        leaf = leaves + done * page_size
+        status = _put_leaf(area, index, fill, leaf)
+        if status == DONE:
+            fill.count += node_at(leaf).slot_count
             done += 1
     return close_group(area, 0, done if done else status)
 

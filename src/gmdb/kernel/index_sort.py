@@ -80,10 +80,10 @@ def _extract_block(area, scan, index, run, rows, limits, places, watch, arenas):
         if status == DONE and unchanged:
             return DONE
         run.used, run.count = used, done
+        scan.next_page, scan.next_slot = first_page, first_slot
         if unchanged and status != NO_ROOM:
             known = status == DAMAGED or status == KEY_TOO_LONG
             return status if known else damaged(area, load_u32(scan.ids + 4 * first_page))
-        scan.next_page, scan.next_slot = first_page, first_slot
         if unchanged:
             return NO_ROOM
     return BUSY

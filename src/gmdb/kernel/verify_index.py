@@ -18,7 +18,7 @@ from gmdb.kernel.compiler import kernel, long_kernel, routine
 from gmdb.kernel.index_head import is_hash
 from gmdb.kernel.keys import POINTER_AT, VALUES_AT, key_columns, make_entry, order_of_double, place_of_word
 from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, records, store_64
-from gmdb.kernel.verify import PAGE_FACTS, facts_at, heap_node, page_head
+from gmdb.kernel.verify import heap_node, page_head
 from gmdb.kernel.verify_nodes import values_reach
 from gmdb.kernel.verify_rows import ENTRY_TARGET_AT, FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, SUSPECT
 from gmdb.kernel.verify_slots import slot_value
@@ -28,7 +28,7 @@ MAPPED_DEVICE = np.dtype(
         ("base", "<i8"),  # where its first page lies
         ("page_size", "<i8"),
         ("count", "<i8"),  # pages in use
-        ("facts", "<i8"),  # PAGE_FACTS of each
+        ("verdicts", "<i8"),  # a byte for each: how it was found to be
         ("seen", "<i8"),  # a byte for each: 1 once a tree has led to it
     ]
 )
@@ -38,7 +38,7 @@ SPECIAL = 1 << 62  # in a place: the row has a lock, the entry has one or is mar
 NO_WORD = -1  # a key that no entry can have
 
 device_at = records(MAPPED_DEVICE)
-_DEVICE_SIZE, _FACTS_SIZE = MAPPED_DEVICE.itemsize, PAGE_FACTS.itemsize
+_DEVICE_SIZE = MAPPED_DEVICE.itemsize
 _ORDERS_AT = INDEX_HEAD.offset("orders")
 _WORD, _LONG, _DOUBLE, _WIDE, _BYTES = (int(order) for order in Order)
 _DATA, _HEAP = int(PageType.DATA), int(SegmentType.HEAP)
@@ -55,7 +55,7 @@ def page_at(view, page_id):
     """Where a page lies that is in use and can be followed; 0 if it is not."""
     device = device_at(view + (page_id >> OFFSET_BITS) * _DEVICE_SIZE)
     offset = page_id & (PAGES_PER_DEVICE - 1)
-    if offset >= device.count or facts_at(device.facts + offset * _FACTS_SIZE).verdict > SUSPECT:
+    if offset >= device.count or load_u8(device.verdicts + offset) > SUSPECT:
         return 0
     return device.base + offset * device.page_size
 

@@ -2,6 +2,8 @@
 
 The tree is walked level by level from the root, as its branches list their children; sibling links, levels and keys
 are held against that.  What is wrong is noted as a kind and a place; ``verify.btrees`` has the words.
+Branches come first.  The leaves that they lead to can then be gone through all at once, or some here and some there:
+whoever takes a part of the queue says which page and which entry come before it.
 
 Invariants
  1. Only pages are read that can be followed; keys are compared only if their columns are the index's.
@@ -26,8 +28,11 @@ from gmdb.kernel.verify_walk import WALK, entry_at, is_page_of, keep_word, note,
 TREE_CHECK = np.dtype(
     [
         *WALK,
+        ("done", "<i8"),  # how many of the queue were gone through
+        ("before", "<i8"),  # the page before the next one, on its level
+        ("last", "<i8"),  # where the last entry of the leaf before is; -1: not known
+        ("open_end", "<i8"),  # 1: what comes behind the last page of the level is not known
         ("gap", "<i8"),  # within: 1 after a child that could not be followed
-        ("last", "<i8"),  # within: where the last entry of the leaf before is; -1: not known
     ]
 )
 QUEUED = np.dtype(
@@ -220,33 +225,55 @@ def _check_links(check, item, page, before):
 
 
 @routine
-def _end_level(check, last, open_end):
+def _end_level(check):
     """Behind the last page of a level nothing comes, unless a page there could not be followed."""
-    if last != NO_PAGE and not open_end and node_at(page_at(check.devices, last)).next != NO_PAGE:
+    last = check.before
+    if last != NO_PAGE and not check.open_end and node_at(page_at(check.devices, last)).next != NO_PAGE:
         note(check, NEXT, last, 0, NO_PAGE)
 
 
+@routine
+def _begin_level(check):
+    _end_level(check)
+    check.before = NO_PAGE
+    check.open_end = max(check.gap, check.open_end)
+    check.gap = 0
+
+
 @long_kernel
-def check_tree(check_address):
-    """Walk an index; the problems, and the words of its entries, lie in the check's memory afterwards."""
+def check_branches(check_address):
+    """Walk an index from its root down to its leaves, which then are what is left in the queue."""
     check = check_at(check_address)
-    check.whole, check.last = 1, -1
+    check.whole, check.done, check.before, check.last, check.open_end = 1, 0, NO_PAGE, -1, 0
     _queue(check, NO_PAGE, 0, index_head(check.index).root, -1, -1, -1)
     check.gap = 0
-    level, before, open_end, done = -1, NO_PAGE, 0, 0
-    while done < check.queued:
-        item = queued_at(check.queue + done * _QUEUED_SIZE)
-        page, page_size = page_at(check.devices, item.page), mapped_page_size(check.devices, item.page)
+    level = -1
+    while check.done < check.queued:
+        item = queued_at(check.queue + check.done * _QUEUED_SIZE)
+        if item.level == 0:
+            break
         if item.level != level:
-            _end_level(check, before, open_end)
-            level, before, open_end = item.level, NO_PAGE, max(check.gap, open_end)
-            check.gap = 0
-        _check_links(check, item, page, before)
-        if level == 0:
-            _check_leaf(check, item, page, page_size)
-        else:
-            _check_branch(check, item, page, page_size)
-        before = item.page
-        done += 1
-    _end_level(check, before, open_end)
+            _begin_level(check)
+            level = item.level
+        page, page_size = page_at(check.devices, item.page), mapped_page_size(check.devices, item.page)
+        _check_links(check, item, page, check.before)
+        _check_branch(check, item, page, page_size)
+        check.before = item.page
+        check.done += 1
+    _begin_level(check)
+    return check.problem_count
+
+
+@long_kernel
+def check_leaves(check_address):
+    """Go through the leaves in the queue; the words of their entries lie in the check's memory afterwards."""
+    check = check_at(check_address)
+    while check.done < check.queued:
+        item = queued_at(check.queue + check.done * _QUEUED_SIZE)
+        page, page_size = page_at(check.devices, item.page), mapped_page_size(check.devices, item.page)
+        _check_links(check, item, page, check.before)
+        _check_leaf(check, item, page, page_size)
+        check.before = item.page
+        check.done += 1
+    _end_level(check)
     return check.problem_count

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gmdb.server.definitions
+import gmdb.server.index_operations
 import gmdb.server.load_operations
 import gmdb.server.lob_operations
 import gmdb.server.snapshot_operations  # noqa: F401  (as well)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from gmdb import dbapi
-from gmdb.access.indexes import KeyRange, keys_without_index
+from gmdb.access.indexes import IndexDefinition, KeyRange, keys_without_index
 from gmdb.access.lob_file import File, open_file
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
-from gmdb.catalog.plain import column_to_plain, constraint_to_plain, table_from_plain
+from gmdb.catalog.plain import column_to_plain, constraint_to_plain, index_from_plain, table_from_plain
 from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
@@ -314,6 +314,28 @@ class RemoteConnection(_Connection):
     def recovery(self) -> Recovery | None:
         found = self._link.ask("recovery")[0]["recovery"]
         return None if found is None else Recovery(**found)
+
+    def begin_index(
+        self,
+        name: str,
+        table: str,
+        columns: Sequence[str],
+        *,
+        unique: bool,
+        load_id: str,
+        lease: float | None = None,
+        holder: Holder | None = None,
+    ) -> tuple[IndexDefinition, Pin]:
+        what: dict[str, Any] = {"name": name, "table": table, "columns": list(columns), "unique": bool(unique)}
+        held = (holder or Holder.this_process()).to_plain()
+        head, body = self._link.ask("begin_index", **what, load_id=load_id, lease=lease, holder=held)
+        return index_from_plain(head["index"]), Pin.from_json(body)
+
+    def finish_index(self, files: Sequence[str]) -> int:
+        return int(self._link.ask("finish_index", files=list(files))[0]["entries"])
+
+    def abandon_index(self) -> None:
+        self._link.ask("abandon_index")
 
     def take_snapshot(self, *, lease: float | None = None, holder: Holder | None = None) -> Pin:
         held = (holder or Holder.this_process()).to_plain()

@@ -26,6 +26,7 @@ from gmdb.engine import Database
 from gmdb.errors import InterfaceError, OwnerGone, ReadOnly
 from gmdb.server.lob_wire import Received
 from gmdb.sql.runner import Runner
+from gmdb.staged_index import abandon_all
 from gmdb.transaction.session import Session
 
 INTERRUPT_INTERVAL = 0.02
@@ -63,7 +64,7 @@ class ClientConnection(Connection):
     def __init__(self, database: Database, session: ClientSession) -> None:
         self._database = database
         self.session: ClientSession = session
-        self._heaps = {}
+        self._heaps, self._builds = {}, []
         self._use(Runner(weakref.proxy(self)))
 
 
@@ -196,4 +197,5 @@ class Client:
             return
         for number in sorted(self.statements, reverse=True):
             self.close_statement(number, kept=False)
+        abandon_all(self.connection._builds)
         session.close()

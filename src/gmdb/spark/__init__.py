@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from gmdb.spark.indexing import IndexMade
     from gmdb.spark.snapshots import SparkSnapshot
 
-__all__ = ["read_table", "snapshot"]
+__all__ = ["create_index", "read_table", "snapshot"]
 
 
 def read_table(
@@ -39,3 +40,15 @@ def snapshot(spark: SparkSession, path: str | Path, lease: float | None = None) 
     from gmdb.spark.snapshots import SparkSnapshot
 
     return SparkSnapshot(spark, path, lease)
+
+
+def create_index(
+    spark: SparkSession, path: str | Path, name: str, table: str, columns: Sequence[str], unique: bool = False
+) -> IndexMade:
+    """Add an index to a table of the database at ``path``: Spark's tasks sort its entries and make its leaves.
+
+    Others go on using the table meanwhile, but for two moments.  If it fails, nothing is left of it.
+    """
+    from gmdb.spark import indexing
+
+    return indexing.create_index(spark, path, name, table, columns, unique)

@@ -1,11 +1,12 @@
-"""A Spark of one's own: a session on this machine alone, for the demo and for tests."""
+"""A Spark of one's own: a session that this process starts, for commands, the demo and tests."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,30 +26,41 @@ _CONFIGURATION = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    "spark.sql.shuffle.partitions": "2",
 }
 
 
-def local_session(log: Path, cores: int = 2) -> SparkSession:
+def local_session(log: Path, cores: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark in this process and one Java process.  What Java says goes to the file ``log``."""
+    return start_session(log, f"local[{cores}]", {"spark.sql.shuffle.partitions": str(cores), **(settings or {})})
+
+
+def start_session(log: Path, master: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark in this process, for work at ``master``.  What Java says goes to the file ``log``."""
+    require_pyspark()
     require_java()
-    try:
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise OperationalError(PYSPARK_NEEDED) from None
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
     # Both are read when Java starts; without the first, workers run whatever python3 is on the path.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName("gmdb").master(f"local[{cores}]")
-    for name, value in {**_CONFIGURATION, "spark.sql.warehouse.dir": str(log.parent / "spark-warehouse")}.items():
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName("gmdb").master(master)
+    settings = {**_CONFIGURATION, "spark.sql.warehouse.dir": str(log.parent / "spark-warehouse"), **(settings or {})}
+    for name, value in settings.items():
         builder = builder.config(name, value)
     try:
         with _standard_error_into(log):
             return builder.getOrCreate()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         last = " / ".join(log.read_text(errors="replace").split("\n")[-LOG_LINES_SHOWN:]).strip(" /")
         raise OperationalError(f"Spark did not start: {last or error}. {JAVA_NEEDED}") from error
+
+
+def require_pyspark() -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        raise OperationalError(PYSPARK_NEEDED)
 
 
 def require_java() -> None:

@@ -117,6 +117,19 @@ def _tables_with_indexes(files: DatabaseFiles) -> list[TableDefinition]:
     return [replace(table, indexes=tuple(i for i in indexes if i.table_id == table.obj_id)) for table in tables]
 
 
+def keep_pin(path: Path, pin: Pin, over: threading.Event) -> None:
+    """Renew a pin's lease now and then, until it is over."""
+
+    def keep() -> None:
+        while not over.wait(pin.lease / 3):
+            try:
+                renew(path, pin.name)
+            except SnapshotExpired:
+                return
+
+    threading.Thread(target=keep, name="gmdb-snapshot", daemon=True).start()
+
+
 class SparkSnapshot:
     """One instant of a database, for as long as it is held: every DataFrame that it makes is of that instant."""
 
@@ -126,16 +139,7 @@ class SparkSnapshot:
         self._owner = owner
         self._pin = take_pin(self._path, require_lease(lease), owner)
         self._over = threading.Event()
-        self._keeper = threading.Thread(target=self._keep, name="gmdb-snapshot", daemon=True)
-        self._keeper.start()
-
-    def _keep(self) -> None:
-        """Renew the lease while the snapshot is held."""
-        while not self._over.wait(self._pin.lease / 3):
-            try:
-                renew(self._path, self._pin.name)
-            except SnapshotExpired:
-                return
+        keep_pin(self._path, self._pin, self._over)
 
     @property
     def ticket(self) -> str:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from gmdb.format.address import NO_PAGE, page_name
 from gmdb.format.btree import BTREE_NODE, NODE_AT
 from gmdb.format.page import SegmentType
 from gmdb.format.row import BITS_AT, ROW_HEAD
 from gmdb.kernel import verify_tree as kernel
+from gmdb.verify.index_pieces import EntriesFound, LeafRange, leaf_ranges
 from gmdb.verify.index_walk import KEY_AT, IndexWalk
-from gmdb.verify.keyed import Index, IndexEntries
-from gmdb.verify.mapping import MappedPages
-from gmdb.verify.survey import Survey
+from gmdb.verify.keyed import IndexEntries
 
 _LINKS = {kernel.PREV: ("prev", "before"), kernel.NEXT: ("next", "behind")}
 
 
-def check_btree(survey: Survey, mapped: MappedPages, index: Index) -> IndexEntries:
-    return _Tree(survey, mapped, index).check()
-
-
-class _Tree(IndexWalk):
+class Tree(IndexWalk):
     """One tree, and words for what is wrong with it."""
 
     segment_type, check_type, item_type = SegmentType.BTREE, kernel.TREE_CHECK, kernel.QUEUED
@@ -40,7 +39,21 @@ class _Tree(IndexWalk):
             kernel.HIGH: self._high,
             kernel.DUPLICATE: self.tell_duplicate,
         }
-        return self.run(kernel.check_tree, words)
+        return self.run((kernel.check_branches, kernel.check_leaves), words)
+
+    def pieces(self, pages_a_piece: int) -> list[LeafRange]:
+        """Its leaves; none if something is wrong with the branches, so that it must be gone through as a whole."""
+        result = self.walk(kernel.check_branches)
+        if result["problem_count"] or not result["whole"]:
+            return []
+        leaves = self._queue[result["done"] : result["queued"]]
+        counts = self._survey.gather(leaves["page"])["slot_count"].astype(np.int64)
+        return leaf_ranges(self._index.head, self._index.definition.obj_id, leaves, counts, pages_a_piece)
+
+    def is_reached(self, _: Sequence[EntriesFound]) -> bool:
+        """Whether the branches have led to all its pages."""
+        reached = self._queue["page"][: self._check[0]["queued"]]
+        return bool(np.isin(self.listed(), reached).all())
 
     def _key(self, place: int) -> str:
         page_id, slot = place >> 16, place & 0xFFFF

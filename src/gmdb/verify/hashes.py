@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gmdb.format.address import NO_PAGE, page_name
@@ -13,19 +15,14 @@ from gmdb.kernel import verify_hash as kernel
 from gmdb.kernel.hash_keys import PLACE_BITS
 from gmdb.kernel.hash_page import ALL_BITS
 from gmdb.kernel.verify_index import NO_WORD, SPECIAL
+from gmdb.verify.index_pieces import EntriesFound, HashWalk
 from gmdb.verify.index_walk import PROBLEMS_MAX, IndexWalk
-from gmdb.verify.keyed import Index, IndexEntries
-from gmdb.verify.mapping import MappedPages
-from gmdb.verify.survey import Survey
+from gmdb.verify.keyed import IndexEntries
 
 _ADDRESS_SIZE = 8
 
 
-def check_hash(survey: Survey, mapped: MappedPages, index: Index) -> IndexEntries:
-    return _Hash(survey, mapped, index).check()
-
-
-class _Hash(IndexWalk):
+class Hash(IndexWalk):
     """One hash index, and words for what is wrong with it."""
 
     segment_type, check_type, item_type = SegmentType.HASH, kernel.HASH_CHECK, kernel.QUEUED
@@ -48,9 +45,18 @@ class _Hash(IndexWalk):
             kernel.ORDER: self._order,
             kernel.SAME: self.tell_same,
         }
-        entries = self.run(kernel.check_hash, words)
+        entries = self.run((kernel.check_hash,), words)
         self._tell_duplicates(entries.spots)
         return entries
+
+    def pieces(self, _: int) -> list[HashWalk]:
+        """All of it: its buckets are in no order that parts of it could go by to find a key that is there twice."""
+        definition = self._index.definition
+        return [HashWalk(self._index.head.tobytes(), definition.obj_id, self.own_pages, self.entry_room)]
+
+    def is_reached(self, found: Sequence[EntriesFound]) -> bool:
+        """Whether the walk has come to all its pages."""
+        return bool(np.isin(self.listed(), np.concatenate([one.reached for one in found])).all())
 
     def _tell_duplicates(self, spots: np.ndarray) -> None:
         """Entries of a unique index with one key; equal words only say where to look."""

@@ -1,7 +1,7 @@
 """Heap and index, held against each other: every row has its entry, every entry has its row.
 
-Both sides are sorted numbers (``kernel/verify_index.py``).  If they differ, the rows and entries that make the
-difference are looked at one by one.
+Both sides are numbers (``kernel/verify_index.py``).  If they differ, the rows and entries that make the difference are
+looked at one by one.
 
 While a database is at work, as a dump shows it, an entry may also stand for an older version of its row, and undo
 records of entries say which.  Those from when the index was being built (SHADOW) say nothing of what it has.  A row
@@ -11,9 +11,7 @@ are.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,13 +28,13 @@ from gmdb.inspect.undo_view import view_undo_records
 from gmdb.kernel.keys import ENTRY_BUFFER
 from gmdb.kernel.verify_index import NO_WORD, SPECIAL, word_of_bytes, words_of_rows
 from gmdb.kernel.verify_rows import SUSPECT
+from gmdb.verify.index_pieces import RowWords
 from gmdb.verify.keyed import Index, IndexEntries, in_words, row_of
 from gmdb.verify.mapping import MappedPages
 from gmdb.verify.survey import MISSING, Survey
 from gmdb.verify.undo import LiveRecord
 
 SHOWN_MAX = 20  # rows, and entries, of one index that are told one by one
-PAGES_AT_ONCE = 4096
 _OF_ENTRIES = {
     IndexKind.BTREE: (UndoOperation.BTREE_INSERT, UndoOperation.BTREE_DELETE),
     IndexKind.HASH: (UndoOperation.HASH_INSERT, UndoOperation.HASH_DELETE),
@@ -61,27 +59,31 @@ def check_rows(
         comparison.tell_differences(words, places)
 
 
+def row_pieces(survey: Survey, indexes: Sequence[Index], pages_a_piece: int) -> list[RowWords]:
+    """The rows of a table, for all of its indexes; none if somebody is at work on it, so that versions count."""
+    if not survey.files.is_settled:
+        return []
+    obj_id, heads = indexes[0].table.obj_id, tuple(index.head.tobytes() for index in indexes)
+    pages = heap_pages(survey, obj_id)
+    counts = survey.gather(pages)["rows"]
+    parts = (slice(n, n + pages_a_piece) for n in range(0, len(pages), pages_a_piece))
+    return [RowWords(heads, obj_id, pages[part], counts[part]) for part in parts]
+
+
+def heap_pages(survey: Survey, obj_id: int) -> np.ndarray:
+    """The pages with rows of a table that can be followed."""
+    return np.array(survey.pages_where(lambda facts: _is_heap(facts, obj_id)), np.int64)
+
+
 def _words_of_rows(survey: Survey, mapped: MappedPages, index: Index) -> tuple[np.ndarray, np.ndarray]:
-    """The words of all rows of the index's table, and their places; threads share the pages."""
+    """The words of all rows of the index's table, and their places."""
     obj_id = index.table.obj_id
-    pages = np.array(survey.pages_where(lambda facts: _is_heap(facts, obj_id)), np.int64)
-
-    def collect(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        room = int(survey.gather(part)["rows"].sum(dtype=np.int64)) + 1
-        words, places, buffer = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(ENTRY_BUFFER, np.uint8)
-        addresses = (memory.ctypes.data for memory in (words, places, buffer))
-        head = index.head.ctypes.data
-        count = words_of_rows(mapped.address, head, obj_id, part.ctypes.data, len(part), *addresses)
-        return words[:count], places[:count]
-
-    parts = [pages[n : n + PAGES_AT_ONCE] for n in range(0, len(pages), PAGES_AT_ONCE)]
-    if len(parts) <= 1:
-        results = [collect(part) for part in parts]
-    else:
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "gmdb-verify") as pool:
-            results = list(pool.map(collect, parts))
-    none = np.empty(0, np.int64)
-    return np.concatenate([none, *(r[0] for r in results)]), np.concatenate([none, *(r[1] for r in results)])
+    pages = heap_pages(survey, obj_id)
+    room = int(survey.gather(pages)["rows"].sum(dtype=np.int64)) + 1
+    words, places, buffer = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(ENTRY_BUFFER, np.uint8)
+    addresses = (memory.ctypes.data for memory in (words, places, buffer))
+    count = words_of_rows(mapped.address, index.head.ctypes.data, obj_id, pages.ctypes.data, len(pages), *addresses)
+    return words[:count], places[:count]
 
 
 def _is_heap(facts: Any, obj_id: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +19,8 @@ from gmdb.verify.survey import MISSING, Survey
 
 PROBLEMS_MAX = 100  # of one index that are put into words
 KEY_AT = ROW_HEAD.size + POINTER_SIZE  # of an entry
+
+Problem = Callable[[int, int, int], None]  # tells of one, in words
 
 
 class IndexWalk:
@@ -50,8 +52,23 @@ class IndexWalk:
         mask: np.ndarray = kind & (facts["obj_id"] == self._index.definition.obj_id) & (facts["verdict"] <= SUSPECT)
         return mask
 
-    def run(self, kernel: Callable[[int], int], words: dict[int, Callable[[int, int, int], None]]) -> IndexEntries:
-        kernel(self._check.ctypes.data)
+    @property
+    def own_pages(self) -> int:
+        """How many pages of the index can be followed."""
+        return len(self._queue) - 1
+
+    @property
+    def entry_room(self) -> int:
+        """How many entries they have, those of branches included."""
+        return len(self._words) - 1
+
+    def walk(self, *kernels: Callable[[int], int]) -> np.void:
+        for kernel in kernels:
+            kernel(self._check.ctypes.data)
+        return self._check[0]
+
+    def run(self, kernels: Sequence[Callable[[int], int]], words: dict[int, Problem]) -> IndexEntries:
+        self.walk(*kernels)
         result = self._check[0]
         for problem in self._problems[: result["problem_count"]]:
             kind, *where = (int(value) for value in problem)
@@ -64,10 +81,14 @@ class IndexWalk:
         found = int(result["entry_count"])
         return IndexEntries(self._words[:found], self._spots[:found], bool(result["whole"]) and not unreached)
 
+    def listed(self) -> np.ndarray:
+        """Pages of the index that its segment's map lists, as far as they can be followed."""
+        ids = self._index.segment.entries["page_id"].astype(np.int64)
+        return ids[self._is_page(self._survey.gather(ids))]
+
     def _tell_unreached(self) -> int:
         """Pages that the segment's map lists, but the index does not lead to; answers how many."""
-        ids = self._index.segment.entries["page_id"].astype(np.int64)
-        listed = ids[self._is_page(self._survey.gather(ids))].tolist()
+        listed = self.listed().tolist()
         unreached = [page_id for page_id in listed if not self._mapped.seen[device_of(page_id)][offset_of(page_id)]]
         for page_id in unreached:
             said = f"{self._index.name}: no page of the index leads to this page"

@@ -5,8 +5,9 @@ What then is checked depends on the kind of the index, which is that of its segm
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,21 +18,20 @@ from gmdb.format.address import page_name
 from gmdb.format.btree import INDEX_AT, INDEX_HEAD, KEY_COLUMNS_MAX
 from gmdb.format.columns import Column
 from gmdb.format.page import SegmentType
-from gmdb.verify.btrees import check_btree
+from gmdb.verify.btrees import Tree
 from gmdb.verify.catalog import Catalog, wrong_entry
-from gmdb.verify.hashes import check_hash
-from gmdb.verify.index_rows import check_rows
-from gmdb.verify.keyed import KINDS_BY_NAME, Index, IndexEntries
+from gmdb.verify.hashes import Hash
+from gmdb.verify.index_pieces import NOTHING, Digest, EntriesFound, RowWords
+from gmdb.verify.index_rows import check_rows, row_pieces
+from gmdb.verify.keyed import KINDS_BY_NAME, Index
 from gmdb.verify.mapping import MappedPages
+from gmdb.verify.pieces import Piece
 from gmdb.verify.segments import Segment
 from gmdb.verify.survey import Survey
 from gmdb.verify.undo import LiveRecord
 
-KINDS: dict[SegmentType, Callable[[Survey, MappedPages, Index], IndexEntries]] = {
-    SegmentType.BTREE: check_btree,
-    SegmentType.HASH: check_hash,
-}
-"""By the type of an index's segment: what checks its pages, and answers the entries that it found."""
+KINDS: dict[SegmentType, type[Tree] | type[Hash]] = {SegmentType.BTREE: Tree, SegmentType.HASH: Hash}
+"""By the type of an index's segment: what goes through its pages, and answers the entries that it found."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,75 @@ class _Names:
     names: set[str]
 
 
-def check_indexes(survey: Survey, catalog: Catalog, segments: list[Segment], records: list[LiveRecord]) -> None:
-    if not catalog.indexes:
-        return
+class Indexes:
+    """All indexes: what is to be done about them in pieces, and then what is wrong with them.
+
+    An index whose pieces are right, and whose rows have the same words as its entries, is right.  Any other is gone
+    through as a whole.
+    """
+
+    def __init__(self, survey: Survey, catalog: Catalog, segments: list[Segment], pages_a_piece: int) -> None:
+        self._survey = survey
+        self._walks: list[_Walk] = []
+        for index in _indexes(survey, catalog, segments):
+            walk = KINDS[SegmentType(index.segment.seg_type)](survey, self._mapped, index)
+            pieces = walk.pieces(pages_a_piece) if survey.files.is_settled and index.segment.whole else []
+            self._walks.append(_Walk(index, walk, pieces))
+        self._rows: dict[int, list[RowWords]] = {}
+        for table_id, walks in self._by_table().items():
+            self._rows[table_id] = row_pieces(survey, [walk.index for walk in walks], pages_a_piece)
+
+    @cached_property
+    def _mapped(self) -> MappedPages:
+        return MappedPages(self._survey.files, self._survey.verdicts())
+
+    def _by_table(self) -> dict[int, list[_Walk]]:
+        """Of each table, the indexes that can be checked in pieces."""
+        found: dict[int, list[_Walk]] = {}
+        for walk in self._walks:
+            if walk.pieces:
+                found.setdefault(walk.index.table.obj_id, []).append(walk)
+        return found
+
+    def pieces(self) -> list[Piece]:
+        entries: list[Piece] = [piece for walk in self._walks for piece in walk.pieces]
+        return entries + [piece for pieces in self._rows.values() for piece in pieces]
+
+    def check(self, results: Iterator[Any], records: list[LiveRecord]) -> None:
+        """``results``: what came of the pieces; as many are taken as there are pieces."""
+        for walk in self._walks:
+            walk.found = [next(results) for _ in walk.pieces]
+        for table_id, walks in self._by_table().items():
+            for digests in [next(results) for _ in self._rows[table_id]]:
+                for walk, digest in zip(walks, digests, strict=True):
+                    walk.rows += digest
+        for walk in self._walks:
+            if not walk.is_right():
+                self._mapped.forget_walks()
+                again = type(walk.walk)(self._survey, self._mapped, walk.index)
+                check_rows(self._survey, self._mapped, walk.index, again.check(), records)
+
+
+@dataclass
+class _Walk:
+    """An index, and what is known of it."""
+
+    index: Index
+    walk: Tree | Hash
+    pieces: Sequence[Piece]
+    found: Sequence[EntriesFound] = ()
+    rows: Digest = NOTHING
+
+    def is_right(self) -> bool:
+        entries = sum((one.digest for one in self.found), NOTHING)
+        if not self.found or entries != self.rows or not all(one.right for one in self.found):
+            return False
+        return self.walk.is_reached(self.found)
+
+
+def _indexes(survey: Survey, catalog: Catalog, segments: list[Segment]) -> Iterator[Index]:
+    """Those that can be looked at; what the catalog and their heads say of them is checked."""
     by_entry = {segment.entry_page: segment for segment in segments}
-    mapped = MappedPages(survey)
     before = _Names(set(catalog.tables), set())
     for place, definition in catalog.indexes:
         wrong = _wrong_definition(survey, catalog, definition, before)
@@ -56,9 +120,7 @@ def check_indexes(survey: Survey, catalog: Catalog, segments: list[Segment], rec
             survey.findings.on_page(*place, f"index {definition.name} {wrong}")
         elif definition.entry_page in by_entry:
             table = catalog.tables[definition.table_id]
-            index = _read_head(survey, definition, table, by_entry[definition.entry_page])
-            entries = KINDS[SegmentType(index.segment.seg_type)](survey, mapped, index)
-            check_rows(survey, mapped, index, entries, records)
+            yield _read_head(survey, definition, table, by_entry[definition.entry_page])
 
 
 def _wrong_definition(survey: Survey, catalog: Catalog, index: IndexDefinition, before: _Names) -> str:

@@ -7,8 +7,9 @@ undo record that says that somebody brought it or took it away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from gmdb.format.row import ROW_HEAD, RowFlag, SizeCode, walk_cells
 from gmdb.format.undo import UndoOperation
 from gmdb.kernel.verify import LEVEL_SHIFT
 from gmdb.kernel.verify_rows import SUSPECT
+from gmdb.verify.findings import Findings
+from gmdb.verify.index_rows import heap_pages
+from gmdb.verify.pieces import Piece, Workplace
 from gmdb.verify.survey import Survey
 from gmdb.verify.undo import LiveRecord
 
@@ -49,14 +53,77 @@ class _Reference:
     locator: Locator
 
 
-def check_lobs(survey: Survey, records: list[LiveRecord]) -> None:
-    recorded: dict[int, set[int]] = {}
-    for record in records:
-        if record.operation in _OF_LOBS:
-            recorded.setdefault(record.obj_id, set()).add(record.row_id.page_id)
-    for table in survey.tables.values():
-        if table.lobs is not None:
-            _Check(survey, table, recorded.get(table.lobs.obj_id, set())).run()
+@dataclass(frozen=True)
+class ReferenceRange:
+    """Some pages of a table whose rows may lead to large objects."""
+
+    table: TableDefinition
+    pages: np.ndarray
+
+    @property
+    def page_count(self) -> int:
+        return len(self.pages)
+
+    def check(self, work: Workplace) -> ReferencesFound:
+        findings = Findings()
+        return ReferencesFound(list(self._references(work, findings)), findings)
+
+    def _references(self, work: Workplace, findings: Findings) -> Iterator[_Reference]:
+        """The cells of all rows that are not deleted which lead to values on pages."""
+        for page_id in self.pages.tolist():
+            page = work.files.page(page_id)
+            for slot, offset in heap.live_slots(page):
+                flags = heap.flags_of(page, offset)
+                if not flags & (RowFlag.DELETE | RowFlag.ENTRY):
+                    yield from self._cells(page, page_id, slot, offset, findings)
+
+    def _cells(self, page: bytes, page_id: int, slot: int, offset: int, findings: Findings) -> Iterator[_Reference]:
+        cells = walk_cells(page, offset, offset + ROW_HEAD.at(page, offset).size)
+        for column, (code, at, length) in zip(self.table.columns, cells, strict=False):
+            if not column.type.is_lob or code != SizeCode.VARIABLE:
+                continue
+            name = f"slot {slot}, column {column.name}"
+            try:
+                value = decode_cell(page[at : at + length])
+            except DataError as error:
+                findings.on_page(page_id, at, f"table {self.table.name}: {name}: {error}")
+                continue
+            if isinstance(value, Locator):
+                yield _Reference(page_id, at, name, value)
+
+
+@dataclass(frozen=True)
+class ReferencesFound:
+    references: list[_Reference]
+    findings: Findings
+
+
+class LargeObjects:
+    """Those of all tables: the rows that lead to them, in pieces, and then what is wrong with them."""
+
+    def __init__(self, survey: Survey, pages_a_piece: int) -> None:
+        self._survey = survey
+        self._pieces: dict[int, list[ReferenceRange]] = {}
+        for table in survey.tables.values():
+            if table.lobs is not None:
+                pages = heap_pages(survey, table.obj_id)
+                parts = (pages[n : n + pages_a_piece] for n in range(0, len(pages), pages_a_piece))
+                self._pieces[table.obj_id] = [ReferenceRange(table, part) for part in parts]
+
+    def pieces(self) -> list[Piece]:
+        return [piece for pieces in self._pieces.values() for piece in pieces]
+
+    def check(self, results: Iterator[Any], records: list[LiveRecord]) -> None:
+        """``results``: what came of the pieces; as many are taken as there are pieces."""
+        recorded: dict[int, set[int]] = {}
+        for record in records:
+            if record.operation in _OF_LOBS:
+                recorded.setdefault(record.obj_id, set()).add(record.row_id.page_id)
+        for obj_id, pieces in self._pieces.items():
+            table = self._survey.tables[obj_id]
+            assert table.lobs is not None
+            found = [next(results) for _ in pieces]
+            _Check(self._survey, table, recorded.get(table.lobs.obj_id, set())).run(found)
 
 
 class _Check:
@@ -68,7 +135,7 @@ class _Check:
         self._obj_id = table.lobs.obj_id
         self._owned: set[int] = set()
 
-    def run(self) -> None:
+    def run(self, found: Sequence[ReferencesFound]) -> None:
         obj_id = self._obj_id
         mine = self._survey.pages_where(
             lambda facts: (
@@ -84,7 +151,7 @@ class _Check:
         for page_id in mine:
             if page_id not in self._owned and page_id not in self._recorded:
                 self._tell(page_id, NODE_AT, "a page of a large object that does not lead to it")
-        self._check_references(lengths)
+        self._check_references(lengths, found)
 
     def _tell(self, page_id: int, offset: int, said: str) -> None:
         self._survey.findings.on_page(page_id, offset, f"table {self._table.name}: {said}")
@@ -141,9 +208,11 @@ class _Check:
 
     # ---- rows
 
-    def _check_references(self, lengths: dict[int, int]) -> None:
+    def _check_references(self, lengths: dict[int, int], found: Sequence[ReferencesFound]) -> None:
         named: set[int] = set()
-        for one in self._references():
+        for part in found:
+            self._survey.findings.extend(part.findings)
+        for one in (one for part in found for one in part.references):
             first, length = one.locator
             if first in named:
                 self._tell(one.page_id, one.offset, f"{one.name} leads to {page_name(first)}, as another row does")
@@ -159,35 +228,3 @@ class _Check:
             named.add(first)
         for first in sorted(lengths.keys() - named - self._recorded):
             self._tell(first, NODE_AT, "a large object that no row has")
-
-    def _references(self) -> Iterator[_Reference]:
-        """The cells of all rows that are not deleted which lead to values on pages."""
-        obj_id = self._table.obj_id
-        pages = self._survey.pages_where(
-            lambda facts: (
-                (facts["page_type"] == PageType.DATA)
-                & (facts["seg_type"] == SegmentType.HEAP)
-                & (facts["obj_id"] == obj_id)
-                & (facts["verdict"] <= SUSPECT)
-            )
-        )
-        for page_id in pages:
-            page = self._survey.files.page(page_id)
-            for slot, offset in heap.live_slots(page):
-                flags = heap.flags_of(page, offset)
-                if not flags & (RowFlag.DELETE | RowFlag.ENTRY):
-                    yield from self._cells(page, page_id, slot, offset)
-
-    def _cells(self, page: bytes, page_id: int, slot: int, offset: int) -> Iterator[_Reference]:
-        cells = walk_cells(page, offset, offset + ROW_HEAD.at(page, offset).size)
-        for column, (code, at, length) in zip(self._table.columns, cells, strict=False):
-            if not column.type.is_lob or code != SizeCode.VARIABLE:
-                continue
-            name = f"slot {slot}, column {column.name}"
-            try:
-                value = decode_cell(page[at : at + length])
-            except DataError as error:
-                self._tell(page_id, at, f"{name}: {error}")
-                continue
-            if isinstance(value, Locator):
-                yield _Reference(page_id, at, name, value)

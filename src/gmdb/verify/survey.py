@@ -1,16 +1,12 @@
 """One pass over every page in use: each is checked for itself, and what others must agree with is noted.
 
-Threads read runs of pages and give them to the compiled check, which runs without the GIL.  Pages that it finds fault
-with, and kinds of pages that it does not know, go through the plain checks, which say what is wrong.
+Runs of pages are read and given to the compiled check.  Pages that it finds fault with, and kinds of pages that it does
+not know, go through the plain checks, which say what is wrong.
 """
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,18 +16,15 @@ from gmdb.format import anatomy, btree, hash, heap, undo
 from gmdb.format.address import PAGES_PER_DEVICE, device_of, offset_of, page_id_of
 from gmdb.format.layout import Finding
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, slot_offset
-from gmdb.format.row import MIN_OCCUPIED
 from gmdb.kernel.verify import NOTE, PAGE_FACTS, check_pages
 from gmdb.kernel.verify_rows import ASK, BROKEN, GOOD, SUSPECT, UNWRITTEN
 from gmdb.verify.findings import Findings
 from gmdb.verify.nodes import hash_findings, node_findings
+from gmdb.verify.pieces import RUN_SIZE, Verdicts, Workplace
 from gmdb.verify.reader import VerifiedFiles
-from gmdb.verify.rows import Rules, record_findings, row_findings
+from gmdb.verify.rows import record_findings, row_findings
 
-RUN_SIZE = 1 << 20
-INLINE_RUNS = 8  # up to so many, threads cost more than they bring
 MISSING = 5  # the verdict on a page that is not there, or not in use
-Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 
 _NOTHING = np.zeros(1, PAGE_FACTS)
 _NOTHING["verdict"] = MISSING
@@ -46,6 +39,9 @@ class Survey:
     tables: Mapping[int, TableDefinition]
     facts: dict[int, np.ndarray] = field(default_factory=dict)  # by device; PAGE_FACTS
     notes: np.ndarray = field(default_factory=lambda: np.empty(0, NOTE))
+
+    def verdicts(self) -> Verdicts:
+        return {device: np.ascontiguousarray(facts["verdict"]) for device, facts in self.facts.items()}
 
     def gather(self, page_ids: np.ndarray) -> np.ndarray:
         """The facts of many pages; with the verdict MISSING for those that are not in use."""
@@ -90,100 +86,85 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class _Run:
+class PageRange:
+    """Neighbouring pages of a device, each to be checked for itself."""
+
     device: int
     first: int
-    count: int
-    page_size: int
+    page_count: int
+
+    def check(self, work: Workplace) -> PagesFound:
+        size = work.files.devices[self.device].page_size
+        facts, noted, findings = np.zeros(self.page_count, PAGE_FACTS), [], Findings()
+        for at in range(0, self.page_count, RUN_SIZE // size):
+            part = facts[at : at + RUN_SIZE // size]
+            noted.append(_check_run(work, page_id_of(self.device, self.first + at), size, part))
+        _word_findings(work, page_id_of(self.device, self.first), facts, findings)
+        return PagesFound(facts, np.concatenate(noted), findings)
 
 
-class _Workspace(threading.local):
-    """Memory that a thread uses again for each of its runs."""
+@dataclass(frozen=True)
+class PagesFound:
+    """What is known of the pages of a range."""
 
-    def __init__(self) -> None:
-        self.pages = np.zeros(RUN_SIZE, np.uint8)
-        self.notes = np.empty(2 * RUN_SIZE // MIN_OCCUPIED, NOTE)
-
-
-def survey_pages(
-    files: VerifiedFiles,
-    tables: Mapping[int, TableDefinition],
-    findings: Findings,
-    progress: Progress | None = None,
-) -> Survey:
-    survey = Survey(files, findings, tables)
-    for device in files.devices:
-        survey.facts[device] = np.zeros(files.pages_in_use(device), PAGE_FACTS)
-    runs = list(_runs(files))
-    if progress is None:
-        _look_at(survey, runs, lambda _: None)
-    else:
-        with progress(sum(run.count for run in runs)) as step:
-            _look_at(survey, runs, step)
-    return survey
+    facts: np.ndarray
+    notes: np.ndarray
+    findings: Findings
 
 
-def _runs(files: VerifiedFiles) -> Iterator[_Run]:
-    for device, file in files.devices.items():
-        used, length = files.pages_in_use(device), RUN_SIZE // file.page_size
-        for first in range(0, used, length):
-            yield _Run(device, first, min(length, used - first), file.page_size)
+def page_ranges(files: VerifiedFiles, piece_size: int) -> list[PageRange]:
+    """All pages in use, in ranges of so many bytes at most."""
+    return [
+        PageRange(device, first, min(length, used - first))
+        for device, file in files.devices.items()
+        for used, length in [(files.pages_in_use(device), max(piece_size // file.page_size, 1))]
+        for first in range(0, used, length)
+    ]
 
 
-def _look_at(survey: Survey, runs: list[_Run], step: Callable[[int], None]) -> None:
-    rules, workspace = Rules(survey.tables), _Workspace()
-    noted = []
-
-    def look(run: _Run) -> np.ndarray:
-        return _check_run(survey, run, rules, workspace)
-
-    threads = min(len(os.sched_getaffinity(0)), len(runs)) if len(runs) > INLINE_RUNS else 1
-    with ThreadPoolExecutor(threads, "gmdb-verify") as pool:
-        results = map(look, runs) if threads == 1 else pool.map(look, runs)
-        for run, notes in zip(runs, results, strict=True):
-            noted.append(notes)
-            _word_findings(survey, run)
-            step(run.count)
-    if noted:
-        survey.notes = np.concatenate(noted)
+def merge_ranges(survey: Survey, ranges: Sequence[PageRange], found: Sequence[PagesFound]) -> None:
+    """Put together what was found on all pages."""
+    for device in survey.files.devices:
+        survey.facts[device] = np.zeros(survey.files.pages_in_use(device), PAGE_FACTS)
+    for pages, result in zip(ranges, found, strict=True):
+        survey.facts[pages.device][pages.first : pages.first + pages.page_count] = result.facts
+        survey.findings.extend(result.findings)
+    if found:
+        survey.notes = np.concatenate([result.notes for result in found])
 
 
-def _check_run(survey: Survey, run: _Run, rules: Rules, workspace: _Workspace) -> np.ndarray:
+def _check_run(work: Workplace, first_id: int, page_size: int, facts: np.ndarray) -> np.ndarray:
     """Check a run of pages; answers the notes about their rows."""
-    memory = workspace.pages[: run.count * run.page_size]
-    facts = survey.facts[run.device][run.first : run.first + run.count]
-    first_id = page_id_of(run.device, run.first)
+    memory, notes = work.memory.pages[: len(facts) * page_size], work.memory.notes
     try:
-        read = survey.files.read_run(run.device, run.first, memory.data)
+        read = work.files.read_run(device_of(first_id), offset_of(first_id), memory.data)
     except OSError:
         facts["verdict"] = BROKEN  # each is read again for the wording, which says which of them cannot be
-        return workspace.notes[:0]
+        return notes[:0]
     memory[read:] = 0
-    address, notes = memory.ctypes.data, workspace.notes
+    rules = work.rules.address
     count = check_pages(
-        address, run.count, run.page_size, first_id, rules.address, facts.ctypes.data, notes.ctypes.data
+        memory.ctypes.data, len(facts), page_size, first_id, rules, facts.ctypes.data, notes.ctypes.data
     )
     return notes[:count].copy()
 
 
-def _word_findings(survey: Survey, run: _Run) -> None:
-    """Say what is wrong with the pages of a run that the compiled check did not find good."""
-    facts = survey.facts[run.device]
-    part = facts["verdict"][run.first : run.first + run.count]
-    for offset in (np.flatnonzero(part != GOOD) + run.first).tolist():
-        verdict, page_id = int(facts["verdict"][offset]), page_id_of(run.device, offset)
+def _word_findings(work: Workplace, first_id: int, facts: np.ndarray, findings: Findings) -> None:
+    """Say what is wrong with the pages of a range that the compiled check did not find good."""
+    for number in np.flatnonzero(facts["verdict"] != GOOD).tolist():
+        verdict, page_id = int(facts["verdict"][number]), first_id + number
         if verdict == UNWRITTEN:
             continue  # whether that is wrong depends on who it belongs to
         try:
-            found = page_findings(survey.files.page(page_id), page_id, survey.tables)
+            found = page_findings(work.files.page(page_id), page_id, work.tables)
         except Exception as error:  # a page that cannot be read, or whose bytes no check was prepared for
             found = [Finding(0, f"the page cannot be checked: {error}")]
         if verdict == ASK:
-            facts["verdict"][offset] = BROKEN if found else GOOD
+            facts["verdict"][number] = BROKEN if found else GOOD
         elif not found:
             found = [Finding(0, "the page is not sound, but no check can say why; this is a bug in gmdb")]
         for finding in found:
-            survey.findings.on_page(page_id, finding.offset, finding.message)
+            findings.on_page(page_id, finding.offset, finding.message)
 
 
 def page_findings(page: bytes, page_id: int, tables: Mapping[int, TableDefinition]) -> list[Finding]:

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gmdb.errors import NotClosed
 from gmdb.format.address import page_id_of
-from gmdb.format.page import PAGE_HEAD, PageType
+from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PageType
 from gmdb.kernel.verify_rows import SUSPECT
 from gmdb.storage.directory import require_database
 from gmdb.verify.catalog import check_catalog, read_catalog
 from gmdb.verify.control import check_control
 from gmdb.verify.findings import Findings, Report
 from gmdb.verify.free_lists import check_free_lists
-from gmdb.verify.indexes import check_indexes
-from gmdb.verify.lobs import check_lobs
+from gmdb.verify.indexes import Indexes
+from gmdb.verify.lobs import LargeObjects
 from gmdb.verify.migration import check_migration
 from gmdb.verify.ownership import Owners
+from gmdb.verify.pieces import RUN_SIZE, Progress, Round, run_on_threads
 from gmdb.verify.reader import VerifiedFiles, hold
 from gmdb.verify.runs import check_committed, check_runs
 from gmdb.verify.segments import check_segments
 from gmdb.verify.spaces import check_device_heads, check_files, check_spaces
-from gmdb.verify.survey import Progress, Survey, survey_pages
+from gmdb.verify.survey import Survey, merge_ranges, page_ranges
 from gmdb.verify.undo import check_undo, live_records, segments_in_between
 
 
@@ -33,32 +37,62 @@ def verify(directory: str | Path, progress: Progress | None = None) -> Report:
     ``progress`` is called with the number of pages and answers a context that is told how many more are done.
     Raises NotADatabase, DatabaseInUse, NotClosed or another StorageError if the files cannot be read.
     """
-    path = Path(directory)
+    with closed_files(Path(directory)) as files:
+        rounds = checks(files, RUN_SIZE)
+        results: list[Any] | None = None
+        bar = progress
+        while True:
+            try:
+                work = next(rounds) if results is None else rounds.send(results)
+            except StopIteration as end:
+                report: Report = end.value
+                return report
+            results = run_on_threads(files, work, bar)
+            bar = None  # what comes after the first round takes little time, and is about the same pages
+
+
+@contextmanager
+def closed_files(path: Path) -> Iterator[VerifiedFiles]:
+    """The files of a database that nobody opens meanwhile, and that was closed properly."""
     require_database(path)
     with hold(path), VerifiedFiles(path) as files:
         if not files.control.get("clean", 1):
             said = "was not closed properly, so that its files alone say little; open it once, which recovers it"
             raise NotClosed(f"{path} {said}")
-        findings = Findings()
-        check_control(files, findings)
-        check_files(files, findings)
-        catalog = read_catalog(files, findings)
-        survey = survey_pages(files, catalog.tables, findings, progress)
-        owners = Owners({device: len(facts) for device, facts in survey.facts.items()})
-        check_device_heads(survey, owners)
-        segments = check_segments(survey, owners)
-        check_free_lists(survey, segments)
-        check_spaces(survey, segments, owners)
-        _check_heads(survey)
-        records = live_records(survey)
-        check_catalog(survey, catalog, segments, segments_in_between(records))
-        check_migration(survey)
-        check_runs(survey)
-        check_committed(survey)
-        check_undo(survey, records, {index.obj_id: index.entry_page for _, index in catalog.indexes})
-        check_indexes(survey, catalog, segments, records)
-        check_lobs(survey, records)
-        return _report(survey)
+        yield files
+
+
+def checks(files: VerifiedFiles, piece_size: int) -> Generator[Round, list[Any], Report]:
+    """All checks: yields work that can be divided, is sent what came of it, and answers the report.
+
+    ``piece_size``: how many bytes of pages a piece looks at, about.
+    """
+    findings = Findings()
+    check_control(files, findings)
+    check_files(files, findings)
+    catalog = read_catalog(files, findings)
+    survey = Survey(files, findings, catalog.tables)
+    ranges = page_ranges(files, piece_size)
+    merge_ranges(survey, ranges, (yield Round(ranges, catalog.tables)))
+    owners = Owners({device: len(facts) for device, facts in survey.facts.items()})
+    check_device_heads(survey, owners)
+    segments = check_segments(survey, owners)
+    check_free_lists(survey, segments)
+    check_spaces(survey, segments, owners)
+    _check_heads(survey)
+    records = live_records(survey)
+    check_catalog(survey, catalog, segments, segments_in_between(records))
+    check_migration(survey)
+    check_runs(survey)
+    check_committed(survey)
+    check_undo(survey, records, {index.obj_id: index.entry_page for _, index in catalog.indexes})
+    pages_a_piece = max(piece_size // PAGE_SIZES[0], 1)
+    indexes, lobs = Indexes(survey, catalog, segments, pages_a_piece), LargeObjects(survey, pages_a_piece)
+    pieces = indexes.pieces() + lobs.pieces()
+    results = iter((yield Round(pieces, catalog.tables, survey.verdicts())) if pieces else ())
+    indexes.check(results, records)
+    lobs.check(results, records)
+    return _report(survey)
 
 
 def _check_heads(survey: Survey) -> None:

@@ -1,0 +1,55 @@
+"""``gmdb spark``: work on whole tables and databases, done by Spark.  A verb is a file of its own; this lists them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from gmdb.cli import spark_export, spark_index, spark_load, spark_stats, spark_verify
+from gmdb.cli.spark_work import Work
+from gmdb.cli.terminal import clear_line
+
+HELP = "load, export, index, verify and describe with Spark, on this machine or a cluster"
+DESCRIPTION = (
+    "Work on whole tables and databases with Apache Spark: on all cores of this machine, or on a cluster (--master),\n"
+    "whose workers must reach the database by the same path. Needs Java 17 or later, and pip install 'gmdb[spark]'."
+)
+VERBS = (spark_load, spark_export, spark_index, spark_verify, spark_stats)
+INTERRUPTED = 130
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "spark", help=HELP, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for verb in VERBS:
+        made = verbs.add_parser(
+            verb.NAME,
+            help=verb.HELP,
+            description=verb.DESCRIPTION,
+            epilog=verb.EXAMPLE,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        verb.add_arguments(made)
+        made.add_argument("--master", default="local[*]", help="where Spark works; local[*], all cores, if not given")
+        made.add_argument("--json", action="store_true", help="print one JSON document instead")
+        made.add_argument("--quiet", action="store_true", help="show no progress bar")
+        made.set_defaults(run=run, verb=verb)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from gmdb.spark.local import require_java, require_pyspark
+
+    require_pyspark()
+    require_java()
+    arguments.verb.require(arguments)
+    work = Work(arguments.verb.NAME, arguments.master, arguments.quiet)
+    try:
+        status: int = arguments.verb.run(arguments, work)
+    except KeyboardInterrupt:
+        clear_line()
+        print(f"gmdb spark {arguments.verb.NAME}: cancelled; {arguments.verb.IF_CANCELLED}", file=sys.stderr)
+        return INTERRUPTED
+    return status

@@ -1,0 +1,182 @@
+"""A piece of work in Spark, as a command sees it: how far it is, how to end it, and what went wrong in gmdb's words."""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gmdb import errors
+from gmdb.errors import Error, OperationalError
+from gmdb.spark.local import require_pyspark, start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_SECONDS = 0.2
+CANCEL_SECONDS = 10.0
+LOG_NAME = "spark.log"
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",  # a TIMESTAMP has no zone: instants become what clocks show there
+    "spark.driver.maxResultSize": "0",
+}
+_OWN = re.compile(r"gmdb\.errors\.(\w+): (.+)")
+_STACK = re.compile(r"at [\w.$/]+\(|\.\.\. \d+ more|=+ |JVM stacktrace|'?[A-Z]\w+ \(|[+:]- ")
+_ERROR_CLASS = re.compile(r"^(?:[\w.$]+: )?(?:\[[A-Z_.0-9]+\] )?")
+_BEHIND = re.compile(r"\.? (?:SQLSTATE:|Correct the value as per).*")  # what Spark advises is no help here
+LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j.clientserver", "py4j.java_gateway", "")
+_TOLD_ENOUGH = 600  # characters
+
+
+@dataclass(frozen=True)
+class TasksDone:
+    """How far the jobs of a group are: tasks of all stages that Spark has begun."""
+
+    done: int
+    total: int
+    active: int
+    stages: int
+
+
+Show = Callable[[TasksDone], None]
+
+
+@contextmanager
+def session_for(master: str) -> Iterator[SparkSession]:
+    """The session that this process has already, which stays; or one at ``master``, which ends with the work."""
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    with tempfile.TemporaryDirectory(prefix="gmdb-spark-", ignore_cleanup_errors=True) as folder:
+        session = start_session(Path(folder) / LOG_NAME, master, SETTINGS)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own asks Java amid another question
+        try:
+            yield session
+        except KeyboardInterrupt:
+            _on_another_thread(session.stop)
+            raise
+        except BaseException:
+            session.stop()
+            raise
+        session.stop()
+
+
+@contextmanager
+def watched(spark: SparkSession, what: str, show: Show | None = None) -> Iterator[None]:
+    """The jobs that the body starts: shown as they go on, cancelled if Ctrl-C comes, their errors in gmdb's words."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    context, group = spark.sparkContext, f"gmdb-{uuid.uuid4()}"
+    context.setJobGroup(group, what, interruptOnCancel=True)
+    try:
+        with _Watch(context, group, show), _silent(LOGGERS):
+            yield
+    except KeyboardInterrupt:
+        _on_another_thread(lambda: context.cancelJobGroup(group))
+        raise
+    except (PySparkException, Py4JError) as error:
+        context.setLocalProperty("spark.jobGroup.id", None)
+        raise in_own_words(error) from error
+    context.setLocalProperty("spark.jobGroup.id", None)
+
+
+def _on_another_thread(action: Callable[[], None]) -> None:
+    """Ask Java something although this thread was interrupted, maybe while it waited for an answer of Java's."""
+    thread = threading.Thread(target=action, name="gmdb-cancel", daemon=True)
+    thread.start()
+    thread.join(CANCEL_SECONDS)
+
+
+@contextmanager
+def _silent(names: Sequence[str]) -> Iterator[None]:
+    """Keep loggers of PySpark and Py4J, which also uses the root's, from writing what is raised as well."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
+
+
+class _Watch:
+    """A thread that asks Spark how far it is."""
+
+    def __init__(self, context: Any, group: str, show: Show | None) -> None:
+        self._tracker, self._group, self._show = context.statusTracker(), group, show
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gmdb-progress", daemon=True)
+
+    def __enter__(self) -> None:
+        if self._show is not None:
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._show is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        assert self._show is not None
+        while not self._ended.wait(POLL_SECONDS):
+            try:
+                found = tasks_done(self._tracker, self._group)
+            except Exception:  # Spark is going away; whoever waits for it is told why
+                return
+            if found.total:
+                self._show(found)
+
+
+def tasks_done(tracker: Any, group: str) -> TasksDone:
+    """What Spark says of the stages of a group's jobs.  Stages that it need not run again are none of them."""
+    done = total = active = stages = 0
+    for job_id in tracker.getJobIdsForGroup(group):
+        job = tracker.getJobInfo(job_id)
+        is_over = job is None or job.status != "RUNNING"
+        for stage_id in job.stageIds if job is not None else ():
+            stage = tracker.getStageInfo(stage_id)
+            if stage is None:
+                continue
+            stages += 1
+            done += stage.numCompletedTasks
+            total += stage.numCompletedTasks if is_over else stage.numTasks
+            active += 0 if is_over else stage.numActiveTasks
+    return TasksDone(done, total, active, stages)
+
+
+def in_own_words(error: Exception) -> Error:
+    """What Spark raised as an error of gmdb: the one that a worker raised, if it was one, else Spark's first words."""
+    text = str(error)
+    found = _OWN.search(text)
+    if found is not None:
+        kind = getattr(errors, found.group(1), None)
+        said = found.group(2).strip()
+        if isinstance(kind, type) and issubclass(kind, Error):
+            try:
+                return kind(said)
+            except TypeError:
+                return OperationalError(said)
+        return OperationalError(said)
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    causes = [n for n, line in enumerate(lines) if line.startswith("Caused by:")]
+    own = takewhile(lambda line: not _STACK.match(line), lines[causes[-1] if causes else 0 :])
+    said = " ".join(own).removeprefix("Caused by:").strip()
+    said = _BEHIND.sub("", _ERROR_CLASS.sub("", said)).rstrip(" .")
+    return OperationalError(f"Spark: {said[:_TOLD_ENOUGH]}")
