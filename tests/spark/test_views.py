@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 import gmdb
 import gmdb.spark
 from gmdb import engine
+from gmdb.arrow import placing
 from gmdb.connection import Connection
 from gmdb.errors import Corruption, InterfaceError, NoSuchColumn, NoSuchTable, SchemaMismatch, SnapshotExpired
 from gmdb.format import heap
@@ -308,6 +309,31 @@ def test_a_bulk_load_under_way_is_among_the_locks(path: Path):
         marked = read_view(path, "pages", table="t", columns="load,live_rows")
         loaded = marked.filter(pc.equal(marked["load"], load["load"]))
         assert 0 < total(loaded, "live_rows") <= 20_000
+        db.rollback()
+
+
+def test_a_page_that_a_bulk_load_has_yet_to_write_is_not_damaged(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The instant is between giving pages places and writing them."""
+    stamp_pages, pins = placing.stamp_pages, []
+    with gmdb.connect(path) as db:
+        make(db)
+
+        def pin_first(*arguments: int) -> int:
+            if not pins:
+                pins.append(db.take_snapshot().name)
+            return stamp_pages(*arguments)
+
+        monkeypatch.setattr(placing, "stamp_pages", pin_first)
+        ids = pa.array(range(10_000, 30_000), pa.int32())
+        db.append("t", pa.table({"k": ids, "v": ["new"] * len(ids), "b": pa.nulls(len(ids), pa.binary())}))
+        rows = rows_of(path, "pages", snapshot=pins[0])
+        assert {row["problem"] for row in rows} == {None}
+        loading = [row for row in rows if row["page_type"] == "loading"]
+        assert {(row["crc_ok"], row["obj_id"], row["live_rows"]) for row in loading} == {(None, None, None)}
+        pages = [row["page_id"] for row in rows_of(path, "pages", snapshot=pins[0], table="t")]
+        assert not {row["page_id"] for row in loading} & set(pages)
+        segments = rows_of(path, "segments", snapshot=pins[0], table="t")
+        assert {(row["damaged_pages"], row["problem"]) for row in segments} == {(0, None)}
         db.rollback()
 
 
