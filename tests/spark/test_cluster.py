@@ -113,12 +113,13 @@ def owner(path: Path) -> Iterator[Peer]:
     if made.process.poll() is None:
         made("end()")
     made.end()
+    gmdb.connect(path).close()
     assert_sound(path)
 
 
-def executors(driver: Peer) -> list[int]:
+def executors(jvm: int) -> list[int]:
     """The executors' Java processes."""
-    jvm, found = driver("jvm"), []
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
@@ -159,18 +160,20 @@ def test_a_cluster_reads_and_loads_what_sql_says(driver: Peer, path: Path):
 
 @pytest.mark.usefixtures("owner")
 def test_an_executor_that_is_killed_amid_a_read(driver: Peer, path: Path):
+    jvm = driver("jvm")
     driver.start("totals(path, 0.5)", path=str(path))
     wait_until(lambda: read_pins(path))
     time.sleep(2)
-    os.kill(executors(driver)[0], signal.SIGKILL)
+    os.kill(executors(jvm)[0], signal.SIGKILL)
     assert finish(driver) == RIGHT
 
 
 @pytest.mark.usefixtures("owner")
 def test_an_executor_that_is_killed_amid_a_load(driver: Peer, path: Path):
+    jvm = driver("jvm")
     driver.start("load(path, first, 600, 0.5)", path=str(path), first=ACCOUNTS)
     wait_until(lambda: list((path / LOADS_NAME).glob("*/part-*")))
-    os.kill(executors(driver)[0], signal.SIGKILL)
+    os.kill(executors(jvm)[0], signal.SIGKILL)
     finish(driver)  # tasks that had been done may be done again: each row is there once
     assert whole(path) == ((ACCOUNTS + 600) * BALANCE, ACCOUNTS + 600)
     assert not (path / LOADS_NAME).exists()
@@ -200,10 +203,10 @@ def test_an_owner_that_is_killed_amid_a_load(driver: Peer, owner: Peer, path: Pa
 
 def test_a_driver_that_is_killed_amid_a_read_and_amid_a_load(driver: Peer, owner: Peer, path: Path):
     """The last test here: the driver does not come back."""
+    jvm = driver("jvm")
     driver.start("(totals(path), load(path, first, 600, 0.5))", path=str(path), first=ACCOUNTS)
     wait_until(lambda: list((path / LOADS_NAME).glob("*/part-*")))
     assert read_pins(path)
-    jvm = int(Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()[0])
     os.kill(jvm, signal.SIGKILL)
     driver.process.kill()
     driver.process.wait()
