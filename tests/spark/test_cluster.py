@@ -23,7 +23,7 @@ from tests.server.peer import Peer
 
 pytestmark = pytest.mark.spark
 ACCOUNTS, BALANCE = 4000, 1000
-PATIENCE = 120.0
+PATIENCE = 300.0  # kernels may have to be compiled, in every executor
 
 DRIVER = """
 import os, tempfile
@@ -137,6 +137,11 @@ def wait_until(is_so: Callable[[], Any]) -> None:
         time.sleep(0.1)
 
 
+def ask(driver: Peer, source: str, **given: Any) -> Any:
+    driver.start(source, **given)
+    return finish(driver)
+
+
 def finish(driver: Peer) -> Any:
     assert driver.has_answered(PATIENCE)
     return driver.finish()
@@ -152,15 +157,15 @@ RIGHT = (ACCOUNTS * BALANCE, ACCOUNTS)
 
 @pytest.mark.usefixtures("owner")
 def test_a_cluster_reads_and_loads_what_sql_says(driver: Peer, path: Path):
-    assert driver("totals(path)", path=str(path)) == RIGHT
-    driver("load(path, first, count)", first=ACCOUNTS, count=1000)
+    assert ask(driver, "totals(path)", path=str(path)) == RIGHT
+    ask(driver, "load(path, first, count)", first=ACCOUNTS, count=1000)
     more = ((ACCOUNTS + 1000) * BALANCE, ACCOUNTS + 1000)
-    assert driver("totals(path)") == whole(path) == more
+    assert ask(driver, "totals(path)") == whole(path) == more
 
 
 @pytest.mark.usefixtures("owner")
 def test_an_executor_that_is_killed_amid_a_read(driver: Peer, path: Path):
-    jvm = driver("jvm")
+    jvm = ask(driver, "jvm")
     driver.start("totals(path, 0.5)", path=str(path))
     wait_until(lambda: read_pins(path))
     time.sleep(2)
@@ -170,7 +175,7 @@ def test_an_executor_that_is_killed_amid_a_read(driver: Peer, path: Path):
 
 @pytest.mark.usefixtures("owner")
 def test_an_executor_that_is_killed_amid_a_load(driver: Peer, path: Path):
-    jvm = driver("jvm")
+    jvm = ask(driver, "jvm")
     driver.start("load(path, first, 600, 0.5)", path=str(path), first=ACCOUNTS)
     wait_until(lambda: list((path / LOADS_NAME).glob("*/part-*")))
     os.kill(executors(jvm)[0], signal.SIGKILL)
@@ -186,7 +191,7 @@ def test_an_owner_that_is_killed_amid_a_read(driver: Peer, owner: Peer, path: Pa
     owner.process.kill()
     owner.process.wait()
     assert finish(driver) == RIGHT  # its instant is in the files
-    assert driver("totals(path)") == RIGHT  # whoever reads next recovers the database
+    assert ask(driver, "totals(path)") == RIGHT  # whoever reads next recovers the database
     assert whole(path) == RIGHT
 
 
@@ -203,7 +208,7 @@ def test_an_owner_that_is_killed_amid_a_load(driver: Peer, owner: Peer, path: Pa
 
 def test_a_driver_that_is_killed_amid_a_read_and_amid_a_load(driver: Peer, owner: Peer, path: Path):
     """The last test here: the driver does not come back."""
-    jvm = driver("jvm")
+    jvm = ask(driver, "jvm")
     driver.start("(totals(path), load(path, first, 600, 0.5))", path=str(path), first=ACCOUNTS)
     wait_until(lambda: list((path / LOADS_NAME).glob("*/part-*")))
     assert read_pins(path)
