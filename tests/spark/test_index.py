@@ -37,6 +37,7 @@ from gmdb.spark.plan import divide, table_pages
 from gmdb.storage.holder import Holder
 from gmdb.storage.loads import LOADS_NAME, new_load, staged_path
 from gmdb.storage.pins import read_pins
+from tests.integrity import assert_sound
 from tests.server.peer import Peer
 
 pytestmark = pytest.mark.spark
@@ -118,6 +119,15 @@ def require_nothing_left(db: Connection, name: str) -> None:
 def table(db: Connection) -> Connection:
     fill(db, rows(ROWS))
     return db
+
+
+@pytest.fixture
+def closed(path: Path) -> Iterator[Path]:
+    """The same table, in a database that the test opens and closes."""
+    with gmdb.connect(path) as db:
+        fill(db, rows(ROWS))
+    yield path
+    assert_sound(path)
 
 
 @pytest.mark.parametrize("name", INDEXES)
@@ -371,18 +381,22 @@ def test_a_writer_that_goes_on_when_a_build_is_abandoned(table: Connection) -> N
 
 
 @pytest.fixture
-def client(table: Connection) -> Iterator[Peer]:
-    """Another process that has begun to build an index."""
+def client() -> Iterator[Peer]:
     made = Peer("from gmdb.storage.holder import Holder\nfrom gmdb.storage.loads import new_load")
-    made("db = gmdb.connect(path)", path=table.path)
-    made("load_id = new_load(path, Holder.this_process())")
-    made("made = db.begin_index('by_s', 't', ['s'], unique=False, load_id=load_id)")
-    assert len(read_pins(table.path)) == 1
     yield made
     made.end()
 
 
+def begin(client: Peer, path: Path) -> None:
+    """Have another process begin to build an index."""
+    client("db = gmdb.connect(path)", path=path)
+    client("load_id = new_load(path, Holder.this_process())")
+    client("made = db.begin_index('by_s', 't', ['s'], unique=False, load_id=load_id)")
+    assert len(read_pins(path)) == 1
+
+
 def test_a_client_that_is_killed(table: Connection, client: Peer) -> None:
+    begin(client, table.path)
     client.process.kill()
     deadline = time.monotonic() + 30
     while read_pins(table.path) or (table.path / LOADS_NAME).exists():
@@ -392,24 +406,22 @@ def test_a_client_that_is_killed(table: Connection, client: Peer) -> None:
     require_nothing_left(table, "by_s")
 
 
-def test_an_owner_that_closes_while_a_client_builds(table: Connection, client: Peer) -> None:
-    path = table.path
-    table.close()
+def test_an_owner_that_closes_while_a_client_builds(closed: Path, client: Peer) -> None:
+    with gmdb.connect(closed):
+        begin(client, closed)
     with pytest.raises(gmdb.errors.OwnerGone):
         client("db.finish_index([])")
-    with gmdb.connect(path) as again:
+    with gmdb.connect(closed) as again:
         again.session.lock_timeout = 30
         require_nothing_left(again, "by_s")
 
 
-def test_a_database_that_another_process_has_open(spark: SparkSession, table: Connection, peer: Peer) -> None:
-    path = table.path
-    table.close()
-    peer("db = gmdb.connect(path)", path=path)
+def test_a_database_that_another_process_has_open(spark: SparkSession, closed: Path, peer: Peer) -> None:
+    peer("db = gmdb.connect(path)", path=closed)
     try:
-        assert gmdb.spark.create_index(spark, path, "by_i", "t", ["i"]).entries == ROWS
+        assert gmdb.spark.create_index(spark, closed, "by_i", "t", ["i"]).entries == ROWS
         with pytest.raises(UniqueViolation):
-            gmdb.spark.create_index(spark, path, "unique_i", "t", ["i"], unique=True)
+            gmdb.spark.create_index(spark, closed, "unique_i", "t", ["i"], unique=True)
         assert peer("[index.name for index in db.table('t').indexes]") == ["by_i"]
     finally:
         peer("db.close()")
