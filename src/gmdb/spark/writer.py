@@ -9,6 +9,7 @@ at the same partition left is removed with the folder.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -84,6 +85,7 @@ class TableWriter(DataSourceArrowWriter):
         path = staged_path(self._path, self._load_id, name)
         try:
             rows = self._rows.stage(path, iterator)
+            gc.freeze()  # Spark has garbage collected after each task: what was imported need not be looked through
         except Error as error:
             path.unlink(missing_ok=True)
             error.args = (f"partition {partition}: {error}",)
