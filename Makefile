@@ -6,6 +6,7 @@ STAMP := .venv/.made-from-lock
 PIP := $(PY) -m pip -qq --disable-pip-version-check --no-input
 ARGS ?=
 MINUTES ?= 10
+WORKERS ?= 2
 
 # Spark's driver and workers talk over the loopback device only.
 export SPARK_LOCAL_IP := 127.0.0.1
@@ -24,10 +25,10 @@ $(PYTHON) -c 'import venv, ensurepip' 2> /dev/null \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check lint bench docs lock clean
+.PHONY: help setup demo test soak check lint bench bench-spark docs lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## Make .venv from requirements.lock, and find or install Java for Spark
 	@if home=$$(scripts/java --install); then echo "ready; Spark runs on $$home"; else echo "ready, all but Spark"; fi
@@ -35,9 +36,9 @@ setup: $(STAMP) ## Make .venv from requirements.lock, and find or install Java f
 demo: $(STAMP) ## Make a table, draw a page of it, read it with Arrow and with Spark
 	@$(WITH_JAVA) .venv/bin/gmdb demo $(ARGS)
 
-test: $(STAMP) ## Run the test suite; ARGS="-k heap" runs a part of it
+test: $(STAMP) ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs a part of it
 	@scripts/programs --install || true
-	@$(WITH_JAVA) $(PY) -m pytest $(ARGS)
+	@$(WITH_JAVA) $(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 soak: $(STAMP) ## Crash databases with new random seeds for MINUTES=10, by power cuts, kills, flipped bits and odd statements
 	@$(PY) -m tests.crash.soak --minutes $(MINUTES) $(ARGS)
@@ -52,6 +53,10 @@ lint: $(STAMP) ## Run ruff, mypy and the import layers alone
 
 bench: $(STAMP) ## Measure gmdb beside SQLite and DuckDB
 	@$(PY) -m bench $(ARGS)
+
+bench-spark: $(STAMP) ## Measure Spark with gmdb beside Spark with PostgreSQL over JDBC and with Parquet; half an hour
+	@scripts/programs --install-peers || true
+	@$(WITH_JAVA) $(PY) -m bench.spark $(ARGS)
 
 docs: $(STAMP) ## Write docs/file_format.md again from the layouts in src/gmdb/format
 	@$(PY) -m gmdb.inspect.document > docs/file_format.md.new

@@ -101,7 +101,7 @@ def run_benchmark(benchmark: Benchmark, directory: Path, rounds: int) -> Result:
             elapsed = _run_once(benchmark, contender, place)
             if number > 0:
                 seconds[contender.name].append(elapsed * benchmark.rows / contender.expected.rows)
-    _clear_progress()
+    show_progress("")
     measured = [Measurement(c.name, c.expected.rows, tuple(seconds[c.name])) for c in benchmark.contenders]
     return Result(benchmark, tuple(measured))
 
@@ -123,11 +123,11 @@ def _run_once(benchmark: Benchmark, contender: Contender, place: Path) -> float:
 
 
 def _show_progress(benchmark: Benchmark, contender: Contender, number: int, rounds: int) -> None:
-    if sys.stderr.isatty():
-        stage = f"round {number} of {rounds}" if number else "warming up"
-        print(f"\r\033[K{benchmark.name}: {stage}, {contender.name}", end="", file=sys.stderr, flush=True)
+    stage = f"round {number} of {rounds}" if number else "warming up"
+    show_progress(f"{benchmark.name}: {stage}, {contender.name}")
 
 
-def _clear_progress() -> None:
+def show_progress(doing: str) -> None:
+    """Say on a terminal what is being done, instead of what was said before; nothing if it is done."""
     if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        print(f"\r\033[K{doing}", end="", file=sys.stderr, flush=True)

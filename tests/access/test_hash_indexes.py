@@ -16,9 +16,8 @@ from gmdb.connection import Connection
 from gmdb.errors import LockTimeout, NotSupportedError, SchemaError, UniqueViolation, ValueTooLong
 from gmdb.format.address import device_of, offset_of
 from gmdb.format.codec import RowCodec
-from gmdb.format.undo import NODE_AT, UNDO_HEAD, UNDO_RECORD, UndoOperation, record_extents
+from gmdb.format.undo import NODE_AT, UNDO_ENTRY, UNDO_HEAD, UNDO_RECORD, UndoOperation, record_extents
 from gmdb.storage.segment import Segment
-from gmdb.transaction.hub import UNDO_ENTRY
 from tests.model.histories import check_indexes
 
 COLUMNS = {"k": "INT", "s": "VARCHAR(3000)"}

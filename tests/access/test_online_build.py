@@ -17,9 +17,8 @@ from gmdb.access import index_build
 from gmdb.catalog.building import IndexBuild
 from gmdb.connection import Connection
 from gmdb.errors import LockTimeout, NoSuchIndex, UniqueViolation, ValueTooLong
-from gmdb.format.undo import UNDO_RECORD, UndoOperation, record_extents
+from gmdb.format.undo import UNDO_ENTRY, UNDO_RECORD, UndoOperation, record_extents
 from gmdb.inspect.files import DatabaseFiles
-from gmdb.transaction.hub import UNDO_ENTRY
 from tests.integrity import problems
 
 ROWS = 3000

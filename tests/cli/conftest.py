@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.inspect.build import build_database
+from tests.spark.conftest import spark
+
+__all__ = ["database", "spark"]
 
 
 @pytest.fixture

@@ -55,9 +55,9 @@ class Terminal:
     def status(self) -> str:
         return self._run("capture-pane", "-p").rstrip("\n").split("\n")[-1]
 
-    def wait_for(self, text: str) -> None:
+    def wait_for(self, text: str, patience: float = PATIENCE) -> None:
         """Wait until the screen, or the status line, has a text."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while text not in self._run("capture-pane", "-p"):
             assert time.monotonic() < deadline, f"{text!r} does not appear:\n{self.screen()}\n{self.status()}"
             time.sleep(0.05)

@@ -16,10 +16,10 @@ from gmdb.format.checksum import crc32c
 from gmdb.format.control import CONTROL, CONTROL_1, CONTROL_SIZE, COPY_DISTANCE, FORMAT_VERSION, MAGIC
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.format.undo import UNDO_ENTRY
 from gmdb.kernel.checkpoint import seal_run
 from gmdb.storage import disk
 from gmdb.storage.directory import CONTROL_NAME, device_path, read_control
-from gmdb.transaction.hub import UNDO_ENTRY
 from tests.crash.harness import Cuts, QuickRecordingDisk, connect, points_of, scratch, small_log, spread
 from tests.crash.workload import found
 from tests.integrity import assert_sound

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader
 import gmdb
 from gmdb.errors import InterfaceError, OperationalError
 from gmdb.spark.local import require_java
-from gmdb.spark.options import MAX_PARTITION_BYTES, local_path, parse_options, parse_size
+from gmdb.spark.options import local_path, parse_options, parse_size
 from gmdb.spark.plan import divide
 from gmdb.spark.reader import TableReader
 
@@ -78,7 +78,7 @@ def test_a_size_that_is_none_is_refused(text: str):
 
 def test_options_have_names_in_any_case_and_defaults():
     options = parse_options({"PATH": "/shop.gmdb", "Table": "tbl", "COLUMNS": "i, s"})
-    assert (options.table, options.columns, options.max_partition_bytes) == ("tbl", ("i", "s"), MAX_PARTITION_BYTES)
+    assert (options.table, options.columns, options.max_partition_bytes) == ("tbl", ("i", "s"), None)
 
 
 def test_a_path_is_absolute_before_it_leaves_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,8 +6,9 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from bench.postgres import Rows
+
 from gmdb.format.columns import ColumnType
-from tests.sql.postgres import Rows
 
 TYPE_NAMES = {
     "INT": {"integer", "smallint"},

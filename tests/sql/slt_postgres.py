@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bench.postgres import Connection, PostgresError, Rows
+
 from gmdb import errors
-from tests.sql.postgres import Connection, PostgresError, Rows
 from tests.sql.slt import DIGITS, NULL, Record, nearly
 
 _FLOATS = ("double precision", "real")

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 import sqlglot
+from bench.postgres import Connection, PostgresError, available, server
 
 from gmdb.errors import Error
 from gmdb.sql.duck import run
 from tests.sql.differences import difference
-from tests.sql.postgres import Connection, PostgresError, available, server
 from tests.sql.random_queries import Queries
 from tests.sql.tables import COLUMNS, ArrowSource, create_statements, random_rows, rows_of
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from bench import postgres
 from gmdb import errors
 from gmdb.sql.casts import write_text
 from gmdb.sql.dialect import parse_expression
 from gmdb.sql.expressions import Compiled, compile_expression
 from gmdb.sql.scope import Scope
 from gmdb.sql.types import pg_name
-from tests.sql import differential, postgres
+from tests.sql import differential
 
 ANSWERS = Path(__file__).with_name("postgres_answers.tsv")
 SAME_TYPES = {"character varying": "text", "unknown": "text", "regtype": "text"}

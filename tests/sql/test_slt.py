@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.postgres import Connection, available, server
 
 from tests.integrity import problems
-from tests.sql.postgres import Connection, available, server
 from tests.sql.slt import Player, play_file
 from tests.sql.slt_postgres import PostgresPlayer
 

@@ -11,7 +11,7 @@ from gmdb.connection import Connection
 from gmdb.errors import LocksExhausted, SnapshotTooOld, Transient, UndoExhausted
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
-from gmdb.transaction.hub import UNDO_ENTRY
+from gmdb.format.undo import UNDO_ENTRY
 from tests.sessions import Connect, page_bytes
 
 LOCKS, UNDO_PAGES = 50, 4

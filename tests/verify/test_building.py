@@ -9,11 +9,10 @@ import pytest
 
 import gmdb
 from gmdb.access import index_build
-from gmdb.format.undo import UNDO_RECORD, UndoOperation, record_extents
+from gmdb.format.undo import UNDO_ENTRY, UNDO_RECORD, UndoOperation, record_extents
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.kernel.index_calls import add_some
 from gmdb.kernel.index_fill import fill_tree
-from gmdb.transaction.hub import UNDO_ENTRY
 from gmdb.verify import verify
 
 ROWS = 30_000

@@ -89,9 +89,9 @@ def _prepare_kernels(folder: Path) -> None:
     """Do with a few rows what comes next, so that its time is not the compiler's."""
     with _step("load the kernels") as notes:
         import gmdb
-        from gmdb.kernel.compiler import CACHE_DIRECTORY
+        from gmdb.kernel.compiler import kept_in
 
-        before = _compiled(CACHE_DIRECTORY)
+        before = _compiled(kept_in())
         with tempfile.TemporaryDirectory(dir=folder) as scratch, gmdb.connect(Path(scratch) / DATABASE_NAME) as db:
             db.create_table(TABLE, COLUMNS)
             db.append(TABLE, _rows(2))
@@ -101,8 +101,8 @@ def _prepare_kernels(folder: Path) -> None:
             db.heap(TABLE).update(row_id, {"s": "x"})
             db.heap(TABLE).fetch(row_id)
             db.rollback()
-        made = _compiled(CACHE_DIRECTORY) - before
-        where = str(CACHE_DIRECTORY.parent).replace(str(Path.home()), "~", 1)
+        made = _compiled(kept_in()) - before
+        where = str(kept_in()).replace(str(Path.home()), "~", 1)
         notes.append(f"compiled {made} of them, once; kept in {where}" if made else f"compiled before, kept in {where}")
 
 

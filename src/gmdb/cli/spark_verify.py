@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gmdb.cli.spark_work import Work, summary
 from gmdb.cli.table import print_json
 from gmdb.cli.verify import found_in_words, recover
-from gmdb.errors import Error, NotClosed
+from gmdb.errors import DatabaseInUse, Error, NotClosed
 from gmdb.inspect.canvas import printable
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ HELP = "check everything about databases, on many cores or machines"
 DESCRIPTION = (
     "Check everything that gmdb verify checks, with the same findings in the same order, but by Spark's workers:\n"
     "ranges of pages, leaves of indexes, rows against indexes. Several databases are one piece of work.\n"
-    "A database that was not closed properly is recovered first. One that is open elsewhere is refused: close it\n"
-    "there, or use gmdb verify, which asks its owner; so is a backup.\n"
+    "A database that was not closed properly is recovered first. Of one that is open elsewhere a copy is made beside\n"
+    "it, by the workers and as it is at one instant, and checked; everybody goes on meanwhile. A backup is refused.\n"
     "Exit status: 0 nothing is wrong, 1 something is, 2 some database could not be checked."
 )
 EXAMPLE = "examples:\n  gmdb spark verify shop.gmdb\n  gmdb spark verify fleet/*.gmdb --master spark://head:7077"
@@ -37,16 +37,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def require(arguments: argparse.Namespace) -> None:
     """Find out which databases can be checked, before Spark starts."""
-    from gmdb.spark.checking import opened
+    from gmdb.verify.verifier import closed_files
 
     arguments.recovered, arguments.refused = {}, 0
     for path in list(arguments.databases):
         try:
             try:
-                with opened(path.absolute()):
+                with closed_files(path.absolute()):
                     pass
             except NotClosed:
                 arguments.recovered[path] = _recover(path)
+            except DatabaseInUse:
+                continue  # a copy of it is checked
         except Error as error:
             print(f"gmdb: {' '.join(str(error).split())}", file=sys.stderr)
             arguments.databases.remove(path)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from gmdb.format import slotted
-from gmdb.format.address import ROW_ID
+from gmdb.format.address import ROW_ID, UNDO_DEVICE, page_id_of
 from gmdb.format.layout import Finding, Region, layout
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
 
@@ -70,9 +70,12 @@ class UndoOperation(IntEnum):
     NONE = 0xFF
 
 
+UNDO_ID, TRANSACTIONS_ID = 3, 4  # objects: the undo log, the table of committed transactions
+UNDO_ENTRY = page_id_of(UNDO_DEVICE, 1)  # of the undo segment; its child is the table of committed transactions
 NODE_AT = HEAD_SIZE
 OWNER_AT = PAGE_HEAD.offset("reserve")
 RECORDS_AT = NODE_AT + UNDO_HEAD.size
+OWNER_SIZE = UNDO_RECORD.size + UNDO_OWNER.size + 1  # of an OWNER record, filled up to 8 bytes
 
 
 def record_extents(page: Any) -> list[tuple[int, int, int]]:
@@ -83,6 +86,28 @@ def record_extents(page: Any) -> list[tuple[int, int, int]]:
     for slot, offset in enumerate(slotted.slots(page, count)):
         if RECORDS_AT <= offset <= end - UNDO_RECORD.size:
             found.append((offset, offset + UNDO_RECORD.at(page, offset).size, slot))
+    return found
+
+
+class Owner(NamedTuple):
+    """Whose records these are; ``named_at`` is where on the page that is said."""
+
+    number: int
+    run: int
+    named_at: int
+
+
+def record_owners(page: Any, extents: list[tuple[int, int, int]]) -> list[Owner]:
+    """The owner of each of a page's records; an OWNER record's is the one that it names."""
+    first = UNDO_OWNER.at(page, OWNER_AT)
+    owner = Owner(first.number, first.run, OWNER_AT)
+    found = []
+    for offset, _, _ in extents:
+        is_named = UNDO_RECORD.at(page, offset).op_type == UndoOperation.OWNER
+        if is_named and offset + OWNER_SIZE <= len(memoryview(page)):
+            named = UNDO_OWNER.at(page, offset + UNDO_RECORD.size)
+            owner = Owner(named.number, named.run, offset)
+        found.append(owner)
     return found
 
 

@@ -15,7 +15,7 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class DatabaseFiles:
         for number in device_numbers(self.path):
             self.devices[number] = DeviceFile(device_path(self.path, number), number)
 
-    def __enter__(self) -> DatabaseFiles:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -60,5 +60,12 @@ class PinnedFiles(DatabaseFiles):
             pages.extend(entries["page_id"][there].tolist())
         return pages
 
+    def loading_pages(self, entry: int) -> list[int]:
+        """The data pages of a segment that a bulk load had yet to write."""
+        pages: list[int] = []
+        for _, entries in self.maps(entry):
+            pages.extend(entries["page_id"][entries["list_id"] == LOADING].tolist())
+        return pages
+
     def tables(self) -> list[TableDefinition]:
         return sorted(map(table_from_plain, self.pin.tables), key=lambda table: table.obj_id)

@@ -9,7 +9,7 @@ from typing import Any
 from gmdb.errors import Error
 from gmdb.format.address import NO_PAGE, page_name
 from gmdb.format.page import SegmentType
-from gmdb.format.segment import EMPTY_LIST, FREE_LISTS, FREE_MAP_LIST, NO_LIST, SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.format.segment import EMPTY_LIST, FREE_LISTS, FREE_MAP_LIST, LOADING, NO_LIST, SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.inspect.files import DatabaseFiles
 
 
@@ -23,6 +23,7 @@ class Segment:
     map_pages: int
     lists: Counter[int]
     problems: list[str] = field(default_factory=list)
+    pages: list[int] = field(default_factory=list)  # those of the data pages that no bulk load had yet to write
 
     @property
     def type_name(self) -> str:
@@ -60,16 +61,19 @@ def read_segment(files: DatabaseFiles, entry: int) -> Segment:
     lists: Counter[int] = Counter()
     data_pages = map_pages = 0
     problems: list[str] = []
+    pages: list[int] = []
     try:
         for _, entries in files.maps(entry):
             map_pages += 1
-            data_pages += int((entries["page_id"] != NO_PAGE).sum())
+            is_used = entries["page_id"] != NO_PAGE
+            data_pages += int(is_used.sum())
+            pages += entries["page_id"][is_used & (entries["list_id"] != LOADING)].tolist()
             lists.update(entries["list_id"].tolist())
     except Error as error:
         problems.append(str(error))
     if not problems and data_pages != head["page_count"]:
         problems.append(f"the segment head counts {head['page_count']} data pages, its map lists {data_pages}")
-    return Segment(entry, head, data_pages, map_pages, lists, problems)
+    return Segment(entry, head, data_pages, map_pages, lists, problems, pages)
 
 
 def read_segments(files: DatabaseFiles) -> list[Segment]:

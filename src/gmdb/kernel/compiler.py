@@ -1,7 +1,7 @@
 """How kernels are compiled, and where the machine code is kept.
 
-Numba does not notice when a function that a kernel calls, in another file, has changed.  So the cache lies in
-a folder named by a hash of all sources that kernels are made of: other sources, other folder.
+Numba does not notice when a function that a kernel calls, in another file, has changed.  So the machine code of a
+file's kernels lies in a folder named by a hash of that file and all that it imports: other sources, other folder.
 
 With ``NUMBA_DISABLE_JIT=1`` kernels run as plain Python, slowly, for debuggers and coverage.
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,38 +24,70 @@ from numba.core import config
 COMPILED = not config.DISABLE_JIT
 
 
-def _sources_hash() -> str:
-    package = Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for folder in ("format", "kernel"):
-        for path in sorted((package / folder).glob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+_PACKAGE = Path(__file__).parent.parent
+_IMPORT = re.compile(rb"^from gmdb\.(format|kernel)(?:\.(\w+))? import ((?:\([^)]*\)|[^\n])*)", re.MULTILINE)
 
 
-def _cache_directory() -> Path:
+@cache
+def kept_in() -> Path:
+    """The folder of all machine code: among the user's caches, or else among temporary files."""
     base = os.environ.get("GMDB_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    directory = Path(base) / "gmdb" / f"kernels-{_sources_hash()}"
+    directory = Path(base) / "gmdb"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if os.access(directory, os.W_OK):
             return directory
     except OSError:
         pass
-    directory = Path(tempfile.gettempdir()) / f"gmdb-{os.getuid()}" / directory.name
+    directory = Path(tempfile.gettempdir()) / f"gmdb-{os.getuid()}"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory
 
 
-CACHE_DIRECTORY = _cache_directory()
+@cache
+def _imports(source: Path) -> frozenset[Path]:
+    """The files of kernels and formats that a source imports from by itself."""
+    found: set[Path] = set()
+    for folder, module, names in _IMPORT.findall(source.read_bytes()):
+        modules = [module] if module else re.findall(rb"\w+", names)
+        found.update(_PACKAGE / folder.decode() / f"{name.decode()}.py" for name in modules)
+    return frozenset(path for path in found if path.is_file())
 
 
-def _announce_first_compilation() -> None:
+def sources_of(source: Path) -> list[Path]:
+    """A file and all files that it imports, at first or second hand."""
+    found: set[Path] = set()
+    pending = [source]
+    while pending:
+        path = pending.pop()
+        if path not in found:
+            found.add(path)
+            pending += _imports(path)
+    return sorted(found)
+
+
+@cache
+def cache_directory(source: Path) -> Path:
+    """Where the machine code of a file's kernels is kept."""
+    digest = hashlib.sha256()
+    for path in sources_of(source):
+        digest.update(path.read_bytes())
+    directory = kept_in() / f"{source.stem}-{digest.hexdigest()[:16]}"
+    directory.mkdir(exist_ok=True)
+    return directory
+
+
+_is_announced = False
+
+
+def _announce_first_compilation(directory: Path) -> None:
     """Tell a person at a terminal why the first call takes seconds; once for each set of sources."""
-    mark = CACHE_DIRECTORY / "announced"
+    global _is_announced
+    mark = directory / "announced"
     if COMPILED and not mark.exists():
         mark.touch()
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not _is_announced:
+            _is_announced = True
             print("gmdb: compiling its kernels for this machine, once; this takes some seconds", file=sys.stderr)
 
 
@@ -71,8 +105,9 @@ def long_kernel(function: Callable[..., Any]) -> Callable[..., int]:
 
 
 def _compile(function: Callable[..., Any], nogil: bool) -> Any:
-    _announce_first_compilation()
-    before, config.CACHE_DIR = config.CACHE_DIR, str(CACHE_DIRECTORY)  # read when the function is decorated
+    directory = cache_directory(Path(function.__code__.co_filename))
+    _announce_first_compilation(directory)
+    before, config.CACHE_DIR = config.CACHE_DIR, str(directory)  # read when the function is decorated
     try:
         return numba.njit(nogil=nogil, cache=True, boundscheck=False)(function)
     finally:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE, PAGES_PER_DEVICE
 from gmdb.format.heap import NODE_AT
-from gmdb.format.row import NO_LOCK
+from gmdb.format.row import NO_LOCK, SIZE_AT
 from gmdb.kernel.area import address_of, device_of_page, is_sound, page_head, page_size_of, touch
 from gmdb.kernel.compiler import long_kernel
-from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, heap_node, row_in_slot
+from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, heap_node, occupied, row_in_slot
 from gmdb.kernel.locks import lock_at
-from gmdb.kernel.memory import load_u8, load_u32, store_8, store_32, store_64
+from gmdb.kernel.memory import load_u8, load_u16, load_u32, store_8, store_32, store_64
 from gmdb.kernel.status import DAMAGED, DONE
 from gmdb.kernel.undo import find_record, is_further, prior_record
 
 _OFFSET_MASK = PAGES_PER_DEVICE - 1
-ROW_COUNTS = 6  # what ``count_rows`` says of a page
+ROW_COUNTS = 7  # what ``count_rows`` says of a page
 
 
 @long_kernel
@@ -65,7 +65,8 @@ def touch_chains(area, lock_ids, first, count):
 def count_rows(area, ids, count, counts):
     """For each of some heap pages write ROW_COUNTS numbers (i64s) to ``counts``.
 
-    Slots; rows that are nobody's deletion, at home; deleted ones; those that have left; those that have come; locked.
+    Slots; rows that are nobody's deletion, at home; deleted ones; those that have left; those that have come; locked;
+    bytes of those that are not deleted, wherever they are at home.
     """
     for i in range(count):
         page_id = load_u32(ids + 4 * i)
@@ -73,13 +74,14 @@ def count_rows(area, ids, count, counts):
         if page < 0:
             return page
         page_size, slots = page_size_of(area, page_id), heap_node(page + NODE_AT).slot_count
-        live, dead, entries, links, locked = 0, 0, 0, 0, 0
+        live, dead, entries, links, locked, live_bytes = 0, 0, 0, 0, 0, 0
         for slot in range(slots):
             row = row_in_slot(page, page_size, slot)
             if row < 0:
                 continue
             word = load_u32(row)
             flags = word >> 24
+            live_bytes += 0 if flags & FLAG_DELETE else occupied(load_u16(row + SIZE_AT))
             if flags & FLAG_LINK:
                 links += 1
                 continue
@@ -94,4 +96,5 @@ def count_rows(area, ids, count, counts):
         store_64(at + 24, entries)
         store_64(at + 32, links)
         store_64(at + 40, locked)
+        store_64(at + 48, live_bytes)
     return DONE

@@ -19,7 +19,7 @@ from gmdb.format.redo import REDO_GROUP, REDO_ITEM
 from gmdb.kernel.area import address_of, damaged, device_of_page, mark_dirty, page_head, touch
 from gmdb.kernel.compiler import long_kernel, routine
 from gmdb.kernel.crc32c import crc_of_words
-from gmdb.kernel.memory import fill_bytes, load_i64, load_u16, move_bytes, records
+from gmdb.kernel.memory import fill_bytes, load_i64, load_u16, move_bytes, records, store_64
 from gmdb.kernel.redo import COMMIT, FORMAT, GROUP_MAX, IMAGE, group_head, item_head
 from gmdb.kernel.status import DAMAGED, DONE, NEED_SPACE, NOT_FOUND
 
@@ -183,3 +183,44 @@ def find_group_after(buffer, length, lsn, broken):
         if head.lsn == lsn + at and head.durable > broken and group_is_whole(buffer + at, length - at, lsn + at) > MORE:
             return 1
     return 0
+
+
+@long_kernel
+def first_group(buffer, length, lsn):
+    """Where in the buffer, which begins at ``lsn``, the first whole group is; -1 if none begins in it."""
+    for at in range(-lsn & 7, min(length - _GROUP_SIZE + 1, LENGTH_MAX), 8):
+        if group_head(buffer + at).lsn == lsn + at and group_is_whole(buffer + at, length - at, lsn + at) > MORE:
+            return at
+    return -1
+
+
+@long_kernel
+def find_items(buffer, length, lsn, places, room):
+    """Where the items of the buffer's groups are: of each, the offsets of its group and of itself (i64s) to ``places``.
+
+    Answers how many they are, at most ``room``; behind them is where it ended, and END or MORE.
+    """
+    at, found, reason = 0, 0, END
+    while True:
+        size = group_is_whole(buffer + at, length - at, lsn + at)
+        if size <= MORE:
+            reason = MORE if size == MORE else END
+            break
+        if found + size // _ITEM_SIZE > room:
+            reason = MORE
+            break
+        done = _GROUP_SIZE
+        while done + _ITEM_SIZE <= size:
+            item = item_head(buffer + at + done)
+            if item.length == 0 and item.page_id == 0 and item.offset == 0:
+                break  # the zeros at its end
+            if done + _ITEM_SIZE + item.length > size:
+                break
+            store_64(places + 16 * found, at)
+            store_64(places + 16 * found + 8, at + done)
+            found += 1
+            done += _ITEM_SIZE + item.length
+        at += size
+    store_64(places + 16 * found, at)
+    store_64(places + 16 * found + 8, reason)
+    return found

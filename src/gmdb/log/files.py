@@ -208,6 +208,11 @@ class RedoReader:
         found = self._find(number)
         return number * payload(self._file_size) if found is not None and found[1] == lsn else None
 
+    def end_of(self, number: int) -> int:
+        """The LSN before which groups of a file begin; what lies behind the end that the next file names is none."""
+        found = self._find(number + 1)
+        return (number + 1) * payload(self._file_size) if found is None else found[1]
+
     def refuse_a_gap(self, lsn: int) -> None:
         """The log seems to end at ``lsn``.  Raise RestoreError if there is more of it further on: files are missing."""
         size = payload(self._file_size)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import DatabaseInUse, SnapshotExpired
+from gmdb.spark.pinned_copy import pinned_copy
 from gmdb.verify.findings import Report
 from gmdb.verify.pieces import RUN_SIZE, Round, Verdicts, Workplace
 from gmdb.verify.reader import VerifiedFiles
@@ -30,21 +31,21 @@ PIECES_A_CORE = 4
 PIECE_SIZES = (4 * RUN_SIZE, 128 * RUN_SIZE)
 
 
-def opened(path: Path) -> AbstractContextManager[VerifiedFiles]:
-    """A database's files on the driver, which nobody changes meanwhile.  The one place that decides what is read."""
-    return closed_files(path)
+@contextmanager
+def opened(spark: SparkSession, path: Path) -> Iterator[VerifiedFiles]:
+    """A database's files, which nobody changes meanwhile: its own if it is closed, else a copy of one instant."""
+    with ExitStack() as stack:
+        try:
+            files = stack.enter_context(closed_files(path))
+        except DatabaseInUse:
+            files = stack.enter_context(closed_files(stack.enter_context(pinned_copy(spark, path))))
+        yield files
 
 
 def verify_databases(spark: SparkSession, paths: Sequence[Path]) -> list[Report]:
-    """Check all files of some closed databases, which the workers must reach by the same paths."""
+    """Check all files of some databases, which the workers must reach by the same paths."""
     with ExitStack() as stack:
-        files = []
-        for path in paths:
-            try:
-                files.append(stack.enter_context(opened(path.absolute())))
-            except DatabaseInUse as error:
-                raise DatabaseInUse(f"{error}; or let its owner check it: gmdb verify {path}") from None
-        return _run(spark, files)
+        return _run(spark, [stack.enter_context(opened(spark, path.absolute())) for path in paths])
 
 
 def _run(spark: SparkSession, files: Sequence[VerifiedFiles]) -> list[Report]:

@@ -179,10 +179,11 @@ class _Scale:
     def part(self) -> str:
         """In Spark's SQL, which part a value lies in; the largest lies on the last edge, or by rounding beyond it."""
         first, last, count = self.edges[0], self.edges[-1], len(self.edges) - 1
-        if last == first:
-            return f"if(({self.expression}) is null, null, 0)"
-        share = f"(({self.expression}) - {first!r}D) / {last - first!r}D"
-        return f"cast(least(greatest(floor({share} * {count}), 0), {count - 1}) as int)"
+        part = "0"
+        if last > first:
+            share = f"(({self.expression}) - {first!r}D) / {last - first!r}D"
+            part = f"cast(least(greatest(floor({share} * {count}), 0), {count - 1}) as int)"
+        return f"if(({self.expression}) is null, null, {part})"  # least and greatest pass NULL over
 
 
 def _scale(column: Column, profile: ColumnProfile) -> _Scale | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import DataError, InterfaceError, SchemaError, SchemaMismatch, TargetExists, TypeMismatch
 from gmdb.spark.options import local_path
 
@@ -27,6 +28,7 @@ _BY_ENDING = {
 }  # fmt: skip
 _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".xz")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_EMPTY = "\ue000\ue001"  # a text of quotes alone, which Spark would take for NULL; nobody writes these
 _NOT_DATA = ("_", ".")  # how names of files begin that Spark leaves beside data
 
 
@@ -127,15 +129,17 @@ def _columns(kind: str, file: Path) -> dict[str, str]:
 # ---- reading
 
 
-def read_files(spark: SparkSession, sources: Sources) -> DataFrame:
-    """The files as one DataFrame, of types that tables have."""
+def read_files(spark: SparkSession, sources: Sources, table: TableDefinition | None = None) -> DataFrame:
+    """The files as one DataFrame, of types that tables have; what is written as text, of those of the table."""
     reader = spark.read
     if sources.format == "csv":
         # With enforceSchema, a column in another place in a further file would be taken for another one.
-        options = {"header": True, "inferSchema": True, "enforceSchema": False, "sep": sources.delimiter}
-        return _as_tables_have(reader.options(**options, mode="FAILFAST").csv(sources.paths))
+        options = {"header": True, "inferSchema": table is None, "enforceSchema": False, "sep": sources.delimiter}
+        options |= {"mode": "FAILFAST", "emptyValue": _EMPTY}
+        frame = reader.options(**options).csv(sources.paths)
+        return _for_table(_as_tables_have(frame.replace(_EMPTY, "")), table)
     if sources.format == "json":
-        return _as_tables_have(reader.option("mode", "FAILFAST").json(sources.paths))
+        return _for_table(_as_tables_have(reader.option("mode", "FAILFAST").json(sources.paths)), table)
     if sources.format == "parquet":
         return _as_tables_have(reader.option("mergeSchema", sources.size is None).parquet(*sources.paths))
     return _as_tables_have(reader.option("mergeSchema", sources.size is None).orc(sources.paths))
@@ -158,6 +162,25 @@ def _as_tables_have(frame: DataFrame) -> DataFrame:
     for name in names:
         if not name or names.count(name) > 1:
             raise SchemaError(f"two columns are called {name}" if name else "a column has no name")
+    return frame.select(*columns)
+
+
+def _for_table(frame: DataFrame, table: TableDefinition | None) -> DataFrame:
+    """Values as the table's columns have them; by way of texts, since Spark cuts off what a number is too small for."""
+    if table is None:
+        return frame
+    from pyspark.sql import functions as f
+
+    from gmdb.spark.types import spark_type
+
+    types = {column.name.lower(): spark_type(column.type) for column in table.columns}
+    columns = []
+    for field in frame.schema.fields:
+        column: Any = f.col("`" + field.name.replace("`", "``") + "`")
+        wanted = types.get(field.name)
+        if wanted is not None and wanted != field.dataType:
+            column = column.cast("string").cast(wanted).alias(field.name)
+        columns.append(column)
     return frame.select(*columns)
 
 

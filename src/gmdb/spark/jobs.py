@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +23,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_SECONDS = 0.2
+CANCEL_SECONDS = 10.0
 LOG_NAME = "spark.log"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # a TIMESTAMP has no zone: instants become what clocks show there
     "spark.driver.maxResultSize": "0",
 }
 _OWN = re.compile(r"gmdb\.errors\.(\w+): (.+)")
-_ERROR_CLASS, _BEHIND = re.compile(r"^(?:[\w.$]+: )?\[[A-Z_.0-9]+\] "), re.compile(r"\.? SQLSTATE:.*")
-QUERY_LOGGER = "SQLQueryContextLogger"  # of PySpark
+_STACK = re.compile(r"at [\w.$/]+\(|\.\.\. \d+ more|=+ |JVM stacktrace|'?[A-Z]\w+ \(|[+:]- ")
+_ERROR_CLASS = re.compile(r"^(?:[\w.$]+: )?(?:\[[A-Z_.0-9]+\] )?")
+_BEHIND = re.compile(r"\.? (?:SQLSTATE:|Correct the value as per).*")  # what Spark advises is no help here
+LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j.clientserver", "py4j.java_gateway", "")
 _TOLD_ENOUGH = 600  # characters
 
 
@@ -57,10 +62,17 @@ def session_for(master: str) -> Iterator[SparkSession]:
         return
     with tempfile.TemporaryDirectory(prefix="gmdb-spark-", ignore_cleanup_errors=True) as folder:
         session = start_session(Path(folder) / LOG_NAME, master, SETTINGS)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own asks Java amid another question
         try:
             yield session
-        finally:
+        except KeyboardInterrupt:
+            _on_another_thread(session.stop)
+            raise
+        except BaseException:
             session.stop()
+            raise
+        session.stop()
 
 
 @contextmanager
@@ -72,26 +84,36 @@ def watched(spark: SparkSession, what: str, show: Show | None = None) -> Iterato
     context, group = spark.sparkContext, f"gmdb-{uuid.uuid4()}"
     context.setJobGroup(group, what, interruptOnCancel=True)
     try:
-        with _Watch(context, group, show), _silent(QUERY_LOGGER):
+        with _Watch(context, group, show), _silent(LOGGERS):
             yield
     except KeyboardInterrupt:
-        context.cancelJobGroup(group)
+        _on_another_thread(lambda: context.cancelJobGroup(group))
         raise
     except (PySparkException, Py4JError) as error:
-        raise in_own_words(error) from error
-    finally:
         context.setLocalProperty("spark.jobGroup.id", None)
+        raise in_own_words(error) from error
+    context.setLocalProperty("spark.jobGroup.id", None)
+
+
+def _on_another_thread(action: Callable[[], None]) -> None:
+    """Ask Java something although this thread was interrupted, maybe while it waited for an answer of Java's."""
+    thread = threading.Thread(target=action, name="gmdb-cancel", daemon=True)
+    thread.start()
+    thread.join(CANCEL_SECONDS)
 
 
 @contextmanager
-def _silent(name: str) -> Iterator[None]:
-    """Keep a logger from writing what is raised as well."""
-    logger = logging.getLogger(name)
-    before, logger.disabled = logger.disabled, True
+def _silent(names: Sequence[str]) -> Iterator[None]:
+    """Keep loggers of PySpark and Py4J, which also uses the root's, from writing what is raised as well."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
 
 
 class _Watch:
@@ -152,7 +174,9 @@ def in_own_words(error: Exception) -> Error:
             except TypeError:
                 return OperationalError(said)
         return OperationalError(said)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    own = next((line for line in lines if line.startswith("Caused by:")), lines[0] if lines else type(error).__name__)
-    said = _BEHIND.sub("", _ERROR_CLASS.sub("", own.removeprefix("Caused by:").strip()))
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    causes = [n for n, line in enumerate(lines) if line.startswith("Caused by:")]
+    own = takewhile(lambda line: not _STACK.match(line), lines[causes[-1] if causes else 0 :])
+    said = " ".join(own).removeprefix("Caused by:").strip()
+    said = _BEHIND.sub("", _ERROR_CLASS.sub("", said)).rstrip(" .")
     return OperationalError(f"Spark: {said[:_TOLD_ENOUGH]}")

@@ -29,9 +29,9 @@ _CONFIGURATION = {
 }
 
 
-def local_session(log: Path, cores: int = 2) -> SparkSession:
+def local_session(log: Path, cores: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark in this process and one Java process.  What Java says goes to the file ``log``."""
-    return start_session(log, f"local[{cores}]", {"spark.sql.shuffle.partitions": "2"})
+    return start_session(log, f"local[{cores}]", {"spark.sql.shuffle.partitions": str(cores), **(settings or {})})
 
 
 def start_session(log: Path, master: str, settings: Mapping[str, str] | None = None) -> SparkSession:

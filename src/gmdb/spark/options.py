@@ -11,7 +11,8 @@ from gmdb.errors import InterfaceError
 from gmdb.storage.pins import LEASE, require_lease
 
 MAX_PARTITION_BYTES = 128 << 20  # as Spark's own for files: a task costs a tenth of a second, whatever it reads
-VIEWS = ("rows", "pages", "segments", "undo", "locks", "redo")
+ROWS = "rows"
+VIEWS = (ROWS, "pages", "segments", "undo", "locks", "redo")
 ON_CORRUPTION = ("fail", "skip")
 KNOWN = (
     "path",
@@ -54,7 +55,7 @@ class ReadOptions:
     snapshot: str = ""
     lease: float = LEASE
     skips_damage: bool = False
-    view: str = "rows"
+    view: str = ROWS
     owner: Owner | None = None
 
 
@@ -62,10 +63,10 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Options as Spark hands them over: texts, whose names are in any case."""
     given = known_options(options, KNOWN)
     path = database_of(given, 'read: .load("shop.gmdb")')
-    view = given.get("view", "rows").lower()
+    view = given.get("view", ROWS).lower()
     if view not in VIEWS:
         raise InterfaceError(f"view: {view!r} is none of {', '.join(VIEWS)}")
-    if not given.get("table") and view == "rows":
+    if not given.get("table") and view == ROWS:
         raise InterfaceError(f'say which table of {given["path"]} to read: .option("table", "tbl")')
     on_corruption = given.get("oncorruption", "fail").lower()
     if on_corruption not in ON_CORRUPTION:

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gmdb.errors import InterfaceError, NoSuchColumn
+import gmdb
+from gmdb.errors import InterfaceError, NoSuchColumn, NoSuchTable
 from gmdb.spark import read_table
 from gmdb.spark.files import Sources, read_files, require_target, size_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from gmdb.catalog.schema import TableDefinition
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,7 @@ def load_files(
 ) -> Moved:
     """Bring files into a table, all in one transaction; with ``create``, a table and a database that are not there."""
     began, is_new = time.perf_counter(), not database.exists()
-    frame, count = _counted(read_files(spark, sources))
-    if is_new and create:
-        from gmdb import connect
-
-        connect(database).close()
+    frame, count = _counted(read_files(spark, sources, None if is_new else _table_if_any(database, table, create)))
     writer = frame.write.format("gmdb").option("table", table).mode("overwrite" if overwrite else "append")
     try:
         if create:
@@ -49,6 +48,17 @@ def load_files(
             shutil.rmtree(database, ignore_errors=True)
         raise
     return Moved(count(), sources.size, time.perf_counter() - began)
+
+
+def _table_if_any(database: Path, table: str, create: bool) -> TableDefinition | None:
+    """The table that is there; None if it is not, but may be made."""
+    with gmdb.connect(database, read_only=True) as connection:
+        try:
+            return connection.table(table)
+        except NoSuchTable as error:
+            if create:
+                return None
+            raise NoSuchTable(f"{error}; --create makes one") from None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Not here: pinning the instant (snapshots.py), decoding pages (reading.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from pyspark.sql.datasource import InputPartition
 
 from gmdb.access.indexes import IndexDefinition, KeyRange
 from gmdb.catalog.schema import TableDefinition
+from gmdb.format.address import DEVICES, OFFSET_BITS
 from gmdb.inspect.pinned import PinnedFiles
 from gmdb.spark.options import MAX_PARTITION_BYTES
 from gmdb.storage.pins import Pin
@@ -101,6 +102,16 @@ def divide(page_ids: Sequence[int], pages_per_range: int) -> list[PageRange]:
     ranges = max(-(-len(page_ids) // pages_per_range), 1)
     parts = np.array_split(np.asarray(page_ids, np.int64), ranges)
     return [PageRange(tuple(_runs(part))) for part in parts]
+
+
+def divide_by_size(page_ids: np.ndarray, page_sizes: Mapping[int, int], most: int | None) -> list[PageRange]:
+    """Ranges of pages of several devices, whose pages have these sizes."""
+    sizes = np.zeros(DEVICES, np.int64)
+    sizes[list(page_sizes)] = list(page_sizes.values())
+    ends = np.cumsum(sizes[page_ids >> OFFSET_BITS])
+    total = int(ends[-1]) if len(ends) else 0
+    breaks = np.flatnonzero(np.diff((ends - 1) // pages_per_range(total, 1, most))) + 1
+    return [PageRange(tuple(_runs(part))) for part in np.split(page_ids, breaks)]
 
 
 def _runs(page_ids: np.ndarray) -> Iterator[Run]:

@@ -32,7 +32,7 @@ Skip = Callable[[int, str], None]
 
 def read_pages(read: TableRead, page_ids: np.ndarray) -> Iterator[pa.RecordBatch]:
     """The rows of some pages, on the task's one thread: Spark runs a task for each core."""
-    skip = partial(note_skipped, read) if read.skips_damage else None
+    skip = partial(note_skipped, read.path, read.pin) if read.skips_damage else None
     with kept_store(read.path, read.pin) as store:
         store.skip = skip
         source = PageSource(store, read.table, page_ids, read.page_size, skip)
@@ -66,12 +66,12 @@ def kept_store(path: Path, pin: Pin) -> Iterator[FrozenStore]:
         _kept.append(store)
 
 
-def note_skipped(read: TableRead, page_id: int, what: str) -> None:
+def note_skipped(path: Path, pin: Pin, page_id: int, what: str) -> None:
     """Leave word of a damaged page: for the log, and for whoever counts them."""
     _logger.warning("skipped: %s", what)
-    if read.pin.is_kept:
+    if pin.is_kept:
         line = f"{page_name(page_id)}: {what}\n".encode()
-        file = os.open(skipped_path(read.path, read.pin.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        file = os.open(skipped_path(path, pin.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             os.write(file, line)
         finally:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from gmdb.arrow.schema import arrow_schema, fit_batch
-from gmdb.catalog.schema import TableDefinition
+from gmdb.catalog.schema import CHECK, TableDefinition
 from gmdb.errors import NotSupportedError
 from gmdb.format.columns import Column
 
@@ -45,9 +45,15 @@ class RowMaker:
         columns = enumerate(self.table.columns)
         return tuple(n for n, column in columns if column.identity is not None and n not in self.targets)
 
+    @property
+    def _has_checks(self) -> bool:
+        return any(constraint.kind == CHECK for constraint in self.table.constraints)
+
     def require_checkable(self) -> None:
         """Refuse checks that ask for a number which a row gets only from the owner."""
-        from gmdb.sql.assignment import Checks
+        if not self._has_checks or not self.left_to_owner:
+            return
+        from gmdb.sql.assignment import Checks  # brings the parser, which most loads can do without
 
         checks = Checks(self.table)
         for n in self.left_to_owner:
@@ -90,11 +96,11 @@ class RowMaker:
     @cached_property
     def _bulk(self) -> BulkRows | None:
         """What fills in defaults and checks rows; None if there is nothing to do."""
+        if not self._has_checks and len(self.targets) == len(self.table.columns):
+            return None
         from gmdb.sql.assignment import Checks, Defaults
         from gmdb.sql.bulk import BulkRows
         from gmdb.sql.expressions import EvaluationContext
 
-        checks = Checks(self.table)
-        if not checks and len(self.targets) == len(self.table.columns):
-            return None
-        return BulkRows(self.table, {}, Defaults(self.table), checks, EvaluationContext(self.now))
+        context = EvaluationContext(self.now)
+        return BulkRows(self.table, {}, Defaults(self.table), Checks(self.table), context)

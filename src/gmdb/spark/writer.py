@@ -9,6 +9,7 @@ at the same partition left is removed with the folder.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +23,8 @@ from pyspark.sql.types import StructType
 
 import gmdb
 from gmdb.catalog.schema import TableDefinition
-from gmdb.errors import Error, NoSuchTable, OperationalError, OwnerGone
+from gmdb.errors import DatabaseInUse, Error, NoSuchTable, OperationalError, OwnerGone
+from gmdb.spark.options import Owner
 from gmdb.spark.rows import RowMaker
 from gmdb.spark.write_options import WriteOptions
 from gmdb.spark.write_types import columns_for, targets
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from gmdb.connection import Connection
 
 LOCK_TIMEOUT = 60.0  # seconds that a load waits for others who use its table, or hold one of its keys
+INTERVAL = 0.2
 ATTEMPTS = 5  # to have it taken in, if owners keep going away meanwhile
 
 
@@ -55,7 +58,7 @@ class TableWriter(DataSourceArrowWriter):
         self._creates = False
         if not options.create_table:
             require_database(options.path)
-        with self._connect() as connection:
+        with _connect(options.path, options.owner) as connection:
             try:
                 table = connection.table(options.table)
                 form = connection.page_format(table.name)
@@ -69,13 +72,6 @@ class TableWriter(DataSourceArrowWriter):
         self._rows = RowMaker(table, form, targets(table, schema), datetime.now())
         self._rows.require_checkable()
         self._load_id = new_load(options.path, Holder.driver())
-
-    def _connect(self) -> Connection:
-        """A connection to the database's owner, or one that makes this process that if there is none."""
-        if self._owner is None:
-            return gmdb.connect(self._path, lock_timeout=LOCK_TIMEOUT)
-        owner = self._owner
-        return gmdb.connect(owner.url, token=owner.token, tls_ca=owner.tls_ca, lock_timeout=LOCK_TIMEOUT)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Make the rows of one partition ready, in a file of this attempt's own."""
@@ -111,7 +107,7 @@ class TableWriter(DataSourceArrowWriter):
             create = NewTable(table.columns, self._tablespace, self._rows.form.pct_free)
         load = Load(table.name, self._load_id, tuple(names), self._overwrite, create)
         for left in reversed(range(ATTEMPTS)):
-            connection = self._connect()
+            connection = _connect(self._path, self._owner)
             try:
                 connection.attach_load(load)
                 _commit(connection, self._path)
@@ -125,6 +121,20 @@ class TableWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         del messages
         remove_load(self._path, self._load_id)
+
+
+def _connect(path: Path, owner: Owner | None) -> Connection:
+    """A connection; processes that only read the database are waited for."""
+    if owner is not None:
+        return gmdb.connect(owner.url, token=owner.token, tls_ca=owner.tls_ca, lock_timeout=LOCK_TIMEOUT)
+    until = time.monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            return gmdb.connect(path, lock_timeout=LOCK_TIMEOUT)
+        except DatabaseInUse:
+            if time.monotonic() > until:
+                raise
+        time.sleep(INTERVAL)
 
 
 def _commit(connection: Connection, path: Path) -> None:

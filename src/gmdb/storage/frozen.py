@@ -109,7 +109,8 @@ class _FrozenDevice:
         self._head = bytes(self.bytes_at(0, 1))
 
     def read(self, first: int, count: int) -> None:
-        """Read neighbouring pages from the file; what it has not is left as zeros."""
+        """Read neighbouring pages from the file, to be checked; what it has not is left as zeros."""
+        self.verified[first : first + count] = 0
         while count:
             part = min(count, self.per_chunk - first % self.per_chunk)
             memory = self.bytes_at(first, part)
@@ -199,14 +200,37 @@ class FrozenStore:
     # ---- pages
 
     def read_ahead(self, page_ids: np.ndarray) -> np.ndarray:
-        """Have these pages in memory, and no others; answers those that can be scanned."""
+        """Have these pages and the undo of their rows in memory, and no others; answers those that can be scanned."""
+        ids = self.read_pages(page_ids)
+        self._load_undo(np.flatnonzero(np.isin(self._locks["row_page"][self._lock_ids], ids)))
+        return ids
+
+    def read_pages(self, page_ids: np.ndarray) -> np.ndarray:
+        """Have these pages in memory, and no others; answers those that are whole."""
         self._renew()
         self.forget()
         for device in self.devices.values():
             device.restore_head()
-        ids = self._load(page_ids)
-        self._load_undo(np.flatnonzero(np.isin(self._locks["row_page"][self._lock_ids], ids)))
-        return ids
+        return self._load(page_ids)
+
+    def page(self, page_id: int) -> memoryview:
+        """A page that was read, whole or not, in memory that is used again for others."""
+        return self.devices[device_of(page_id)].bytes_at(offset_of(page_id), 1)
+
+    def page_starts(self, page_ids: np.ndarray, size: int) -> np.ndarray:
+        """The first ``size`` bytes of each of some pages that were read, one row each."""
+        starts = np.empty((len(page_ids), size), np.uint8)
+        done = 0
+        while done < len(page_ids):
+            first = int(page_ids[done])
+            device = self.devices[device_of(first)]
+            most = device.per_chunk - offset_of(first) % device.per_chunk
+            ahead = page_ids[done : done + most].astype(np.int64)
+            count = int(np.argmin(np.append(ahead - ahead[0] == np.arange(len(ahead)), False)))
+            memory = np.frombuffer(device.bytes_at(offset_of(first), count), np.uint8)
+            starts[done : done + count] = memory.reshape(count, -1)[:, :size]
+            done += count
+        return starts
 
     def forget(self) -> None:
         """Have no page in memory any more."""
@@ -239,7 +263,7 @@ class FrozenStore:
         newer = self._images.newest
         bad = set(refused)
         behind = [n for n in ids.tolist() if n in newer and n not in bad] if newer else []
-        changed = [n for n in behind if newer[n].ckpt_id > PAGE_HEAD.at(self._bytes(n)).ckpt_id]
+        changed = [n for n in behind if newer[n].ckpt_id > PAGE_HEAD.at(self.page(n)).ckpt_id]
         if not refused and not changed:
             return ids
         lost = self._take_images(refused, changed)
@@ -258,9 +282,6 @@ class FrozenStore:
         count = check_loaded(self.area, ids.ctypes.data, len(ids), self.pin.ckpt_id, refused.ctypes.data)
         return refused[:count].tolist()
 
-    def _bytes(self, page_id: int) -> memoryview:
-        return self.devices[device_of(page_id)].bytes_at(offset_of(page_id), 1)
-
     def _take_images(self, refused: list[int], changed: list[int]) -> list[int]:
         """Put images where the file's pages are not those of the pin; answers pages that are lost and to be skipped."""
         if refused:
@@ -268,7 +289,7 @@ class FrozenStore:
         lost = []
         for page_id in [*refused, *changed]:
             image = self._images.newest.get(page_id)
-            memory = self._bytes(page_id)
+            memory = self.page(page_id)
             if image is not None and image.size == len(memory):
                 os.preadv(image.file, [memory], image.offset)
                 self.devices[device_of(page_id)].verified[offset_of(page_id)] = 0
@@ -285,7 +306,7 @@ class FrozenStore:
             read_pin(self.directory, self.pin.name)
         else:
             self.require_pin()
-        device, page = self.devices[device_of(page_id)], bytes(self._bytes(page_id))
+        device, page = self.devices[device_of(page_id)], bytes(self.page(page_id))
         findings = check(page, page_id)
         said = f"page {page_name(page_id)} of {device.path}"
         what = f"offset {findings[0][0]}: {findings[0][1]}" if findings else "it is newer than the snapshot"

@@ -34,7 +34,7 @@ def read_locks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     try:
         raw = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return np.zeros(LOCKS_MAX, LOCK), np.zeros(0, np.uint32), np.zeros(0, LOAD)
     counts = np.frombuffer(raw[:16], _COUNTS).tolist() if len(raw) >= 16 else [-1, -1]
     if min(counts) < 0 or len(raw) != 16 + counts[0] * (4 + LOCK.itemsize) + counts[1] * LOAD.itemsize:

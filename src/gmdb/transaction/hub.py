@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gmdb.errors import LocksExhausted, UndoExhausted
-from gmdb.format.address import NO_PAGE, UNDO_DEVICE, device_of, offset_of, page_id_of
+from gmdb.format.address import NO_PAGE, UNDO_DEVICE, device_of, offset_of
 from gmdb.format.page import PAGE_HEAD, SegmentType
+from gmdb.format.undo import TRANSACTIONS_ID, UNDO_ENTRY, UNDO_ID
 from gmdb.kernel.ending import commit_transaction, set_child
 from gmdb.kernel.recovery import release_dead_page
 from gmdb.kernel.status import LOCKS_FULL
@@ -32,9 +33,6 @@ from gmdb.transaction.waits import LockWaits
 if TYPE_CHECKING:
     from gmdb.transaction.session import Session
 
-UNDO_ENTRY = page_id_of(UNDO_DEVICE, 1)
-UNDO_ID, TABLE_ID = 3, 4
-
 
 def create_undo_segment(store: PageStore) -> None:
     """Make a new database's undo segment."""
@@ -47,7 +45,7 @@ def _table_segment(store: PageStore) -> Segment:
     space = store.spaces[UNDO_DEVICE]
     undo = Segment(store, space, UNDO_ENTRY)
     if undo.head.child_seg == NO_PAGE and not store.read_only:
-        table = Segment.create(store, space, TABLE_ID, "transactions", SegmentType.UNDO, pct_free=0)
+        table = Segment.create(store, space, TRANSACTIONS_ID, "transactions", SegmentType.UNDO, pct_free=0)
         store.call(set_child, UNDO_DEVICE, UNDO_ENTRY, table.entry_page)
     return Segment(store, space, undo.head.child_seg)
 

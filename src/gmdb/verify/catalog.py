@@ -19,10 +19,11 @@ from gmdb.format import heap
 from gmdb.format.address import SYSTEM_DEVICE, RowId, device_of, page_name
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.format.undo import UNDO_ENTRY
 from gmdb.inspect.files import SYS_TABLES, DatabaseFiles
 from gmdb.inspect.page_view import known_tables
 from gmdb.verify.findings import Findings
-from gmdb.verify.segments import UNDO_ENTRY, Segment
+from gmdb.verify.segments import Segment
 from gmdb.verify.survey import MISSING, Survey
 
 Place = tuple[int, int]  # a page and an offset on it

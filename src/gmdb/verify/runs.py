@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from gmdb.format.page import PAGE_HEAD, PageType
 from gmdb.format.transactions import TRANSACTION_ENTRY, committed
-from gmdb.format.undo import OWNER_AT, UNDO_OWNER, UNDO_RECORD, UndoOperation, record_extents
+from gmdb.format.undo import OWNER_SIZE, UNDO_RECORD, UndoOperation, record_extents, record_owners
 from gmdb.kernel.verify_rows import SUSPECT
 from gmdb.verify.survey import Survey
-from gmdb.verify.undo import undo_pages
-
-OWNER_SIZE = UNDO_RECORD.size + UNDO_OWNER.size + 1  # filled up to 8 bytes
+from gmdb.verify.undo import NO_CHANGE, undo_pages
 
 
 @dataclass
@@ -57,19 +56,10 @@ def check_runs(survey: Survey) -> None:
 
 
 def _runs(page: bytes, extents: list[tuple[int, int, int]]) -> Iterator[_Run]:
-    if not extents:
-        return
-    owner = UNDO_OWNER.at(page, OWNER_AT)
-    run = _Run(owner.number, owner.run, OWNER_AT)
-    for offset, _, _ in extents:
-        operation = UNDO_RECORD.at(page, offset).op_type
-        if operation == UndoOperation.OWNER and offset + OWNER_SIZE <= len(page):
-            yield run
-            owner = UNDO_OWNER.at(page, offset + UNDO_RECORD.size)
-            run = _Run(owner.number, owner.run, offset)
-        elif operation != UndoOperation.NONE:
-            run.live += 1
-    yield run
+    owners = record_owners(page, extents)
+    for owner, records in groupby(zip(owners, extents, strict=True), key=lambda pair: pair[0]):
+        operations = [UNDO_RECORD.at(page, offset).op_type for _, (offset, _, _) in records]
+        yield _Run(owner.number, owner.run, owner.named_at, sum(operation not in NO_CHANGE for operation in operations))
 
 
 def check_committed(survey: Survey) -> None:

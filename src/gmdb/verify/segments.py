@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gmdb.format.address import NO_PAGE, UNDO_DEVICE, device_of, page_id_of, page_name
+from gmdb.format.address import NO_PAGE, device_of, page_name
 from gmdb.format.page import PAGE_HEAD, PageType
 from gmdb.format.segment import (
     ENTRY_MAP_AT,
@@ -22,6 +22,7 @@ from gmdb.format.segment import (
     map_entry_at,
     map_head_at,
 )
+from gmdb.format.undo import UNDO_ENTRY
 from gmdb.kernel.verify_rows import BROKEN, SUSPECT
 from gmdb.verify.ownership import Owners
 from gmdb.verify.survey import MISSING, Survey
@@ -31,7 +32,6 @@ _HEAD_FIELDS = (
     "obj_id", "type", "create_no", "space_id", "page_count", "first_data_page", "last_page", "last_map_page",
     "last_map_page_full", "pct_free", "child_seg",
 )  # fmt: skip
-UNDO_ENTRY = page_id_of(UNDO_DEVICE, 1)
 
 
 @dataclass

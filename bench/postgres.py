@@ -2,6 +2,7 @@
 
     with server() as connection:
         connection.ask("SELECT 1 + 1")   # Rows(types=["integer"], rows=[("2",)])
+    with server(Listening(port, password)) as connection: ...   # over TCP, too, for programs that know nothing else
 
 Needs PostgreSQL's programs; ``available()`` says whether they are there.  Speaks the protocol itself (version 3, simple
 queries, values as text), so no driver is needed.
@@ -12,17 +13,20 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_PORT = 5432  # names the socket's file only
+USER, DATABASE = "gmdb", "postgres"
+_PORT = 5432  # names the socket's file, where nothing listens to TCP
+_UNDEMANDING = ("fsync=off", "shared_buffers=16MB", "autovacuum=off")
 _START_SECONDS_MAX = 60
 _TYPES = {
     16: "boolean",
@@ -62,6 +66,14 @@ class Rows:
     tag: str = ""  # what the command was and how many rows it changed, "INSERT 0 3"
 
 
+@dataclass(frozen=True)
+class Listening:
+    """Where a server listens to TCP on the loopback device, and the password that it asks for there."""
+
+    port: int
+    password: str
+
+
 def _program(name: str) -> Path | None:
     """A program of PostgreSQL's, of the newest version that is installed."""
     installed = sorted(
@@ -79,18 +91,18 @@ def available() -> bool:
 class Connection:
     """A session with the server."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, port: int = _PORT) -> None:
+        self.folder, self._port = folder, port  # the folder is the server's user's, who may be another one
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(str(folder / f".s.PGSQL.{_PORT}"))
+        self._socket.connect(str(folder / f".s.PGSQL.{port}"))
         self._input = self._socket.makefile("rb")
-        start = b"user\0gmdb\0database\0postgres\0client_encoding\0UTF8\0\0"
+        start = f"user\0{USER}\0database\0{DATABASE}\0client_encoding\0UTF8\0\0".encode()
         self._socket.sendall(struct.pack(">ii", len(start) + 8, 196608) + start)
         self._answer()
 
     def another(self) -> Connection:
         """A second session with the same server; whoever asks closes it."""
-        return Connection(self._folder)
+        return Connection(self.folder, self._port)
 
     def ask(self, query: str) -> Rows:
         """The rows of a query.  Raises PostgresError."""
@@ -150,43 +162,45 @@ def _values(body: bytes) -> tuple[str | None, ...]:
 
 
 @contextmanager
-def server() -> Iterator[Connection]:
-    """A new, empty server without durability, ended at the end; C collation, UTF-8, times without a zone's rules."""
+def server(listening: Listening | None = None, settings: Sequence[str] = _UNDEMANDING) -> Iterator[Connection]:
+    """A new, empty server, ended at the end; C collation, UTF-8, times without a zone's rules.
+
+    Without other settings it promises no durability and is slow with much data.
+    """
     folder = Path(tempfile.mkdtemp(prefix="pg"))
-    user = _unprivileged_user(folder)
-    data = folder / "data"
-    initdb = [
-        _program("initdb"),
-        "-D",
-        data,
-        "-U",
-        "gmdb",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "--locale=C.UTF-8",
-        "--no-sync",
-    ]
     try:
-        subprocess.run(
-            initdb, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL, env={"LC_ALL": "C.UTF-8", "TZ": "UTC"}
-        )
-        settings = ["fsync=off", "listen_addresses=", f"unix_socket_directories={folder}", "timezone=UTC"]
-        settings += ["log_min_messages=panic", "shared_buffers=16MB", "autovacuum=off", f"port={_PORT}"]
-        options = [part for setting in settings for part in ("-c", setting)]
-        process = subprocess.Popen([_program("postgres"), "-D", data, *options], user=user, cwd=folder)
+        user = _unprivileged_user(folder)
+        _make_cluster(folder, user, listening)
+        port = listening.port if listening else _PORT
+        given = [*settings, f"listen_addresses={'127.0.0.1' if listening else ''}", f"port={port}", "timezone=UTC"]
+        given += [f"unix_socket_directories={folder}", "log_min_messages=panic"]
+        options = [part for setting in given for part in ("-c", setting)]
+        process = subprocess.Popen([_program("postgres"), "-D", folder / "data", *options], user=user, cwd=folder)
         try:
-            connection = _connected(folder, process)
+            connection = _connected(folder, port, process)
             try:
                 yield connection
             finally:
                 connection.close()
         finally:
-            process.send_signal(2)  # a fast shutdown
+            process.send_signal(signal.SIGINT)  # a fast shutdown
             process.wait(_START_SECONDS_MAX)
     finally:
         shutil.rmtree(folder)
+
+
+def _make_cluster(folder: Path, user: int | None, listening: Listening | None) -> None:
+    """Whoever gets at the folder needs no password."""
+    command = [_program("initdb"), "-D", folder / "data", "-U", USER, "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+    command += ["--auth-local=trust", "--auth-host=scram-sha-256"]
+    if listening:
+        words = folder / "password"
+        words.write_text(listening.password)
+        if user is not None:
+            os.chown(words, user, -1)
+        command.append(f"--pwfile={words}")
+    environment = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    subprocess.run(command, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL, env=environment)
 
 
 def _unprivileged_user(folder: Path) -> int | None:
@@ -199,11 +213,11 @@ def _unprivileged_user(folder: Path) -> int | None:
     return user
 
 
-def _connected(folder: Path, process: subprocess.Popen[bytes]) -> Connection:
+def _connected(folder: Path, port: int, process: subprocess.Popen[bytes]) -> Connection:
     limit = time.monotonic() + _START_SECONDS_MAX
     while process.poll() is None and time.monotonic() < limit:
         try:
-            return Connection(folder)
+            return Connection(folder, port)
         except (FileNotFoundError, ConnectionError, PostgresError):  # it is not ready yet
             time.sleep(0.05)
     raise RuntimeError(f"PostgreSQL did not start within {_START_SECONDS_MAX} s (status {process.poll()})")

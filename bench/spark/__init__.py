@@ -1,0 +1,1 @@
+"""``python -m bench.spark``: Spark with gmdb, beside Spark with PostgreSQL over JDBC and with Parquet."""

@@ -1,0 +1,39 @@
+"""Machine code is kept apart for other sources, and kept where the sources that a kernel is made of are the same."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import gmdb.kernel
+from gmdb.kernel.compiler import sources_of
+
+PACKAGE = Path(gmdb.kernel.__file__).parent.parent
+KERNELS = sorted((PACKAGE / "kernel").glob("*.py"))
+
+
+def imported(source: Path) -> set[Path]:
+    """What Python's own parser says that a file imports of formats and kernels."""
+    found = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("gmdb.format", "gmdb.kernel")):
+            _, folder, *rest = (node.module or "").split(".")
+            names = rest or [alias.name for alias in node.names]
+            found.update(PACKAGE / folder / f"{name}.py" for name in names)
+        elif isinstance(node, ast.Import):
+            assert not any(alias.name.startswith(("gmdb.format", "gmdb.kernel")) for alias in node.names)
+    return {path for path in found if path.is_file()}
+
+
+@pytest.mark.parametrize("source", KERNELS, ids=lambda path: path.stem)
+def test_all_that_a_kernel_is_made_of_counts(source: Path):
+    sources = set(sources_of(source))
+    assert source in sources
+    for path in sources:
+        assert imported(path) <= sources, path
+
+
+def test_what_it_does_not_import_does_not_count():
+    assert PACKAGE / "kernel" / "btree.py" not in sources_of(PACKAGE / "kernel" / "append.py")
