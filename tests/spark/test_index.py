@@ -172,6 +172,18 @@ def test_keys_that_are_all_the_same(spark: SparkSession, db: Connection, unique:
     assert entries(db, "by_i") == entries(db, "other")
 
 
+def test_pages_of_another_size_and_long_keys(spark: SparkSession, db: Connection) -> None:
+    """Keys of up to 2000 bytes, so that the tree has several levels."""
+    db.create_tablespace("large", page_size=32768)
+    db.create_table("t", {"s": "VARCHAR(1990)"}, tablespace="large")
+    chance = random.Random(3)
+    db.append("t", pa.table({"s": [chance.choice("abc") * chance.randrange(1990) for _ in range(3000)]}))
+    db.commit()
+    gmdb.spark.create_index(spark, db.path, "by_s", "t", ["s"])
+    db.create_index("other", "t", ["s"])
+    assert entries(db, "by_s") == entries(db, "other")
+
+
 def test_beside_writers(spark: SparkSession, table: Connection) -> None:
     """What others insert, update, delete and roll back meanwhile; notes grow, so that rows leave their pages."""
     stop, done = threading.Event(), [0, 0]
