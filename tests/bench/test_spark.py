@@ -144,21 +144,20 @@ def test_the_program_measures_prints_draws_and_leaves_no_files(tmp_path: Path):
     work.mkdir()
     out = tmp_path / "out"
     command = [sys.executable, "-m", "bench.spark", "--rows", str(ROWS), "--largest", str(ROWS), "--rounds", "1"]
+    command += ["--no-jdbc", "--only", "read", "--only", "load", "--only", "growth"]
     environment = {**os.environ, "TMPDIR": str(work)}
     root = Path(__file__).resolve().parents[2]
     command += ["--output", str(out)]
     done = subprocess.run(command, check=False, cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     figures = json.loads((out / "figures.json").read_text())
-    peers = ["gmdb", "Parquet"] if jdbc.missing() else ["gmdb", "JDBC", "Parquet"]
+    peers = ["gmdb", "Parquet"]
     names = {b["name"]: [m["contender"] for m in b["measured"]] for b in figures["benchmarks"]}
     assert names == {"read": peers, "read-key": peers, "load": [*peers, "source alone"]}
     assert [growth["rows"] for growth in figures["growth"]] == [ROWS]
-    assert ("not compared with JDBC" in done.stdout) == bool(jdbc.missing())
     assert (out / "picture.png").exists()
     assert f"read {ROWS:,} rows of 6 columns" in done.stdout
     assert not list(work.glob("gmdb-bench-*"))
-    assert not list(work.glob("pg*"))
 
 
 def test_figures_go_where_make_clean_finds_them():

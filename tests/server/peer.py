@@ -65,7 +65,10 @@ class Peer:
         self.process.stdin.flush()
 
     def has_answered(self, seconds: float = 0.0) -> bool:
-        return bool(select.select([self.process.stdout], [], [], seconds)[0])
+        assert self.process.stdout is not None
+        waiting = select.poll()  # which takes descriptors of any number
+        waiting.register(self.process.stdout, select.POLLIN | select.POLLHUP)
+        return bool(waiting.poll(seconds * 1000))
 
     def finish(self) -> Any:
         assert self.process.stdout is not None

@@ -90,9 +90,19 @@ def watched(spark: SparkSession, what: str, show: Show | None = None) -> Iterato
         _on_another_thread(lambda: context.cancelJobGroup(group))
         raise
     except (PySparkException, Py4JError) as error:
+        if _was_interrupted(error):
+            _on_another_thread(lambda: context.cancelJobGroup(group))
+            raise KeyboardInterrupt from error
         context.setLocalProperty("spark.jobGroup.id", None)
         raise in_own_words(error) from error
     context.setLocalProperty("spark.jobGroup.id", None)
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error is what Py4J made of Ctrl-C, which struck while it read an answer."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _on_another_thread(action: Callable[[], None]) -> None:

@@ -10,7 +10,6 @@ Spark would keep the filters of one action for all later ones.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from gmdb.spark.options import ReadOptions
 from gmdb.spark.plan import PageRange, TableRead, divide, pages_by_index, pages_per_range, table_pages
 from gmdb.spark.snapshots import table_of, take_pin
 from gmdb.spark.types import as_spark_expects, as_spark_takes, columns_by_name, columns_of_schema, readable_columns
+from gmdb.spark.worker import settle
 from gmdb.storage.directory import device_path
 from gmdb.storage.pins import read_pin
 
@@ -72,7 +72,7 @@ class TableReader(DataSourceReader):
         from gmdb.spark.reading import read_pages  # brings compiled kernels, which planning can do without
 
         assert isinstance(partition, PageRange)
-        gc.freeze()  # Spark has garbage collected after each task: what was imported need not be looked through
+        settle()
         expected: pa.Schema | None = None
         for batch in read_pages(self._read, partition.page_ids()):
             expected = expected or as_spark_expects(batch.schema, self._schema)

@@ -9,7 +9,6 @@ at the same partition left is removed with the folder.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import DatabaseInUse, Error, NoSuchTable, OperationalError, OwnerGone
 from gmdb.spark.options import Owner
 from gmdb.spark.rows import RowMaker
+from gmdb.spark.worker import settle
 from gmdb.spark.write_options import WriteOptions
 from gmdb.spark.write_types import columns_for, targets
 from gmdb.storage.directory import require_database
@@ -85,7 +85,7 @@ class TableWriter(DataSourceArrowWriter):
         path = staged_path(self._path, self._load_id, name)
         try:
             rows = self._rows.stage(path, iterator)
-            gc.freeze()  # Spark has garbage collected after each task: what was imported need not be looked through
+            settle()
         except Error as error:
             path.unlink(missing_ok=True)
             error.args = (f"partition {partition}: {error}",)
