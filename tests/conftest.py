@@ -13,14 +13,6 @@ from tests.integrity import assert_sound
 from tests.server.peer import Peer
 
 
-@pytest.hookimpl(tryfirst=True)  # before the names of groups are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share something costly run in one process: those of a file, and all that need Spark."""
-    for item in items:
-        shared = "spark" if item.get_closest_marker("spark") else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(shared))
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "test.gmdb"
