@@ -185,6 +185,8 @@ def _report(given: argparse.Namespace, outcome: Outcome) -> None:
     file = given.output / "figures.json"
     file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     print(f"figures: {file}")
+    if not outcome.results and not outcome.measured:
+        return
     try:
         picture.draw(given.output / "picture.png", outcome.results, outcome.measured, heading)
     except ImportError:
