@@ -23,7 +23,7 @@ from gmdb.access.heap import Heap
 from gmdb.access.index_build import Filling
 from gmdb.access.index_entries import Index
 from gmdb.access.indexes import IndexDefinition
-from gmdb.errors import DatabaseClosed, LockTimeout, StorageError
+from gmdb.errors import DatabaseClosed, Deadlock, LockTimeout, StorageError
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.session import Session
 
@@ -115,7 +115,7 @@ class IndexBuild:
             while self.session.in_transaction and not (hurry is not None and hurry.is_set()):
                 try:
                     self.session.take_alone(self._table)
-                except LockTimeout:
+                except (LockTimeout, Deadlock):  # whoever waits for this one in turn goes first as well
                     if hurry is not None:
                         hurry.wait(MOMENT)  # whoever stands in line behind goes first
                     continue
