@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -29,7 +28,7 @@ from gmdb.format.heap import HEAP_NODE, NODE_AT
 from gmdb.format.staging import STAGED_SEAL, pack_seal
 from gmdb.storage.loads import remove_load, staged_path
 from tests.arrow.staged import stage, stage_file
-from tests.arrow.test_roundtrip import as_arrow, new_table
+from tests.arrow.test_roundtrip import as_arrow, new_table, shared  # noqa: F401
 from tests.arrow.values import stored, tables
 from tests.integrity import assert_sound
 
@@ -60,19 +59,9 @@ def expected(count: int, first: int = 0) -> list[tuple[int, str]]:
     return [(n, f"text {n}") for n in range(first, first + count)]
 
 
-@pytest.fixture(scope="module")
-def shared() -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "shared.gmdb"
-        with gmdb.connect(path) as db:
-            db.create_tablespace("wide", page_size=32768)
-            yield db
-        assert_sound(path)
-
-
 @given(table=tables())
 @settings(max_examples=30, deadline=None)
-def test_any_rows_of_any_types_come_through_a_staging_file(shared, table):
+def test_any_rows_of_any_types_come_through_a_staging_file(shared, table):  # noqa: F811
     columns, rows = table
     new_table(shared, columns)
     whole = as_arrow(columns, rows)

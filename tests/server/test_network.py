@@ -8,7 +8,6 @@ import random
 import re
 import signal
 import socket
-import ssl
 import stat
 import subprocess
 import sys
@@ -449,47 +448,6 @@ def test_a_path_for_the_server_is_a_whole_one(db: Connection, tmp_path: Path) ->
         db.backup("copy.gmdb")
     db.backup(tmp_path / "copy.gmdb")
     assert (tmp_path / "copy.gmdb").is_dir()
-
-
-# ---- visitors that keep the door busy
-
-
-def test_slow_and_silent_visitors_keep_nobody_out(secure: Serving, certificates: Certificates) -> None:
-    visitors = []
-    for said in (
-        b"",
-        b"\x16",
-        b"\x16\x03\x01\x02\x00\x01",
-        b"\x16" * 600,
-        b"gmdb 1\n",
-        b"\0" * 5000,
-        b"GET / HTTP/1.1\r\n",
-    ):
-        visitor = socket.create_connection(("127.0.0.1", secure.port))
-        visitor.sendall(said)
-        visitors.append(visitor)
-    context = ssl.create_default_context(cafile=str(certificates.ca))
-    for said in (b"", b"gmdb", b"gmdb 1\n", b"gmdb 1\n" + b"x" * 20_000, b"noise\n"):
-        raw = socket.create_connection(("127.0.0.1", secure.port))
-        visitors.append(context.wrap_socket(raw, server_hostname="localhost"))
-        visitors[-1].sendall(said)
-    began = time.monotonic()
-    with gmdb.connect(secure.url, token=TOKEN, tls_ca=certificates.ca) as db:
-        assert db.execute("select 1").fetchall() == [(1,)]
-    assert time.monotonic() - began < door_module.VISITOR_PATIENCE / 2
-    for visitor in visitors:
-        visitor.close()
-
-
-def test_visitors_that_never_show_a_token_are_sent_away(secure: Serving, plain: Serving) -> None:
-    silent = [socket.create_connection(("127.0.0.1", serving.port)) for serving in (secure, plain)]
-    many = [socket.create_connection(("127.0.0.1", plain.port)) for _ in range(door_module.VISITORS_MAX + 1)]
-    silent[1].settimeout(SOON)
-    assert silent[1].recv(1) == b""  # there are too many, and it was first
-    silent[0].settimeout(door_module.VISITOR_PATIENCE + SOON)
-    assert silent[0].recv(1) == b""
-    for visitor in (*silent, *many):
-        visitor.close()
 
 
 def test_a_server_of_another_version_is_told_of(plain: Serving, monkeypatch: pytest.MonkeyPatch) -> None:

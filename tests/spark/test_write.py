@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,7 @@ from gmdb.connection import Connection
 from gmdb.format.columns import Column
 from gmdb.spark.types import spark_schema
 from gmdb.storage.loads import LOADS_NAME
-from tests.arrow.test_roundtrip import new_table
+from tests.arrow.test_roundtrip import new_table, shared  # noqa: F401
 from tests.arrow.values import stored, tables
 from tests.integrity import assert_sound
 
@@ -78,19 +77,9 @@ def assert_untouched(db: Connection) -> None:
 # ---- what is written
 
 
-@pytest.fixture(scope="module")
-def shared() -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "shared.gmdb"
-        with gmdb.connect(path) as db:
-            db.create_tablespace("wide", page_size=32768)
-            yield db
-        assert_sound(path)
-
-
 @given(table=tables())
 @settings(max_examples=8, deadline=None, phases=[Phase.generate])  # a write takes too long to look for smaller ones
-def test_any_rows_of_any_types_are_what_sql_reads(spark, shared, table):
+def test_any_rows_of_any_types_are_what_sql_reads(spark, shared, table):  # noqa: F811
     columns, rows = table
     new_table(shared, columns)
     frame = spark.createDataFrame(rows, spark_schema(columns)).repartition(3)

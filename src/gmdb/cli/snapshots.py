@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gmdb.cli import stat_snapshots
 from gmdb.cli.live import ask_owner
 from gmdb.cli.table import print_json
+from gmdb.errors import InterfaceError
 from gmdb.storage.pins import drop_closed, read_pins
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def _drop(arguments: argparse.Namespace) -> int:
     directory = Path(arguments.database).absolute()
     names = [pin.name for pin in read_pins(directory)] if arguments.all else arguments.names
     if not names and not arguments.all:
-        print("name the snapshots to drop, or say --all; gmdb snapshots list names them")
-        return 2
+        raise InterfaceError("name the snapshots to drop, or say --all; gmdb snapshots list names them")
 
     def ask(owner: Connection) -> bool:
         for name in names:

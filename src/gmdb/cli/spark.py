@@ -9,6 +9,7 @@ from typing import Any
 from gmdb.cli import spark_export, spark_index, spark_load, spark_stats, spark_verify
 from gmdb.cli.spark_work import Work
 from gmdb.cli.terminal import clear_line
+from gmdb.cli.verbs import add_verb
 
 HELP = "load, export, index, verify and describe with Spark, on this machine or a cluster"
 DESCRIPTION = (
@@ -25,13 +26,7 @@ def add(commands: Any) -> None:
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for verb in VERBS:
-        made = verbs.add_parser(
-            verb.NAME,
-            help=verb.HELP,
-            description=verb.DESCRIPTION,
-            epilog=verb.EXAMPLE,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        made = add_verb(verbs, verb)
         verb.add_arguments(made)
         made.add_argument("--master", default="local[*]", help="where Spark works; local[*], all cores, if not given")
         made.add_argument("--json", action="store_true", help="print one JSON document instead")

@@ -15,6 +15,7 @@ from gmdb.cli import (
     stat_transactions,
     stat_undo,
 )
+from gmdb.cli.verbs import add_verb
 
 DESCRIPTION = (
     "Look at the bytes of a database: it may be closed, damaged, or in use elsewhere. Nothing is changed and no lock "
@@ -32,13 +33,7 @@ def add(commands: Any) -> None:
 def add_verbs(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for verb in VERBS:
-        made = verbs.add_parser(
-            verb.NAME,
-            help=verb.HELP,
-            description=verb.DESCRIPTION,
-            epilog=verb.EXAMPLE,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        made = add_verb(verbs, verb)
         made.add_argument("database", metavar="DB", help="the database's directory")
         verb.add_arguments(made)
         made.add_argument("--json", action="store_true", help="print one JSON document instead")

@@ -21,11 +21,11 @@ from gmdb.format.address import device_of
 from gmdb.inspect.device_file import DeviceFile
 from gmdb.spark.options import ReadOptions
 from gmdb.spark.plan import PageRange, TableRead, divide, pages_by_index, pages_per_range, table_pages
-from gmdb.spark.snapshots import table_of, take_pin
+from gmdb.spark.snapshots import pin_of, table_of
 from gmdb.spark.types import as_spark_expects, as_spark_takes, columns_by_name, columns_of_schema, readable_columns
 from gmdb.spark.worker import settle
 from gmdb.storage.directory import device_path
-from gmdb.storage.pins import read_pin
+from gmdb.storage.pins import Pin
 
 INDEX_SHARE = 4  # an index says which pages to read if they are less than one of so many
 
@@ -34,8 +34,11 @@ class TableReader(DataSourceReader):
     """Some columns of one table, in the state that the database has when this is made, or of a snapshot."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        with pin_of(options) as pin:
+            self._plan(options, schema, pin)
+
+    def _plan(self, options: ReadOptions, schema: StructType, pin: Pin) -> None:
         path = options.path
-        pin = read_pin(path, options.snapshot) if options.snapshot else take_pin(path, options.lease, options.owner)
         table = table_of(pin, options.table, path)
         wanted = columns_of_schema(table, schema)
         if options.columns and columns_by_name(table, options.columns) != wanted:

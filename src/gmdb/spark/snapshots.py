@@ -25,7 +25,7 @@ from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import DatabaseInUse, SnapshotExpired, StorageError
 from gmdb.inspect.files import DatabaseFiles, choose_table
 from gmdb.server.connect import INTERVAL, OWNER_PATIENCE, connect_to_owner, is_open_here
-from gmdb.spark.options import Owner
+from gmdb.spark.options import Owner, ReadOptions
 from gmdb.storage.directory import DirectoryLock, require_database
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin, drop_closed, new_name, pin_closed, read_pin, renew, require_lease, skipped_path
@@ -50,6 +50,20 @@ def take_pin(path: Path, lease: float, owner: Owner | None = None) -> Pin:
             control = opened.control
             place = (new_name(control["ckpt_id"]), control["database_id"], control["ckpt_id"], control["scn"])
             return Pin(*place, time.time(), lease, holder, devices, tables, is_kept=False)
+
+
+@contextmanager
+def pin_of(options: ReadOptions) -> Iterator[Pin]:
+    """The instant that a read goes by: the one that it names, or one taken now, which is let go if planning fails."""
+    if options.snapshot:
+        yield read_pin(options.path, options.snapshot)
+        return
+    pin = take_pin(options.path, options.lease, options.owner)
+    try:
+        yield pin
+    except BaseException:
+        drop_pin(options.path, pin.name, options.owner)
+        raise
 
 
 def drop_pin(path: Path, name: str, owner: Owner | None = None) -> None:

@@ -59,7 +59,9 @@ class RowFilter:
 
     def check(self, columns: Sequence[Column]) -> None:
         """Refuse a condition that makes no sense for these columns, before anything is read."""
-        duck.prepare(self._statement, {self._table.name: _Columns(columns)})
+        plan = duck.prepare(self._statement, {self._table.name: _Columns(columns)})
+        if plan.uses_now:
+            raise UnsupportedExpression("where: it asks for the time, which is another on every worker; write it out")
 
     def batches(self, source: duck.Source) -> Iterator[pa.RecordBatch]:
         answer = duck.run(self._statement, {self._table.name: source}, (), self._text)

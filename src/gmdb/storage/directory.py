@@ -49,7 +49,10 @@ def note_dropped(directory: Path, device: int) -> None:
 
 
 def is_database(directory: Path) -> bool:
-    return (directory / CONTROL_NAME).is_file()
+    try:
+        return (directory / CONTROL_NAME).is_file()
+    except OSError as error:  # a directory that this user may not look into
+        raise disk.storage_error(directory, error) from error
 
 
 def require_database(directory: Path) -> None:

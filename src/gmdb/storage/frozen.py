@@ -149,12 +149,12 @@ class FrozenStore:
         self._renewed = 0.0
         self.devices: dict[int, _FrozenDevice] = {}
         self._images = ImageIndex(directory, pin)
-        self.require_pin()  # with the images open: whoever drops the pin now takes nothing away
         self._area = new_area()
         self.area = self._area.ctypes.data
         self._memory = _Memory()
-        self._set_locks()
         try:
+            self.require_pin()  # with the images open: whoever drops the pin now takes nothing away
+            self._set_locks()
             for number, hwm in pin.devices.items():
                 self.devices[number] = _FrozenDevice(self._area, directory, number, hwm, self._memory)
             for number, device in self.devices.items():

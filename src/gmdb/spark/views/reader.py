@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 
 from gmdb.errors import InterfaceError, SchemaMismatch
 from gmdb.spark.options import ReadOptions
-from gmdb.spark.snapshots import describe, table_of, take_pin
+from gmdb.spark.snapshots import describe, pin_of, table_of
 from gmdb.spark.views import STORAGE_VIEWS
 from gmdb.spark.views.base import View, ViewRead, record_batch
 from gmdb.storage.directory import require_database
-from gmdb.storage.pins import read_pin
+from gmdb.storage.pins import Pin
 
 
 def view_schema(options: ReadOptions) -> StructType:
@@ -46,10 +46,12 @@ class ViewReader(DataSourceReader):
         if options.columns and view.choose(options.columns) != self._columns:
             said = f"option columns asks for {', '.join(options.columns)}, the schema for"
             raise SchemaMismatch(f"view {view.name}: {said} {', '.join(schema.fieldNames())}; give one of them")
-        path, pin, table = options.path, None, None
+        path, table = options.path, None
+        pin: Pin | None = None
         if view.is_of_instant:
-            pin = read_pin(path, options.snapshot) if options.snapshot else take_pin(path, options.lease, options.owner)
-            table = table_of(pin, options.table, path) if options.table else None
+            with pin_of(options) as taken:
+                pin = taken
+                table = table_of(taken, options.table, path) if options.table else None
         wanted = tuple(column.name for column in self._columns)
         self._view = view
         self._names = schema.fieldNames()
