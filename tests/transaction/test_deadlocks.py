@@ -173,3 +173,20 @@ def test_waiting_for_one_row_holds_nobody_up_at_another(db: Connection, connect:
     assert not waiting.done()
     db.rollback()
     assert answer(waiting) == 1
+
+
+@pytest.mark.usefixtures("rows")
+def test_whoever_shares_a_table_and_wants_it_alone_goes_before_those_who_wait_for_it(
+    db: Connection, connect: Connect
+) -> None:
+    holder, other = connect(lock_timeout=PATIENCE), connect(lock_timeout=PATIENCE)
+    number = db.table("t").number
+    holder.session.begin_work()
+    holder.session.share_table(number)
+    other.session.begin_work()
+    waiting = start_waiting(other, lambda: other.session.take_alone(number))
+    holder.session.take_alone(number)  # all others wait for this one: to stand in line behind them were a deadlock
+    assert not waiting.done()
+    holder.rollback()
+    answer(waiting)
+    other.rollback()

@@ -99,6 +99,10 @@ class HoldsTables:
         """The page at which this transaction's own bulk append of a table ended."""
         return next((last for _, entry, last, _ in reversed(self._loads) if entry == entry_page), None)
 
+    def holds(self, key: Hashable) -> bool:
+        """Whether the transaction has a table or name, together with others or alone."""
+        return key in self._locks_taken
+
     def take_alone(self, key: Hashable) -> None:
         """Have a table, or a name, and nobody else, until the transaction ends."""
         session, tables = cast("Session", self), self.hub.tables
@@ -119,21 +123,23 @@ def _take(session: Session, key: Hashable, attempt: Callable[[], list[Session]])
     """Take a table, waiting for those who are in the way, which ``attempt`` tells, for as long as the session waits."""
     deadline = time.monotonic() + session.lock_timeout
     what = f"table {key}" if isinstance(key, int) else str(key)
+    goes_first = session.holds(key)
     key = ("table", key)
     waits = session.hub.waits
     waited = False
     while True:
         seen = waits.releases
         with session.hub.guard:
-            holders = [] if waits.has_queue(key, session) else attempt()
-            blocked = waits.has_queue(key, session) or bool(holders)
+            must_queue = not goes_first and waits.has_queue(key, session)
+            holders = [] if must_queue else attempt()
+            blocked = must_queue or bool(holders)
         if not blocked:
             if waited:
                 waits.leave(key, session)
                 session.forget_interrupt()
             return
         waited = True
-        waits.wait(session, key, what, holders, seen, deadline)
+        waits.wait(session, key, what, holders, seen, deadline, goes_first)
         try:
             session.check_interrupted()
             session.require_open()

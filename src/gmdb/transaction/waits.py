@@ -1,7 +1,8 @@
 """Waiting for rows and tables that others hold.
 
 Invariants
- 1. Whoever waits for the same thing gets it in order of arrival.
+ 1. Whoever waits for the same thing gets it in order of arrival; but whoever holds it already and wants more of it goes
+    first, since all others wait for that one.
  2. A wait that would close a circle of transactions waiting for each other is refused at once.
  3. Nobody waits while holding the store's guard.
 """
@@ -41,7 +42,14 @@ class LockWaits:
         return bool(queue) and queue is not None and queue[0].session is not session
 
     def wait(
-        self, session: Session, key: Hashable, what: str, holders: list[Session], seen: int, deadline: float
+        self,
+        session: Session,
+        key: Hashable,
+        what: str,
+        holders: list[Session],
+        seen: int,
+        deadline: float,
+        goes_first: bool = False,
     ) -> None:
         """Wait until the session is first in line for ``key`` and somebody has let go of something.
 
@@ -49,7 +57,7 @@ class LockWaits:
         again, and calls ``leave`` once it has what it wanted, or has given up.
         """
         with self._lock:
-            waiter = self._enter(session, key)
+            waiter = self._enter(session, key, goes_first)
             if self.queues[key][0] is waiter and self.releases != seen:
                 return  # between the try and now; a wake-up for it will not come again
             self._waits_for[session] = (key, holders)
@@ -68,13 +76,17 @@ class LockWaits:
                     f"{what} was held by another transaction for over {limit:g} s (lock_timeout); try again"
                 )
 
-    def _enter(self, session: Session, key: Hashable) -> _Waiter:
+    def _enter(self, session: Session, key: Hashable, goes_first: bool) -> _Waiter:
         queue = self.queues.setdefault(key, deque())
         for waiter in queue:
             if waiter.session is session:
                 return waiter
-        queue.append(_Waiter(session))
-        return queue[-1]
+        waiter = _Waiter(session)
+        if goes_first:
+            queue.appendleft(waiter)
+        else:
+            queue.append(waiter)
+        return waiter
 
     def _remove(self, key: Hashable, session: Session) -> None:
         queue = self.queues.get(key)
