@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,6 +30,7 @@ from gmdb.catalog.statistics import TableStatistics
 from gmdb.copies import verify_copy
 from gmdb.cursor import Cursor, open_cursor
 from gmdb.engine import Database, open_database, release_database
+from gmdb.feed import ChangeFeed, open_feed
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
@@ -36,6 +38,7 @@ from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors
 from gmdb.staged_index import BuildsIndexes, StagedIndex, abandon_all
+from gmdb.storage.feeds import LogPosition
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
@@ -216,6 +219,11 @@ class Connection(BuildsIndexes, HasErrors):
         with self._database.define(self.session) as change:
             change.drop_constraint(table, name)
 
+    def set_change_feed(self, table: str, on: bool) -> None:
+        """Log a table's changes for readers from the transaction's commit on, or no more; see ``changes``."""
+        with self._database.define(self.session) as change:
+            change.set_change_feed(table, on)
+
     def next_identity(self, table: str, column: str, count: int = 1) -> int:
         """The first of ``count`` numbers of an identity column.  Nobody else gets them, also if they are not used."""
         return self._database.next_identity(table, column, count, self.session)
@@ -314,6 +322,32 @@ class Connection(BuildsIndexes, HasErrors):
         ``select("tbl", ["i"], by="tbl_i", keys=KeyRange((1,), (9,))).arrow()``, or ``.rows()`` for one at a time.
         """
         return open_cursor(self.heap(name), self._database.table(name, self.session), columns, by, keys, row_ids)
+
+    # ---- changes
+
+    def changes(
+        self,
+        since: str | datetime | None = None,
+        tables: Sequence[str] | None = None,
+        *,
+        before: bool = False,
+        reader: str | None = None,
+        keep: int | None = None,
+        snapshot: bool = False,
+    ) -> ChangeFeed:
+        """The committed changes of tables with a change feed, in the order of their commits.
+
+        They begin behind ``since``: a feed's ``position``, or a time; if there is none, where the ``reader`` of that
+        name stands, or now.  With ``snapshot``, the tables' rows come first, then all that was committed since.
+        ``before``: updates have the rows' values before, too.  For a reader with a name the log is kept, up to
+        ``keep`` bytes of it, from where it last acknowledged.
+        """
+        return open_feed(self, since, tables, before, reader, keep, snapshot)
+
+    def feed_position(self) -> LogPosition:
+        """Where a feed of changes that begins now would stand."""
+        self.session.require_open()
+        return self._database.feed_position()
 
     # ---- SQL
 

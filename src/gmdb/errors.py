@@ -323,3 +323,30 @@ class Corruption(StorageError):
         super().__init__(message)
         self.page_id = page_id
         self.offset = offset
+
+
+# ---- change feeds: raised by log/, and by those who read changes
+
+
+class FeedError(OperationalError):
+    """Changes cannot be read on from where a reader stands."""
+
+
+class PositionGone(FeedError):
+    """The log is not kept any more from where a reader wants to go on."""
+
+
+class PositionUnknown(FeedError):
+    """A position is none, or none of this database's log."""
+
+
+class TableChanged(FeedError):
+    """The table was dropped, or its definition changed, while somebody reads its changes."""
+
+
+class NoChangeFeed(ProgrammingError):
+    """The table's changes are not logged for readers."""
+
+
+class NoSuchFeedReader(ProgrammingError):
+    """No reader of changes has this name."""

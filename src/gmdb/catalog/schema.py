@@ -16,6 +16,7 @@ from gmdb.format.address import SYSTEM_DEVICE, page_id_of
 from gmdb.format.columns import IDENTITIES, Column, parse_column
 from gmdb.format.lob import LobSegment
 from gmdb.format.row import MAX_COLUMNS
+from gmdb.storage.feeds import Feed
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
 SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID = 1, 2, 5, 6, 7
@@ -51,6 +52,7 @@ class TableDefinition:
     constraints: tuple[Constraint, ...] = ()
     lobs: LobSegment | None = None  # where its large objects are, if it has columns for them
     number: int = 0  # by which sessions know the table: its first obj_id, also when it has got another segment
+    feed: Feed | None = None  # its changes are logged for readers
 
     def __post_init__(self) -> None:
         if not self.number:
@@ -98,6 +100,11 @@ class TableDefinition:
 def lob_segment(lob_id: int | None, lob_page: int | None) -> LobSegment | None:
     """Where a table's large objects are, as its row in sys_tables has it."""
     return None if lob_id is None or lob_page is None else LobSegment(lob_id, lob_page)
+
+
+def feed_of(feed_id: int | None, feed_version: int | None) -> Feed | None:
+    """A table's change feed, as its row in sys_tables has it."""
+    return None if feed_id is None or feed_version is None else Feed(feed_id, feed_version)
 
 
 ColumnsGiven = Mapping[str, str] | Sequence[tuple[str, str] | Column]
@@ -150,6 +157,8 @@ SYS_TABLES_COLUMNS = make_columns(
         "entry_page": "BIGINT NOT NULL",
         "lob_id": "INT",  # this and what follows is not in rows of older databases
         "lob_page": "BIGINT",
+        "feed_id": "INT",
+        "feed_version": "INT",
     },
 )
 

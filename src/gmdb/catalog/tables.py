@@ -81,7 +81,8 @@ class Catalog:
         tables = self.tables.values()
         indexes = [index.obj_id for table in tables for index in table.indexes]
         lobs = [table.lobs.obj_id for table in tables if table.lobs is not None]
-        return max([table.obj_id for table in tables] + indexes + lobs + self.identities.numbers())
+        feeds = [max(table.feed) for table in tables if table.feed is not None]
+        return max([table.obj_id for table in tables] + indexes + lobs + feeds + self.identities.numbers())
 
     def system(self, session: Session) -> SystemTables:
         return SystemTables(self.store, session, self._system_tables)

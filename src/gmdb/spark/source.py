@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
+from gmdb.errors import InterfaceError
+from gmdb.spark.feed.options import asks_for_changes, parse_stream_options
+from gmdb.spark.feed.reader import ChangeReader, change_schema
 from gmdb.spark.options import ROWS, parse_options
 from gmdb.spark.reader import TableReader
 from gmdb.spark.snapshots import describe
@@ -24,6 +27,9 @@ class TableSource(DataSource):
         return "gmdb"
 
     def schema(self) -> StructType:
+        if asks_for_changes(self.options):  # Spark does not tell whether it is for a stream
+            stream = parse_stream_options(self.options)
+            return change_schema(stream, describe(stream.path, stream.table, "", stream.owner))
         options = parse_options(self.options)
         if options.view != ROWS:
             return view_schema(options)
@@ -33,6 +39,12 @@ class TableSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
         return TableReader(options, schema) if options.view == ROWS else ViewReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark calls it so)
+        options = parse_stream_options(self.options)
+        if "_op" not in schema.fieldNames():
+            raise InterfaceError('a stream is one of changes; say so: .option("view", "changes")')
+        return ChangeReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return TableWriter(parse_write_options(self.options), schema, overwrite)
