@@ -141,9 +141,8 @@ class RedoFiles:
         needed = self.needed(end)
         with self._keeping:
             for number in redo_numbers(self._directory):
-                is_used = number * self.payload < end
-                if needed is None or not is_used or number < needed // self.payload:
-                    self._retire(number, worth_keeping=is_used)
+                if needed is None or not needed // self.payload <= number <= end // self.payload:
+                    self._retire(number, worth_keeping=number * self.payload < end)
 
     def _retire(self, number: int, worth_keeping: bool = True) -> None:
         file = self._open.pop(number, None)
