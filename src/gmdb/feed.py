@@ -33,6 +33,7 @@ from gmdb.storage.feeds import (
     KEEP,
     LogPosition,
     Reader,
+    definition_numbers,
     read_definition,
     read_reader,
     require_keep,
@@ -91,6 +92,12 @@ class Definitions:
         if version not in self._known:
             self._known[version] = table_from_plain(read_definition(self._directory, version))
         return self._known[version]
+
+    def of_feed(self, feed_id: int) -> Iterator[TableDefinition]:
+        """All definitions that a feed's table has had, the newest first."""
+        for version in sorted(definition_numbers(self._directory), reverse=True):
+            if self.feed_of(version) == feed_id:
+                yield self[version]
 
     def feed_of(self, version: int) -> int:
         feed = self[version].feed

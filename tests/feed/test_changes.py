@@ -13,14 +13,7 @@ import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import InterfaceError, NoChangeFeed, NoSuchTable, UniqueViolation
 from gmdb.feed import Change, ChangeFeed
-from tests.sessions import Connect, connect  # noqa: F401
-
-
-@pytest.fixture
-def table(db: Connection) -> Connection:
-    db.execute("create table t (i int primary key, s varchar(2000)) with (change_feed = true)")
-    db.commit()
-    return db
+from tests.sessions import Connect
 
 
 def seen(feed: ChangeFeed) -> list[tuple[Any, ...]]:
@@ -157,7 +150,7 @@ def test_a_feed_begins_and_ends(db: Connection) -> None:
     db.execute("create table t (i int)")
     db.insert("t", (1,))
     db.commit()
-    with pytest.raises(NoChangeFeed, match="change_feed = on|change_feed = true"):
+    with pytest.raises(NoChangeFeed, match="change_feed = on"):
         db.changes(tables=["t"])
     with pytest.raises(NoSuchTable):
         db.changes(tables=["nothing"])
@@ -245,7 +238,17 @@ def test_batches(table: Connection) -> None:
     table.commit()
     [(name, batch)] = list(feed.batches())
     assert name == "t"
-    assert batch.schema.names == ["i", "s", "_op", "_scn", "_sequence", "_commit_time", "_rowid", "_before_i", "_before_s"]
+    assert batch.schema.names == [
+        "i",
+        "s",
+        "_op",
+        "_scn",
+        "_sequence",
+        "_commit_time",
+        "_rowid",
+        "_before_i",
+        "_before_s",
+    ]
     assert batch.num_rows == 101
     assert batch.slice(100).to_pylist()[0]["_before_s"] == "row 5"
     assert batch.slice(0, 1).to_pylist()[0]["_before_s"] is None
@@ -267,16 +270,29 @@ def test_every_type_and_null(db: Connection) -> None:
     )
     db.commit()
     feed = db.changes(before=True)
-    values = (-5, 2**60, 0.25, True, datetime(2020, 2, 3).date(), datetime(2020, 2, 3, 4, 5, 6, 7), "ab", b"\0\1", 12, 3)
+    values = (
+        -5,
+        2**60,
+        0.25,
+        True,
+        datetime(2020, 2, 3).date(),
+        datetime(2020, 2, 3, 4, 5, 6, 7),
+        "ab",
+        b"\0\1",
+        12,
+        3,
+    )
     db.execute("insert into t values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
     db.execute("insert into t values (null, null, null, null, null, null, null, null, null, null)")
     db.execute("update t set a = a, b = 1, i = null where a is not null")
     db.commit()
     stored = db.execute("select * from t where a is not null").fetchone()
     first, second, third = list(feed)
-    assert third.row is not None and tuple(third.row.values()) == stored
+    assert third.row is not None
+    assert tuple(third.row.values()) == stored
     assert third.before == first.row
-    assert second.row is not None and set(second.row.values()) == {None}
+    assert second.row is not None
+    assert set(second.row.values()) == {None}
 
 
 def test_following(table: Connection) -> None:

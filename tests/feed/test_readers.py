@@ -18,8 +18,7 @@ from gmdb.connection import Connection
 from gmdb.errors import InterfaceError, NoSuchFeedReader, PositionGone, PositionUnknown
 from gmdb.log.files import redo_numbers
 from gmdb.storage.feeds import KEEP_MIN, read_readers
-from tests.feed.test_changes import seen, table  # noqa: F401
-from tests.sessions import Connect, connect  # noqa: F401
+from tests.feed.test_changes import seen
 
 
 def fill(db: Connection, size: int, first: int) -> int:

@@ -96,6 +96,11 @@ def read_definition(directory: Path, version: int) -> Any:
         raise Corruption(f"{path} is damaged: {error}; without it the log's changes cannot be read") from error
 
 
+def definition_numbers(directory: Path) -> list[int]:
+    found = (path.stem for path in (directory / FOLDER / "definitions").glob("*.json"))
+    return [int(stem) for stem in found if stem.isdecimal()]
+
+
 # ---- readers
 
 

@@ -38,13 +38,21 @@ COMMIT = np.dtype([("scn", "<i8"), ("lsn", "<i8"), ("needs", "<i8"), ("rows", "<
 
 @dataclass(frozen=True)
 class Offset:
-    """How far a stream has come: a position in the feed; before that, how many ranges of a snapshot it has read."""
+    """How far a stream has come: a position in the feed; before that, how many ranges of a snapshot it has read.
 
-    position: str
-    reader: str
+    The first one of a stream says nothing: Spark asks for it again and again, also when it goes on from another.
+    """
+
+    position: str = ""
+    reader: str = ""
     snapshot: str = ""
     pages_a_range: int = 0
     ranges_read: int = 0
+    is_read: bool = False  # all of the snapshot, which is let go when that is known to be dealt with
+
+    @property
+    def begins_in_snapshot(self) -> bool:
+        return bool(self.snapshot) and not self.is_read
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,11 +71,12 @@ class StreamPlanner:
         self._scanned: LogPosition | None = None  # where what was found ends
         self._given: tuple[Offset, Offset, np.ndarray] | None = None  # the newest batch, and its commits
         self._error: FeedError | None = None  # why the stream ends behind what was found
+        self._begun: Offset | None = None  # where this stream began, if it is a new one
         self._target: int | None = None  # the SCN at which a stream of what is available ends
 
     # ---- where a stream begins
 
-    def first(self) -> Offset:
+    def _begin(self) -> Offset:
         """Where a new stream begins; from now on the log is kept for it."""
         options = self._options
         reader = options.reader or f"stream-{secrets.token_hex(6)}"
@@ -118,9 +127,14 @@ class StreamPlanner:
 
     def latest(self, start: Offset, max_rows: int | None) -> Offset:
         """Where a batch ends that begins at ``start``, with that many rows at most, but whole transactions."""
+        if not start.position:
+            self._begun = self._begun or self._begin()
+            return self._latest_of_snapshot(self._begun, max_rows) if self._begun.snapshot else self._begun
         self._require_reader(start)
-        if start.snapshot:
+        if start.begins_in_snapshot:
             return self._latest_of_snapshot(start, max_rows)
+        if start.snapshot:  # a batch behind it is asked for: it was dealt with
+            drop_pin(self._options.path, start.snapshot, self._options.owner)
         position = LogPosition.from_text(start.position, self._log.database_id)
         if self._reached != position:
             self._scan = LogScan(self._log, position)
@@ -132,7 +146,9 @@ class StreamPlanner:
         if not count and self._error is not None:
             raise self._error
         self._ahead, self._reached = self._ahead[count:], end
-        offset = replace(start, position=self._text(end))
+        offset = Offset(self._text(end), start.reader)
+        if end == position:
+            offset = start
         self._given = (start, offset, given)
         return offset
 
@@ -214,10 +230,10 @@ class StreamPlanner:
     # ---- a batch's tasks
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SnapshotRange | ChangeRange]:
-        if start.snapshot:
-            ranges = self._ranges(start)[start.ranges_read : end.ranges_read if end.snapshot else None]
-            return [SnapshotRange(start.snapshot, one) for one in ranges]
-        if start.position == end.position:
+        if start.begins_in_snapshot or (not start.position and end.snapshot):
+            ranges = self._ranges(end)[start.ranges_read : end.ranges_read]
+            return [SnapshotRange(end.snapshot, one) for one in ranges]
+        if not start.position or start.position == end.position:
             return []
         first = LogPosition.from_text(start.position, self._log.database_id)
         last = LogPosition.from_text(end.position, self._log.database_id)
@@ -246,9 +262,7 @@ class StreamPlanner:
         renew(self._options.path, start.snapshot)
         count = len(self._ranges(start))
         done = count if max_rows is None else min(start.ranges_read + 1, count)
-        if done < count:
-            return replace(start, ranges_read=done)
-        return Offset(start.position, start.reader)
+        return replace(start, ranges_read=done, is_read=done == count)
 
     def _ranges(self, offset: Offset) -> list[PageRange]:
         pin = read_pin(self._options.path, offset.snapshot)
@@ -259,11 +273,9 @@ class StreamPlanner:
 
     # ---- readers
 
-    def commit(self, end: Offset, before: Offset | None) -> None:
+    def commit(self, end: Offset) -> None:
         """Everything before ``end`` was dealt with."""
         self._register(end.reader, LogPosition.from_text(end.position, self._log.database_id))
-        if before is not None and before.snapshot and not end.snapshot:
-            drop_pin(self._options.path, before.snapshot, self._options.owner)
 
     def _register(self, reader: str, position: LogPosition) -> None:
         register(self._options.path, reader, self._log.database_id, position, self._options.keep)

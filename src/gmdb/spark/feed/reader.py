@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from gmdb.catalog.schema import TableDefinition
-from gmdb.errors import InterfaceError, SchemaMismatch
+from gmdb.errors import InterfaceError, SchemaError, SchemaMismatch
 from gmdb.format.columns import Column
 from gmdb.spark.feed.options import StreamOptions
 from gmdb.spark.feed.partitions import ChangeRange, SnapshotRange
@@ -80,7 +80,6 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options, self._schema = options, schema
         self._planner_made: StreamPlanner | None = None
         self._ends_at: int | None = None
-        self._started: Offset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner_made": None}
@@ -90,19 +89,29 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planner_made is None:
             from gmdb.spark.feed.planner import StreamPlanner
 
-            table = describe(self._options.path, self._options.table, "", self._options.owner)
-            if change_schema(self._options, table).fieldNames() != self._schema.fieldNames():
-                asked = ", ".join(self._schema.fieldNames())
-                raise SchemaMismatch(f"table {table.name}: its stream of changes has other columns than {asked}")
-            self._planner_made = StreamPlanner(self._options, table)
+            self._planner_made = StreamPlanner(self._options, self._table())
             if self._ends_at is not None:
                 self._planner_made.end_at(self._ends_at)
         return self._planner_made
 
+    def _table(self) -> TableDefinition:
+        """The table as it was when the DataFrame was made, whose schema it has; it may have changed since."""
+        from gmdb.feed import Definitions, require_feed
+
+        now = describe(self._options.path, self._options.table, "", self._options.owner)
+        for table in [now, *Definitions(self._options.path).of_feed(require_feed(now))]:
+            try:
+                if change_schema(self._options, table) == self._schema:
+                    return table
+            except (InterfaceError, SchemaError):
+                continue  # an older one may lack a column that was asked for
+        asked = ", ".join(self._schema.fieldNames())
+        raise SchemaMismatch(f"table {now.name}: its stream of changes has not the columns {asked}, of these types")
+
     # ---- on the driver's host
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark calls it so)
-        return self._planner().first().to_plain()
+        return _offset({}).to_plain()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark calls it so)
         most = self._options.max_rows
@@ -118,11 +127,10 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner().latest(_offset(start), most).to_plain()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self._started = _offset(start)
-        return self._planner().partitions(self._started, _offset(end))
+        return self._planner().partitions(_offset(start), _offset(end))
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._planner().commit(_offset(end), self._started)
+        self._planner().commit(_offset(end))
 
     # ---- in tasks
 
