@@ -161,7 +161,7 @@ class StreamPlanner:
         if not count:
             return position
         last = self._ahead[count - 1]
-        return LogPosition(int(last["scn"]), int(last["lsn"]), int(last["needs"]), position.whole)
+        return _behind(last, position.whole)
 
     def _count(self, max_rows: int | None) -> int:
         """How many of the commits that were found make the batch."""
@@ -248,7 +248,7 @@ class StreamPlanner:
         for cut in cuts.tolist():
             last_commit = commits[cut]
             ranges.append(ChangeRange(begin, int(last_commit["scn"]), self._table))
-            begin = LogPosition(*(int(last_commit[name]) for name in ("scn", "lsn", "needs")), first.whole)
+            begin = _behind(last_commit, first.whole)
         return ranges
 
     def _found_again(self, first: LogPosition, until: int) -> np.ndarray:
@@ -289,6 +289,10 @@ class StreamPlanner:
 
     def _text(self, position: LogPosition) -> str:
         return position.to_text(self._log.database_id)
+
+
+def _behind(commit: np.void, whole: int) -> LogPosition:
+    return LogPosition(int(commit["scn"]), int(commit["lsn"]), int(commit["needs"]), whole)
 
 
 def _shape(columns: Sequence[Column]) -> list[tuple[str, str]]:
