@@ -117,7 +117,7 @@ def require_feed(table: TableDefinition) -> int:
     """The number of a table's feed."""
     if table.feed is None:
         said = f"the changes of table {table.name} are not logged"
-        raise NoChangeFeed(f"{said}; have them logged from now on: ALTER TABLE {table.name} SET (change_feed = on)")
+        raise NoChangeFeed(f"{said}; have them logged from now on: ALTER TABLE {table.name} SET (change_feed = true)")
     return table.feed.feed_id
 
 

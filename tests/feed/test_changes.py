@@ -150,7 +150,7 @@ def test_a_feed_begins_and_ends(db: Connection) -> None:
     db.execute("create table t (i int)")
     db.insert("t", (1,))
     db.commit()
-    with pytest.raises(NoChangeFeed, match="change_feed = on"):
+    with pytest.raises(NoChangeFeed, match="change_feed = true"):
         db.changes(tables=["t"])
     with pytest.raises(NoSuchTable):
         db.changes(tables=["nothing"])

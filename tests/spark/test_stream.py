@@ -261,4 +261,4 @@ def test_what_is_no_stream(table: Connection, spark: SparkSession, path: Path, q
     stream = spark.readStream.format("gmdb").option("table", "u").option("view", "changes").load(str(path))
     said = refusal(lambda: query.run(stream))
     assert "NoChangeFeed" in said
-    assert "ALTER TABLE u SET (change_feed = on)" in said
+    assert "ALTER TABLE u SET (change_feed = true)" in said
