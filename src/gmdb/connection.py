@@ -21,9 +21,7 @@ from gmdb.access.indexes import KeyRange
 from gmdb.access.lob_file import File, open_file
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.arrow.append import append
-from gmdb.arrow.attach import Load, attach
 from gmdb.arrow.scan import Reading
-from gmdb.arrow.staging import PageFormat
 from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
 from gmdb.catalog.statistics import TableStatistics
 from gmdb.copies import verify_copy
@@ -36,6 +34,7 @@ from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors
 from gmdb.staged_index import BuildsIndexes, StagedIndex, abandon_all
+from gmdb.staged_loads import TakesLoads
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
@@ -64,7 +63,7 @@ class Statements(Protocol):
     def split(self, script: str) -> list[str]: ...
 
 
-class Connection(BuildsIndexes, HasErrors):
+class Connection(TakesLoads, BuildsIndexes, HasErrors):
     """One session of a database.  Threads take a connection each."""
 
     def __init__(
@@ -283,18 +282,6 @@ class Connection(BuildsIndexes, HasErrors):
     def append(self, name: str, data: Any) -> int:
         """Append Arrow data (a Table, batches, a reader, …), all of it or nothing; answers the number of rows."""
         return append(self.heap(name), data)
-
-    def page_format(self, table: str | None = None, tablespace: str = MAIN_SPACE) -> PageFormat:
-        """What the pages of a table are like, or those of a new one in a tablespace."""
-        self.session.require_open()
-        if table is None:
-            return PageFormat(self._database.store.space(tablespace).page_size, DEFAULT_PCT_FREE)
-        segment = self.heap(table).segment
-        return PageFormat(segment.space.page_size, int(segment.head.pct_free))
-
-    def attach_load(self, load: Load) -> int:
-        """Take the staging files of a bulk load into a table, all of them or nothing; answers the number of rows."""
-        return attach(self._database.catalog, self.session, load)
 
     def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """A table's rows, or some of its columns, as a stream of record batches, all of one instant."""

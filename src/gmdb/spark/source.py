@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from gmdb.spark.options import ROWS, parse_options
@@ -12,8 +12,8 @@ from gmdb.spark.reader import TableReader
 from gmdb.spark.snapshots import describe
 from gmdb.spark.types import columns_by_name, spark_schema
 from gmdb.spark.views.reader import ViewReader, view_schema
-from gmdb.spark.write_options import parse_write_options
-from gmdb.spark.writer import TableWriter
+from gmdb.spark.write_options import parse_stream_options, parse_write_options
+from gmdb.spark.writer import TableStreamWriter, TableWriter
 
 
 class TableSource(DataSource):
@@ -36,3 +36,6 @@ class TableSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return TableWriter(parse_write_options(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (Spark's name)
+        return TableStreamWriter(parse_stream_options(self.options), schema, overwrite)
