@@ -62,6 +62,7 @@ def _all_or_nothing(session: Session) -> Iterator[None]:
     if is_own:
         session.begin()
     mark = session.mark()
+    session.begin_work()
     try:
         yield
         if is_own:
@@ -72,6 +73,8 @@ def _all_or_nothing(session: Session) -> Iterator[None]:
         elif not is_own:
             session.take_back_to(mark)
         raise
+    finally:
+        session.end_work()
 
 
 class _Applying:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -63,25 +63,13 @@ class TableLoad:
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         self._options, self._overwrite = options, overwrite
-        self._path, self._owner = options.path, options.owner
-        self._creates = False
+        self._path = options.path
         if overwrite and options.apply != APPEND:
             said = f"apply={options.apply} changes some rows, and an overwriting write has the table lose all others"
             raise InterfaceError(f"{said}; write in append mode")
         if not options.create_table:
             require_database(options.path)
-        with _connect(options.path, options.owner) as connection:
-            try:
-                table = connection.table(options.table)
-                form = connection.page_format(table.name)
-            except NoSuchTable as error:
-                if not options.create_table:
-                    advice = '.option("createTable", "true") makes one' if options.apply == APPEND else "create it"
-                    raise NoSuchTable(f"{error}; {advice}") from None
-                columns = columns_for(options.table, schema, options.string_length)
-                table = TableDefinition(options.table, 0, 0, 0, columns)
-                form = connection.page_format(None, options.tablespace)
-                self._creates = True
+        table, form, self._creates = _with_owner(options, lambda connection: _target(connection, options, schema))
         self._maker = _maker(table, form, schema, options)
         self._load_id = new_load(options.path, Holder.driver(), self._kin)
 
@@ -143,17 +131,11 @@ class TableLoad:
         return Load(table.name, load_id, names, self._overwrite, create, apply)
 
     def _attach(self, load: Load) -> None:
-        for left in reversed(range(ATTEMPTS)):
-            connection = _connect(self._path, self._owner)
-            try:
-                connection.attach_load(load)
-                _commit(connection, self._path)
-                return
-            except OwnerGone:
-                if not left:
-                    raise
-            finally:
-                connection.close()
+        def attach(connection: Connection) -> None:
+            connection.attach_load(load)
+            _commit(connection, self._path)
+
+        _with_owner(self._options, attach)
 
     def _take_batch(self, load: Load, staged: Sequence[StagedRows], batch_id: int) -> None:
         """Whoever has the database open may go away at any moment: whether the batch is there, the next one tells."""
@@ -170,16 +152,7 @@ class TableLoad:
             self._attach(load)  # all rows go, once or twice
             return
         batch = StreamBatch(name, query_id, batch_id, sum(message.rows for message in staged))
-        for left in reversed(range(ATTEMPTS)):
-            connection = _connect(self._path, self._owner)
-            try:
-                connection.take_batch(load, batch)
-                return
-            except OwnerGone:
-                if not left:
-                    raise
-            finally:
-                connection.close()
+        _with_owner(self._options, lambda connection: connection.take_batch(load, batch))
 
     def drop(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what is left in the database's directory."""
@@ -187,6 +160,21 @@ class TableLoad:
             remove_load(self._path, load_id)
         if self._kin:
             remove_kin(self._path, Holder.driver(), self._kin)
+
+
+def _target(
+    connection: Connection, options: WriteOptions, schema: StructType
+) -> tuple[TableDefinition, PageFormat, bool]:
+    """The table that gets the rows, what its pages are like, and whether it is to be made."""
+    try:
+        table = connection.table(options.table)
+        return table, connection.page_format(table.name), False
+    except NoSuchTable as error:
+        if not options.create_table:
+            advice = '.option("createTable", "true") makes one' if options.apply == APPEND else "create it"
+            raise NoSuchTable(f"{error}; {advice}") from None
+    table = TableDefinition(options.table, 0, 0, 0, columns_for(options.table, schema, options.string_length))
+    return table, connection.page_format(None, options.tablespace), True
 
 
 def _maker(
@@ -208,6 +196,21 @@ def _maker(
     given, has_operations = tuple(table.columns[n].name for n in found), layout.feed is not None
     order_count = 2 if has_operations else len(layout.order)
     return ChangeMaker(rows, layout, Apply(given, has_operations, order_count, options.on_existing))
+
+
+def _with_owner(options: WriteOptions, action: Callable[[Connection], Any]) -> Any:
+    """Have the database's owner do something, and the next one if it goes away before that is done."""
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            connection = _connect(options.path, options.owner)
+            try:
+                return action(connection)
+            finally:
+                connection.close()
+        except OwnerGone:
+            if not left:
+                raise
+    raise AssertionError
 
 
 def _connect(path: Path, owner: Owner | None) -> Connection:
