@@ -25,7 +25,7 @@ from gmdb.arrow.staging import StagedFile
 from gmdb.catalog.changes import DefinitionChanges
 from gmdb.catalog.schema import TableDefinition
 from gmdb.catalog.tables import Catalog
-from gmdb.errors import NoSuchRow, TableNotEmpty, UniqueViolation
+from gmdb.errors import DataError, NoSuchRow, TableNotEmpty, UniqueViolation
 from gmdb.format.address import RowId
 from gmdb.transaction.session import Session
 
@@ -47,16 +47,15 @@ def apply_changes(
     catalog: Catalog, session: Session, name: str, files: Sequence[StagedFile], apply: Apply, is_first: bool
 ) -> int:
     """Do what the changes say; answers their number.  ``is_first``: rows that are there are none of theirs."""
-    with _all_or_nothing(session):
-        applying = _Applying(catalog, session, name, files, apply)
-        if is_first:
-            applying.settle_existing()
-        applying.run()
-        return len(applying.changes.fates)
+    applying = _Applying(catalog, session, name, files, apply)
+    if is_first:
+        applying.settle_existing()
+    applying.run()
+    return len(applying.changes.fates)
 
 
 @contextmanager
-def _all_or_nothing(session: Session) -> Iterator[None]:
+def all_or_nothing(session: Session) -> Iterator[None]:
     """Several statements that leave nothing behind if one fails."""
     is_own = session.autocommit
     if is_own:
@@ -181,7 +180,10 @@ class _Applying:
                 continue
             done = -1
             if heap.lobs is None:
-                patch = encode(values)
+                try:
+                    patch = encode(values)
+                except DataError as error:
+                    raise type(error)(f"table {heap.name}, key {', '.join(map(str, key))}: {error}") from None
                 done = change(key, lambda _, patch=patch: patch)  # type: ignore[misc]
             yield bool(done) if done >= 0 else self._update_row(key, dict(zip(names, values, strict=True)))
 

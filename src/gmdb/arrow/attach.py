@@ -21,7 +21,7 @@ import numpy as np
 from gmdb.access.heap import Heap
 from gmdb.arrow.append import append
 from gmdb.arrow.apply import Apply, require_key
-from gmdb.arrow.applying import apply_changes, with_numbers
+from gmdb.arrow.applying import all_or_nothing, apply_changes, with_numbers
 from gmdb.arrow.placing import BUFFER_SIZE, PagePlacer
 from gmdb.arrow.staging import StagedFile, definition_digest
 from gmdb.catalog.changes import DefinitionChanges
@@ -108,7 +108,8 @@ def attach(catalog: Catalog, session: Session, load: Load, is_first: bool = True
     catalog.store.require_writable()
     paths = [staged_path(catalog.store.directory, load.load_id, name) for name in load.files]
     if load.apply is not None:
-        return _apply(catalog, session, load.table, paths, load.apply, is_first)
+        with all_or_nothing(session):
+            return _apply(catalog, session, load.table, paths, load.apply, is_first)
     with session.statement():
         if load.create is not None:
             new = load.create

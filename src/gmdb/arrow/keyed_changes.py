@@ -98,8 +98,7 @@ class KeyedChanges:
         orders = [name for name in changes.column_names if name[:2] in ("o0", "o1")]
         places = np.arange(len(changes))
         if orders:
-            by = [(name, "ascending") for name in orders]
-            places = pc.sort_indices(changes, sort_keys=by, null_placement="at_start").to_numpy()
+            places = pc.sort_indices(_sortable(changes, orders), sort_keys=_ascending(orders)).to_numpy()
             changes = changes.take(pa.array(places))
         changes = changes.select([*keys, *orders]).append_column("n", pa.array(np.arange(len(changes))))
         last = changes.group_by(keys).aggregate([("n", "max")]).column("n_max").to_numpy()
@@ -141,6 +140,17 @@ class KeyedChanges:
 
     def keys(self, rows: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
         return zip(*(rows.column(name).to_pylist() for name in self._key_names), strict=True)
+
+
+def _sortable(changes: pa.Table, orders: Sequence[str]) -> pa.Table:
+    """With a column before each of the order that lets NULL come before all values."""
+    for name in orders:
+        changes = changes.append_column(f"has {name}", pc.cast(pc.is_valid(changes.column(name)), pa.int8()))
+    return changes
+
+
+def _ascending(orders: Sequence[str]) -> list[tuple[str, str]]:
+    return [(key, "ascending") for name in orders for key in (f"has {name}", name)]
 
 
 def _comparable(column: Column, values: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gmdb.catalog.system import SystemTables
-from gmdb.errors import InterfaceError, NoSuchRow, NoSuchStream, StreamConflict
+from gmdb.errors import InterfaceError, LockTimeout, NoSuchRow, NoSuchStream, StreamConflict
 from gmdb.format.address import RowId
 from gmdb.transaction.session import Session
 
@@ -81,6 +81,8 @@ class Streams:
                 return row_id, StreamRecord(*heap.fetch(row_id))
             except NoSuchRow:
                 continue  # somebody has let it be forgotten meanwhile
+            except LockTimeout as error:
+                raise LockTimeout(f"stream {name}: somebody else is bringing a batch of it; {error}") from None
 
     def note(self, own: SystemTables, row_id: RowId, record: StreamRecord) -> None:
         """Keep what is known of a stream that is held, as part of the transaction of ``own``."""
@@ -105,9 +107,12 @@ class Streams:
         """Where a stream's row is; a new stream gets one at once, so that whoever else brings it finds the same."""
         with self._lock:
             try:
-                for row_id, values in self._system.rows(TABLE):
-                    if values[0] == name:
-                        return row_id
-                return self._system.heap(TABLE).insert(StreamRecord(name, None, None, None, 0, None).values)
-            finally:
+                row_id = next((row_id for row_id, values in self._system.rows(TABLE) if values[0] == name), None)
+                if row_id is None:
+                    row_id = self._system.heap(TABLE).insert(StreamRecord(name, None, None, None, 0, None).values)
                 self._session.commit()
+                return row_id
+            except BaseException:
+                if self._session.in_transaction:
+                    self._session.rollback()
+                raise
