@@ -31,7 +31,7 @@ def read_files(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
 
 def write_all(frame: DataFrame, path: Path, checkpoint: Path, mode: str = "append", **options: Any) -> str:
     """Run a query until it has brought all that is there; answers its id."""
-    writer = frame.writeStream.format("gmdb").options(table="tbl", **options).outputMode(mode)
+    writer = frame.writeStream.format("gmdb").options(**{"table": "tbl", **options}).outputMode(mode)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(str(path))
     query.awaitTermination()
     return str(query.id)

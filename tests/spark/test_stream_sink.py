@@ -221,7 +221,8 @@ def test_complete_mode_lets_the_table_have_the_last_result(spark, db, folder, ch
     found = dict(db.execute("select s, n from tbl").fetchall())
     db.commit()
     assert found == {f"text {n}": 1 + (5 <= n < 10) for n in range(15)}
-    said = refusal(lambda: write_all(counted, db.path, checkpoint, "complete", apply="upsert"))
+    another = checkpoint.with_name("another")
+    said = refusal(lambda: write_all(counted, db.path, another, "complete", apply="upsert"))
     assert "apply=upsert changes some rows" in said
     assert_no_litter(db.path)
 
@@ -341,7 +342,7 @@ def test_a_wrong_option_of_a_stream_is_named(spark, table, folder, checkpoint, o
     table.commit()
     add_files(folder, [numbers(10, 1)])
     frame = read_files(spark, folder, ROW)
-    assert message in refusal(lambda: write_all(frame, table.path, checkpoint, **{"table": "tbl", **options}))
+    assert message in refusal(lambda: write_all(frame, table.path, checkpoint, **options))
     assert_no_litter(table.path)
 
 

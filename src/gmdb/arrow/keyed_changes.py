@@ -123,15 +123,16 @@ class KeyedChanges:
     # ---- their rows
 
     def batches(self, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-        """The rows of some changes, which a mask chooses, with their numbers, a batch at a time."""
+        """The rows of some changes, which a mask chooses, and their numbers; a batch at a time, in the order of keys."""
         done = 0
         for file in self._files:
             for batch in file.batches():
-                wanted = chosen[done : done + len(batch)]
-                if wanted.any():
-                    rows = self._rows(batch)
-                    yield done + np.flatnonzero(wanted), rows if wanted.all() else rows.filter(pa.array(wanted))
+                numbers = np.flatnonzero(chosen[done : done + len(batch)])
                 done += len(batch)
+                if len(numbers):
+                    rows = self._rows(batch).take(pa.array(numbers))
+                    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in self._key_names])
+                    yield done - len(batch) + numbers[order.to_numpy()], rows.take(order)
 
     def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns of a batch."""
