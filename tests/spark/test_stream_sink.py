@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import _parse_datatype_string
 
 import gmdb
 from gmdb.connection import Connection
+from gmdb.errors import Error
+from gmdb.spark.source import TableSource
 from gmdb.storage.loads import LOADS_NAME
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
@@ -230,6 +234,14 @@ def test_complete_mode_lets_the_table_have_the_last_result(spark, db, folder, ch
 # ---- changes
 
 
+def feed_table(rows: list[tuple[Any, ...]]) -> pa.Table:
+    """Rows of a feed, in the columns of FEED."""
+    types = [pa.int32(), pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int32(), pa.string()]
+    names = [part.split()[0] for part in FEED.split(", ")]
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+
+
 class Source:
     """A table that changes, and what its feed would say of it."""
 
@@ -239,7 +251,7 @@ class Source:
         self._scn = 100
 
     def snapshot(self) -> pa.Table:
-        return self._table([(i, s, "snapshot", self._scn, 0, None, None) for i, s in self.rows.items()])
+        return feed_table([(i, s, "snapshot", self._scn, 0, None, None) for i, s in self.rows.items()])
 
     def changes(self, count: int) -> pa.Table:
         made = []
@@ -248,7 +260,7 @@ class Source:
                 self._scn += 1
             made.append((*self._change(place), self._scn, place))
         self._chance.shuffle(made)
-        return self._table([(i, s, op, scn, place, *before) for i, s, op, before, scn, place in made])
+        return feed_table([(i, s, op, scn, place, *before) for i, s, op, before, scn, place in made])
 
     def _change(self, place: int) -> tuple[Any, ...]:
         chance, rows, text = self._chance, self.rows, f"text {self._scn} {place}"
@@ -268,13 +280,6 @@ class Source:
             return new, rows[new], "update", before
         rows[key] = text
         return key, text, "update", before
-
-    @staticmethod
-    def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
-        types = [pa.int32(), pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int32(), pa.string()]
-        names = [part.split()[0] for part in FEED.split(", ")]
-        columns = zip(*rows, strict=True) if rows else [()] * len(names)
-        return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -299,34 +304,35 @@ def test_a_feed_makes_the_table_equal_to_its_source(spark, table, folder, checkp
 
 
 @pytest.mark.parametrize(
-    ("schema", "row", "message"),
+    ("row", "message"),
     [
-        (ROW, (1, "x"), "apply=changes needs the columns of a change feed: _op of string, but there is none"),
-        (f"{ROW}, _op string, _scn string", (1, "x", "y", "1"), "_scn of bigint, but there is one of string"),
-        ("s string, _op string", ("x", "y"), "the DataFrame has no column i, of the primary key"),
-        (FEED, (1, "x", "merge", 1, 1, 1, "x"), "row 0: _op is 'merge', which is none of insert, update"),
-        (FEED, (1, "x", "update", None, 1, 1, "x"), "row 0: _scn is NULL"),
-        (FEED, (None, "x", "delete", 1, 1, 1, "x"), "table tbl, column i: row 0 has no value"),
-        (FEED + ", more int", (1, "x", "insert", 1, 1, 1, "x", 1), "table tbl has no column more"),
+        ((1, "x", "merge", 1, 1, 1, "x"), "row 0: _op is 'merge', which is none of insert, update"),
+        ((1, "x", "update", None, 1, 1, "x"), "row 0: _scn is NULL"),
+        ((None, "x", "delete", 1, 1, 1, "x"), "table tbl, column i: row 0 has no value"),
     ],
 )
-def test_what_is_no_feed_is_refused(spark, table, folder, checkpoint, schema, row, message):
-    types = {"int": pa.int32(), "string": pa.string(), "bigint": pa.int64()}
-    fields = [part.split() for part in schema.split(", ")]
-    add_files(folder, [pa.table({n: pa.array([v], types[t]) for (n, t), v in zip(fields, row, strict=True)})])
-    frame = read_files(spark, folder, schema)
-    assert message in refusal(lambda: write_all(frame, table.path, checkpoint, apply="changes"))
+def test_a_row_that_is_none_of_a_feed_is_refused(spark, table, folder, checkpoint, row, message):
+    add_files(folder, [feed_table([row])])
+    said = refusal(lambda: write_all(read_files(spark, folder, FEED), table.path, checkpoint, apply="changes"))
+    assert f"partition 0: {message}" in said
     assert content(table) == expected(10)
     assert_no_litter(table.path)
 
 
-# ---- what is refused
+# ---- what is refused before any row is looked at
 
 
+def plan(path: Path, schema: str, **options: str) -> None:
+    """What Spark does first for a batch."""
+    given = {"path": str(path), "checkpointLocation": "/x", **{"table": "tbl", **options}}
+    TableSource(given).streamWriter(_parse_datatype_string(schema), False)
+
+
+@pytest.mark.usefixtures("spark")  # which reads the schema
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"apply": "merge"}, "InterfaceError: apply: 'merge' is none of append, upsert, changes"),
+        ({"apply": "merge"}, "apply: 'merge' is none of append, upsert, changes"),
         ({"orderBy": "i"}, "orderBy is for apply=upsert, not for apply=append"),
         ({"apply": "upsert", "orderBy": "at"}, "orderBy names column at, which the DataFrame has not"),
         ({"apply": "upsert", "onExisting": "upsert"}, "onExisting is for apply=changes"),
@@ -334,15 +340,32 @@ def test_what_is_no_feed_is_refused(spark, table, folder, checkpoint, schema, ro
         ({"apply": "upsert", "createTable": "true"}, "which createTable does not make"),
         ({"apply": "upsert", "table": "plain"}, "table plain has no primary key"),
         ({"batchId": "1"}, "gmdb knows no option batchid"),
-        ({"table": "tbi", "apply": "upsert"}, "NoSuchTable: there is no table tbi"),
+        ({"table": "tbi", "apply": "upsert"}, "there is no table tbi"),
     ],
 )
-def test_a_wrong_option_of_a_stream_is_named(spark, table, folder, checkpoint, options, message):
+def test_a_wrong_option_of_a_stream_is_named(table, options, message):
     table.execute("create table plain (i int, s varchar(30))")
     table.commit()
-    add_files(folder, [numbers(10, 1)])
-    frame = read_files(spark, folder, ROW)
-    assert message in refusal(lambda: write_all(frame, table.path, checkpoint, **options))
+    with pytest.raises(Error, match=re.escape(message)):
+        plan(table.path, ROW, **options)
+    assert_no_litter(table.path)
+
+
+@pytest.mark.usefixtures("spark")  # which reads the schema
+@pytest.mark.parametrize(
+    ("apply", "schema", "message"),
+    [
+        ("changes", ROW, "apply=changes needs the columns of a change feed: _op of string, but there is none"),
+        ("changes", f"{ROW}, _op string, _scn string", "_scn of bigint, but there is one of string"),
+        ("changes", "s string, _op string", "the DataFrame has no column i, of the primary key"),
+        ("changes", f"{FEED}, more int", "table tbl has no column more"),
+        ("upsert", FEED, "table tbl has no column _op"),
+        ("upsert", "i bigint, s string", "column i: it is INT, which does not take every bigint"),
+    ],
+)
+def test_a_schema_that_a_stream_cannot_apply_is_refused(table, apply, schema, message):
+    with pytest.raises(Error, match=re.escape(message)):
+        plan(table.path, schema, apply=apply)
     assert_no_litter(table.path)
 
 

@@ -24,7 +24,7 @@ from tests.spark.streaming import add_files, read_files
 
 pytestmark = pytest.mark.spark
 PATIENCE = 120.0  # far more than anything here takes
-FILES, ROWS = 10, 500  # batches, and rows of each
+FILES, ROWS, KILLS = 8, 500, 6  # batches, rows of each, and how often the owner is killed
 
 # A driver of its own, with several batches under way.
 DRIVER = """
@@ -104,12 +104,13 @@ def test_an_owner_that_is_killed_at_any_moment(spark: SparkSession, closed: Path
     owner(f"db = gmdb.connect({str(closed)!r})")
     query = writer.start(str(closed))
     try:
-        while query.isActive:
+        for _ in range(KILLS):
             time.sleep(chance.uniform(0.1, 1.0))
             owner.kill()
             owner.end()
             owner = Peer()
             owner.start(f"db = gmdb.connect({str(closed)!r})")
+        assert query.awaitTermination(int(PATIENCE))
     finally:
         query.stop()
         owner.kill()
