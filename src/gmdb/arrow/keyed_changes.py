@@ -123,7 +123,7 @@ class KeyedChanges:
     # ---- their rows
 
     def batches(self, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-        """The rows of some changes, which a mask chooses, and their numbers; a batch at a time, in the order of keys."""
+        """The numbers and rows of some changes, which a mask chooses; a batch at a time, in the order of keys."""
         done = 0
         for file in self._files:
             for batch in file.batches():

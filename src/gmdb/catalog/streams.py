@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,9 +55,8 @@ class StreamRecord:
         return self.batch_id is not None and batch.batch_id <= self.batch_id
 
     def with_batch(self, batch: StreamBatch, table: str) -> StreamRecord:
-        now = datetime.now(UTC).replace(tzinfo=None)
-        last = {"query_id": batch.query_id or self.query_id, "table": table, "batch_id": batch.batch_id}
-        return replace(self, **last, row_count=self.row_count + batch.rows, batch_time=now)
+        now, query_id = datetime.now(UTC).replace(tzinfo=None), batch.query_id or self.query_id
+        return StreamRecord(self.name, query_id, table, batch.batch_id, self.row_count + batch.rows, now)
 
     @property
     def values(self) -> tuple[Any, ...]:
