@@ -54,7 +54,7 @@ lint: $(STAMP) ## Run ruff, mypy and the import layers alone
 bench: $(STAMP) ## Measure gmdb beside SQLite and DuckDB
 	@$(PY) -m bench $(ARGS)
 
-bench-spark: $(STAMP) ## Measure Spark with gmdb beside Spark with PostgreSQL over JDBC and with Parquet; half an hour
+bench-spark: $(STAMP) ## Measure Spark with gmdb beside Spark with PostgreSQL over JDBC and with Parquet; a quarter of an hour
 	@scripts/programs --install-peers || true
 	@$(WITH_JAVA) $(PY) -m bench.spark $(ARGS)
 
