@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,15 +21,13 @@ from gmdb.access.indexes import KeyRange
 from gmdb.access.lob_file import File, open_file
 from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.arrow.append import append
-from gmdb.arrow.attach import Load, attach
 from gmdb.arrow.scan import Reading
-from gmdb.arrow.staging import PageFormat
 from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
 from gmdb.catalog.statistics import TableStatistics
 from gmdb.copies import verify_copy
 from gmdb.cursor import Cursor, open_cursor
 from gmdb.engine import Database, open_database, release_database
-from gmdb.feed import ChangeFeed, open_feed
+from gmdb.feed import ReadsChanges
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
@@ -38,7 +35,7 @@ from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors
 from gmdb.staged_index import BuildsIndexes, StagedIndex, abandon_all
-from gmdb.storage.feeds import LogPosition
+from gmdb.staged_loads import TakesLoads
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
@@ -67,7 +64,7 @@ class Statements(Protocol):
     def split(self, script: str) -> list[str]: ...
 
 
-class Connection(BuildsIndexes, HasErrors):
+class Connection(TakesLoads, BuildsIndexes, ReadsChanges, HasErrors):
     """One session of a database.  Threads take a connection each."""
 
     def __init__(
@@ -292,18 +289,6 @@ class Connection(BuildsIndexes, HasErrors):
         """Append Arrow data (a Table, batches, a reader, …), all of it or nothing; answers the number of rows."""
         return append(self.heap(name), data)
 
-    def page_format(self, table: str | None = None, tablespace: str = MAIN_SPACE) -> PageFormat:
-        """What the pages of a table are like, or those of a new one in a tablespace."""
-        self.session.require_open()
-        if table is None:
-            return PageFormat(self._database.store.space(tablespace).page_size, DEFAULT_PCT_FREE)
-        segment = self.heap(table).segment
-        return PageFormat(segment.space.page_size, int(segment.head.pct_free))
-
-    def attach_load(self, load: Load) -> int:
-        """Take the staging files of a bulk load into a table, all of them or nothing; answers the number of rows."""
-        return attach(self._database.catalog, self.session, load)
-
     def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """A table's rows, or some of its columns, as a stream of record batches, all of one instant."""
         return self.select(name, columns).arrow()
@@ -322,32 +307,6 @@ class Connection(BuildsIndexes, HasErrors):
         ``select("tbl", ["i"], by="tbl_i", keys=KeyRange((1,), (9,))).arrow()``, or ``.rows()`` for one at a time.
         """
         return open_cursor(self.heap(name), self._database.table(name, self.session), columns, by, keys, row_ids)
-
-    # ---- changes
-
-    def changes(
-        self,
-        since: str | datetime | None = None,
-        tables: Sequence[str] | None = None,
-        *,
-        before: bool = False,
-        reader: str | None = None,
-        keep: int | None = None,
-        snapshot: bool = False,
-    ) -> ChangeFeed:
-        """The committed changes of tables with a change feed, in the order of their commits.
-
-        They begin behind ``since``: a feed's ``position``, or a time; if there is none, where the ``reader`` of that
-        name stands, or now.  With ``snapshot``, the tables' rows come first, then all that was committed since.
-        ``before``: updates have the rows' values before, too.  For a reader with a name the log is kept, up to
-        ``keep`` bytes of it, from where it last acknowledged.
-        """
-        return open_feed(self, since, tables, before, reader, keep, snapshot)
-
-    def feed_position(self) -> LogPosition:
-        """Where a feed of changes that begins now would stand."""
-        self.session.require_open()
-        return self._database.feed_position()
 
     # ---- SQL
 

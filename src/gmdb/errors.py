@@ -137,6 +137,18 @@ class NoSuchRow(ProgrammingError):
     """A row id leads to no row: never given out, or its row is deleted."""
 
 
+class NoSuchStream(ProgrammingError):
+    """No batch of a stream of that name was ever brought."""
+
+
+class StreamConflict(OperationalError):
+    """Batches of two queries come under one name: which of them are there already cannot be told."""
+
+
+class TableNotEmpty(OperationalError):
+    """A table has rows that what comes knows nothing of."""
+
+
 # ---- statements: raised by sql/
 
 

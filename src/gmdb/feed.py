@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from gmdb.arrow.changes import BEFORE, META_FIELDS, SNAPSHOT, change_batches
 from gmdb.arrow.scan import PLACE, Reading, Scan, row_id_texts
 from gmdb.catalog.plain import table_from_plain
 from gmdb.catalog.schema import TableDefinition
+from gmdb.engine import Database
 from gmdb.errors import InterfaceError, NoChangeFeed, PositionGone
 from gmdb.format.address import device_of
 from gmdb.inspect.pinned import PinnedFiles
@@ -43,6 +44,7 @@ from gmdb.storage.feeds import (
 from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin
+from gmdb.transaction.session import Session
 
 POLL = 0.05  # seconds between two looks at a log that has nothing new
 _META = {field.name for field in META_FIELDS}
@@ -304,3 +306,34 @@ def _rows_of_pin(source: Source, pin: Pin, feeds: Collection[int]) -> Iterator[C
             store.close()
     finally:
         source.drop_snapshot(pin.name)
+
+
+class ReadsChanges:
+    """The part of a connection that gives out changes."""
+
+    _database: Database
+    session: Session
+
+    def changes(
+        self,
+        since: str | datetime | None = None,
+        tables: Sequence[str] | None = None,
+        *,
+        before: bool = False,
+        reader: str | None = None,
+        keep: int | None = None,
+        snapshot: bool = False,
+    ) -> ChangeFeed:
+        """The committed changes of tables with a change feed, in the order of their commits.
+
+        They begin behind ``since``: a feed's ``position``, or a time; if there is none, where the ``reader`` of that
+        name stands, or now.  With ``snapshot``, the tables' rows come first, then all that was committed since.
+        ``before``: updates have the rows' values before, too.  For a reader with a name the log is kept, up to
+        ``keep`` bytes of it, from where it last acknowledged.
+        """
+        return open_feed(cast("Source", self), since, tables, before, reader, keep, snapshot)
+
+    def feed_position(self) -> LogPosition:
+        """Where a feed of changes that begins now would stand."""
+        self.session.require_open()
+        return self._database.feed_position()

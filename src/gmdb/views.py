@@ -91,6 +91,7 @@ class SystemViews:
             "sys_constraints": self._constraints,
             "sys_identities": self._identities,
             "sys_statistics": lambda _: _listed("sys_statistics", catalog.statistics.listed()),
+            "sys_streams": lambda _: _listed("sys_streams", catalog.streams.listed()),
             "sys_segments": self._segments,
             "sys_locks": lambda _: self.locks(),
             "sys_table_locks": lambda _: self._table_locks(),

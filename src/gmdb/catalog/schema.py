@@ -20,7 +20,7 @@ from gmdb.storage.feeds import Feed
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
 SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID = 1, 2, 5, 6, 7
-SYS_STATISTICS_ID, FIRST_USER_ID = 8, 16
+SYS_STATISTICS_ID, SYS_STREAMS_ID, FIRST_USER_ID = 8, 10, 16
 PRIMARY_KEY, UNIQUE, CHECK = "primary key", "unique", "check"
 EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 
@@ -217,6 +217,18 @@ SYS_STATISTICS_COLUMNS = make_columns(
     },
 )
 
+SYS_STREAMS_COLUMNS = make_columns(
+    "sys_streams",
+    {
+        "name": "VARCHAR(200) NOT NULL",
+        "query_id": "VARCHAR(100)",  # of the query that writes the stream, if it has said so
+        "table_name": "VARCHAR(63)",  # where its last batch went
+        "batch_id": "BIGINT",  # of its last batch; NULL: none was taken in yet
+        "row_count": "BIGINT NOT NULL",  # of all its batches
+        "batch_time": "TIMESTAMP",  # when its last batch was taken in, in UTC
+    },
+)
+
 SYSTEM_TABLES = {
     "sys_tables": (SYS_TABLES_ID, SYS_TABLES_COLUMNS),
     "sys_columns": (SYS_COLUMNS_ID, SYS_COLUMNS_COLUMNS),
@@ -224,4 +236,5 @@ SYSTEM_TABLES = {
     "sys_constraints": (SYS_CONSTRAINTS_ID, SYS_CONSTRAINTS_COLUMNS),
     "sys_identities": (SYS_IDENTITIES_ID, SYS_IDENTITIES_COLUMNS),
     "sys_statistics": (SYS_STATISTICS_ID, SYS_STATISTICS_COLUMNS),
+    "sys_streams": (SYS_STREAMS_ID, SYS_STREAMS_COLUMNS),
 }

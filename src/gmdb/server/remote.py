@@ -10,6 +10,7 @@ import json
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +41,7 @@ from gmdb.storage.pins import Pin
 if TYPE_CHECKING:
     from gmdb.arrow.attach import Load
     from gmdb.arrow.staging import PageFormat
+    from gmdb.catalog.streams import StreamBatch
     from gmdb.connection import Connection as _Connection
     from gmdb.feed import ChangeFeed
     from gmdb.verify.findings import Report
@@ -214,11 +216,14 @@ class RemoteConnection(_Connection):
         return PageFormat(**self._link.ask("page_format", table=table, tablespace=tablespace)[0])
 
     def attach_load(self, load: Load) -> int:
-        new, create = load.create, None
-        if new is not None:
-            create = [[column_to_plain(column) for column in new.columns], new.tablespace, new.pct_free]
-        plain = [load.table, load.load_id, list(load.files), load.overwrite]
-        return int(self._link.ask("attach_load", load=plain, create=create)[0]["rows"])
+        return int(self._link.ask("attach_load", load=load.to_plain())[0]["rows"])
+
+    def take_batch(self, load: Load, batch: StreamBatch) -> int | None:
+        rows = self._link.ask("take_batch", load=load.to_plain(), batch=list(astuple(batch)))[0]["rows"]
+        return None if rows is None else int(rows)
+
+    def forget_stream(self, name: str) -> None:
+        self._link.ask("forget_stream", name=name)
 
     def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         return self.select(name, columns).arrow()

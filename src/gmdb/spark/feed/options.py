@@ -28,7 +28,7 @@ _SCHEMA_CHANGES = ("fail", "follow")
 
 
 @dataclass(frozen=True)
-class StreamOptions:
+class ChangeOptions:
     """What a user asked for; ``columns`` is empty if all are wanted."""
 
     path: Path
@@ -51,7 +51,7 @@ def asks_for_changes(options: Mapping[str, str]) -> bool:
     return given.get("view", "").lower() == CHANGES or any(name.lower() in given for name in OWN)
 
 
-def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
+def parse_change_options(options: Mapping[str, str]) -> ChangeOptions:
     given = known_options(options, KNOWN)
     path = database_of(given, 'read: .load("shop.gmdb")')
     if given.get("view", CHANGES).lower() != CHANGES:
@@ -62,7 +62,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
     if schema_change not in _SCHEMA_CHANGES:
         raise InterfaceError(f"schemaChange: {schema_change!r} is none of {', '.join(_SCHEMA_CHANGES)}")
     size = given.get("maxpartitionbytes")
-    return StreamOptions(
+    return ChangeOptions(
         path,
         given["table"],
         parse_names(given["columns"]) if "columns" in given else (),

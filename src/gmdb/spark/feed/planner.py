@@ -21,7 +21,7 @@ from gmdb.format.heap import HEAP_NODE, NODE_AT
 from gmdb.format.redo import ChangeOperation
 from gmdb.inspect.pinned import PinnedFiles
 from gmdb.log.changes import ChangeLog, Committed, LogScan
-from gmdb.spark.feed.options import NOW, SNAPSHOT, StreamOptions
+from gmdb.spark.feed.options import NOW, SNAPSHOT, ChangeOptions
 from gmdb.spark.feed.partitions import ChangeRange, SnapshotRange
 from gmdb.spark.plan import PageRange, divide, pages_per_range
 from gmdb.spark.snapshots import drop_pin, position_now, table_of, take_pin
@@ -59,7 +59,7 @@ class Offset:
 
 
 class StreamPlanner:
-    def __init__(self, options: StreamOptions, table: TableDefinition) -> None:
+    def __init__(self, options: ChangeOptions, table: TableDefinition) -> None:
         """``table``: as the stream's schema has it."""
         self._options, self._table = options, table
         self._feed = require_feed(table)

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import InterfaceError, SchemaError, SchemaMismatch
 from gmdb.format.columns import Column
-from gmdb.spark.feed.options import StreamOptions
+from gmdb.spark.feed.options import ChangeOptions
 from gmdb.spark.feed.partitions import ChangeRange, SnapshotRange
 from gmdb.spark.snapshots import describe, position_now
 from gmdb.spark.types import columns_by_name, spark_type
@@ -44,7 +44,7 @@ META = (
 BEFORE = "_before_"
 
 
-def stream_columns(options: StreamOptions, table: TableDefinition) -> list[Column]:
+def stream_columns(options: ChangeOptions, table: TableDefinition) -> list[Column]:
     """The table's columns that a stream has: those that were named, or all but large objects."""
     if not options.columns:
         return [column for column in table.columns if not column.type.is_lob]
@@ -61,7 +61,7 @@ def stream_columns(options: StreamOptions, table: TableDefinition) -> list[Colum
     return wanted
 
 
-def change_schema(options: StreamOptions, table: TableDefinition) -> StructType:
+def change_schema(options: ChangeOptions, table: TableDefinition) -> StructType:
     """A row that is gone, or a table that was emptied, has no values: all may be NULL."""
     columns = [StructField(c.name, spark_type(c.type)) for c in stream_columns(options, table)]
     before = [StructField(BEFORE + one.name, one.dataType) for one in columns] if options.before_images else []
@@ -76,7 +76,7 @@ def change_schema(options: StreamOptions, table: TableDefinition) -> StructType:
 class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The changes of one table."""
 
-    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+    def __init__(self, options: ChangeOptions, schema: StructType) -> None:
         self._options, self._schema = options, schema
         self._planner_made: StreamPlanner | None = None
         self._ends_at: int | None = None

@@ -13,7 +13,7 @@ from gmdb.feed import Definitions, require_feed
 from gmdb.format.address import device_of
 from gmdb.inspect.device_file import DeviceFile
 from gmdb.log.changes import ChangeLog, LogScan
-from gmdb.spark.feed.options import StreamOptions
+from gmdb.spark.feed.options import ChangeOptions
 from gmdb.spark.feed.partitions import ChangeRange, SnapshotRange
 from gmdb.spark.plan import TableRead
 from gmdb.spark.reading import read_pages
@@ -30,7 +30,7 @@ def _wanted(schema: StructType) -> list[str]:
     return [name for name in schema.fieldNames() if name not in _META and not name.startswith(BEFORE)]
 
 
-def read_snapshot(options: StreamOptions, schema: StructType, part: SnapshotRange) -> Iterator[pa.RecordBatch]:
+def read_snapshot(options: ChangeOptions, schema: StructType, part: SnapshotRange) -> Iterator[pa.RecordBatch]:
     """Rows that were there when the stream began."""
     pin = read_pin(options.path, part.snapshot)
     table = table_of(pin, options.table, options.path)
@@ -57,7 +57,7 @@ def _as_changes(batch: pa.RecordBatch, names: list[str], pin: Pin, done: int) ->
     return pa.table([*(batch.column(name) for name in names), *meta], names=[*names, *_META])
 
 
-def read_changes(options: StreamOptions, schema: StructType, part: ChangeRange) -> Iterator[pa.RecordBatch]:
+def read_changes(options: ChangeOptions, schema: StructType, part: ChangeRange) -> Iterator[pa.RecordBatch]:
     """The changes of some commits."""
     log, definitions, feed = ChangeLog(options.path), Definitions(options.path), require_feed(part.table)
     positions = [part.table.position(name) for name in _wanted(schema)]
