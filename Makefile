@@ -38,7 +38,7 @@ demo: $(STAMP) ## Make a table, draw a page of it, read it with Arrow and with S
 
 test: $(STAMP) ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs a part of it
 	@scripts/programs --install || true
-	@$(WITH_JAVA) $(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(WITH_JAVA) $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(STAMP) ## Crash databases with new random seeds for MINUTES=10, by power cuts, kills, flipped bits and odd statements
 	@$(PY) -m tests.crash.soak --minutes $(MINUTES) $(ARGS)

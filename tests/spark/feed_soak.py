@@ -59,7 +59,7 @@ def _change(db: Any, dice: random.Random) -> None:
         db.execute("update t set n = n + 1, s = ? where i between ? and ?", ("y" * dice.randrange(400), key, key + 9))
     elif kind < 0.9:
         db.execute("delete from t where i between ? and ?", (key, key + 2))
-    elif kind < 0.995:
+    elif kind < 0.9995:
         db.execute("savepoint here")
         db.execute("update t set n = -1 where i between ? and ?", (key, key + 20))
         db.execute("rollback to here")
@@ -126,7 +126,7 @@ class Soak:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             query = self._query(available_now=False)
-            query.awaitTermination(self._dice.uniform(1, 8))  # raises what has gone wrong
+            query.awaitTermination(self._dice.uniform(3, 12))  # raises what has gone wrong
             self._count(query)
             query.stop()
             self.outcome.query_restarts += 1

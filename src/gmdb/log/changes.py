@@ -181,7 +181,9 @@ class LogScan:
         self._log = log
         self._position = position
         self._lsn = position.needs
-        self._open = np.empty(0, LOG_CHANGE)
+        self._open: dict[
+            int, list[np.ndarray]
+        ] = {}  # by transaction, changes of which nobody knows what becomes of them
         self._changes = np.empty(_ROOM, LOG_CHANGE)
         self._commits = np.empty(_COMMITS, LOG_COMMIT)
         self._is_known = not position.lsn
@@ -245,20 +247,23 @@ class LogScan:
         following = self._log.after_end(self._lsn)
         if following is None:
             return False
-        self._lsn, self._open = following, self._open[:0]  # no transaction outlives that
+        self._lsn, self._open = following, {}  # no transaction outlives that
         return True
 
     # ---- what was committed
 
     def _assemble(self, changes: np.ndarray, commits: np.ndarray) -> Committed:
-        """Add changes to those whose transactions are open, and take out those of transactions that committed."""
-        pending = np.concatenate((self._open, changes))
-        if np.any(pending["operation"] == 0):
-            pending = _without_taken_back(pending)
-        at = _find(commits["transaction"], pending["transaction"])
+        """Give out the changes of transactions that committed, and hold the others."""
         is_new = commits["scn"] > self._position.scn
         self._check(commits, is_new)
-        self._open = pending[at < 0]
+        taken_back = changes["operation"] == 0
+        pending = self._take_up(
+            changes, [*commits["transaction"].tolist(), *changes["transaction"][taken_back].tolist()]
+        )
+        if taken_back.any():
+            pending = _without_taken_back(pending)
+        at = _find(commits["transaction"], pending["transaction"])
+        self._hold(pending[at < 0])
         given = np.flatnonzero(at >= 0)
         given = given[is_new[at[given]]]
         scn = commits["scn"][at[given]]
@@ -267,9 +272,20 @@ class LogScan:
         position = self._position
         if is_new.any():
             last = commits[np.argmax(commits["scn"])]
-            needs = min(int(last["lsn"]), int(self._open["group"].min()) if len(self._open) else self._lsn)
+            needs = min([int(last["lsn"]), *(int(held[0]["group"][0]) for held in self._open.values())])
             position = LogPosition(int(last["scn"]), int(last["lsn"]), needs, self._position.whole)
         return Committed(done, of_commit, _numbered(of_commit["scn"]), position)
+
+    def _take_up(self, changes: np.ndarray, transactions: list[int]) -> np.ndarray:
+        """Changes, behind those that were held of some transactions."""
+        held = [piece for number in dict.fromkeys(transactions) for piece in self._open.pop(number, [])]
+        return np.concatenate([*held, changes])
+
+    def _hold(self, changes: np.ndarray) -> None:
+        """Hold changes of transactions that are open, each in order."""
+        numbers = changes["transaction"]
+        for number in np.unique(numbers).tolist():
+            self._open.setdefault(number, []).append(changes[numbers == number])
 
     def _check(self, commits: np.ndarray, is_new: np.ndarray) -> None:
         """See that the log is the one that the position is of, and has all of the commits that are given out."""
