@@ -34,8 +34,8 @@ from gmdb.spark.local import local_session
 from tests.spark.streaming import read_files, write_all
 
 database, files, checkpoint = map(Path, sys.argv[1:])
-spark = local_session(checkpoint.with_name("spark.log"))
-write_all(read_files(spark, files, "i int, s string").repartition(2), database, checkpoint, stream="numbers")
+spark = local_session(checkpoint.with_name("spark.log"), cores=1)
+write_all(read_files(spark, files, "i int, s string"), database, checkpoint, stream="numbers")
 """
 
 
