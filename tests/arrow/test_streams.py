@@ -50,7 +50,6 @@ def test_a_batch_that_is_brought_again_changes_nothing(table):
     assert table.take_batch(load, StreamBatch("s", "q", 0, 100)) == 100
     assert table.take_batch(load, StreamBatch("s", "q", 0, 100)) is None
     assert table.take_batch(stage(table, "tbl", numbers(100, 5)), StreamBatch("s", "q", 1, 5)) == 5
-    assert table.take_batch(load, StreamBatch("s", "q", 0, 100)) is None
     assert count(table) == 105
     assert listed(table) == [("s", "q", "tbl", 1, 105)]
     assert table.execute("select batch_time is null from sys_streams").fetchall() == [(False,)]
@@ -75,6 +74,18 @@ def test_another_query_under_the_same_name_is_refused(table):
     assert listed(table) == []
     assert table.take_batch(load, StreamBatch("s", "r", 0, 10)) == 10
     assert listed(table) == [("s", "r", "tbl", 0, 10)]
+
+
+def test_batches_that_come_from_an_older_checkpoint_or_behind_a_gap_are_refused(table):
+    table.take_batch(stage(table, "tbl", numbers(0, 10)), StreamBatch("s", "q", 6, 10, True))
+    load = stage(table, "tbl", numbers(10, 10))
+    with pytest.raises(StreamConflict, match=r"batch 5 comes, but the last one here is 6; the checkpoint is an older"):
+        table.take_batch(load, StreamBatch("s", "q", 5, 10))
+    with pytest.raises(StreamConflict, match=r"batch 8 comes, but the last one here is 6; those between are missing"):
+        table.take_batch(load, StreamBatch("s", "q", 8, 10, True))
+    assert count(table) == 10
+    assert table.take_batch(load, StreamBatch("s", "q", 8, 10)) == 10  # of a query whose batches do not all come
+    assert listed(table) == [("s", "q", "tbl", 8, 20)]
 
 
 def test_a_batch_that_is_refused_is_not_noted(table):

@@ -20,7 +20,7 @@ from gmdb.spark.local import require_java
 from gmdb.storage.loads import LOADS_NAME
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
-from tests.spark.streaming import add_files, read_files
+from tests.spark.streaming import add_files, read_files, write_all
 
 pytestmark = pytest.mark.spark
 PATIENCE = 120.0  # far more than anything here takes
@@ -34,8 +34,8 @@ from gmdb.spark.local import local_session
 from tests.spark.streaming import read_files, write_all
 
 database, files, checkpoint = map(Path, sys.argv[1:])
-spark = local_session(checkpoint.with_name("spark.log"))
-write_all(read_files(spark, files, "i int, s string").repartition(2), database, checkpoint, stream="numbers")
+spark = local_session(checkpoint.with_name("spark.log"), cores=1)
+write_all(read_files(spark, files, "i int, s string"), database, checkpoint, stream="numbers")
 """
 
 
@@ -116,4 +116,29 @@ def test_an_owner_that_is_killed_at_any_moment(spark: SparkSession, closed: Path
         owner.kill()
         owner.end()
     assert query.exception() is None
+    assert_complete(closed)
+
+
+def test_a_query_that_is_stopped_amid_a_batch_and_started_again(spark: SparkSession, closed: Path, tmp_path: Path):
+    go, began = tmp_path / "go", tmp_path / "began"
+
+    def wait_to_go(batches):
+        import time
+
+        for batch in batches:
+            began.touch()
+            while not go.exists():
+                time.sleep(0.01)
+            yield batch
+
+    schema = "i int, s string"
+    frame = read_files(spark, tmp_path / "files", schema).mapInArrow(wait_to_go, schema)
+    writer = frame.writeStream.format("gmdb").options(table="tbl", checkpointLocation=str(tmp_path / "checkpoint"))
+    query, until = writer.start(str(closed)), time.monotonic() + PATIENCE
+    while not began.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    query.stop()
+    go.touch()
+    write_all(frame, closed, tmp_path / "checkpoint")
     assert_complete(closed)

@@ -29,6 +29,7 @@ class StreamBatch:
     query_id: str | None  # of the query that writes the stream, which numbers its batches
     batch_id: int
     rows: int
+    in_sequence: bool = False  # every batch of the query comes here, so that none may be missing before it
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.stream.encode()) <= NAME_MAX:
@@ -47,12 +48,21 @@ class StreamRecord:
     batch_time: datetime | None
 
     def has(self, batch: StreamBatch) -> bool:
-        """Whether a batch was taken in already."""
+        """Whether a batch is the last that was taken in, come again; StreamConflict if it cannot be told."""
         if None not in (self.query_id, batch.query_id) and self.query_id != batch.query_id:
             said = f"stream {self.name} is query {self.query_id}'s, whose batches up to {self.batch_id} are here"
             why = f"this is batch {batch.batch_id} of query {batch.query_id}, whose checkpoint is another"
             raise StreamConflict(f"{said}; {why}: give its stream another name, or forget the old one")
-        return self.batch_id is not None and batch.batch_id <= self.batch_id
+        if self.batch_id is None or batch.batch_id == self.batch_id:
+            return self.batch_id is not None
+        said = f"stream {self.name}: batch {batch.batch_id} comes, but the last one here is {self.batch_id}"
+        if batch.batch_id < self.batch_id:
+            why = "the checkpoint is an older copy, and its batches may have other rows than they had"
+            raise StreamConflict(f"{said}; {why}: start with a new checkpoint")
+        if batch.in_sequence and batch.batch_id > self.batch_id + 1:
+            why = "those between are missing, as if the database was put back to an earlier time"
+            raise StreamConflict(f"{said}; {why}: bring their rows, forget the stream, and start again")
+        return False
 
     def with_batch(self, batch: StreamBatch, table: str) -> StreamRecord:
         now, query_id = datetime.now(UTC).replace(tzinfo=None), batch.query_id or self.query_id

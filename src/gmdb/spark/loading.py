@@ -151,7 +151,8 @@ class TableLoad:
                 raise InterfaceError(f'{said}; give the stream a name of its own: .option("stream", "...")')
             self._attach(load)  # all rows go, once or twice
             return
-        batch = StreamBatch(name, query_id, batch_id, sum(message.rows for message in staged))
+        rows, in_sequence = sum(message.rows for message in staged), self._options.batch_id is None
+        batch = StreamBatch(name, query_id, batch_id, rows, in_sequence)
         _with_owner(self._options, lambda connection: connection.take_batch(load, batch))
 
     def drop(self, messages: Sequence[WriterCommitMessage | None]) -> None:
