@@ -7,6 +7,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
+from gmdb.spark.fleet_reader import FleetReader, fleet_schema
 from gmdb.spark.options import ROWS, parse_options
 from gmdb.spark.reader import TableReader
 from gmdb.spark.snapshots import describe
@@ -17,7 +18,7 @@ from gmdb.spark.writer import TableWriter
 
 
 class TableSource(DataSource):
-    """A table of a database, or a view of its storage; others may have the database open and change it."""
+    """A table of a database or of many, or a view of their storage; others may have them open and change them."""
 
     @classmethod
     def name(cls) -> str:
@@ -25,6 +26,8 @@ class TableSource(DataSource):
 
     def schema(self) -> StructType:
         options = parse_options(self.options)
+        if options.fleet:
+            return fleet_schema(options)
         if options.view != ROWS:
             return view_schema(options)
         table = describe(options.path, options.table, options.snapshot, options.owner)
@@ -32,6 +35,8 @@ class TableSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
+        if options.fleet:
+            return FleetReader(options, schema)
         return TableReader(options, schema) if options.view == ROWS else ViewReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -114,7 +114,10 @@ class _FrozenDevice:
         while count:
             part = min(count, self.per_chunk - first % self.per_chunk)
             memory = self.bytes_at(first, part)
-            done = os.preadv(self.file, [memory], first * self.page_size)
+            try:
+                done = os.preadv(self.file, [memory], first * self.page_size)
+            except OSError as error:
+                raise StorageError(f"{self.path}, at byte {first * self.page_size}: {error.strerror}") from error
             if done < len(memory):
                 memory[done:] = bytes(len(memory) - done)
             first, count = first + part, count - part

@@ -1,0 +1,81 @@
+"""``gmdb spark stats`` of a pattern: a row for each database, and the columns of a table in all of them together."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gmdb.cli.fleet_table import print_fleet
+from gmdb.cli.spark_profile import print_profile
+from gmdb.cli.spark_work import Work, summary
+from gmdb.cli.table import print_json
+from gmdb.errors import InterfaceError
+from gmdb.inspect.canvas import printable
+
+if TYPE_CHECKING:
+    from gmdb.catalog.schema import TableDefinition
+    from gmdb.spark.space_profile import DatabaseSpace
+
+
+def tables(fleet: Path, names: Sequence[str], columns: Sequence[str]) -> list[TableDefinition]:
+    """The tables that are asked for, as the first database that can be read has them."""
+    from gmdb.spark.fleet import find_members
+    from gmdb.spark.fleet_reader import first_table
+
+    find_members([str(fleet)])
+    return [first_table([str(fleet)], name, columns or None, skips_databases=True)[0] for name in names]
+
+
+def run(arguments: argparse.Namespace, work: Work) -> int:
+    from gmdb.spark.column_profile import profile_table
+    from gmdb.spark.fleet import read_report
+    from gmdb.spark.space_profile import database_spaces
+
+    if arguments.plot is not None and not arguments.definitions:
+        raise InterfaceError("--plot of several databases draws the columns of a table; name it with --table")
+    with (
+        tempfile.TemporaryDirectory(prefix="gmdb-report-", ignore_cleanup_errors=True) as folder,
+        work.spark() as spark,
+    ):
+        options = {"onError": "skip", "reportTo": folder}
+        profiles = [
+            profile_table(spark, arguments.database, table, columns=arguments.columns, exact=arguments.exact, **options)
+            for table in arguments.definitions
+        ]
+        spaces = [] if arguments.no_segments else database_spaces(spark, str(arguments.database), **options)
+        seconds = work.seconds
+        left_out = read_report(Path(folder))
+    if arguments.plot is not None:
+        from gmdb.spark.profile_picture import draw_profiles
+
+        draw_profiles(arguments.plot, profiles, [])
+    if arguments.json:
+        about = {"tables": [profile.document() for profile in profiles], "databases": [s.document() for s in spaces]}
+        lost = [{"database": one.database, "error": one.error} for one in left_out]
+        print_json({"fleet": str(arguments.database), **about, "left_out": lost, "seconds": round(seconds, 3)})
+    else:
+        for profile in profiles:
+            print_profile(profile)
+        if spaces:
+            _print_spaces(spaces)
+        for one in left_out:
+            print(f"left out: {printable(str(one))}")
+        rows = sum(space.rows for space in spaces) if spaces else sum(profile.rows for profile in profiles)
+        size = sum(space.size for space in spaces) if spaces else None
+        print(f"{arguments.database}: {len(spaces):,} databases, {summary(rows, size, seconds)}")
+    return 2 if left_out else 0
+
+
+def _print_spaces(spaces: Sequence[DatabaseSpace]) -> None:
+    headings = ("database", "tables", "rows", "pages", "MiB", "full", "dead", "status", "first problem")
+    rows = []
+    for one in spaces:
+        counts = (f"{one.tables:,}", f"{one.rows:,}", f"{one.pages:,}", f"{one.size / (1 << 20):,.1f}")
+        dead = one.dead / one.size if one.size else 0.0
+        status = f"{one.damaged_pages:,} damaged" if one.damaged_pages else "damaged" if one.problem else "ok"
+        rows.append((one.database, *counts, f"{one.fill:.0%}", f"{dead:.0%}", status, one.problem or ""))
+    print_fleet(headings, rows)
+    print()
