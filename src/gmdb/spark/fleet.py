@@ -70,6 +70,11 @@ def name_member(error: Error, member: Member) -> Error:
     return type(error)(f"{member.name}: {error}")
 
 
+def without_path(text: str, path: Path) -> str:
+    """What is said of a database, for whoever says which it is: without its path."""
+    return text.replace(f"{path}/", "").removeprefix(f"{path} ").removeprefix(f"{path}: ")
+
+
 # ---- what was left out
 
 

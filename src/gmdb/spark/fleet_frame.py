@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import InterfaceError
 from gmdb.spark.fleet import LeftOut, read_report
+from gmdb.spark.local import is_local
+from gmdb.spark.options import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,12 +41,13 @@ def read_fleet(
     """Load a pattern, or a list of paths and patterns; ``options`` are those of the data source."""
     folder = None
     if report_to is None:
-        if not spark.sparkContext.master.startswith("local["):
+        if not is_local(spark.sparkContext.master):
             said = "say where workers are to tell of what they leave out"
             raise InterfaceError(f"report_to: {said}: a directory that they and the driver can write to")
         folder = tempfile.TemporaryDirectory(prefix="gmdb-report-", ignore_cleanup_errors=True)
         report_to = folder.name
     target = Path(report_to).absolute()
     reader = spark.read.format("gmdb").options(onError=on_error, reportTo=str(target), **options)
-    paths = [str(fleet)] if isinstance(fleet, str | Path) else [str(path) for path in fleet]
+    given = [fleet] if isinstance(fleet, str | Path) else fleet
+    paths = [str(local_path(str(path))) for path in given]  # whoever plans may stand in another directory
     return FleetRead(reader.load(paths if len(paths) > 1 else paths[0]), target, folder)

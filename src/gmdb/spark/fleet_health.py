@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import DatabaseInUse, Error, NotClosed
 from gmdb.spark.checking import PIECES_A_CORE, verify_databases
-from gmdb.spark.fleet import Member
+from gmdb.spark.fleet import Member, without_path
 from gmdb.spark.jobs import in_own_words, was_interrupted
 from gmdb.storage.directory import device_numbers, device_path
 from gmdb.verify.findings import Report
@@ -56,8 +56,7 @@ class Health:
         """What is wrong, in few words: whoever prints them says of which database they are."""
         if self.report is not None:
             return [str(finding) for finding in self.report.findings]
-        path = str(self.member.path)
-        return [self.error.replace(f"{path}/", "").removeprefix(f"{path} ").removeprefix(f"{path}: ")]
+        return [without_path(self.error, self.member.path)]
 
     def document(self) -> dict[str, Any]:
         """In plain values, for JSON."""
