@@ -104,17 +104,18 @@ def test_one_database_is_its_findings_and_two_lines(sound: dict[str, Path], tmp_
     assert re.fullmatch(r"1 database: 52,205 rows, 7\.\d MiB in [\d.]+ s", last)
 
 
-def test_several_databases_have_a_line_each(sound: dict[str, Path], tmp_path: Path, capsys) -> None:
+def test_several_databases_have_a_row_each(sound: dict[str, Path], tmp_path: Path, capsys) -> None:
     first, second = sound["indexed"], sound["hashed"]
     assert main(["spark", "verify", str(first), str(second)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(": ")[0] for line in lines] == [str(first), str(second), "2 databases"]
-    assert all(line.endswith("rows: nothing is wrong") for line in lines[:2])
+    _, _, *rows, _, last = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == [str(first), str(second)]
+    assert last.startswith("2 databases: 2 ok; ")
     assert main(["spark", "verify", str(first), str(tmp_path / "none"), "--json"]) == 2
     out, err = capsys.readouterr()
-    [document] = json.loads(out)["databases"]
-    assert (document["database"], document["clean"]) == (str(first), True)
-    assert err == f"gmdb: {tmp_path / 'none'} does not exist\n"
+    well, none = json.loads(out)["databases"]
+    assert (well["database"], well["clean"]) == (str(first), True)
+    assert (none["database"], none["error"]) == (str(tmp_path / "none"), f"{tmp_path / 'none'} does not exist")
+    assert err == ""
 
 
 def test_an_open_database_is_checked_as_it_is_at_one_instant(path: Path, capsys) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from gmdb.errors import InterfaceError
 from gmdb.format import address, btree, control, device, heap, redo, row, segment, undo
 from gmdb.format.address import RowId, device_of, offset_of, page_id_of, page_name, parse_page_id
-from gmdb.format.checksum import crc32c
+from gmdb.format.checksum import CRC_TABLE, crc32c
 from gmdb.format.layout import LAYOUTS, layout
 from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, slot_offset
 
@@ -145,3 +147,12 @@ def test_crc32c_gives_the_check_value():
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32c(b"") == 0
     assert crc32c(bytes(32)) == 0x8A9136AA
+
+
+@pytest.mark.parametrize("length", [63, 64, 65, 4092, 8188, 32764, 32768, 32769])
+def test_crc32c_is_the_same_by_bits_and_byte_by_byte(length):
+    data = random.Random(length).randbytes(length)
+    crc = 0xFFFF_FFFF
+    for byte in data:
+        crc = CRC_TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    assert crc32c(data) == crc ^ 0xFFFF_FFFF

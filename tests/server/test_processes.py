@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -271,6 +272,24 @@ def test_the_endpoint_is_gone_when_the_owner_has_closed(start_peer: StartPeer, p
     owner("db.close()")
     assert not Path(place.folder).exists()
     assert not (path / "gmdb.endpoint").exists()
+
+
+def test_a_copy_of_a_database_that_is_open_does_not_lead_to_its_owner(
+    owner: Peer, start_peer: StartPeer, path: Path, tmp_path: Path
+) -> None:
+    owner("db.close()")
+    copy = tmp_path / "copy.gmdb"
+    shutil.copytree(path, copy)
+    opened(owner, path)
+    shutil.copy(path / "gmdb.endpoint", copy)
+    assert find_place(copy) is None
+    opened(start_peer(), copy)("db.insert('t', (3, 'copied')); db.commit(); db.close()")
+    place = find_place(path)
+    assert place is not None
+    assert Path(place.door).exists()
+    with gmdb.connect(path) as db, gmdb.connect(copy) as other:
+        assert isinstance(db, RemoteConnection)
+        assert [len(database.execute("select * from t").fetchall()) for database in (db, other)] == [2, 3]
 
 
 def is_refused(client: flight.FlightClient, command: bytes, options: flight.FlightCallOptions) -> bool:

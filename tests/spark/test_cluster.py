@@ -16,10 +16,13 @@ import pyarrow as pa
 import pytest
 
 import gmdb
+from gmdb.errors import InterfaceError
+from gmdb.spark.fleet import read_report
 from gmdb.storage.loads import LOADS_NAME
 from gmdb.storage.pins import read_pins
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
+from tests.spark.fleets import flip_bytes, make_fleet
 
 pytestmark = pytest.mark.spark
 ACCOUNTS, BALANCE = 4000, 1000
@@ -28,6 +31,7 @@ PATIENCE = 300.0  # kernels may have to be compiled, in every executor
 DRIVER = """
 import os, tempfile
 from pathlib import Path
+import gmdb.spark
 from gmdb.spark.local import start_session
 made = tempfile.mkdtemp()
 os.environ["SPARK_LOCAL_DIRS"] = os.environ["SPARK_WORKER_DIR"] = made
@@ -153,6 +157,18 @@ def whole(path: Path) -> tuple[int, int]:
 
 
 RIGHT = (ACCOUNTS * BALANCE, ACCOUNTS)
+
+
+def test_executors_read_a_fleet_and_tell_what_they_leave_out(driver: Peer, tmp_path: Path):
+    paths, report = make_fleet(tmp_path / "fleet", 3, 1000), tmp_path / "report"
+    said = flip_bytes(paths[1])
+    counting = "dict(read(fleet, 'tbl', onError='skip', reportTo=report).groupBy('_database').count().collect())"
+    fleet = str(tmp_path / "fleet" / "*")
+    assert ask(driver, counting, fleet=fleet, report=str(report)) == {str(paths[0]): 1000, str(paths[2]): 1000}
+    (told,) = read_report(report)
+    assert (told.database, said in told.error) == (str(paths[1]), True)
+    with pytest.raises(InterfaceError, match="report_to: say where workers are to tell"):
+        ask(driver, "gmdb.spark.read_fleet(spark, fleet, 'tbl', on_error='skip')", fleet=fleet)
 
 
 @pytest.mark.usefixtures("owner")

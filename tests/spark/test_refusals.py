@@ -199,8 +199,3 @@ def test_a_path_that_is_no_database_is_refused(spark, tmp_path, where):
     said = refusal(lambda: spark.read.format("gmdb").option("table", "t").load(target))
     assert "gmdb.errors." in said
     assert where in said
-
-
-def test_several_databases_in_one_load_are_refused(spark, table):
-    said = refusal(lambda: spark.read.format("gmdb").option("table", "tbl").load([str(table), str(table)]))
-    assert "load() takes one database" in said

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gmdb.cli import spark_stats_fleet
+from gmdb.cli.spark_profile import print_profile
 from gmdb.cli.spark_work import Work, names, summary
 from gmdb.cli.table import print_json, print_table
 from gmdb.errors import InterfaceError, NoSuchTable
 
 if TYPE_CHECKING:
     from gmdb.catalog.schema import TableDefinition
-    from gmdb.spark.column_profile import ColumnProfile, TableProfile
     from gmdb.spark.space_profile import SegmentSpace
 
 NAME = "stats"
@@ -22,20 +23,20 @@ DESCRIPTION = (
     "how the values are spread: of numbers and times in parts of equal width, of texts the most frequent ones.\n"
     "Of each segment: how full its pages are, and how much of that is dead (rows that are deleted, and holes).\n"
     "Columns of large objects are left out unless --columns names them.\n"
-    "Exit status: 0 all is well, 2 the command failed."
+    "Of a pattern in quotes: a row for each database, and of a --table the columns of all databases together.\n"
+    "Exit status: 0 all is well, 2 the command failed, or some database could not be read."
 )
 EXAMPLE = (
     "examples:\n"
     "  gmdb spark stats shop.gmdb\n"
-    "  gmdb spark stats shop.gmdb --table orders --columns price,day --exact --plot orders.png"
+    "  gmdb spark stats shop.gmdb --table orders --columns price,day --exact --plot orders.png\n"
+    "  gmdb spark stats 'fleet/*' --table orders"
 )
 IF_CANCELLED = "nothing is known yet"
-CELL = 24  # characters of a value in the table
-LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("database", metavar="DB", type=Path, help="the database's directory")
+    parser.add_argument("database", metavar="DB", type=Path, help="the database's directory, or a pattern for several")
     parser.add_argument("--table", metavar="NAME", action="append", default=[], help="only this table; may be repeated")
     parser.add_argument("--columns", metavar="COL,…", type=names, default=[], help="only these, of the one --table")
     parser.add_argument("--exact", action="store_true", help="count distinct values exactly, which takes longer")
@@ -46,16 +47,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def require(arguments: argparse.Namespace) -> None:
+    from gmdb.spark.options import is_pattern
     from gmdb.storage.directory import require_database
 
-    require_database(arguments.database)
+    arguments.is_fleet = is_pattern(str(arguments.database))
+    if not arguments.is_fleet:
+        require_database(arguments.database)
     if arguments.columns and len(arguments.table) != 1:
         raise InterfaceError("--columns is about one table; name it with --table")
     if arguments.plot is not None:
         from gmdb.spark.profile_picture import require_picture
 
         require_picture(arguments.plot)
-    arguments.definitions = _tables(arguments.database, arguments.table)
+    if arguments.is_fleet:
+        arguments.definitions = spark_stats_fleet.tables(arguments.database, arguments.table, arguments.columns)
+    else:
+        arguments.definitions = _tables(arguments.database, arguments.table)
     for name in arguments.columns:
         arguments.definitions[0].position(name)
 
@@ -71,6 +78,8 @@ def _tables(database: Path, wanted: list[str]) -> list[TableDefinition]:
 
 
 def run(arguments: argparse.Namespace, work: Work) -> int:
+    if arguments.is_fleet:
+        return spark_stats_fleet.run(arguments, work)
     from gmdb.spark.column_profile import profile_table
     from gmdb.spark.space_profile import segment_spaces
 
@@ -91,44 +100,11 @@ def run(arguments: argparse.Namespace, work: Work) -> int:
         print_json({"database": str(arguments.database), **about, "seconds": round(seconds, 3)})
     else:
         for table in tables:
-            _print_table(table)
+            print_profile(table)
         if segments:
             _print_segments(segments)
         print(f"{arguments.database}: {summary(rows, size or None, seconds)}")
     return 0
-
-
-def _print_table(table: TableProfile) -> None:
-    print(f"table {table.table}: {table.rows:,} rows")
-    headings = ("column", "type", "nulls", "distinct", "min", "max", "spread")
-    sign = "" if table.distinct_is_exact else "~"
-    print_table(
-        headings,
-        [
-            (c.name, c.type, c.nulls, f"{sign}{c.distinct}", _cell(c.smallest), _cell(c.largest), spread(c))
-            for c in table.columns
-        ],
-    )
-    if table.left_out:
-        print(f"left out, as large objects: {', '.join(table.left_out)}")
-    print()
-
-
-def _cell(value: Any) -> str:
-    from gmdb.spark.column_profile import plain
-
-    text = "-" if value is None else str(plain(value))
-    return text if len(text) <= CELL else text[: CELL - 1] + "…"
-
-
-def spread(column: ColumnProfile) -> str:
-    """A histogram as a line of bars, or the most frequent values and how often each is there."""
-    if column.histogram is not None:
-        most = max(column.histogram.counts, default=0) or 1
-        heights = (-(-count * len(LEVELS) // most) for count in column.histogram.counts)
-        return "".join(LEVELS[height - 1] if height else " " for height in heights)
-    pairs = (column.frequent or [])[:3]
-    return ", ".join(f"{_cell(value)} ×{count}" for value, count in pairs)
 
 
 def _print_segments(segments: list[SegmentSpace]) -> None:

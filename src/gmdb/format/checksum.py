@@ -1,12 +1,20 @@
-"""CRC32C in plain Python: what the inspector uses, and the twin that the compiled kernel is tested against."""
+"""CRC32C without compiled code: what the inspector uses, and the twin that the compiled kernel is tested against.
+
+A CRC is linear: every bit that is set adds a word of its own to it, by XOR, whatever the other bits are.  So that of
+a page is the XOR of the words of its bits, which NumPy finds in some microseconds.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from gmdb.format.page import TAIL_SIZE
+import numpy as np
+
+from gmdb.format.page import PAGE_SIZES, TAIL_SIZE
 
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, bit-reversed
+_SHORT = 64  # bytes that are done one by one as quickly
 
 
 def _table() -> tuple[int, ...]:
@@ -22,11 +30,39 @@ CRC_TABLE = _table()
 
 
 def crc32c(data: Any) -> int:
+    data = bytes(data)
+    if _SHORT <= len(data) <= max(PAGE_SIZES):
+        return _by_bits(data)
     table, crc = CRC_TABLE, 0xFFFF_FFFF
-    for byte in bytes(data):
+    for byte in data:
         crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
     return crc ^ 0xFFFF_FFFF
 
 
 def page_crc(page: Any) -> int:
     return crc32c(memoryview(page)[:-TAIL_SIZE])
+
+
+def _by_bits(data: bytes) -> int:
+    flipped = np.frombuffer(data, np.uint8).copy()
+    flipped[:4] ^= 0xFF  # the same as to begin with a CRC of all ones
+    words = np.unpackbits(flipped, bitorder="little").astype(np.uint32)
+    words *= _words_of_bits()[-len(words) :]
+    return int(np.bitwise_xor.reduce(words)) ^ 0xFFFF_FFFF
+
+
+@cache
+def _words_of_bits() -> np.ndarray:
+    """What each bit of the last bytes of a text adds to its CRC, for as many bytes as a page may have."""
+    table = np.array(CRC_TABLE, np.uint32)
+    parts = np.arange(256, dtype=np.uint32) << np.uint32(8) * np.arange(4, dtype=np.uint32)[:, None]
+    later = table[parts & 0xFF] ^ parts >> 8  # what becomes of each byte of a CRC when another zero follows
+    words = table[1 << np.arange(8)]
+    while len(words) < 8 * max(PAGE_SIZES):
+        words = np.concatenate([_through(later, words), words])
+        later = _through(later, later)
+    return words
+
+
+def _through(later: np.ndarray, words: np.ndarray) -> np.ndarray:
+    return later[0][words & 0xFF] ^ later[1][words >> 8 & 0xFF] ^ later[2][words >> 16 & 0xFF] ^ later[3][words >> 24]

@@ -5,6 +5,7 @@ Invariants
  2. The path of a socket is short enough for the system, however long the database's own path is.
  3. The file is there only while its owner holds the database's lock, or because an owner died; then nobody answers
     at its socket, and the next owner removes both.
+ 4. A copy of a database's directory leads nobody to the owner of the original: the file names its directory's inode.
 """
 
 from __future__ import annotations
@@ -63,16 +64,18 @@ def publish(directory: Path, place: Place) -> None:
     made.unlink(missing_ok=True)
     file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.write(file, json.dumps(asdict(place)).encode())
+        os.write(file, json.dumps({**asdict(place), "inode": directory.stat().st_ino}).encode())
     finally:
         os.close(file)
     os.replace(made, directory / ENDPOINT_NAME)
 
 
 def find_place(directory: Path) -> Place | None:
-    """What the database's file says; nothing if there is none, or none that can be read."""
+    """What the database's file says; nothing if there is none, none that can be read, or that of another directory."""
     try:
         fields = json.loads((directory / ENDPOINT_NAME).read_bytes())
+        if fields["inode"] != directory.stat().st_ino:
+            return None
         return Place(int(fields["pid"]), str(fields["folder"]), str(fields["token"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

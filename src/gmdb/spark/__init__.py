@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from gmdb.spark.fleet_frame import FleetRead
     from gmdb.spark.indexing import IndexMade
     from gmdb.spark.snapshots import SparkSnapshot
 
-__all__ = ["create_index", "read_changes", "read_table", "snapshot"]
+__all__ = ["create_index", "read_changes", "read_fleet", "read_table", "snapshot"]
 
 
 def read_table(
@@ -33,6 +34,32 @@ def read_table(
     from gmdb.spark.snapshots import read_frame
 
     return read_frame(spark, Path(path).absolute(), table, columns, where, **options)
+
+
+def read_fleet(
+    spark: SparkSession,
+    fleet: str | Path | Sequence[str],
+    table: str,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    on_error: str = "fail",
+    report_to: str | Path | None = None,
+    **options: Any,
+) -> FleetRead:
+    """A table of each of many databases as one DataFrame, ``frame``, whose column ``_database`` says of which a row is.
+
+    ``fleet`` is a pattern, such as ``fleet/*``, or a list of paths.  With ``on_error="skip"``, databases that cannot be
+    read are left out, and ``skipped`` tells which and why, after an action.  Workers write that to the directory
+    ``report_to``, which may be left out if they are all on this machine.
+    """
+    from gmdb.spark import fleet_frame
+
+    options["table"] = table
+    if columns is not None:
+        options["columns"] = ",".join(columns)
+    if where is not None:
+        options["where"] = where
+    return fleet_frame.read_fleet(spark, fleet, on_error, report_to, options)
 
 
 def snapshot(spark: SparkSession, path: str | Path, lease: float | None = None) -> SparkSnapshot:

@@ -93,17 +93,27 @@ def plain(value: Any) -> Any:
 
 
 def profile_table(
-    spark: SparkSession, database: Path, table: TableDefinition, *, columns: Sequence[str] = (), exact: bool = False
+    spark: SparkSession,
+    database: Path,
+    table: TableDefinition,
+    *,
+    columns: Sequence[str] = (),
+    exact: bool = False,
+    **options: str,
 ) -> TableProfile:
-    """Look at a table's columns; at those of large objects only if they are named."""
+    """Look at a table's columns; at those of large objects only if they are named.
+
+    ``database`` may be a pattern, of databases whose tables are taken together; ``options`` are those of reads.
+    """
     if columns:
         chosen = [table.columns[table.position(name)] for name in columns]
     else:
         chosen = [column for column in table.columns if not column.type.is_lob]
     left_out = [column.name for column in table.columns if column.type.is_lob and column not in chosen]
     if not chosen:
-        return TableProfile(table.name, read_table(spark, database, table.name).count(), exact, [], left_out)
-    frame = read_table(spark, database, table.name, [column.name for column in chosen])
+        count = read_table(spark, database, table.name, **options).count()
+        return TableProfile(table.name, count, exact, [], left_out)
+    frame = read_table(spark, database, table.name, [column.name for column in chosen], **options)
     rows, profiles = _summaries(frame, chosen, exact)
     _add_histograms(frame, chosen, profiles)
     return TableProfile(table.name, rows, exact, profiles, left_out)

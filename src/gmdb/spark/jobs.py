@@ -90,7 +90,7 @@ def watched(spark: SparkSession, what: str, show: Show | None = None) -> Iterato
         _on_another_thread(lambda: context.cancelJobGroup(group))
         raise
     except (PySparkException, Py4JError) as error:
-        if _was_interrupted(error):
+        if was_interrupted(error):
             _on_another_thread(lambda: context.cancelJobGroup(group))
             raise KeyboardInterrupt from error
         context.setLocalProperty("spark.jobGroup.id", None)
@@ -98,7 +98,7 @@ def watched(spark: SparkSession, what: str, show: Show | None = None) -> Iterato
     context.setLocalProperty("spark.jobGroup.id", None)
 
 
-def _was_interrupted(error: BaseException | None) -> bool:
+def was_interrupted(error: BaseException | None) -> bool:
     """Whether an error is what Py4J made of Ctrl-C, which struck while it read an answer."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__

@@ -59,6 +59,11 @@ def start_session(log: Path, master: str, settings: Mapping[str, str] | None = N
         raise OperationalError(f"Spark did not start: {last or error}. {JAVA_NEEDED}") from error
 
 
+def is_local(master: str) -> bool:
+    """Whether workers are on this machine, and so have its files for temporary things."""
+    return master.partition("[")[0] == "local"
+
+
 def require_pyspark() -> None:
     if importlib.util.find_spec("pyspark") is None:
         raise OperationalError(PYSPARK_NEEDED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from gmdb.storage.pins import LEASE, require_lease
 MAX_PARTITION_BYTES = 128 << 20  # as Spark's own for files: a task costs a tenth of a second, whatever it reads
 ROWS, CHANGES = "rows", "changes"
 VIEWS = (ROWS, "pages", "segments", "undo", "locks", "redo")
-ON_CORRUPTION = ("fail", "skip")
+FAIL_OR_SKIP = ("fail", "skip")
 KNOWN = (
     "path",
     "table",
@@ -23,6 +25,8 @@ KNOWN = (
     "lease",
     "maxPartitionBytes",
     "onCorruption",
+    "onError",
+    "reportTo",
     "view",
     "owner",
     "token",
@@ -45,7 +49,10 @@ class Owner:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a user asked for; ``columns`` is empty if all are wanted."""
+    """What a user asked for; ``columns`` is empty if all are wanted.
+
+    ``fleet``: paths and patterns of several databases, as they were given; empty if ``path`` is the one to read.
+    """
 
     path: Path
     table: str
@@ -57,11 +64,16 @@ class ReadOptions:
     skips_damage: bool = False
     view: str = ROWS
     owner: Owner | None = None
+    fleet: tuple[str, ...] = ()
+    skips_databases: bool = False
+    report_to: Path | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Options as Spark hands them over: texts, whose names are in any case."""
-    given = known_options(options, KNOWN)
+    given = {name.lower(): value for name, value in options.items()}
+    fleet = _fleet_of(given)
+    given = known_options(given, KNOWN)
     path = database_of(given, 'read: .load("shop.gmdb")')
     view = given.get("view", ROWS).lower()
     if view == CHANGES:
@@ -70,9 +82,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         raise InterfaceError(f"view: {view!r} is none of {', '.join(VIEWS)}")
     if not given.get("table") and view == ROWS:
         raise InterfaceError(f'say which table of {given["path"]} to read: .option("table", "tbl")')
-    on_corruption = given.get("oncorruption", "fail").lower()
-    if on_corruption not in ON_CORRUPTION:
-        raise InterfaceError(f"onCorruption: {on_corruption!r} is none of {', '.join(ON_CORRUPTION)}")
+    _require_fitting(given, fleet)
     size = given.get("maxpartitionbytes")
     return ReadOptions(
         path,
@@ -82,17 +92,56 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         given.get("where", ""),
         given.get("snapshot", ""),
         parse_lease(given["lease"]) if "lease" in given else LEASE,
-        on_corruption == "skip",
+        _skips(given, "onCorruption"),
         view,
         owner_of(given),
+        fleet,
+        _skips(given, "onError"),
+        local_path(given["reportto"]) if given.get("reportto") else None,
     )
+
+
+def _fleet_of(given: dict[str, str]) -> tuple[str, ...]:
+    """The paths and patterns of several databases; Spark has a list of them as one text, which is taken out."""
+    if "paths" in given:
+        paths = tuple(json.loads(given.pop("paths")))
+        given["path"] = ", ".join(paths)
+        return paths
+    path = given.get("path", "")
+    return (path,) if is_pattern(path) else ()
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a path stands for all that match it: it has ``*``, ``?`` or ``[…]``, and is not itself there."""
+    return glob.has_magic(text) and not local_path(text).exists()
+
+
+def _skips(given: Mapping[str, str], name: str) -> bool:
+    choice = given.get(name.lower(), "fail").lower()
+    if choice not in FAIL_OR_SKIP:
+        raise InterfaceError(f"{name}: {choice!r} is none of {', '.join(FAIL_OR_SKIP)}")
+    return choice == "skip"
+
+
+def _require_fitting(given: Mapping[str, str], fleet: tuple[str, ...]) -> None:
+    """Refuse what is for one database alone, or for several."""
+    if not fleet:
+        for name in ("onError", "reportTo"):
+            if given.get(name.lower()):
+                said = f"{name} is for several databases, such as fleet/*; {given['path']} is one"
+                raise InterfaceError(f"{said}, whose damaged pages onCorruption is about")
+        return
+    for name in ("snapshot", "owner"):
+        if given.get(name):
+            said = f"{name} is of one database, and {given['path']} may be several"
+            raise InterfaceError(f"{said}; load each by itself and make a union of the DataFrames")
 
 
 def known_options(options: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]:
     """The options by their names in small letters, if gmdb knows all of them."""
     given = {name.lower(): value for name, value in options.items()}
     if "paths" in given:
-        raise InterfaceError("load() takes one database; load each by itself and make a union of the DataFrames")
+        raise InterfaceError("one database at a time; say which: a path, and no list of them")
     unknown = sorted(set(given) - {name.lower() for name in known})
     if unknown:
         raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(known)}")

@@ -35,40 +35,15 @@ class TableReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         with pin_of(options) as pin:
-            self._plan(options, schema, pin)
-
-    def _plan(self, options: ReadOptions, schema: StructType, pin: Pin) -> None:
-        path = options.path
-        table = table_of(pin, options.table, path)
-        wanted = columns_of_schema(table, schema)
-        if options.columns and columns_by_name(table, options.columns) != wanted:
-            said = f"option columns asks for {', '.join(options.columns)}, the schema for"
-            raise SchemaMismatch(f"table {table.name}: {said} {', '.join(schema.fieldNames())}; give one of them")
-        device = DeviceFile(device_path(path, device_of(table.entry_page)), device_of(table.entry_page))
-        device.close()
-        names = tuple(column.name for column in wanted)
-        self._read = TableRead(path, pin, table, names, options.where, device.page_size, options.skips_damage)
-        row_filter = self._read.filter()
-        if row_filter is not None:
-            row_filter.check(readable_columns(table))
+            self._read = plan_read(options, schema, pin)
         self._schema = schema
         self._max_partition_bytes = options.max_partition_bytes
 
     def partitions(self) -> list[InputPartition]:
         read = self._read
-        pages = self._pruned(table_pages(read.path, read.pin, read.table.entry_page))
+        pages = pages_to_read(read)
         size = len(pages) * read.page_size
         return list(divide(pages, pages_per_range(size, read.page_size, self._max_partition_bytes)))
-
-    def _pruned(self, pages: list[int]) -> list[int]:
-        """Those of the pages that may have rows which meet the condition; the tasks ask each row."""
-        read = self._read
-        row_filter = read.filter()
-        keys = row_filter.keys() if row_filter is not None else None
-        if keys is None:
-            return pages
-        found = pages_by_index(read.path, read.pin, read.table, *keys, most=max(len(pages) // INDEX_SHARE, 1))
-        return pages if found is None else found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """A range of pages as record batches."""
@@ -80,3 +55,32 @@ class TableReader(DataSourceReader):
         for batch in read_pages(self._read, partition.page_ids()):
             expected = expected or as_spark_expects(batch.schema, self._schema)
             yield pa.record_batch(as_spark_takes(batch), schema=expected)
+
+
+def plan_read(options: ReadOptions, schema: StructType, pin: Pin) -> TableRead:
+    """What is to be read of the one database at ``options.path``; refuses what its table has not."""
+    path = options.path
+    table = table_of(pin, options.table, path)
+    wanted = columns_of_schema(table, schema)
+    if options.columns and columns_by_name(table, options.columns) != wanted:
+        said = f"option columns asks for {', '.join(options.columns)}, the schema for"
+        raise SchemaMismatch(f"table {table.name}: {said} {', '.join(schema.fieldNames())}; give one of them")
+    device = DeviceFile(device_path(path, device_of(table.entry_page)), device_of(table.entry_page))
+    device.close()
+    names = tuple(column.name for column in wanted)
+    read = TableRead(path, pin, table, names, options.where, device.page_size, options.skips_damage)
+    row_filter = read.filter()
+    if row_filter is not None:
+        row_filter.check(readable_columns(table))
+    return read
+
+
+def pages_to_read(read: TableRead) -> list[int]:
+    """The table's pages, or those of them that may have rows which meet the condition; tasks ask each row."""
+    pages = table_pages(read.path, read.pin, read.table.entry_page)
+    row_filter = read.filter()
+    keys = row_filter.keys() if row_filter is not None else None
+    if keys is None:
+        return pages
+    found = pages_by_index(read.path, read.pin, read.table, *keys, most=max(len(pages) // INDEX_SHARE, 1))
+    return pages if found is None else found

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +28,18 @@ _logger = logging.getLogger("gmdb")
 Skip = Callable[[int, str], None]
 
 
-def read_pages(read: TableRead, page_ids: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """The rows of some pages, on the task's one thread: Spark runs a task for each core."""
-    skip = partial(note_skipped, read.path, read.pin) if read.skips_damage else None
+def read_pages(read: TableRead, page_ids: np.ndarray, told: Skip | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of some pages, on the task's one thread: Spark runs a task for each core.
+
+    ``told`` hears as well of damaged pages that are skipped.
+    """
+
+    def note(page_id: int, what: str) -> None:
+        note_skipped(read.path, read.pin, page_id, what)
+        if told is not None:
+            told(page_id, what)
+
+    skip = note if read.skips_damage else None
     with kept_store(read.path, read.pin) as store:
         store.skip = skip
         source = PageSource(store, read.table, page_ids, read.page_size, skip)

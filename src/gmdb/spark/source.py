@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from gmdb.errors import InterfaceError
 from gmdb.spark.feed.options import asks_for_changes, parse_change_options
 from gmdb.spark.feed.reader import ChangeReader, change_schema
+from gmdb.spark.fleet_reader import FleetReader, fleet_schema
 from gmdb.spark.options import ROWS, parse_options
 from gmdb.spark.reader import TableReader
 from gmdb.spark.snapshots import describe
@@ -26,7 +27,7 @@ from gmdb.spark.writer import TableStreamWriter, TableWriter
 
 
 class TableSource(DataSource):
-    """A table of a database, or a view of its storage; others may have the database open and change it."""
+    """A table of a database or of many, or a view of their storage; others may have them open and change them."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,6 +38,8 @@ class TableSource(DataSource):
             stream = parse_change_options(self.options)
             return change_schema(stream, describe(stream.path, stream.table, "", stream.owner))
         options = parse_options(self.options)
+        if options.fleet:
+            return fleet_schema(options)
         if options.view != ROWS:
             return view_schema(options)
         table = describe(options.path, options.table, options.snapshot, options.owner)
@@ -44,6 +47,8 @@ class TableSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
+        if options.fleet:
+            return FleetReader(options, schema)
         return TableReader(options, schema) if options.view == ROWS else ViewReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark calls it so)

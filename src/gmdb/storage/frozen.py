@@ -114,7 +114,10 @@ class _FrozenDevice:
         while count:
             part = min(count, self.per_chunk - first % self.per_chunk)
             memory = self.bytes_at(first, part)
-            done = os.preadv(self.file, [memory], first * self.page_size)
+            try:
+                done = os.preadv(self.file, [memory], first * self.page_size)
+            except OSError as error:
+                raise StorageError(f"{self.path}, at byte {first * self.page_size}: {error.strerror}") from error
             if done < len(memory):
                 memory[done:] = bytes(len(memory) - done)
             first, count = first + part, count - part
@@ -309,7 +312,8 @@ class FrozenStore:
         device, page = self.devices[device_of(page_id)], bytes(self.page(page_id))
         findings = check(page, page_id)
         said = f"page {page_name(page_id)} of {device.path}"
-        what = f"offset {findings[0][0]}: {findings[0][1]}" if findings else "it is newer than the snapshot"
+        else_what = "it is newer than the snapshot" if any(page) else "it has only zeros, or the file ends before it"
+        what = f"offset {findings[0][0]}: {findings[0][1]}" if findings else else_what
         if self.skip is None:
             raise Corruption(f"{said}, {what}; see gmstat page", page_id, findings[0][0] if findings else None)
         self.skip(page_id, f"{said}, {what}")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -16,19 +17,18 @@ from gmdb.spark.snapshots import describe, pin_of, table_of
 from gmdb.spark.views import STORAGE_VIEWS
 from gmdb.spark.views.base import View, ViewRead, record_batch
 from gmdb.storage.directory import require_database
-from gmdb.storage.pins import Pin
 
 
 def view_schema(options: ReadOptions) -> StructType:
     """The columns of the view that the options name; refuses options that it does not take, and what is not there."""
-    view = _chosen(options)
+    view = chosen_view(options)
     require_database(options.path)
     if options.table:
         describe(options.path, options.table, options.snapshot, options.owner)
     return view.spark_schema(options.columns)
 
 
-def _chosen(options: ReadOptions) -> View:
+def chosen_view(options: ReadOptions) -> View:
     view = STORAGE_VIEWS[options.view]
     if options.where:
         raise InterfaceError(f"where is for rows of tables; of view {view.name}, filter the DataFrame")
@@ -37,25 +37,27 @@ def _chosen(options: ReadOptions) -> View:
     return view
 
 
+@contextmanager
+def plan_view(view: View, options: ReadOptions, wanted: tuple[str, ...]) -> Iterator[ViewRead]:
+    """What is to be read of the one database at ``options.path``, whose pin is let go if planning fails."""
+    with pin_of(options) if view.is_of_instant else nullcontext() as pin:
+        table = table_of(pin, options.table, options.path) if pin is not None and options.table else None
+        yield ViewRead(options.path, pin, table, wanted, options.max_partition_bytes, options.skips_damage)
+
+
 class ViewReader(DataSourceReader):
     """Some columns of a view, in the state that the database has when this is made, or of a snapshot."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        view = _chosen(options)
+        view = chosen_view(options)
         self._columns = view.columns_of_schema(schema)
         if options.columns and view.choose(options.columns) != self._columns:
             said = f"option columns asks for {', '.join(options.columns)}, the schema for"
             raise SchemaMismatch(f"view {view.name}: {said} {', '.join(schema.fieldNames())}; give one of them")
-        path, table = options.path, None
-        pin: Pin | None = None
-        if view.is_of_instant:
-            with pin_of(options) as taken:
-                pin = taken
-                table = table_of(taken, options.table, path) if options.table else None
-        wanted = tuple(column.name for column in self._columns)
         self._view = view
         self._names = schema.fieldNames()
-        self._read = ViewRead(path, pin, table, wanted, options.max_partition_bytes, options.skips_damage)
+        with plan_view(view, options, tuple(column.name for column in self._columns)) as self._read:
+            pass
 
     def partitions(self) -> list[InputPartition]:
         return list(self._view.partitions(self._read))

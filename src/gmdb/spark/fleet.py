@@ -1,0 +1,115 @@
+"""A fleet: the databases that a pattern matches, and what had to be left out of a read of all of them.
+
+Invariants
+ 1. A directory that was a database and has lost its control file is a member still: one that cannot be read.
+ 2. What is left out is told of: in the log, and in the folder ``reportTo`` if there is one, once however often it
+    is met.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from gmdb.errors import Error, NotADatabase, StatementError, StorageError
+from gmdb.spark.options import is_pattern, local_path
+from gmdb.storage.directory import device_numbers, is_database
+
+_logger = logging.getLogger("gmdb")
+_SUFFIX = ".json"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A database of a fleet.  ``name`` is its path as it was matched, which the column ``_database`` has."""
+
+    name: str
+    path: Path
+
+
+def find_members(given: Sequence[str]) -> list[Member]:
+    """The databases of paths and patterns, each once; those of a pattern in the order of their names.
+
+    What a pattern matches beside databases is none of them; what a path names is one, or nobody can read it.
+    """
+    found: dict[Path, Member] = {}
+    for text in given:
+        for name in _matches(text) if is_pattern(text) else [text]:
+            path = local_path(name)
+            found.setdefault(path, Member(str(path) if name.startswith("file:") else name, path))
+    if not found:
+        raise NotADatabase(f"{', '.join(given)}: no database is there; a pattern is for directories, such as fleet/*")
+    return list(found.values())
+
+
+def _matches(pattern: str) -> list[str]:
+    plain = str(local_path(pattern)) if pattern.startswith("file:") else pattern
+    names = sorted(name.rstrip("/") for name in glob.glob(plain))
+    return [name for name in names if _is_member(local_path(name))]
+
+
+def _is_member(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    try:
+        return is_database(path) or bool(device_numbers(path))
+    except StorageError:  # it may not be looked into, which is for whoever reads it to say
+        return True
+
+
+def name_member(error: Error, member: Member) -> Error:
+    """The error, with which database it is about."""
+    if isinstance(error, StatementError) or str(member.path) in str(error):
+        return error
+    return type(error)(f"{member.name}: {error}")
+
+
+def without_path(text: str, path: Path) -> str:
+    """What is said of a database, for whoever says which it is: without its path."""
+    return text.replace(f"{path}/", "").removeprefix(f"{path} ").removeprefix(f"{path}: ")
+
+
+# ---- what was left out
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A database that a read has left out, or a damaged page of one; ``page`` is None if it is all of it."""
+
+    database: str
+    page: str | None
+    kind: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.database}{'' if self.page is None else ', a page'}: {self.error}"
+
+
+def leave_out(report_to: Path | None, left_out: LeftOut) -> None:
+    """Tell of what is left out, wherever that is found: where the read is planned, or in a task."""
+    _logger.warning("left out: %s", left_out)
+    if report_to is None:
+        return
+    text = json.dumps(asdict(left_out), ensure_ascii=False) + "\n"
+    path = report_to / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}{_SUFFIX}"
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        report_to.mkdir(parents=True, exist_ok=True)
+        made.write_text(text, encoding="utf-8")
+        made.replace(path)
+    except OSError as error:
+        said = f"reportTo: {report_to}: {error.strerror}; what is left out must be told of"
+        raise StorageError(f"{said}: name a directory that the driver and all workers can write to") from error
+
+
+def read_report(report_to: Path) -> list[LeftOut]:
+    """What reads that reported to a folder have left out so far."""
+    texts = [path.read_text(encoding="utf-8") for path in report_to.glob(f"*{_SUFFIX}")]
+    found = [LeftOut(**json.loads(text)) for text in texts]
+    return sorted(found, key=lambda one: (one.database, one.page or "", one.error))

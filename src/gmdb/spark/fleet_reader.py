@@ -1,0 +1,293 @@
+"""Reading many databases as one DataFrame, with a column that says of which a row is.
+
+Each database is pinned and looked at by itself, several at a time; tasks get small ones several together, and large
+ones in shares.
+
+Invariants
+ 1. If planning fails, no pin stays.
+ 2. A database is left out only for what is wrong with it, and not for what is wrong with the request, and is told of.
+ 3. With ``onError=skip``, a database is there with all of its rows or with none; or its damaged pages are left out and
+    told of, if ``onCorruption=skip`` asks for that.
+"""
+
+# mypy: disallow-subclassing-any=False
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StringType, StructField, StructType
+
+from gmdb.catalog.schema import TableDefinition
+from gmdb.errors import (
+    DatabaseError,
+    Error,
+    OperationalError,
+    SchemaMismatch,
+    SnapshotExpired,
+    StatementError,
+    StorageError,
+)
+from gmdb.format.columns import Column
+from gmdb.spark.fleet import LeftOut, Member, find_members, leave_out, name_member
+from gmdb.spark.fleet_leases import Leases
+from gmdb.spark.fleet_shares import Plan, Share, plan_member_view, plan_table
+from gmdb.spark.options import ROWS, ReadOptions
+from gmdb.spark.plan import pages_per_range
+from gmdb.spark.snapshots import describe, drop_pin
+from gmdb.spark.types import PAGE_ID, as_spark_expects, as_spark_takes, columns_by_name, spark_schema
+from gmdb.spark.views.reader import chosen_view
+from gmdb.spark.worker import settle
+from gmdb.storage.directory import require_database
+
+DATABASE = StructField("_database", StringType(), nullable=False)
+THREADS = 16  # most of what a plan waits for is the disk, which makes pins last
+OPENING = 1 << 20  # bytes of pages that are read in the time that it takes to open a database
+HELD_MAX = 32 << 20  # bytes of rows that wait for their database to be found sound; if there are more, it is read twice
+
+
+# ---- the schema
+
+
+def fleet_schema(options: ReadOptions) -> StructType:
+    """The columns of the first database that can be read, any of which may be NULL, and which database it is."""
+    names = [name for name in options.columns if not _is_database(name)]
+    if options.view != ROWS:
+        view = chosen_view(options)
+        find_members(options.fleet)
+        fields = view.spark_schema(names).fields if names or not options.columns else []
+    else:
+        fields = _first_fields(options, names)
+    at = [n for n, name in enumerate(options.columns) if _is_database(name)]
+    if len(at) > 1:
+        raise SchemaMismatch(f"column {DATABASE.name} is asked for twice")
+    fields.insert(at[0] if at else len(fields), DATABASE)
+    return StructType(fields)
+
+
+def _is_database(name: str) -> bool:
+    return name.lower() == DATABASE.name
+
+
+def _first_fields(options: ReadOptions, names: Sequence[str]) -> list[StructField]:
+    wanted = names if options.columns else None
+    _, columns = first_table(options.fleet, options.table, wanted, options.skips_databases)
+    return [StructField(field.name, field.dataType) for field in spark_schema(columns).fields]
+
+
+def first_table(
+    fleet: Sequence[str], name: str, wanted: Sequence[str] | None, skips_databases: bool
+) -> tuple[TableDefinition, Sequence[Column]]:
+    """The table of the first database that can be read and has the wanted columns, and these; None wants all."""
+    members = find_members(fleet)
+    first: Error | None = None
+    for member in members:
+        try:
+            table = describe(member.path, name, "")
+            columns = table.columns if wanted is None else columns_by_name(table, wanted)
+        except DatabaseError as error:
+            first = first or name_member(error, member)
+            if not skips_databases:
+                raise first from error
+            continue
+        if any(_is_database(column.name) for column in columns):
+            said = f"{member.name}: table {table.name} has a column {DATABASE.name} of its own"
+            raise SchemaMismatch(f"{said}; name the others with the option columns")
+        return table, columns
+    raise _none_is_left(fleet, first)
+
+
+def _none_is_left(fleet: Sequence[str], first: Error | None) -> OperationalError:
+    return OperationalError(f"{', '.join(fleet)}: none of these databases can be read; the first: {first}")
+
+
+# ---- planning
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a task reads of one database, under the name that it has in the DataFrame."""
+
+    database: str
+    share: Share
+
+
+@dataclass(frozen=True)
+class FleetRange(InputPartition):
+    """What a task reads: shares of one database or several, one after the other."""
+
+    parts: tuple[Part, ...]
+
+
+class FleetReader(DataSourceReader):
+    """Some columns of a table or view of each database, each in the state that it has when this is made."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        _require_columns(options.columns, schema)
+        self._schema = schema
+        self._own = _without_database(options, schema)
+        self._report_to = options.report_to
+        self._all_or_nothing = options.skips_databases and not options.skips_damage
+        planned = _plan(options, find_members(options.fleet), self._planner(options))
+        pins = [(plan.path, plan.pin.name) for _, plan in planned if plan.pin is not None and plan.pin.is_kept]
+        self._leases = Leases(pins, options.lease)
+        self._ranges = _pack(_divide(planned, options, self._all_or_nothing), options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need: each has its range."""
+        return {**self.__dict__, "_ranges": []}
+
+    def _planner(self, options: ReadOptions) -> Callable[[Member], Plan]:
+        if options.view == ROWS:
+            return partial(plan_table, options, self._own)
+        view = chosen_view(options)
+        wanted = tuple(column.name for column in view.columns_of_schema(self._own))
+        return partial(plan_member_view, view, options, wanted)
+
+    def partitions(self) -> list[InputPartition]:
+        return list(self._ranges)
+
+    # ---- in a task
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, FleetRange)
+        settle()
+        for part in partition.parts:
+            self._leases.keep()
+            batches = self._sound(part) if self._all_or_nothing else part.share.batches()
+            for batch in batches:
+                yield self._with_database(batch, part.database)
+
+    def _sound(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """The share, which is all that is read of its database; nothing if the database turns out to be damaged."""
+        held: list[pa.RecordBatch] | None = []
+        size = 0
+        try:
+            for batch in part.share.batches():
+                size += batch.nbytes
+                if held is not None:
+                    held.append(batch)
+                if size > HELD_MAX:
+                    held = None
+        except StorageError as error:
+            found = _cause(error, part)
+            leave_out(self._report_to, LeftOut(part.database, None, type(found).__name__, str(found)))
+            return
+        yield from part.share.batches() if held is None else held
+
+    def _with_database(self, batch: pa.RecordBatch, database: str) -> pa.RecordBatch:
+        own = as_spark_expects(batch.schema, self._own)
+        arrays = dict(zip(own.names, as_spark_takes(batch), strict=True))
+        made, fields = [], []
+        for field in self._schema.fields:
+            if _is_database(field.name):
+                made.append(pa.repeat(pa.scalar(database), batch.num_rows))
+                fields.append(pa.field(field.name, pa.string(), field.nullable))
+            else:
+                made.append(arrays[field.name])
+                fields.append(own.field(field.name))
+        return pa.record_batch(made, schema=pa.schema(fields))
+
+
+def _require_columns(columns: Sequence[str], schema: StructType) -> None:
+    asked = [name.lower() for name in columns]
+    asked += [] if DATABASE.name in asked else [DATABASE.name]
+    if columns and asked != [name.lower() for name in schema.fieldNames()]:
+        said = f"option columns asks for {', '.join(columns)}, the schema for {', '.join(schema.fieldNames())}"
+        raise SchemaMismatch(f"{said}; give one of them")
+
+
+def _without_database(options: ReadOptions, schema: StructType) -> StructType:
+    """The columns that each database is asked for; there must be one, if only to count rows by."""
+    named = [field for field in schema.fields if _is_database(field.name)]
+    for field in named:
+        if field.dataType != DATABASE.dataType:
+            said = f"{field.name}: it is string, but the DataFrame's schema says {field.dataType.simpleString()}"
+            raise SchemaMismatch(f"{said}; leave .schema() out, or say so")
+    if len(named) > 1:
+        raise SchemaMismatch(f"column {DATABASE.name} is asked for twice")
+    own = [field for field in schema.fields if field not in named]
+    if own or not named:
+        return StructType(own)
+    if options.view != ROWS:
+        return StructType(chosen_view(options).spark_schema(()).fields[:1])
+    return spark_schema([PAGE_ID])
+
+
+def _plan(options: ReadOptions, members: Sequence[Member], plan: Callable[[Member], Plan]) -> list[tuple[Member, Plan]]:
+    """The databases that can be read; lets all pins go if that is not enough."""
+    pool = ThreadPoolExecutor(min(THREADS, len(members)), "gmdb-fleet")
+    asked = [pool.submit(plan, member) for member in members]
+    planned: list[tuple[Member, Plan]] = []
+    left_out: list[LeftOut] = []
+    first: Error | None = None
+    try:
+        for member, answer in zip(members, asked, strict=True):
+            try:
+                planned.append((member, answer.result()))
+            except DatabaseError as error:
+                named = name_member(error, member)
+                if isinstance(error, StatementError) or not options.skips_databases:
+                    raise named from error
+                first = first or named
+                left_out.append(LeftOut(member.name, None, type(error).__name__, str(error)))
+        if not planned:
+            raise _none_is_left(options.fleet, first)
+        for one in left_out:
+            leave_out(options.report_to, one)
+    except BaseException:
+        pool.shutdown(wait=True, cancel_futures=True)
+        _release(members, asked)
+        raise
+    pool.shutdown()
+    return planned
+
+
+def _release(members: Sequence[Member], asked: Sequence[Future[Plan]]) -> None:
+    """Let go what was pinned for a read that is not to be."""
+    for member, answer in zip(members, asked, strict=True):
+        if not answer.cancelled() and answer.exception() is None:
+            pin = answer.result().pin
+            if pin is not None and pin.is_kept:
+                with suppress(Error):  # there is something worse to tell
+                    drop_pin(member.path, pin.name)
+
+
+def _divide(planned: Sequence[tuple[Member, Plan]], options: ReadOptions, all_or_nothing: bool) -> list[Part]:
+    """Shares of the databases; not more than one of each, if a task must see all of it."""
+    total = sum(plan.size for _, plan in planned)
+    most = None if all_or_nothing else pages_per_range(total, 1, options.max_partition_bytes)
+    return [Part(member.name, share) for member, plan in planned for share in plan.shares(most)]
+
+
+def _pack(parts: Sequence[Part], options: ReadOptions) -> list[FleetRange]:
+    """Small shares together, in their order."""
+    weights = [part.share.size + OPENING for part in parts]
+    most = pages_per_range(sum(weights), 1, options.max_partition_bytes)
+    ranges: list[list[Part]] = [[]]
+    taken = 0
+    for part, weight in zip(parts, weights, strict=True):
+        if ranges[-1] and taken + weight > most:
+            ranges.append([])
+            taken = 0
+        ranges[-1].append(part)
+        taken += weight
+    return [FleetRange(tuple(some)) for some in ranges]
+
+
+def _cause(error: StorageError, part: Part) -> StorageError:
+    """What is wrong with a database that cannot be read; raises the error if it is only that the instant is over."""
+    if not isinstance(error, SnapshotExpired):
+        return error
+    try:
+        require_database(part.share.path)
+    except StorageError as gone:
+        return gone
+    raise error
