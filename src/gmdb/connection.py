@@ -388,6 +388,11 @@ class Connection(TakesLoads, BuildsIndexes, ReadsChanges, HasErrors):
         self.session.require_open()
         return self._database.system_view(name, self.session)
 
+    def inspect(self, name: str, *arguments: Any, **options: Any) -> pa.Table:
+        """What ``gmstat`` lists, by its name, of pages as they are in memory: ``inspect("rows", "tbl")``."""
+        self.session.require_open()
+        return self._database.inspect(name, *arguments, **options)
+
     def index_pages(self, name: str) -> pa.Table:
         """The pages of an index as they are in memory at one instant, the entry page of its segment first."""
         self.session.require_open()

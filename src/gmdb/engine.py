@@ -31,6 +31,8 @@ from gmdb.catalog.system import create_system_tables
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
 from gmdb.format.address import device_of, offset_of
+from gmdb.inspect.inspector import Inspector
+from gmdb.inspect.live import LivePages
 from gmdb.kernel.shrink import trim_segment
 from gmdb.log.backup import Backup
 from gmdb.log.durability import REDO_FILE_SIZE, Durability, open_store
@@ -224,6 +226,11 @@ class Database:
     def locks(self) -> pa.Table:
         """Every lock in use: its transaction, action and row, and the lock beneath it."""
         return self.system_view("sys_locks")
+
+    def inspect(self, name: str, *arguments: Any, **options: Any) -> pa.Table:
+        """A listing of the inspector, of pages as they are in memory."""
+        with Inspector(LivePages(self.store), self.system_view) as inspector:
+            return inspector.listing(name, *arguments, **options).arrow()
 
     def index_pages(self, name: str) -> pa.Table:
         """The pages of an index as they are in memory at one instant, the entry page of its segment first."""

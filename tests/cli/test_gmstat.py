@@ -28,7 +28,7 @@ def run_process(*arguments, **options):
 def test_spaces_are_listed(database, capsys):
     assert gmstat(["spaces", str(database)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["space", "name", "page", "size", "devices", "pages", "hwm", "free", "segments"]
+    assert lines[0].split() == ["space", "name", "page_size", "devices", "pages", "hwm", "free", "segments"]
     assert lines[4].split() == ["4", "users", "8192", "4", "11", "11", "5", "2"]
 
 
@@ -37,7 +37,13 @@ def test_spaces_are_one_json_document(database, capsys):
     spaces = json.loads(capsys.readouterr().out)["spaces"]
     assert [space["name"] for space in spaces] == ["system", "undo", "users"]
     assert spaces[1]["page_size"] == 32768
-    assert spaces[2]["devices"][0]["dev_id"] == 4
+    assert spaces[2]["devices"] == "4"
+
+
+def test_devices_are_listed(database, capsys):
+    assert gmstat(["devices", str(database), "--json"]) == 0
+    devices = json.loads(capsys.readouterr().out)["devices"]
+    assert [(one["device"], one["file"], one["pages"]) for one in devices][2] == (4, "device-0004", 11)
 
 
 def test_segments_are_listed(database, capsys):
@@ -50,11 +56,11 @@ def test_segments_are_listed(database, capsys):
 def test_segments_are_one_json_document(database, capsys):
     change_page(database, TBL_ENTRY, 652 + 4, b"\x03", sealed=True)
     assert gmstat(["segments", str(database), "--json"]) == 0
-    segments = {segment["obj_name"]: segment for segment in json.loads(capsys.readouterr().out)["segments"]}
+    segments = {segment["object"]: segment for segment in json.loads(capsys.readouterr().out)["segments"]}
     tbl = segments["tbl"]
-    assert (tbl["entry_page"], tbl["first_data_page"], tbl["last_page"]) == (TBL_ENTRY, TBL_FIRST, TBL_FIRST + 1)
-    assert tbl["free_lists"] == [0, 0, 0, 1] + [0] * 10
-    assert (tbl["data_pages"], tbl["map_pages"], tbl["pct_free"], tbl["no_list"]) == (2, 1, 25, 1)
+    assert (tbl["entry_page"], tbl["first"], tbl["last"]) == (TBL_ENTRY, "4:7", "4:8")
+    assert tbl["free_lists"] == "3:1"
+    assert (tbl["data_pages"], tbl["map_pages"], tbl["pct_free"]) == (2, 1, 25)
 
 
 @pytest.mark.parametrize("page", ["4:7", "16777223", "0x1000007"])
@@ -204,7 +210,7 @@ def test_an_output_that_is_not_utf_8_still_gets_its_drawing(database):
 
 def test_a_damaged_name_cannot_steer_the_terminal(database, capsys):
     change_page(database, TBL_ENTRY, 88, b"t\033[2Jbl", sealed=True)
-    for arguments in (["segments", str(database)], ["page", str(database), "4:6"]):
+    for arguments in (["segments", str(database), "--all"], ["page", str(database), "4:6"]):
         gmstat(arguments)
         out = capsys.readouterr().out
         assert "\033" not in out
@@ -228,14 +234,17 @@ def test_undo_shows_the_references_record_of_a_row_that_is_being_changed(
         db.dump(tmp_path / "live.dump")
         db.rollback()
     assert gmstat(["undo", str(tmp_path / "live.dump"), "--json"]) == 0
-    (page,) = json.loads(capsys.readouterr().out)["pages"]
-    (record,) = page["records"]
+    (listed,) = json.loads(capsys.readouterr().out)["undo"]
+    assert (listed["size"], listed["operation"], listed["row"]) == (48, "HEAP_UPDATE_INC", str(row_id))
+    assert (listed["state"], listed["before"], listed["object"]) == ("in flight", '{"s": "hello"}', "tbl")
+    assert listed["image"].startswith("ffffffff")
+    assert gmstat(["page", str(tmp_path / "live.dump"), listed["page"], "--json"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)["records"]
     assert (record["offset"], record["size"], record["op_type"]) == (84, 48, 2)
     assert record["row_id"] == {"page_id": row_id.page_id, "slot_id": row_id.slot_id, "sid_reserve": 65535}
     image = record["image"]
     assert (image["offset"], image["size"], image["col_count"], image["bit_array"]) == (108, 20, 1, 3)
     assert image["bytes"] == "060068656c6c6f00"
-    assert record["bytes"].startswith("ffffffff")
     assert record["changed_columns"] == [1]
     assert gmstat(["undo", str(tmp_path / "live.dump")]) == 0
     assert "HEAP_UPDATE_INC" in capsys.readouterr().out

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gmdb.cli import stat_snapshots
 from gmdb.cli.live import ask_owner
+from gmdb.cli.stat_lists import SNAPSHOTS
 from gmdb.cli.table import print_json
 from gmdb.errors import InterfaceError
 from gmdb.storage.pins import drop_closed, read_pins
@@ -28,13 +28,14 @@ def add(commands: Any) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = commands.add_parser("snapshots", help=HELP, epilog=EXAMPLE, formatter_class=raw)
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help=stat_snapshots.HELP, description=stat_snapshots.DESCRIPTION)
-    listing.set_defaults(run=stat_snapshots.run)
+    listing = verbs.add_parser("list", help=SNAPSHOTS.HELP, description=SNAPSHOTS.DESCRIPTION)
+    listing.set_defaults(run=SNAPSHOTS.run)
     dropping = verbs.add_parser("drop", help="drop some", description=DROP_DESCRIPTION, formatter_class=raw)
     dropping.set_defaults(run=_drop)
     for verb in (listing, dropping):
         verb.add_argument("database", metavar="DB", help="the database's directory")
-        verb.add_argument("--json", action="store_true", help="print one JSON document instead")
+    SNAPSHOTS.add_arguments(listing)
+    dropping.add_argument("--json", action="store_true", help="print one JSON document instead")
     dropping.add_argument("names", metavar="SNAPSHOT", nargs="*", help="as gmdb snapshots list names them")
     dropping.add_argument("--all", action="store_true", help="all of them")
 

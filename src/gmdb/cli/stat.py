@@ -1,27 +1,45 @@
-"""``gmdb stat``: looking at a database's bytes.  A verb is a file of its own; this lists them."""
+"""``gmdb stat``: looking at a database's bytes.  A verb prints a listing, or draws one thing."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from gmdb.cli import (
-    stat_index,
-    stat_locks,
-    stat_page,
-    stat_segments,
-    stat_snapshots,
-    stat_spaces,
-    stat_transactions,
-    stat_undo,
-)
+from gmdb.cli import stat_fill, stat_find, stat_hex, stat_history, stat_index, stat_page, stat_redo
+from gmdb.cli.stat_lists import LIST_VERBS
 from gmdb.cli.verbs import add_verb
 
 DESCRIPTION = (
     "Look at the bytes of a database: it may be closed, damaged, or in use elsewhere. Nothing is changed and no lock "
     "is taken. Exit status: 0 sound, 1 something is damaged, 2 the command failed."
 )
-VERBS = (stat_spaces, stat_segments, stat_index, stat_page, stat_undo, stat_locks, stat_transactions, stat_snapshots)
+_ORDER = [
+    "spaces",
+    "devices",
+    "segments",
+    "maps",
+    "freelists",
+    "fill",
+    "pages",
+    "page",
+    "hex",
+    "rows",
+    "row",
+    "find",
+    "index",
+    "hash",
+    "lob",
+    "undo",
+    "locks",
+    "transactions",
+    "waits",
+    "snapshots",
+    "redo",
+    "history",
+    "checkpoints",
+]
+_DRAWN: tuple[Any, ...] = (stat_fill, stat_page, stat_hex, stat_find, stat_index, stat_redo, stat_history)
+VERBS: list[Any] = sorted((*LIST_VERBS, *_DRAWN), key=lambda verb: _ORDER.index(verb.NAME))
 
 
 def add(commands: Any) -> None:
@@ -36,5 +54,4 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         made = add_verb(verbs, verb)
         made.add_argument("database", metavar="DB", help="the database's directory")
         verb.add_arguments(made)
-        made.add_argument("--json", action="store_true", help="print one JSON document instead")
         made.set_defaults(run=verb.run)

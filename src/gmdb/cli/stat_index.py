@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from gmdb.cli.listings import add_output, make, show
 from gmdb.cli.live import ask_owner
 from gmdb.cli.table import print_json, print_problems, print_table
 from gmdb.errors import StorageError
 from gmdb.format.address import page_name
 from gmdb.inspect.draw_tree import Cut, dot, outline
-from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.index_kinds import read_index
+from gmdb.inspect.index_lists import view_of
 from gmdb.inspect.index_view import IndexView, find_index
+from gmdb.inspect.inspector import open_files
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
@@ -25,7 +27,8 @@ DESCRIPTION = (
     "index: directories, by which bits of an address they lead to a bucket, and how many buckets have so many bits.\n"
     "Of a large index the root and some of its children are shown; --depth goes further down, --full shows every\n"
     "page. The process that has the database open is asked for the pages as they are now; if there is none, they are\n"
-    "read from the files. gmdb verify checks an index in all its bytes."
+    "read from the files. gmdb verify checks an index in all its bytes.\n"
+    "--csv, --arrow and --where are about its pages, with --walk about its entries."
 )
 EXAMPLE = (
     "examples:\n  gmstat index shop.gmdb orders_id\n  gmstat index shop.gmdb orders_id --depth 2\n"
@@ -38,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", metavar="N", type=_depth, help="show N levels below the root (default: 1)")
     parser.add_argument("--full", action="store_true", help="show every page")
     parser.add_argument("--dot", action="store_true", help="print the pages for Graphviz instead")
+    parser.add_argument("--walk", action="store_true", help="list all entries instead, in the order of keys")
+    add_output(parser, "index")
 
 
 def _depth(text: str) -> int:
@@ -48,9 +53,15 @@ def _depth(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    view: IndexView | None = ask_owner(arguments.database, lambda owner: _from_owner(owner, arguments.index))
+    if arguments.walk or arguments.csv or arguments.arrow or arguments.where or arguments.pages:
+        name = "entries" if arguments.walk else "index"
+        return show(arguments, make(arguments, name, arguments.index, live=True))
+    view: IndexView | None = None
+    if arguments.at is None:
+        view = ask_owner(arguments.database, lambda owner: _from_owner(owner, arguments.index))
     if view is None:
-        view = _from_files(arguments.database, arguments.index)
+        with open_files(arguments.database, arguments.at) as files:
+            view = view_of(files, arguments.index)
     if arguments.json:
         print_json(view.document())
     elif arguments.dot:
@@ -65,13 +76,6 @@ def _cut(arguments: argparse.Namespace) -> Cut:
     if arguments.full:
         return Cut(arguments.depth, None)
     return Cut() if arguments.depth is None else Cut(arguments.depth)
-
-
-def _from_files(database: str, name: str) -> IndexView:
-    with DatabaseFiles(database) as files:
-        definition = find_index([index for _, index in files.index_rows()], name)
-        tables = {table.obj_id: table for table in files.tables()}
-        return read_index(files.page, definition, tables[definition.table_id])
 
 
 def _from_owner(owner: Connection, name: str) -> IndexView:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from gmdb.cli.listings import add_output, make, show
 from gmdb.cli.table import print_json
 from gmdb.cli.terminal import paint
 from gmdb.format.address import parse_page_id
 from gmdb.inspect.draw import draw_page
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect.inspector import open_files
 from gmdb.inspect.page_view import view_page
 from gmdb.inspect.report import page_document
 
@@ -16,7 +17,8 @@ NAME = "page"
 HELP = "one page, drawn field by field, and what is wrong with it"
 DESCRIPTION = (
     "Draw a page from its head to its tail: every field with its offset, value and meaning, every row with its\n"
-    "bytes and values. A damaged page is drawn as far as it makes sense; what is wrong is listed at the end."
+    "bytes and values. A damaged page is drawn as far as it makes sense; what is wrong is listed at the end.\n"
+    "--csv, --arrow and --where are about its regions: every byte by its name."
 )
 EXAMPLE = "examples:\n  gmstat page shop.gmdb 4:7\n  gmstat page shop.gmdb 16777223 --json"
 
@@ -24,11 +26,14 @@ EXAMPLE = "examples:\n  gmstat page shop.gmdb 4:7\n  gmstat page shop.gmdb 16777
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("page", metavar="PAGE", help="the page: DEVICE:PAGE, such as 4:7, or its number")
     parser.add_argument("--full", action="store_true", help="draw every byte of long values too")
+    add_output(parser, "regions")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.csv or arguments.arrow or arguments.where:
+        return show(arguments, make(arguments, "regions", arguments.page))
     page_id = parse_page_id(arguments.page)
-    with DatabaseFiles(arguments.database) as files:
+    with open_files(arguments.database, arguments.at) as files:
         view = view_page(files, page_id)
     if arguments.json:
         print_json(page_document(view))

@@ -19,9 +19,12 @@ BAR_WIDTH = 30
 _CLEAR_LINE = "\r\x1b[K"
 
 
+def is_coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def paint() -> Paint:
-    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return COLOURED if wanted else PLAIN
+    return COLOURED if is_coloured() else PLAIN
 
 
 def clear_line() -> None:

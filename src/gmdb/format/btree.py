@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
+from gmdb.errors import Corruption
 from gmdb.format import slotted
 from gmdb.format.columns import Column
 from gmdb.format.layout import Finding, Region, layout
@@ -87,6 +88,8 @@ def entry_extents(page: Any) -> list[tuple[int, int, int]]:
 def key_values(columns: Sequence[Column], page: Any, offset: int) -> tuple[Any, ...]:
     """The values of an entry's key columns.  Raises Corruption or DataError if they cannot be these columns'."""
     entry = bytes(memoryview(page)[offset : offset + ROW_HEAD.at(page, offset).size])
+    if len(entry) < ROW_HEAD.size + POINTER_SIZE:
+        raise Corruption(f"an entry of {len(entry)} bytes has no room for where it leads", offset=offset)
     size = (len(entry) - POINTER_SIZE).to_bytes(2, "little")
     row = entry[:SIZE_AT] + size + entry[COL_COUNT_AT : ROW_HEAD.size] + entry[ROW_HEAD.size + POINTER_SIZE :]
     return decode_row(columns, row)

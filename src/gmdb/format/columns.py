@@ -299,7 +299,10 @@ def _decode_clob(_: ColumnType, raw: bytes) -> str | Locator:
 
 
 def _decode_decimal(type_: ColumnType, raw: bytes) -> Decimal:
-    return Decimal(int.from_bytes(raw, "little", signed=True)).scaleb(-type_.scale, _EXACT)
+    digits = int.from_bytes(raw, "little", signed=True)
+    if abs(digits) >= 10**type_.length:
+        raise ValueError(f"it has more than {type_.length} digits")
+    return Decimal(digits).scaleb(-type_.scale, _EXACT)
 
 
 _ENCODERS: dict[str, Any] = {

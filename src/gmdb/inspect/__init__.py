@@ -1,1 +1,24 @@
-"""A database's bytes, read from its files alone: works on closed and on damaged databases, takes no lock."""
+"""A database's bytes, read from its files alone: works on closed and on damaged databases, takes no lock.
+
+``gmdb.inspect.open(PATH)`` answers with Arrow tables what ``gmstat`` shows: ``.pages("tbl")``, ``.rows("tbl")``…
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gmdb.inspect.inspector import Inspector
+
+__all__ = ["open"]
+
+
+def open(path: str | Path, at: int | str | None = None) -> Inspector:
+    """An inspector of the database at ``path``; nothing is changed and no lock is taken.
+
+    ``at``: of pages with the log replayed beside them, up to an LSN or to its ``"end"``, as recovery would do.
+    """
+    from gmdb.inspect.inspector import open_inspector
+
+    return open_inspector(path, at)

@@ -7,7 +7,10 @@ falls back to what such a device usually has, and the page count to what the fil
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
+
+import numpy as np
 
 from gmdb.errors import Corruption, StorageError
 from gmdb.format.address import UNDO_DEVICE, page_id_of, page_name
@@ -70,6 +73,14 @@ class DeviceFile:
     def head(self, offset: int) -> bytes:
         """Only the page head of page number ``offset``, to look through many pages."""
         return self._read(HEAD_SIZE, offset * self.page_size)
+
+    def starts(self, offsets: Iterable[int], size: int, into: np.ndarray) -> None:
+        """The first ``size`` bytes of some pages, a row of ``into`` each; what the file has not stays as it is."""
+        try:
+            for number, offset in enumerate(offsets):
+                os.preadv(self._file, [into[number, :size].data], offset * self.page_size)
+        except OSError as error:
+            raise StorageError(f"{self.path}: {error.strerror}") from error
 
     def _read(self, size: int, at: int) -> bytes:
         try:

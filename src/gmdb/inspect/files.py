@@ -36,7 +36,18 @@ from gmdb.catalog.schema import (
 )
 from gmdb.errors import Corruption, DataError, NoSuchTable, SchemaError, StorageError
 from gmdb.format import heap, segment
-from gmdb.format.address import NO_PAGE, SYSTEM_DEVICE, RowId, device_of, offset_of, page_id_of, page_name
+from gmdb.format.address import (
+    DEVICES,
+    NO_PAGE,
+    OFFSET_BITS,
+    PAGES_PER_DEVICE,
+    SYSTEM_DEVICE,
+    RowId,
+    device_of,
+    offset_of,
+    page_id_of,
+    page_name,
+)
 from gmdb.format.checksum import page_crc
 from gmdb.format.columns import Column, make_type
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType, stored_crc
@@ -83,6 +94,30 @@ class DatabaseFiles:
         """A page's bytes, unchecked."""
         return self.device(page_id).page(offset_of(page_id))
 
+    def head(self, page_id: int) -> bytes:
+        """Only a page's head, to look through many pages; cut short where the file is."""
+        return self.device(page_id).head(offset_of(page_id))
+
+    def starts(self, page_ids: np.ndarray, size: int) -> np.ndarray:
+        """The first ``size`` bytes of many pages, a row each; zeros where a file ends before."""
+        made = np.zeros((len(page_ids), size), np.uint8)
+        owners = page_ids >> OFFSET_BITS
+        for number in np.unique(owners).tolist():
+            chosen = np.flatnonzero(owners == number)
+            if number in self.devices:
+                part = np.zeros((len(chosen), size), np.uint8)
+                offsets = (page_ids[chosen] & (PAGES_PER_DEVICE - 1)).tolist()
+                self.devices[number].starts(offsets, size, part)
+                made[chosen] = part
+        return made
+
+    def page_sizes(self, page_ids: np.ndarray) -> np.ndarray:
+        """The sizes of many pages; 0 where there is no such device."""
+        sizes = np.zeros(DEVICES, np.int64)
+        for number, device in self.devices.items():
+            sizes[number] = device.page_size
+        return sizes[page_ids >> OFFSET_BITS]
+
     def sound_page(self, page_id: int) -> bytes:
         """A page's bytes, after its CRC and its place were found right."""
         page = self.page(page_id)
@@ -106,7 +141,8 @@ class DatabaseFiles:
         kind_at = PAGE_HEAD.offset("page_type")
         wanted = PageType.SEGMENT_ENTRY.to_bytes(2, "little")
         used = range(min(file.hwm, file.file_pages))
-        return [page_id_of(device, n) for n in used if file.head(n)[kind_at : kind_at + 2] == wanted]
+        ids = (page_id_of(device, n) for n in used)
+        return [page_id for page_id in ids if self.head(page_id)[kind_at : kind_at + 2] == wanted]
 
     def map_pages(self, entry: int) -> list[int]:
         """The map pages of the segment at ``entry``, the entry page first."""

@@ -62,16 +62,26 @@ def kind_of(page: bytes) -> str:
 
 
 def view_page(files: DatabaseFiles, page_id: int) -> PageView:
-    page = files.page(page_id)
+    return view_of(files, page_id, files.page(page_id))
+
+
+def view_of(files: DatabaseFiles, page_id: int, page: bytes) -> PageView:
+    """The bytes of a page that need not be what the file has now."""
     tables = known_tables(files)
     table = _owner(files, page, tables)
     rows = _rows(page, table)
     device = files.device(page_id)
+    findings = [*findings_of(files, page_id, page), *_row_findings(page, rows)]
+    return PageView(page_id, page, device.path, tables, table, rows, tuple(findings))
+
+
+def findings_of(files: DatabaseFiles, page_id: int, page: bytes) -> list[Finding]:
+    """What is wrong with a page, by its bytes and by its place."""
     findings = anatomy.check(page, page_id)
+    device = files.device(page_id)
     if not any(page) and device.has_head and offset_of(page_id) < device.hwm:
         findings.append(Finding(0, f"all bytes are zero, but the device uses its first {device.hwm} pages"))
-    findings += _row_findings(page, rows)
-    return PageView(page_id, page, device.path, tables, table, rows, tuple(findings))
+    return findings
 
 
 def known_tables(files: DatabaseFiles) -> dict[int, TableDefinition]:

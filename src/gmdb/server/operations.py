@@ -381,6 +381,11 @@ def system_view(client: Client, name: str) -> Answer:
 
 
 @operation
+def inspect(client: Client, name: str, arguments: list[Any], options: dict[str, Any]) -> Answer:
+    return {}, pack_table(connection_of(client).inspect(name, *arguments, **options))
+
+
+@operation
 def index_pages(client: Client, name: str) -> Answer:
     return {}, pack_table(connection_of(client).index_pages(name))
 

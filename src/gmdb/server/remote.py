@@ -304,6 +304,10 @@ class RemoteConnection(_Connection):
     def system_view(self, name: str) -> pa.Table:
         return unpack_table(self._link.ask("system_view", name=name)[1])
 
+    def inspect(self, name: str, *arguments: Any, **options: Any) -> pa.Table:
+        asked: Any = list(arguments)
+        return unpack_table(self._link.ask("inspect", name=name, arguments=asked, options=options)[1])
+
     def index_pages(self, name: str) -> pa.Table:
         return unpack_table(self._link.ask("index_pages", name=name)[1])
 

@@ -239,6 +239,10 @@ class Device:
         """Pages as they are in memory; ``count`` of them must not cross a chunk."""
         return memoryview((ctypes.c_char * (count * self.page_size)).from_address(self.address(offset))).cast("B")
 
+    def is_verified(self, offset: int) -> bool:
+        """Whether a page was found whole when it was read; then memory has what it is."""
+        return bool(self._verified[offset])
+
     def grow(self, pages: int) -> None:
         """Make room for at least ``pages`` more, and for some more than that.  The guard is held."""
         head = self.head

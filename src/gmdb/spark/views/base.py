@@ -8,7 +8,7 @@ A view is planned without compiled kernels and read in tasks, as a table's rows 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,10 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
+from gmdb.arrow.schema import arrow_type
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import NoSuchColumn, SchemaMismatch
+from gmdb.inspect.listing import ListColumn
 from gmdb.storage.pins import Pin
 
 _SPARK_TYPES: dict[pa.DataType, DataType] = {
@@ -56,6 +58,11 @@ class ViewColumn:
     @property
     def spark_type(self) -> DataType:
         return _SPARK_TYPES[self.type]
+
+
+def view_columns(listed: Iterable[ListColumn]) -> tuple[ViewColumn, ...]:
+    """The columns of a listing that the inspector makes, too."""
+    return tuple(ViewColumn(column.name, arrow_type(column.type), column.meaning) for column in listed)
 
 
 @dataclass(frozen=True)

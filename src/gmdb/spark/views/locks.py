@@ -18,9 +18,9 @@ import pyarrow as pa
 from gmdb.format.address import NO_PAGE, NO_SLOT, RowId
 from gmdb.format.row import NO_LOCK
 from gmdb.format.undo import UNDO_ENTRY, UndoOperation
+from gmdb.inspect.arrays import labels, numbers
 from gmdb.inspect.pinned import PinnedFiles
 from gmdb.spark.plan import PageRange, divide
-from gmdb.spark.views.arrays import labels, numbers
 from gmdb.spark.views.base import BIGINT, BOOLEAN, INT, STRING, Values, View, ViewColumn, ViewRead
 from gmdb.spark.views.objects import object_names, objects_of
 from gmdb.storage.pins import locks_path

@@ -7,24 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gmdb.format import btree, heap, lob, undo
-from gmdb.format.layout import Layout
-from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType, SegmentType
+from gmdb.format import heap
+from gmdb.format.page import HEAD_SIZE, PAGE_HEAD
+from gmdb.inspect.measure import NONE, START, divide
 from gmdb.kernel.frozen import ROW_COUNTS, count_rows
 from gmdb.storage.frozen import FrozenStore
 
 STEP_BYTES = 4 << 20  # pages that are in memory at a time
-_ROWS = (SegmentType.SYSTEM, SegmentType.HEAP)
-_NODES: dict[int, tuple[Layout, int]] = {  # of each kind of segment, its pages' node head and where entries begin
-    SegmentType.SYSTEM: (heap.HEAP_NODE, heap.ROWS_AT),
-    SegmentType.HEAP: (heap.HEAP_NODE, heap.ROWS_AT),
-    SegmentType.UNDO: (undo.UNDO_HEAD, undo.RECORDS_AT),
-    SegmentType.BTREE: (btree.BTREE_NODE, btree.ENTRIES_AT),
-    SegmentType.HASH: (btree.BTREE_NODE, btree.ENTRIES_AT),
-    SegmentType.LOB: (lob.LOB_NODE, lob.DATA_AT),
-}
-_START = HEAD_SIZE + max(node.size for node, _ in _NODES.values())
-NONE = -1  # of a number: the page has no such thing
 
 
 @dataclass(frozen=True)
@@ -56,40 +45,18 @@ def heads_of(store: FrozenStore, ids: np.ndarray) -> np.ndarray:
 
 def measure(store: FrozenStore, ids: np.ndarray, with_rows: bool) -> Measured:
     """Look at pages that were read and are whole."""
-    starts = store.page_starts(ids, _START)
-    heads = np.ascontiguousarray(starts[:, :HEAD_SIZE]).view(PAGE_HEAD.dtype)[:, 0]
     sizes = _page_sizes(store, ids)
-    begins, slots = np.full(len(ids), NONE, np.int64), np.full(len(ids), NONE, np.int64)
-    is_data = heads["page_type"] == PageType.DATA
-    for seg_type, (node, begin) in _NODES.items():
-        chosen = is_data & (heads["seg_type"] == seg_type)
-        begins[chosen] = begin
-        if "slot_count" in (node.dtype.names or ()):
-            at = HEAD_SIZE + node.offset("slot_count")
-            slots[chosen] = np.ascontiguousarray(starts[chosen, at : at + 2]).view("<u2")[:, 0]
-    free_begin, free_end = heads["free_begin"].astype(np.int64), heads["free_end"].astype(np.int64)
-    is_divided = (begins >= 0) & (begins <= free_begin) & (free_begin <= free_end) & (free_end <= sizes - TAIL_SIZE)
+    found = divide(store.page_starts(ids, START), sizes)
     rows = np.full((len(ids), ROW_COUNTS), NONE, np.int64)
     dead = np.full(len(ids), NONE, np.int64)
-    has_rows = np.flatnonzero(is_divided & np.isin(heads["seg_type"], _ROWS)) if with_rows else np.empty(0, np.int64)
+    has_rows = np.flatnonzero(found.has_rows) if with_rows else np.empty(0, np.int64)
     if len(has_rows):
-        chosen_ids, counts = (
-            np.ascontiguousarray(ids[has_rows], np.uint32),
-            np.zeros((len(has_rows), ROW_COUNTS), "<i8"),
-        )
-        store.call(count_rows, 0, chosen_ids.ctypes.data, len(chosen_ids), counts.ctypes.data)
+        chosen = np.ascontiguousarray(ids[has_rows], np.uint32)
+        counts = np.zeros((len(has_rows), ROW_COUNTS), "<i8")
+        store.call(count_rows, 0, chosen.ctypes.data, len(chosen), counts.ctypes.data)
         rows[has_rows] = counts
-        dead[has_rows] = free_begin[has_rows] - heap.ROWS_AT - counts[:, -1]
-    return Measured(
-        ids,
-        heads,
-        sizes,
-        np.where(is_divided, sizes - TAIL_SIZE - begins, NONE),
-        np.where(is_divided, free_end - free_begin, NONE),
-        slots,
-        rows,
-        dead,
-    )
+        dead[has_rows] = found.heads["free_begin"][has_rows].astype(np.int64) - heap.ROWS_AT - counts[:, -1]
+    return Measured(ids, found.heads, sizes, found.room, found.free, found.slots, rows, dead)
 
 
 def _page_sizes(store: FrozenStore, ids: np.ndarray) -> np.ndarray:

@@ -19,10 +19,12 @@ from gmdb.errors import Corruption
 from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE, page_id_of
 from gmdb.format.checksum import page_crc
 from gmdb.format.page import PageType, SegmentType, stored_crc
+from gmdb.inspect.arrays import labels, numbers, page_names
+from gmdb.inspect.measure import ROWS
+from gmdb.inspect.page_lists import PAGES, name_in
 from gmdb.inspect.pinned import PinnedFiles
 from gmdb.spark.plan import PageRange, divide_by_size
-from gmdb.spark.views.arrays import labels, numbers, page_names
-from gmdb.spark.views.base import BIGINT, BOOLEAN, DOUBLE, INT, STRING, Values, View, ViewColumn, ViewRead
+from gmdb.spark.views.base import BIGINT, BOOLEAN, DOUBLE, INT, STRING, Values, View, ViewRead, view_columns
 from gmdb.spark.views.objects import object_names, objects_with_segments
 
 if TYPE_CHECKING:
@@ -30,41 +32,12 @@ if TYPE_CHECKING:
     from gmdb.storage.frozen import FrozenStore
 
 LOADING_PAGE = "loading"
-ROWS = ("live_rows", "dead_rows", "left_rows", "came_rows", "locked_rows")
 _OF_HEADS = {"obj_id": BIGINT, "chg_num": BIGINT, "ckpt_id": BIGINT, "page_create_no": BIGINT}
 
 
 class PagesView(View):
     name = "pages"
-    columns = (
-        ViewColumn("page_id", BIGINT, "the page's number: device × 2²² + offset"),
-        ViewColumn("name", STRING, "as people write it: `4:7`"),
-        ViewColumn("device", INT, "the device's number"),
-        ViewColumn("offset", INT, "which page of the device"),
-        ViewColumn("page_size", INT, "its bytes"),
-        ViewColumn("obj_id", BIGINT, "the object that owns it"),
-        ViewColumn("object", STRING, "that object's name; NULL if it is none that was committed"),
-        ViewColumn("object_kind", STRING, "`table`, `lobs`, `btree index`, `hash index`, `undo` or `transactions`"),
-        ViewColumn("table", STRING, "the table that the object is, or belongs to"),
-        ViewColumn("page_type", STRING, "such as `data`, `map` or `free`; `loading`: a bulk load was writing it"),
-        ViewColumn("seg_type", STRING, "such as `heap`, `btree` or `undo`"),
-        ViewColumn("chg_num", BIGINT, "changes since it was formatted"),
-        ViewColumn("ckpt_id", BIGINT, "the checkpoint, or the pin, that wrote it"),
-        ViewColumn("page_create_no", BIGINT, "how often its place was formatted"),
-        ViewColumn("free_bytes", INT, "of a data page: bytes between its entries and its slots"),
-        ViewColumn("fill", DOUBLE, "of a data page: share of the room for entries and slots that is in use"),
-        ViewColumn("free_list", INT, "the free list that it is on, 14 for empty pages; NULL: none"),
-        ViewColumn("slots", INT, "slots of its directory, freed ones included"),
-        ViewColumn("live_rows", INT, "of a heap page: rows at home here that nobody has deleted, wherever they are"),
-        ViewColumn("dead_rows", INT, "deleted rows, committed or not, that are not yet removed"),
-        ViewColumn("left_rows", INT, "those of the live and dead ones that have moved to another page"),
-        ViewColumn("came_rows", INT, "rows at home on another page that have moved here"),
-        ViewColumn("locked_rows", INT, "rows at home here that have a lock, of a transaction that may have ended"),
-        ViewColumn("dead_bytes", INT, "bytes of deleted rows, and of gaps between rows"),
-        ViewColumn("load", BIGINT, "the bulk load that wrote it; NULL: none"),
-        ViewColumn("crc_ok", BOOLEAN, "whether its CRC is right"),
-        ViewColumn("problem", STRING, "what is wrong with it; NULL: nothing"),
-    )
+    columns = view_columns(PAGES)
 
     def partitions(self, read: ViewRead) -> list[PageRange]:
         with PinnedFiles(read.path, read.instant) as files:
@@ -169,10 +142,6 @@ def _of_heads(read: ViewRead, heads: np.ndarray) -> dict[str, pa.Array]:
         "object": labels(heads["obj_id"], lambda obj_id: known[obj_id].name if obj_id in known else None),
         "object_kind": labels(heads["obj_id"], lambda obj_id: known[obj_id].kind if obj_id in known else None),
         "table": labels(heads["obj_id"], lambda obj_id: known[obj_id].table if obj_id in known else None),
-        "page_type": labels(heads["page_type"], lambda value: _name_in(PageType, value)),
-        "seg_type": labels(heads["seg_type"], lambda value: _name_in(SegmentType, value)),
+        "page_type": labels(heads["page_type"], lambda value: name_in(PageType, value)),
+        "seg_type": labels(heads["seg_type"], lambda value: name_in(SegmentType, value)),
     }
-
-
-def _name_in(kinds: type[PageType] | type[SegmentType], value: int) -> str:
-    return kinds(value).name.lower() if value in list(kinds) else f"type {value}"

@@ -17,12 +17,12 @@ from pyspark.sql.datasource import InputPartition
 
 from gmdb.format.address import device_of, page_name
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.inspect.measure import ROWS
 from gmdb.inspect.pinned import PinnedFiles
 from gmdb.inspect.segments import read_segment
 from gmdb.spark.plan import pages_per_range
 from gmdb.spark.views.base import BIGINT, DOUBLE, INT, STRING, Values, View, ViewColumn, ViewRead
 from gmdb.spark.views.objects import StoredObject, objects_with_segments
-from gmdb.spark.views.pages import ROWS
 
 if TYPE_CHECKING:
     from gmdb.storage.frozen import FrozenStore

@@ -1,0 +1,91 @@
+"""A listing: a table that the inspector makes, with what its columns mean and what was found wrong on the way.
+
+Columns have the types that tables have, so that a listing becomes Arrow, is filtered by SQL and answers SQL as a
+table does.  Nothing here needs Arrow before somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gmdb.format.columns import BINARY_MAX, VARCHAR_MAX, Column, ColumnType, parse_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+INT, BIGINT, DOUBLE = ColumnType("INT"), ColumnType("BIGINT"), ColumnType("DOUBLE")
+BOOLEAN, TIMESTAMP = ColumnType("BOOLEAN"), ColumnType("TIMESTAMP")
+TEXT, BYTES = ColumnType("VARCHAR", VARCHAR_MAX), ColumnType("VARBINARY", BINARY_MAX)
+
+_NAME, _PROBLEMS, _NOTES, _MEANING, _TYPE, _DETAIL = "listing", "problems", "notes", "meaning", "type", "detail"
+
+
+@dataclass(frozen=True)
+class ListColumn:
+    """A column of a listing.  ``is_detail``: people get it only if they ask for all that there is."""
+
+    name: str
+    type: ColumnType
+    meaning: str
+    is_detail: bool = False
+
+
+@dataclass
+class Listing:
+    """Rows, in the order of ``columns``; ``problems`` are where and what; ``notes`` are for people."""
+
+    name: str
+    columns: Sequence[ListColumn]
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, **values: Any) -> None:
+        """A row by the names of its columns; those that are not given are NULL."""
+        self.rows.append(tuple(values.pop(column.name, None) for column in self.columns))
+        assert not values, f"{self.name} has no columns {', '.join(values)}"
+
+    def wrong(self, where: str, what: object) -> None:
+        self.problems.append((where, str(what)))
+
+    def dicts(self) -> Iterable[dict[str, Any]]:
+        names = [column.name for column in self.columns]
+        return (dict(zip(names, row, strict=True)) for row in self.rows)
+
+    def table_columns(self) -> list[Column]:
+        return [Column(column.name, column.type) for column in self.columns]
+
+    def arrow(self) -> pa.Table:
+        """The listing as Arrow.  Fields say what they mean; the schema's metadata has what is wrong, as JSON."""
+        import pyarrow as pa
+
+        from gmdb.arrow.schema import arrow_type
+
+        fields = [
+            pa.field(c.name, arrow_type(c.type), metadata={_MEANING: c.meaning, _TYPE: str(c.type), _DETAIL: _flag(c)})
+            for c in self.columns
+        ]
+        more = {_NAME: self.name, _PROBLEMS: json.dumps(self.problems), _NOTES: json.dumps(self.notes)}
+        values = list(zip(*self.rows, strict=True)) or [()] * len(fields)
+        arrays = [pa.array(v, f.type) for v, f in zip(values, fields, strict=True)]
+        return pa.table(arrays, schema=pa.schema(fields, metadata=more))
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table) -> Listing:
+        """A listing that was made elsewhere."""
+        columns = []
+        for field_ in table.schema:
+            said = {key.decode(): value.decode() for key, value in field_.metadata.items()}
+            type_ = parse_column(field_.name, said[_TYPE]).type
+            columns.append(ListColumn(field_.name, type_, said[_MEANING], bool(said[_DETAIL])))
+        more = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+        rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        problems = [(where, what) for where, what in json.loads(more[_PROBLEMS])]
+        return cls(more[_NAME], columns, rows, problems, json.loads(more[_NOTES]))
+
+
+def _flag(column: ListColumn) -> str:
+    return "1" if column.is_detail else ""

@@ -1,0 +1,247 @@
+"""Listings of the log: its records, what it did to one page, and checkpoints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gmdb.errors import Error
+from gmdb.format import anatomy
+from gmdb.format.address import page_id_of, page_name, parse_page_id
+from gmdb.format.checksum import crc32c, page_crc
+from gmdb.format.control import CONTROL, CONTROL_SIZE, COPY_DISTANCE
+from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, PAGE_TAIL, TAIL_SIZE
+from gmdb.format.redo import RedoItem
+from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect.listing import BIGINT, BOOLEAN, BYTES, INT, TEXT, TIMESTAMP, ListColumn, Listing
+from gmdb.inspect.objects import segment_objects
+from gmdb.inspect.page_range import ALL_PAGES, PageRange
+from gmdb.storage.directory import CONTROL_NAME
+
+_REDO_MORE = (
+    ListColumn("object", TEXT, "what the page belongs to now: a table, an index…; NULL: nothing that is known"),
+    ListColumn("committed", TIMESTAMP, "when the record's transaction committed, in UTC; NULL: the log does not say"),
+)
+HISTORY = (
+    ListColumn("step", INT, "which change of the page it is, counted from 1"),
+    ListColumn("lsn", BIGINT, "where in the log its group begins"),
+    ListColumn("transaction", BIGINT, "the transaction; NULL: none, such as a purge"),
+    ListColumn("committed", TIMESTAMP, "when that committed, in UTC; NULL: the log does not say", True),
+    ListColumn("kind", TEXT, "`BYTES`, or `FORMAT` or `IMAGE` of the whole page"),
+    ListColumn("page_create_no", BIGINT, "which formatting of the page it belongs to", True),
+    ListColumn("chg_num", BIGINT, "the page's count of changes with it"),
+    ListColumn("offset", INT, "where the bytes go"),
+    ListColumn("length", INT, "how many they are"),
+    ListColumn("fields", TEXT, "what these bytes are; NULL: the page cannot be rebuilt at this step"),
+    ListColumn("before", TEXT, "the bytes before, in hexadecimal; at most 32 of them"),
+    ListColumn("after", TEXT, "the bytes that the step wrote; at most 32 of them"),
+    ListColumn("bytes", BYTES, "all bytes of the record", True),
+)
+CHECKPOINTS = (
+    ListColumn("ckpt_id", BIGINT, "the checkpoint"),
+    ListColumn("pages", BIGINT, "pages in the device files that it wrote and no later one has"),
+    ListColumn("sequence", BIGINT, "which write of the control file it is; NULL: no copy is of this checkpoint"),
+    ListColumn("is_newest", BOOLEAN, "whether that copy counts"),
+    ListColumn("clean", BOOLEAN, "whether the database was closed then"),
+    ListColumn("redo_lsn", BIGINT, "where in the log replaying begins"),
+    ListColumn("scn", BIGINT, "the newest commit when it was written"),
+    ListColumn("next_transaction", BIGINT, "the next transaction's number", True),
+)
+CHANGES = ("BYTES", RedoItem.FORMAT.name, RedoItem.IMAGE.name)  # kinds that change a page
+_SHOWN = 32  # bytes of a change that a line has room for
+_FIELDS_MAX = 4
+
+
+def items(files: DatabaseFiles, made: Listing, since: int = 0) -> Iterator[dict[str, Any]]:
+    """The log's records in order, by the names of its columns."""
+    from gmdb.inspect.redo_log import REDO, file_records, log_files
+
+    names = [column.name for column in REDO]
+    try:
+        for number in log_files(files.path):
+            for values in file_records(files.path, number, names, since):
+                columns = [values[name].tolist() if isinstance(values[name], np.ndarray) else values[name].to_pylist()
+                           for name in names]  # fmt: skip
+                for row in zip(*columns, strict=True):
+                    yield dict(zip(names, row, strict=True))
+    except Error as error:
+        made.wrong("redo log", error)
+
+
+def redo(files: DatabaseFiles, pages: PageRange = ALL_PAGES, since: int = 0) -> Listing:
+    """The records of the log that the files have, from LSN ``since`` on; of pages in a range, and commits."""
+    from gmdb.inspect.redo_log import REDO
+
+    made = Listing("redo", (*REDO, *_REDO_MORE))
+    names = {stored.obj_id: stored.name for stored in segment_objects(files)}
+    owners: dict[int, str | None] = {}
+    found = []
+    committed: dict[int, Any] = {}
+    for item in items(files, made, since):
+        page_id = item["page_id"]
+        if item["kind"] == RedoItem.COMMIT.name:
+            committed[item["transaction"]] = item["time"]
+        elif page_id is None or not pages.first <= page_id <= pages.last:
+            continue
+        if page_id is not None and page_id not in owners:
+            owners[page_id] = _owner(files, page_id, names)
+        found.append(item | {"object": None if page_id is None else owners[page_id]})
+    for item in found:
+        made.add(**item, committed=committed.get(item["transaction"]))
+    return made
+
+
+def _owner(files: DatabaseFiles, page_id: int, names: dict[int, str]) -> str | None:
+    try:
+        raw = files.head(page_id)
+    except Error:
+        return None
+    return names.get(PAGE_HEAD.at(raw).obj_id) if len(raw) >= HEAD_SIZE else None
+
+
+# ---- one page
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of a page.  ``page``: as it was then; None if the log does not go back far enough to tell."""
+
+    number: int
+    item: dict[str, Any]
+    before: bytes | None
+    page: bytes | None
+
+
+def steps(files: DatabaseFiles, page_id: int, made: Listing) -> list[Step]:
+    """What the log did to a page, rebuilt from its formatting, its newest image, or what the file has, on."""
+    size = files.device(page_id).page_size
+    page = _base(files, page_id, made)
+    found: list[Step] = []
+    for item in items(files, made):
+        if item["page_id"] != page_id or item["kind"] not in CHANGES:
+            continue
+        before = page
+        after = replay_item(item, before, size, made)
+        after = None if after is None else sealed(after)
+        found.append(
+            Step(len(found) + 1, item, before if before is not None and _is_before(item, before) else None, after)
+        )
+        page = after if after is not None else page
+    return found
+
+
+def _base(files: DatabaseFiles, page_id: int, made: Listing) -> bytes | None:
+    """What the file has of the page, which may be older than the log."""
+    try:
+        return files.sound_page(page_id)
+    except Error as error:
+        made.notes.append(f"the file does not help: {error}")
+        return None
+
+
+def _is_before(item: dict[str, Any], page: bytes) -> bool:
+    """Whether a page is the one that the item changed."""
+    head = PAGE_HEAD.at(page)
+    return bool(item["page_create_no"] == head.page_create_no and item["chg_num"] - head.chg_num in (0, 1))
+
+
+def replay_item(item: dict[str, Any], page: bytes | None, size: int, made: Listing) -> bytes | None:
+    """The page with an item replayed on it; None if it cannot be."""
+    data = item["bytes"]
+    if item["kind"] == RedoItem.FORMAT.name:
+        return data[:HEAD_SIZE].ljust(size, b"\0") if len(data) >= HEAD_SIZE else None
+    if item["kind"] == RedoItem.IMAGE.name:
+        head = PAGE_HEAD.at(data) if len(data) >= HEAD_SIZE else None
+        if head is None or head.free_end + len(data) - head.free_begin != size - TAIL_SIZE:
+            made.wrong(f"LSN {item['lsn']}", "the image of a page is not as long as its head says")
+            return None
+        gap = bytes(head.free_end - head.free_begin)
+        return bytes(data[: head.free_begin] + gap + data[head.free_begin :] + bytes(TAIL_SIZE))
+    if page is None or not _is_before(item, page) or item["offset"] + len(data) > size:
+        return None
+    changed = bytearray(page)
+    changed[item["offset"] : item["offset"] + len(data)] = data
+    PAGE_HEAD.at(changed).chg_num = item["chg_num"]
+    return bytes(changed)
+
+
+def sealed(page: bytes) -> bytes:
+    """A page as it would be written: with its CRC."""
+    return page[:-TAIL_SIZE] + PAGE_TAIL.pack(crc=page_crc(page))
+
+
+def history(files: DatabaseFiles, page: str) -> Listing:
+    """What the log did to a page, step by step."""
+    page_id = parse_page_id(page)
+    made = Listing("history", HISTORY)
+    committed: dict[int, Any] = {}
+    found = steps(files, page_id, made)
+    for item in items(files, Listing("", ())):
+        if item["kind"] == RedoItem.COMMIT.name:
+            committed[item["transaction"]] = item["time"]
+    for step in found:
+        item, data = step.item, step.item["bytes"]
+        at = item["offset"] or 0
+        shown = data[:_SHOWN]
+        before = None if step.before is None or item["offset"] is None else step.before[at : at + len(shown)]
+        made.add(
+            step=step.number,
+            **{name: item[name] for name in ("lsn", "transaction", "kind", "page_create_no", "chg_num", "offset")},
+            committed=committed.get(item["transaction"]),
+            length=item["length"],
+            fields=None if step.page is None else fields_of(step.page, at, len(data), item["offset"] is None),
+            before=None if before is None else before.hex(),
+            after=shown.hex() if item["offset"] is not None else None,
+            bytes=data,
+        )
+    if not found:
+        made.notes.append(f"the log that is there has no change of page {page_name(page_id)}")
+    return made
+
+
+def fields_of(page: bytes, offset: int, length: int, is_whole: bool) -> str:
+    """The names of the regions that some bytes of a page are."""
+    if is_whole:
+        return "the whole page"
+    names = [r.name for r in anatomy.regions(page) if r.offset < offset + length and offset < r.end]
+    more = f" and {len(names) - _FIELDS_MAX} more" if len(names) > _FIELDS_MAX else ""
+    return ", ".join(names[:_FIELDS_MAX]) + more
+
+
+# ---- checkpoints
+
+
+def checkpoints(files: DatabaseFiles) -> Listing:
+    """Checkpoints that wrote pages which are still so, and what the copies of the control file say."""
+    made = Listing("checkpoints", CHECKPOINTS)
+    written: Counter[int] = Counter()
+    for number, device in files.devices.items():
+        ids = np.arange(page_id_of(number, 0), page_id_of(number, min(device.hwm, device.file_pages)))
+        for first in range(0, len(ids), 1 << 16):
+            raw = files.starts(ids[first : first + (1 << 16)], HEAD_SIZE)
+            found, counts = np.unique(raw.view(PAGE_HEAD.dtype)[:, 0]["ckpt_id"], return_counts=True)
+            written.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+    copies = _control_copies(files)
+    newest = max((copy["sequence"] for copy in copies), default=-1)
+    for ckpt_id in sorted(written.keys() | {copy["ckpt_id"] for copy in copies}):
+        own = [copy for copy in copies if copy["ckpt_id"] == ckpt_id] or [{}]
+        for copy in own:
+            made.add(
+                ckpt_id=ckpt_id,
+                pages=written[ckpt_id],
+                is_newest=copy["sequence"] == newest if copy else None,
+                clean=bool(copy["clean"]) if copy else None,
+                **{name: copy.get(name) for name in ("sequence", "redo_lsn", "scn", "next_transaction")},
+            )
+    return made
+
+
+def _control_copies(files: DatabaseFiles) -> list[dict[str, Any]]:
+    raw = (files.path / CONTROL_NAME).read_bytes()[:CONTROL_SIZE].ljust(CONTROL_SIZE, b"\0")
+    parts = (raw[at : at + CONTROL.size] for at in (0, COPY_DISTANCE))
+    whole = (part for part in parts if crc32c(part[:-4]) == int.from_bytes(part[-4:], "little"))
+    return [CONTROL.values(part) for part in whole]

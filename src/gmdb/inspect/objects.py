@@ -1,0 +1,76 @@
+"""What has a segment: tables, indexes, large objects, the undo log; found by name, however much is left."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gmdb.catalog.schema import TableDefinition
+from gmdb.errors import Error, NoSuchTable
+from gmdb.format.address import page_name, parse_page_id
+from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
+from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect.page_view import known_tables
+
+
+@dataclass(frozen=True)
+class SegmentObject:
+    """A segment with whom it belongs to, as the catalog says, or else its own head."""
+
+    name: str
+    kind: str
+    obj_id: int
+    entry_page: int
+    table: TableDefinition | None
+
+
+def segment_objects(files: DatabaseFiles) -> list[SegmentObject]:
+    """Every segment whose entry page can be told for one, in order of address."""
+    named = {made.entry_page: made for made in _of_catalog(files)}
+    found = []
+    for device in files.devices:
+        for entry in files.segment_entries(device):
+            found.append(named.get(entry) or _of_head(files, entry))
+    return found
+
+
+def _of_catalog(files: DatabaseFiles) -> Iterator[SegmentObject]:
+    tables = known_tables(files)
+    for table in tables.values():
+        yield SegmentObject(table.name, "table", table.obj_id, table.entry_page, table)
+        if table.lobs is not None:
+            yield SegmentObject(f"{table.name}.lobs", "lobs", table.lobs.obj_id, table.lobs.entry_page, table)
+    with suppress(Error):  # a list of indexes that cannot be read names none
+        for _, index in files.index_rows():
+            kind, table_of = f"{index.using} index", tables.get(index.table_id)
+            yield SegmentObject(index.name, kind, index.obj_id, index.entry_page, table_of)
+
+
+def _of_head(files: DatabaseFiles, entry: int) -> SegmentObject:
+    head = SEGMENT_HEAD.values(files.page(entry), SEGMENT_HEAD_AT)
+    kind = SegmentType(head["type"]).name.lower() if head["type"] in list(SegmentType) else f"type {head['type']}"
+    return SegmentObject(head["obj_name"], kind, head["obj_id"], entry, None)
+
+
+def find_segment(files: DatabaseFiles, text: str) -> SegmentObject:
+    """A segment by the name of what it holds, or by its entry page."""
+    found = segment_objects(files)
+    for spelling in (text, text.lower()):
+        for one in found:
+            if one.name == spelling:
+                return one
+    if text[:1].isdecimal():
+        entry = parse_page_id(text)
+        for one in found:
+            if one.entry_page == entry:
+                return one
+        kind = PAGE_HEAD.at(files.page(entry)).page_type
+        said = f"page {page_name(entry)} is no entry page of a segment"
+        raise NoSuchTable(f"{said}: its page_type is {PageType(kind).name if kind in list(PageType) else kind}")
+    names = [one.name for one in found]
+    near = difflib.get_close_matches(text.lower(), names, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
+    raise NoSuchTable(f"{files.path} has no segment {text}; {hint}")

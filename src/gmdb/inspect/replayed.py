@@ -1,0 +1,87 @@
+"""A database's pages as they were when the log had come to a place: the files, with the log replayed beside them.
+
+Nothing is written: pages that the log changes are kept in memory.  So a database that crashed is seen as recovery would
+leave its pages, uncommitted changes included, and one database at two places of its log can be compared.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from gmdb.errors import Error, InterfaceError
+from gmdb.format.address import device_of, page_id_of
+from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT
+from gmdb.format.page import HEAD_SIZE
+from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect.listing import Listing
+from gmdb.inspect.log_lists import CHANGES, items, replay_item, sealed
+
+END = 1 << 62
+
+
+class ReplayedFiles(DatabaseFiles):
+    """``upto``: groups that begin before this LSN are replayed."""
+
+    def __init__(self, path: str | Path, upto: int = END) -> None:
+        super().__init__(path)
+        self.problems: list[tuple[str, str]] = []
+        self._pages: dict[int, bytes] = {}
+        try:
+            self._replay(upto)
+        except BaseException:
+            self.close()
+            raise
+        for number, device in self.devices.items():
+            head = self._pages.get(page_id_of(number, 0))
+            if head is not None:
+                said = DEVICE_HEAD.at(head, DEVICE_HEAD_AT)
+                device.hwm, device.page_count, device.free_page_count = said.hwm, said.page_count, said.free_page_count
+                device.has_head = True
+
+    def _replay(self, upto: int) -> None:
+        heard = Listing("log", ())
+        changed: dict[int, bytes | None] = {}
+        for item in items(self, heard):
+            if item["lsn"] >= upto:
+                break
+            page_id = item["page_id"]
+            if page_id is None or item["kind"] not in CHANGES or device_of(page_id) not in self.devices:
+                continue
+            if page_id not in changed:
+                changed[page_id] = self._as_it_is(page_id)
+            after = replay_item(item, changed[page_id], self.devices[device_of(page_id)].page_size, heard)
+            changed[page_id] = after if after is not None else changed[page_id]
+        self._pages = {page_id: sealed(page) for page_id, page in changed.items() if page is not None}
+        self.problems = heard.problems
+
+    def _as_it_is(self, page_id: int) -> bytes | None:
+        try:
+            return super().sound_page(page_id)
+        except Error:
+            return None  # the log may have all of it
+
+    def page(self, page_id: int) -> bytes:
+        found = self._pages.get(page_id)
+        return super().page(page_id) if found is None else found
+
+    def head(self, page_id: int) -> bytes:
+        found = self._pages.get(page_id)
+        return super().head(page_id) if found is None else found[:HEAD_SIZE]
+
+    def starts(self, page_ids: np.ndarray, size: int) -> np.ndarray:
+        made = super().starts(page_ids, size)
+        for number, page_id in enumerate(page_ids.tolist()):
+            if page_id in self._pages:
+                made[number] = np.frombuffer(self._pages[page_id], np.uint8, size)
+        return made
+
+
+def parse_place(text: str) -> int:
+    """A place of the log: an LSN, or ``end``."""
+    if text == "end":
+        return END
+    if text.isdecimal():
+        return int(text)
+    raise InterfaceError(f"{text!r} is no place of the log: write an LSN, as gmstat redo shows them, or end")

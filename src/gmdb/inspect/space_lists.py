@@ -1,0 +1,270 @@
+"""Listings of where things are: tablespaces, devices, segments, maps, free lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gmdb.errors import Error
+from gmdb.format.address import NO_PAGE, page_name
+from gmdb.format.page import PAGE_HEAD
+from gmdb.format.segment import (
+    EMPTY_LIST,
+    FREE_MAP_LIST,
+    LOADING,
+    NO_LIST,
+    SEGMENT_HEAD,
+    SEGMENT_HEAD_AT,
+)
+from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect.listing import BIGINT, INT, TEXT, ListColumn, Listing
+from gmdb.inspect.objects import find_segment, segment_objects
+from gmdb.inspect.page_range import ALL_PAGES, PageRange
+from gmdb.inspect.segments import read_segment
+
+SPACES = (
+    ListColumn("space", INT, "the tablespace's number, which is that of its first device"),
+    ListColumn("name", TEXT, "its name"),
+    ListColumn("page_size", INT, "bytes of a page"),
+    ListColumn("devices", TEXT, "the numbers of its devices"),
+    ListColumn("pages", BIGINT, "pages that the devices have room for"),
+    ListColumn("hwm", BIGINT, "pages that were ever used"),
+    ListColumn("free", BIGINT, "used ones that are free again"),
+    ListColumn("segments", INT, "segments that start in it"),
+    ListColumn("problem", TEXT, "what is wrong with it; NULL: nothing", True),
+)
+DEVICES = (
+    ListColumn("device", INT, "the device's number"),
+    ListColumn("file", TEXT, "its file"),
+    ListColumn("space", INT, "its tablespace"),
+    ListColumn("page_size", INT, "bytes of a page"),
+    ListColumn("file_size", BIGINT, "bytes of the file"),
+    ListColumn("pages", BIGINT, "pages that it has room for"),
+    ListColumn("hwm", BIGINT, "pages that were ever used"),
+    ListColumn("free", BIGINT, "used ones that are free again"),
+    ListColumn("problem", TEXT, "what is wrong with it; NULL: nothing", True),
+)
+SEGMENTS = (
+    ListColumn("entry", TEXT, "the segment's first page, as people write it"),
+    ListColumn("entry_page", BIGINT, "its number", True),
+    ListColumn("type", TEXT, "the kind of segment: `heap`, `btree`, `undo`…"),
+    ListColumn("object", TEXT, "what it holds, by the name that it has in the catalog"),
+    ListColumn("head_name", TEXT, "the name that it had when it was made, in its own head", True),
+    ListColumn("kind", TEXT, "`table`, `lobs`, `btree index`, `hash index`; of others, the type", True),
+    ListColumn("table", TEXT, "the table that it is, or belongs to", True),
+    ListColumn("obj_id", BIGINT, "the object's number"),
+    ListColumn("space", INT, "the tablespace"),
+    ListColumn("page_count", BIGINT, "data pages, as the segment head counts them", True),
+    ListColumn("data_pages", BIGINT, "data pages that its map lists"),
+    ListColumn("map_pages", INT, "map pages, the entry page included"),
+    ListColumn("pct_free", INT, "per cent of a page that inserts leave for updates"),
+    ListColumn("first", TEXT, "its first data page"),
+    ListColumn("last", TEXT, "the data page that was added last"),
+    ListColumn("free_lists", TEXT, "pages on each free list, as LIST:PAGES"),
+    ListColumn("problem", TEXT, "what is wrong with it; NULL: nothing", True),
+)
+MAPS = (
+    ListColumn("map_page", TEXT, "the map page"),
+    ListColumn("entry", INT, "the entry's number on it"),
+    ListColumn("page", TEXT, "the data page that it lists; NULL: none"),
+    ListColumn("page_id", BIGINT, "that page's number", True),
+    ListColumn("list", TEXT, "the free list that the page is on: 0 to 13, `empty`, `unused`, `loading`; NULL: none"),
+    ListColumn("prior", TEXT, "the page before it in that list"),
+    ListColumn("next", TEXT, "the page behind it in that list"),
+    ListColumn("says", TEXT, "the map page and entry by which the data page's own head knows it", True),
+    ListColumn("problem", TEXT, "where map and page disagree; NULL: nowhere"),
+)
+FREE = (
+    ListColumn("list", TEXT, "the list: 0 to 13 by the room that its pages have, `empty`, `unused`"),
+    ListColumn("place", INT, "which of the list it is, counted from 0"),
+    ListColumn("page", TEXT, "the page; NULL: an entry that lists none"),
+    ListColumn("page_id", BIGINT, "its number", True),
+    ListColumn("map_page", TEXT, "the map page that lists it"),
+    ListColumn("entry", INT, "the entry's number on it"),
+    ListColumn("free_bytes", INT, "bytes between the page's entries and its slots"),
+)
+_LIST_NAMES = {EMPTY_LIST: "empty", FREE_MAP_LIST: "unused", LOADING: "loading", NO_LIST: None}
+
+
+def spaces(files: DatabaseFiles) -> Listing:
+    made = Listing("spaces", SPACES)
+    for space in files.spaces():
+        problems = space.problems()
+        made.problems += [(f"space {space.space_id}", problem) for problem in problems]
+        made.add(
+            space=space.space_id,
+            name=space.name,
+            page_size=space.page_size,
+            devices=", ".join(str(device.number) for device in space.devices),
+            pages=space.page_count,
+            hwm=space.hwm,
+            free=space.free_pages,
+            segments=space.seg_num,
+            problem="; ".join(problems) or None,
+        )
+    return made
+
+
+def devices(files: DatabaseFiles) -> Listing:
+    made = Listing("devices", DEVICES)
+    for device in files.devices.values():
+        problems = device.problems()
+        made.problems += [(f"device {device.number}", problem) for problem in problems]
+        made.add(
+            device=device.number,
+            file=device.path.name,
+            space=device.space_id,
+            page_size=device.page_size,
+            file_size=device.file_size,
+            pages=device.page_count,
+            hwm=device.hwm,
+            free=device.free_page_count,
+            problem="; ".join(problems) or None,
+        )
+    return made
+
+
+def segments(files: DatabaseFiles) -> Listing:
+    made = Listing("segments", SEGMENTS)
+    for stored in segment_objects(files):
+        segment = read_segment(files, stored.entry_page)
+        head = segment.head
+        made.problems += [(page_name(stored.entry_page), problem) for problem in segment.problems]
+        counts = ((list_name(n), pages) for n, pages in sorted(segment.lists.items()) if n != NO_LIST)
+        made.add(
+            entry=page_name(stored.entry_page),
+            entry_page=stored.entry_page,
+            type=segment.type_name,
+            object=stored.name,
+            head_name=head["obj_name"],
+            kind=stored.kind,
+            table=stored.table.name if stored.table is not None else None,
+            obj_id=head["obj_id"],
+            space=_signed(head["space_id"]),
+            page_count=head["page_count"],
+            data_pages=segment.data_pages,
+            map_pages=segment.map_pages,
+            pct_free=head["pct_free"],
+            first=_named(head["first_data_page"]),
+            last=_named(head["last_page"]),
+            free_lists=" ".join(f"{name}:{pages}" for name, pages in counts) or None,
+            problem="; ".join(segment.problems) or None,
+        )
+    return made
+
+
+def maps(files: DatabaseFiles, segment: str, pages: PageRange = ALL_PAGES) -> Listing:
+    """The entries of a segment's map, each with whether its page agrees."""
+    made = Listing("maps", MAPS)
+    stored = find_segment(files, segment)
+    try:
+        for map_page, entries in files.maps(stored.entry_page):
+            for number, entry in enumerate(entries):
+                page_id = int(entry["page_id"])
+                if page_id != NO_PAGE and not pages.first <= page_id <= pages.last:
+                    continue
+                says, problem = _says(files, page_id, map_page, number, int(entry["list_id"]))
+                if problem:
+                    made.wrong(f"map page {page_name(map_page)}, entry {number}", problem)
+                made.add(
+                    map_page=page_name(map_page),
+                    entry=number,
+                    page=_named(page_id),
+                    page_id=None if page_id == NO_PAGE else page_id,
+                    list=list_name(int(entry["list_id"])),
+                    prior=_named(int(entry["prior"]["page_id"])),
+                    next=_named(int(entry["next"]["page_id"])),
+                    says=says,
+                    problem=problem,
+                )
+    except Error as error:
+        made.wrong(segment, error)
+    return made
+
+
+def _says(files: DatabaseFiles, page_id: int, map_page: int, number: int, list_id: int) -> tuple[Any, Any]:
+    """By which map page and entry a page's head knows it, and what is wrong with that."""
+    if page_id == NO_PAGE or list_id == LOADING:
+        return None, None
+    try:
+        raw = files.head(page_id)
+    except Error as error:
+        return None, str(error)
+    if len(raw) < PAGE_HEAD.size:
+        return None, f"the file ends before page {page_name(page_id)}"
+    head = PAGE_HEAD.at(raw)
+    says = f"{page_name(head.map_page_id)}[{head.map_offset}]"
+    agrees = (head.map_page_id, head.map_offset, head.page_id) == (map_page, number, page_id)
+    return says, None if agrees else f"page {page_name(page_id)} says that its entry is {says}"
+
+
+def freelists(files: DatabaseFiles, segment: str, pages: PageRange = ALL_PAGES) -> Listing:
+    """The free lists of a segment, followed from link to link as inserts do."""
+    made = Listing("freelists", FREE)
+    entry_page = find_segment(files, segment).entry_page
+    head = SEGMENT_HEAD.values(files.page(entry_page), SEGMENT_HEAD_AT)
+    lists = {}
+    try:
+        lists = dict(files.maps(entry_page))
+    except Error as error:
+        made.wrong(segment, error)
+        return made
+    for number in range(FREE_MAP_LIST + 1):
+        for place, (map_page, entry) in enumerate(_chain(made, lists, head, number)):
+            page_id = int(lists[map_page][entry]["page_id"])
+            if page_id != NO_PAGE and not pages.first <= page_id <= pages.last:
+                continue
+            made.add(
+                list=list_name(number),
+                place=place,
+                page=_named(page_id),
+                page_id=None if page_id == NO_PAGE else page_id,
+                map_page=page_name(map_page),
+                entry=entry,
+                free_bytes=_free_bytes(files, page_id),
+            )
+    return made
+
+
+def _chain(made: Listing, maps: dict[int, Any], head: dict[str, Any], number: int) -> Iterator[tuple[int, int]]:
+    """The places of a list's entries: map page and number, from its first on, as far as links lead."""
+    name = {EMPTY_LIST: "empty_list", FREE_MAP_LIST: "free_map_list"}.get(number, f"free_lists[{number}]")
+    at = head[f"{name}.first.map_page"], head[f"{name}.first.offset"]
+    seen: set[tuple[int, int]] = set()
+    while at[0] != NO_PAGE:
+        where = f"list {list_name(number)}"
+        if at[0] not in maps or at[1] >= len(maps[at[0]]):
+            made.wrong(where, f"it leads to entry {at[1]} of page {page_name(at[0])}, which the map does not have")
+            return
+        entry = maps[at[0]][at[1]]
+        if at in seen or entry["list_id"] != number:
+            again = "twice" if at in seen else f"though that is on list {list_name(int(entry['list_id']))}"
+            made.wrong(where, f"it leads to entry {at[1]} of map page {page_name(at[0])} {again}")
+            return
+        seen.add(at)
+        yield at
+        at = int(entry["next"]["map_page"]), int(entry["next"]["offset"])
+
+
+def _free_bytes(files: DatabaseFiles, page_id: int) -> int | None:
+    try:
+        raw = files.head(page_id) if page_id != NO_PAGE else b""
+    except Error:
+        return None
+    if len(raw) < PAGE_HEAD.size:
+        return None
+    head = PAGE_HEAD.at(raw)
+    return int(head.free_end - head.free_begin)
+
+
+def list_name(number: int) -> str | None:
+    return _LIST_NAMES.get(number, str(number))
+
+
+def _named(page_id: int) -> str | None:
+    return None if page_id == NO_PAGE else page_name(page_id)
+
+
+def _signed(number: int) -> int:
+    """A number of 4 bytes that damage may have made too large for an INT."""
+    return number if number < 1 << 31 else number - (1 << 32)
