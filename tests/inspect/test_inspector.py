@@ -18,7 +18,7 @@ from gmdb.inspect.inspector import LISTINGS, arguments_of, open_inspector
 from gmdb.inspect.listing import Listing
 from tests.inspect.states import ALL_DAMAGE, ROWS, build, damaged, fill
 
-ASKED = {"segment": "t", "name": "t_i", "table": "t", "page": "4:1", "row_id": "4:7:3"}
+ASKED = {"segment": "t", "name": "t_i", "table": "t", "page": "4:1", "row_id": "4:7:3", "first": "4:1", "second": "4:7"}
 
 
 @pytest.fixture(scope="module")
@@ -217,3 +217,18 @@ def test_regions_name_every_byte_of_every_page(states: dict[str, Path]) -> None:
                 assert found[-1].end == len(page)
                 kinds |= {(number, region.name.split(".")[0].split("[")[0]) for region in found}
     assert {"node", "rows", "slots", "records", "segment", "map", "device", "entries"} <= {name for _, name in kinds}
+
+
+def test_what_differs_is_told_by_fields_rows_and_bytes(states: dict[str, Path]) -> None:
+    with gmdb.inspect.open(states["crashed"], at=0) as before, gmdb.inspect.open(states["crashed"], at="end") as after:
+        found = before.diff(after).to_pylist()
+        rows = [one for one in found if one["what"] == "row" and one["page"].startswith("4:")]
+        assert any("'new'" in (one["second"] or "") and one["first"] is None for one in rows)
+        assert any("'twice'" in (one["first"] or "") and "'thrice'" in one["second"] for one in rows)
+        assert any(one["name"] == "head.chg_num" for one in found)
+        assert {one["what"] for one in found} == {"field", "row", "bytes"}
+        assert after.diff(after).num_rows == 0
+        page = rows[0]["page"]
+        assert before.diff(page, page).num_rows == 0
+        with pytest.raises(InterfaceError, match="not of one size"):
+            before.diff("4:1", "1:1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from gmdb.cli import stat_fill, stat_find, stat_hex, stat_history, stat_index, stat_page, stat_redo
+from gmdb.cli import stat_diff, stat_fill, stat_find, stat_hex, stat_history, stat_index, stat_page, stat_redo
 from gmdb.cli.stat_lists import LIST_VERBS
 from gmdb.cli.verbs import add_verb
 
@@ -13,32 +13,11 @@ DESCRIPTION = (
     "Look at the bytes of a database: it may be closed, damaged, or in use elsewhere. Nothing is changed and no lock "
     "is taken. Exit status: 0 sound, 1 something is damaged, 2 the command failed."
 )
-_ORDER = [
-    "spaces",
-    "devices",
-    "segments",
-    "maps",
-    "freelists",
-    "fill",
-    "pages",
-    "page",
-    "hex",
-    "rows",
-    "row",
-    "find",
-    "index",
-    "hash",
-    "lob",
-    "undo",
-    "locks",
-    "transactions",
-    "waits",
-    "snapshots",
-    "redo",
-    "history",
-    "checkpoints",
-]
-_DRAWN: tuple[Any, ...] = (stat_fill, stat_page, stat_hex, stat_find, stat_index, stat_redo, stat_history)
+_ORDER = (
+    "spaces", "devices", "segments", "maps", "freelists", "fill", "pages", "page", "hex", "rows", "row", "find",
+    "index", "hash", "lob", "undo", "locks", "transactions", "waits", "snapshots", "redo", "history", "checkpoints", "diff",
+)  # fmt: skip
+_DRAWN: tuple[Any, ...] = (stat_fill, stat_page, stat_hex, stat_find, stat_index, stat_redo, stat_history, stat_diff)
 VERBS: list[Any] = sorted((*LIST_VERBS, *_DRAWN), key=lambda verb: _ORDER.index(verb.NAME))
 
 

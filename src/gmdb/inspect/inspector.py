@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gmdb.errors import InterfaceError
 from gmdb.inspect import index_lists, live_lists, log_lists, page_lists, row_lists, space_lists, undo_lists
 from gmdb.inspect import version_lists as versions
+from gmdb.inspect.diff import diff_databases, diff_pages
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.listing import Listing
 from gmdb.inspect.page_range import PageRange
@@ -46,6 +47,7 @@ LISTINGS: dict[str, Callable[..., Listing]] = {
     "redo": log_lists.redo,
     "history": log_lists.history,
     "checkpoints": log_lists.checkpoints,
+    "diff": diff_pages,
 }
 LIVE: dict[str, Callable[[Callable[[str], Any]], Listing]] = {
     "locks": live_lists.live_locks,
@@ -181,6 +183,14 @@ class Inspector:
 
     def checkpoints(self) -> pa.Table:
         return self._table("checkpoints")
+
+    # ---- what differs
+
+    def diff(self, first: Any, second: Any = None) -> pa.Table:
+        """What two pages of this database differ in, or this database and another inspector's."""
+        if isinstance(first, Inspector):
+            return diff_databases(self.files, first.files, with_bytes=True).arrow()
+        return self._table("diff", first, second)
 
 
 def takes_pages(name: str) -> bool:

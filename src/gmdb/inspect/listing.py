@@ -77,14 +77,18 @@ class Listing:
     def from_arrow(cls, table: pa.Table) -> Listing:
         """A listing that was made elsewhere."""
         columns = []
-        for field_ in table.schema:
+        for field_, column in zip(table.schema, columns_of(table.schema), strict=True):
             said = {key.decode(): value.decode() for key, value in field_.metadata.items()}
-            type_ = parse_column(field_.name, said[_TYPE]).type
-            columns.append(ListColumn(field_.name, type_, said[_MEANING], bool(said[_DETAIL])))
+            columns.append(ListColumn(column.name, column.type, said[_MEANING], bool(said[_DETAIL])))
         more = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
         rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
         problems = [(where, what) for where, what in json.loads(more[_PROBLEMS])]
         return cls(more[_NAME], columns, rows, problems, json.loads(more[_NOTES]))
+
+
+def columns_of(schema: pa.Schema) -> list[Column]:
+    """The columns of a listing that became Arrow, as a table would have them."""
+    return [parse_column(field_.name, field_.metadata[_TYPE.encode()].decode()) for field_ in schema]
 
 
 def _flag(column: ListColumn) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gmdb.errors import Error
-from gmdb.format.address import NO_PAGE, page_name
+from gmdb.format.address import DEVICES as DEVICES_MAX
+from gmdb.format.address import FIRST_USER_DEVICE, NO_PAGE, SYSTEM_DEVICE, UNDO_DEVICE, page_name
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.segment import (
     EMPTY_LIST,
@@ -21,6 +22,7 @@ from gmdb.inspect.listing import BIGINT, INT, TEXT, ListColumn, Listing
 from gmdb.inspect.objects import find_segment, segment_objects
 from gmdb.inspect.page_range import ALL_PAGES, PageRange
 from gmdb.inspect.segments import read_segment
+from gmdb.storage.directory import device_path, dropped_numbers
 
 SPACES = (
     ListColumn("space", INT, "the tablespace's number, which is that of its first device"),
@@ -121,7 +123,18 @@ def devices(files: DatabaseFiles) -> Listing:
             free=device.free_page_count,
             problem="; ".join(problems) or None,
         )
+    for number in _lost_devices(files):
+        problem = f"{device_path(files.path, number).name} is missing"
+        made.wrong(f"device {number}", problem)
+        made.add(device=number, file=device_path(files.path, number).name, problem=problem)
     return made
+
+
+def _lost_devices(files: DatabaseFiles) -> list[int]:
+    """Devices that the control file knows of, whose files are gone though nobody dropped them."""
+    made = range(FIRST_USER_DEVICE, min(files.control["next_device"], DEVICES_MAX))
+    there = {*files.devices, *dropped_numbers(files.path)}
+    return [number for number in (SYSTEM_DEVICE, UNDO_DEVICE, *made) if number not in there]
 
 
 def segments(files: DatabaseFiles) -> Listing:

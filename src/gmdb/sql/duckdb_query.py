@@ -19,6 +19,8 @@ from gmdb.format.address import OFFSET_BITS
 from gmdb.format.columns import VARCHAR_MAX, Column, ColumnType
 from gmdb.sql import duck
 from gmdb.sql.duck.answer import Answer
+from gmdb.sql.duck.names import is_listing, listing_name
+from gmdb.sql.listings import ListingCall
 from gmdb.sql.parser import Parsed
 from gmdb.sql.paths import Path, Unusable
 from gmdb.sql.scope import folded
@@ -130,7 +132,10 @@ class DuckQuery(Statement):
         own = {folded(cte.args["alias"].this) for cte in node.find_all(exp.CTE)}
         self._sources: dict[str, TableSource | SystemSource] = {}
         self._system: set[str] = set()
+        self._listings: dict[str, ListingCall] = {}
         for table in node.find_all(exp.Table):
+            if is_listing(table.this):
+                self._listings.setdefault(listing_name(table.this), ListingCall(table.this))
             if not isinstance(table.this, exp.Identifier):
                 continue
             name = folded(table.this)
@@ -172,6 +177,8 @@ class DuckQuery(Statement):
             sources: dict[str, Any] = {name: source.begin(reading, given) for name, source in self._sources.items()}
             for name in self._system:
                 sources[name] = self._system_source(name)
+            for name, call in self._listings.items():
+                sources[name] = call.source(self.connection)
             statement: Any = self._parsed.statement
             answer = duck.run(statement, sources, parameters, self._parsed.text, self.session.watch)
             stack.callback(answer.close)
@@ -194,11 +201,12 @@ class DuckQuery(Statement):
             if isinstance(source, TableSource):
                 read = columns.get(source.name)
                 said.append("  " + source.path.describe(source.name) + (f", reading {read}" if read else ""))
-        return [*said, *(f"  {name}" for name in sorted(self._system))]
+        return [*said, *(f"  {name}" for name in sorted([*self._system, *self._listings]))]
 
     def _columns_read(self) -> dict[str, str]:
         """The columns of each table that are read; nothing if parameters would have to tell their types first."""
         sources: dict[str, Any] = {**self._sources, **{name: self._system_source(name) for name in self._system}}
+        sources |= {name: call.source(self.connection) for name, call in self._listings.items()}
         found: dict[str, dict[str, None]] = {}
         try:
             plan = duck.prepare(self._parsed.statement, sources)  # type: ignore[arg-type]

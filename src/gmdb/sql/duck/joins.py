@@ -10,6 +10,7 @@ from gmdb.errors import AmbiguousColumn, NoSuchColumn, NoSuchTable, UnsupportedE
 from gmdb.sql.duck.arithmetic import comparable
 from gmdb.sql.duck.expressions import bind, condition, same_type
 from gmdb.sql.duck.functions import integer
+from gmdb.sql.duck.names import is_listing, listing_name
 from gmdb.sql.duck.scope import Item, Named, Scope, TableUse, folded, nearest, place, rename, spot
 from gmdb.sql.duck.types import BIGINT, INT, Bound, duck_type, within
 
@@ -74,12 +75,12 @@ def _alias(node: exp.Expr, otherwise: str) -> tuple[str, list[str]]:
 
 
 def _table(statement: Statement, node: exp.Expr, into: Scope) -> str:
-    if not isinstance(node.this, exp.Identifier):
+    if not isinstance(node.this, exp.Identifier) and not is_listing(node.this):
         raise UnsupportedExpression(f"{node.sql(dialect='postgres')[:80]} cannot stand in FROM", *spot(node))
     if node.args.get("sample") is not None:
         raise UnsupportedExpression("TABLESAMPLE is not supported", *spot(node))
-    name = folded(node.this)
-    alias, names = _alias(node, name)
+    name = listing_name(node.this) if is_listing(node.this) else folded(node.this)
+    alias, names = _alias(node, name.partition("(")[0] if is_listing(node.this) else name)
     own = statement.name()
     view = into.views.get(name) if node.args.get("db") is None else None
     if view is not None:

@@ -66,3 +66,16 @@ def output_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Func) and not isinstance(node, exp.Binary | exp.Connector):
         return node.sql_name().lower()
     return _NAMELESS
+
+
+LISTING_PREFIX = "gm_"  # of table functions that the inspector answers
+
+
+def is_listing(node: object) -> bool:
+    """Whether something in FROM is a call of such a function."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower().startswith(LISTING_PREFIX)
+
+
+def listing_name(node: exp.Expr) -> str:
+    """What a call is known by among the tables of a query: itself."""
+    return node.sql(dialect="postgres", normalize_functions="lower")
