@@ -25,7 +25,7 @@ from gmdb.inspect.row_lists import add_rows, row_columns
 from gmdb.inspect.undo_lists import rows_of, undo_values
 from tests.inspect.states import build
 
-MUTATIONS = int(os.environ.get("GMDB_MUTATIONS", "1000"))
+MUTATIONS = int(os.environ.get("GMDB_MUTATIONS", "300"))
 SEED = int(os.environ.get("GMDB_MUTATIONS_SEED", "0"))
 MEMORY_MAX = 100 << 20
 SECONDS_MAX = 10.0  # of one page; a machine may be busy

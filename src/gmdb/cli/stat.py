@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from gmdb.cli import stat_diff, stat_fill, stat_find, stat_hex, stat_history, stat_index, stat_page, stat_redo
+from gmdb.cli import (
+    stat_diff,
+    stat_fill,
+    stat_find,
+    stat_hex,
+    stat_history,
+    stat_index,
+    stat_page,
+    stat_redo,
+    stat_salvage,
+)
 from gmdb.cli.stat_lists import LIST_VERBS
 from gmdb.cli.verbs import add_verb
 
@@ -15,9 +25,20 @@ DESCRIPTION = (
 )
 _ORDER = (
     "spaces", "devices", "segments", "maps", "freelists", "fill", "pages", "page", "hex", "rows", "row", "find",
-    "index", "hash", "lob", "undo", "locks", "transactions", "waits", "snapshots", "redo", "history", "checkpoints", "diff",
+    "index", "hash", "lob", "undo", "locks", "transactions", "waits", "snapshots", "redo", "history", "checkpoints",
+    "diff", "salvage",
 )  # fmt: skip
-_DRAWN: tuple[Any, ...] = (stat_fill, stat_page, stat_hex, stat_find, stat_index, stat_redo, stat_history, stat_diff)
+_DRAWN: tuple[Any, ...] = (
+    stat_fill,
+    stat_page,
+    stat_hex,
+    stat_find,
+    stat_index,
+    stat_redo,
+    stat_history,
+    stat_diff,
+    stat_salvage,
+)
 VERBS: list[Any] = sorted((*LIST_VERBS, *_DRAWN), key=lambda verb: _ORDER.index(verb.NAME))
 
 

@@ -20,11 +20,14 @@ def hex_lines(page: bytes, coloured: bool, full: bool) -> Iterator[str]:
     """The page's lines; without ``full``, lines that are as the one before and begin nothing are left out."""
     found = regions(page)
     paints = _paints(page, found) if coloured else []
+    begins: dict[int, list[Region]] = {}
+    for region in found:
+        begins.setdefault(region.offset // PER_LINE * PER_LINE, []).append(region)
     left_out = 0
     previous = b""
     for start in range(0, len(page), PER_LINE):
         raw = page[start : start + PER_LINE]
-        begun = [region for region in found if start <= region.offset < start + PER_LINE]
+        begun = begins.get(start, [])
         if not full and raw == previous and not begun:
             left_out += 1
             continue
