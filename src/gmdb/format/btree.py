@@ -102,7 +102,7 @@ def regions(page: Any) -> Iterator[Region]:
 
 def entry_regions(page: Any, pointer: str, key: str) -> Iterator[Region]:
     """The entries of a page and their directory; ``pointer`` and ``key`` say what lies in an entry."""
-    for offset, end, slot in entry_extents(page):
+    for offset, end, slot in slotted.bounded(page, entry_extents(page)):
         yield from ROW_HEAD.regions(page, offset, f"entries[{slot}].")
         at = offset + header_size(ROW_HEAD.at(page, offset).col_count)
         if at + POINTER_SIZE <= min(end, len(memoryview(page))):

@@ -68,13 +68,19 @@ def live_slots(page: Any) -> list[tuple[int, int]]:
     return [(n, v) for n, v in values if not v & slotted.SLOT_FREED and ROWS_AT <= v <= last]
 
 
+def row_extents(page: Any) -> Iterator[tuple[int, int, int]]:
+    """(offset, end, slot) of the rows on a page, as far as the page can have room for them."""
+    found = ((offset, offset + ROW_HEAD.at(page, offset).size, slot) for slot, offset in live_slots(page))
+    return slotted.bounded(page, found)
+
+
 def flags_of(page: Any, offset: int) -> RowFlag:
     return RowFlag(ROW_HEAD.at(page, offset).lock_id >> 24)
 
 
 def regions(page: Any) -> Iterator[Region]:
     yield from HEAP_NODE.regions(page, NODE_AT, "node.")
-    for slot, offset in live_slots(page):
+    for offset, _, slot in row_extents(page):
         yield from row.regions(page, offset, f"rows[{slot}].")
     count = min(HEAP_NODE.at(page, NODE_AT).slot_count, slotted.slot_room(page, ROWS_AT))
     yield from slotted.regions(page, count)

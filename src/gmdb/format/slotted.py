@@ -8,7 +8,7 @@ A slot that GC has freed has its high bit set; the other bits lead to the next f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, slot_offset
 
 SLOT_FREED = 0x8000
 LAST_FREED = 0x7FFF
+ENTRY_MIN = 12  # bytes of an entry's head
 
 
 def slot_room(page: Any, entries_at: int) -> int:
@@ -29,6 +30,20 @@ def slots(page: Any, slot_count: int) -> list[int]:
     view = memoryview(page)
     size = len(view)
     return [int.from_bytes(view[at : at + 2], "little") for at in (slot_offset(size, n) for n in range(slot_count))]
+
+
+def bounded(page: Any, extents: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Those (offset, end, slot) of entries that a page can have room for: all of a sound one's.
+
+    Slots of a damaged page may all lead to one long entry; looking at each would take memory that no page is worth.
+    """
+    size = len(memoryview(page))
+    room = 2 * size
+    for offset, end, slot in extents:
+        room -= max(min(end, size) - offset, ENTRY_MIN)
+        if room < 0:
+            return
+        yield offset, end, slot
 
 
 def regions(page: Any, slot_count: int) -> Iterator[Region]:

@@ -113,7 +113,7 @@ def record_owners(page: Any, extents: list[tuple[int, int, int]]) -> list[Owner]
 
 def regions(page: Any) -> Iterator[Region]:
     yield from UNDO_HEAD.regions(page, NODE_AT, "node.")
-    for offset, end, slot in record_extents(page):
+    for offset, end, slot in slotted.bounded(page, record_extents(page)):
         yield from UNDO_RECORD.regions(page, offset, f"records[{slot}].")
         body = bytes(memoryview(page)[offset + UNDO_RECORD.size : end])
         if body:

@@ -93,9 +93,12 @@ def _slotted(view: PageView, node: Layout, entries_at: int, blocks: Blocks, full
     yield from field_lines(node, page, PAGE_HEAD.size, "node head")
     yield RULE
     drawn = sorted(blocks(view, full))
+    taken = bytearray(len(page))
+    for block in drawn:
+        taken[block.start : block.end] = b"\1" * len(taken[block.start : block.end])
     for region in _unnamed(page):
         # Bytes of a damaged entry may have no name either; they are drawn with the entry.
-        if not any(block.start <= region.offset < block.end for block in drawn):
+        if not taken[region.offset]:
             gap = list(_gap(region.offset, page, region.length, region.name, full))
             drawn.append(Block(region.offset, region.end, gap))
     for block in sorted(drawn):

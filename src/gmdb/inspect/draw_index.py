@@ -10,6 +10,7 @@ from gmdb.format.btree import ENTRIES_AT, POINTER_SIZE, entry_extents
 from gmdb.format.hash import HASH_NODE, slot_pages
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE
 from gmdb.format.row import header_size
+from gmdb.format.slotted import bounded
 from gmdb.inspect.canvas import Block, Line, byte_lines, section_line
 from gmdb.inspect.draw_rows import row_head_lines
 from gmdb.inspect.page_view import PageView
@@ -19,7 +20,7 @@ from gmdb.inspect.row_view import view_row
 
 def index_blocks(view: PageView, full: bool) -> list[Block]:
     end = len(view.page) - TAIL_SIZE
-    extents = entry_extents(view.page)
+    extents = bounded(view.page, entry_extents(view.page))
     return [
         Block(at, stop, list(_entry_lines(view.page, at, min(stop, end), slot, full))) for at, stop, slot in extents
     ]

@@ -12,6 +12,7 @@ from gmdb.format.btree import POINTER_SIZE, entry_extents, key_values
 from gmdb.format.lob import LOB_MAX, LOB_NODE, NODE_AT, page_counts
 from gmdb.format.page import PAGE_HEAD, PageType
 from gmdb.format.row import NO_LOCK, ROW_HEAD, header_size
+from gmdb.format.slotted import bounded
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.hash_view import HashView
 from gmdb.inspect.index_kinds import read_index
@@ -149,7 +150,7 @@ def entries(files: DatabaseFiles, name: str, pages: PageRange = ALL_PAGES) -> Li
     made = Listing("entries", ENTRIES, problems=list(view.problems))
     for page_id in pages.of(_last_pages(view)):
         page = files.page(page_id)
-        for offset, end, slot in entry_extents(page):
+        for offset, end, slot in bounded(page, entry_extents(page)):
             head = ROW_HEAD.at(page, offset)
             at = offset + header_size(head.col_count)
             key, problem = None, None

@@ -7,7 +7,7 @@ them by name, for the inspector, for ``gmstat``, for SQL's ``gm_…`` functions 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 from gmdb.errors import InterfaceError
 from gmdb.inspect import index_lists, live_lists, log_lists, page_lists, row_lists, space_lists, undo_lists
 from gmdb.inspect import version_lists as versions
-from gmdb.inspect.diff import diff_databases, diff_pages
+from gmdb.inspect.diff import DIFF, diff_databases, diff_pages
 from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.listing import Listing
+from gmdb.inspect.listing import ListColumn, Listing
 from gmdb.inspect.page_range import PageRange
 
 if TYPE_CHECKING:
@@ -49,6 +49,32 @@ LISTINGS: dict[str, Callable[..., Listing]] = {
     "checkpoints": log_lists.checkpoints,
     "diff": diff_pages,
 }
+COLUMNS: dict[str, Sequence[ListColumn]] = {
+    "spaces": space_lists.SPACES,
+    "devices": space_lists.DEVICES,
+    "segments": space_lists.SEGMENTS,
+    "maps": space_lists.MAPS,
+    "freelists": space_lists.FREE,
+    "fill": page_lists.FILL,
+    "pages": page_lists.PAGES,
+    "regions": page_lists.REGIONS,
+    "rows": row_lists.ROW_PLACE,
+    "row": versions.VERSION,
+    "index": index_lists.INDEX,
+    "hash": index_lists.HASH,
+    "entries": index_lists.ENTRIES,
+    "lobs": index_lists.LOBS,
+    "undo": undo_lists.UNDO,
+    "locks": undo_lists.LOCKS,
+    "transactions": undo_lists.TRANSACTIONS,
+    "waits": live_lists.WAITS,
+    "snapshots": live_lists.SNAPSHOTS,
+    "history": log_lists.HISTORY,
+    "checkpoints": log_lists.CHECKPOINTS,
+    "diff": DIFF,
+}
+"""The columns of each listing; of rows, those before the table's own.  The log's are in redo_log.py."""
+
 LIVE: dict[str, Callable[[Callable[[str], Any]], Listing]] = {
     "locks": live_lists.live_locks,
     "transactions": live_lists.live_transactions,

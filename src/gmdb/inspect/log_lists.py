@@ -22,7 +22,7 @@ from gmdb.inspect.objects import segment_objects
 from gmdb.inspect.page_range import ALL_PAGES, PageRange
 from gmdb.storage.directory import CONTROL_NAME
 
-_REDO_MORE = (
+REDO_MORE = (
     ListColumn("object", TEXT, "what the page belongs to now: a table, an index…; NULL: nothing that is known"),
     ListColumn("committed", TIMESTAMP, "when the record's transaction committed, in UTC; NULL: the log does not say"),
 )
@@ -76,7 +76,7 @@ def redo(files: DatabaseFiles, pages: PageRange = ALL_PAGES, since: int = 0) -> 
     """The records of the log that the files have, from LSN ``since`` on; of pages in a range, and commits."""
     from gmdb.inspect.redo_log import REDO
 
-    made = Listing("redo", (*REDO, *_REDO_MORE))
+    made = Listing("redo", (*REDO, *REDO_MORE))
     names = {stored.obj_id: stored.name for stored in segment_objects(files)}
     owners: dict[int, str | None] = {}
     found = []

@@ -96,7 +96,7 @@ def _rows(page: bytes, table: TableDefinition | None) -> tuple[RowView, ...]:
     if anatomy.structure_of(page) is not heap:
         return ()
     columns = table.columns if table is not None else None
-    return tuple(view_row(page, slot, offset, columns) for slot, offset in heap.live_slots(page))
+    return tuple(view_row(page, slot, offset, columns) for offset, _, slot in heap.row_extents(page))
 
 
 def _row_findings(page: bytes, rows: tuple[RowView, ...]) -> list[Finding]:

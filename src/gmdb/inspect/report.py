@@ -12,7 +12,7 @@ from gmdb.format.heap import HEAP_NODE
 from gmdb.format.layout import Layout, Region
 from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import ROW_HEAD, header_size
-from gmdb.format.slotted import slot_room, slots
+from gmdb.format.slotted import bounded, slot_room, slots
 from gmdb.inspect.page_view import PageView
 from gmdb.inspect.undo_view import view_undo_records
 
@@ -93,7 +93,8 @@ def _heap(view: PageView) -> dict[str, Any]:
 
 def _btree_entries(page: bytes) -> list[dict[str, Any]]:
     """Entries in key order, which is slot order."""
-    return [index_entry(page, offset, end, slot) for offset, end, slot in btree.entry_extents(page)]
+    extents = bounded(page, btree.entry_extents(page))
+    return [index_entry(page, offset, end, slot) for offset, end, slot in extents]
 
 
 def leads_to_rows(page: bytes) -> bool:

@@ -78,7 +78,7 @@ def add_rows(made: Listing, page_id: int, page: bytes, table: TableDefinition | 
 
 def views_of(page: bytes, table: TableDefinition | None) -> Iterator[RowView]:
     columns = table.columns if table is not None else None
-    return (view_row(page, slot, offset, columns) for slot, offset in heap.live_slots(page))
+    return (view_row(page, slot, offset, columns) for offset, _, slot in heap.row_extents(page))
 
 
 def place_values(place: RowId, view: RowView) -> tuple[Any, ...]:

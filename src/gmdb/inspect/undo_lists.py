@@ -14,6 +14,7 @@ from gmdb.format.address import NO_PAGE, NO_SLOT, page_name
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.format.slotted import bounded
 from gmdb.format.transactions import committed
 from gmdb.format.undo import TRANSACTIONS_ID, UNDO_ENTRY, Owner, UndoOperation, record_extents, record_owners
 from gmdb.inspect.files import DatabaseFiles
@@ -82,7 +83,7 @@ def rows_of(pages: Iterable[tuple[int, bytes]], tables: dict[int, TableDefinitio
     """The records of some undo pages."""
     for page_id, page in pages:
         if PAGE_HEAD.at(page).page_type == PageType.DATA:
-            owners = record_owners(page, record_extents(page))
+            owners = record_owners(page, list(bounded(page, record_extents(page))))
             for record, owner in zip(view_undo_records(page, tables), owners, strict=True):
                 yield UndoRow(page_id, record, owner)
 

@@ -10,6 +10,7 @@ from gmdb.catalog.schema import TableDefinition
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column
 from gmdb.format.row import ROW_HEAD, header_size
+from gmdb.format.slotted import bounded
 from gmdb.format.undo import UNDO_RECORD, UndoOperation, record_extents
 from gmdb.inspect.row_view import RowView, view_row
 
@@ -59,7 +60,7 @@ class UndoRecordView:
 
 
 def view_undo_records(page: bytes, tables: Mapping[int, TableDefinition]) -> list[UndoRecordView]:
-    return [_view(page, offset, end, slot, tables) for offset, end, slot in record_extents(page)]
+    return [_view(page, offset, end, slot, tables) for offset, end, slot in bounded(page, record_extents(page))]
 
 
 def _view(page: bytes, offset: int, end: int, slot: int, tables: Mapping[int, TableDefinition]) -> UndoRecordView:
