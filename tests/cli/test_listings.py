@@ -136,8 +136,35 @@ def test_a_live_database_is_asked(tmp_path: Path) -> None:
         db.commit()
         db.execute("insert into t values (1, 'here')")
         assert "here" in run("rows", str(path), "t", "--live")
+        page = json.loads(run("rows", str(path), "t", "--live", "--json"))["rows"][0]["_rowid"].rpartition(":")[0]
+        assert "here" in run("page", str(path), page, "--live")
+        assert "here" in run("hex", str(path), page, "--live")
         assert json.loads(run("locks", str(path), "--json"))["locks"]
         assert json.loads(run("transactions", str(path), "--json"))["transactions"][0]["state"] == "active"
         assert json.loads(run("waits", str(path), "--json"))["waits"] == []
         db.commit()
     assert gmstat(["rows", str(path), "t", "--live"]) == 2
+
+
+def test_the_log_is_followed_as_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "live.gmdb"
+    with gmdb.connect(path) as db:
+        db.execute("create table t (i int)")
+        db.commit()
+        command = [sys.executable, "-u", "-c", GMSTAT, "redo", str(path), "--follow", "--csv"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            names = process.stdout.readline().strip().split(",")
+            kind, scn = names.index("kind"), names.index("scn")
+            db.execute("insert into t values (1)")
+            db.commit()
+            (newest,) = db.execute("select max(scn) from gm_redo()").fetchone()
+            try:
+                for line in process.stdout:
+                    fields = line.split(",")
+                    if fields[kind] == "COMMIT" and int(fields[scn]) == newest:
+                        break
+                else:
+                    pytest.fail("the commit was never shown")
+            finally:
+                process.terminate()

@@ -21,7 +21,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[gmdb.Connection]:
 
 ARGUMENTS = {
     **dict.fromkeys(("maps", "freelists", "fill", "pages", "rows"), "'t'"),
-    "index": "'t_i'", "entries": "'t_i'", "hash": "'t_h'", "regions": "'4:1'", "history": "'4:1'",
+    "index": "'t_i'", "entries": "'t_i'", "hash": "'t_h'", "regions": "'4:1'", "image": "'4:1'", "history": "'4:1'",
     "diff": "'4:1', '4:7'",
 }  # fmt: skip
 

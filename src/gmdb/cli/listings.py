@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from gmdb.cli.live import ask_owner
 from gmdb.cli.table import NONE, print_problems, print_table
 from gmdb.errors import StorageError
+from gmdb.format.address import parse_page_id
+from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.inspector import open_inspector, takes_pages
 from gmdb.inspect.listing import Listing
 from gmdb.inspect.row_view import plain
@@ -52,6 +54,14 @@ def make(arguments: argparse.Namespace, name: str, *asked: Any, live: bool = Fal
         return inspector.listing(name, *asked, **options)
 
 
+def page_bytes(arguments: argparse.Namespace, files: DatabaseFiles) -> bytes:
+    """The page that the arguments name: of files, or of the owner's memory if that is asked for."""
+    if not arguments.live:
+        return files.page(parse_page_id(arguments.page))
+    found: bytes = make(arguments, "image", arguments.page).rows[0][2]
+    return found
+
+
 def show(arguments: argparse.Namespace, listing: Listing, draw: Draw | None = None) -> int:
     """Print a listing as the arguments ask; ``draw`` is how people get it.  Answers the exit status."""
     if arguments.where:
@@ -61,7 +71,7 @@ def show(arguments: argparse.Namespace, listing: Listing, draw: Draw | None = No
     elif arguments.json:
         print(json.dumps(document(listing), indent=2, ensure_ascii=False))
     elif arguments.csv:
-        _print_csv(listing)
+        _print_csv(listing, not getattr(arguments, "goes_on", False))
     else:
         (draw or (lambda one: print_listing(one, arguments.all)))(listing)
         for note in listing.notes:
@@ -99,9 +109,10 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date | datetime) else plain(value)
 
 
-def _print_csv(listing: Listing) -> None:
+def _print_csv(listing: Listing, with_names: bool) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([column.name for column in listing.columns])
+    if with_names:
+        writer.writerow([column.name for column in listing.columns])
     for row in listing.rows:
         writer.writerow(["" if value is None else _plain(value) for value in row])
     _print_problems_aside(listing)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from gmdb.cli.listings import add_output, make, show
+from gmdb.cli.listings import add_output, make, page_bytes, show
 from gmdb.cli.terminal import is_coloured
-from gmdb.format.address import parse_page_id
 from gmdb.inspect.hex_view import hex_lines
 from gmdb.inspect.inspector import open_files
 from gmdb.inspect.listing import Listing
@@ -30,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with open_files(arguments.database, arguments.at) as files:
-        page = files.page(parse_page_id(arguments.page))
+        page = page_bytes(arguments, files)
 
     def draw(_: Listing) -> None:
         for line in hex_lines(page, is_coloured() and not arguments.no_color, arguments.full):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from gmdb.cli.listings import add_output, make, show
+from gmdb.cli.listings import add_output, make, page_bytes, show
 from gmdb.cli.table import print_json
 from gmdb.cli.terminal import paint
 from gmdb.format.address import parse_page_id
 from gmdb.inspect.draw import draw_page
 from gmdb.inspect.inspector import open_files
-from gmdb.inspect.page_view import view_page
+from gmdb.inspect.page_view import view_of
 from gmdb.inspect.report import page_document
 
 NAME = "page"
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         return show(arguments, make(arguments, "regions", arguments.page))
     page_id = parse_page_id(arguments.page)
     with open_files(arguments.database, arguments.at) as files:
-        view = view_page(files, page_id)
+        view = view_of(files, page_id, page_bytes(arguments, files))
     if arguments.json:
         print_json(page_document(view))
     else:

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     listing = make(arguments, "redo", since=arguments.since)
     status = show(arguments, listing)
+    arguments.goes_on = True
     while arguments.follow:
         if listing.rows:
             arguments.since = max(row[0] for row in listing.rows) + 8  # groups begin at multiples of 8

@@ -33,6 +33,7 @@ LISTINGS: dict[str, Callable[..., Listing]] = {
     "fill": page_lists.fill,
     "pages": page_lists.pages,
     "regions": page_lists.regions,
+    "image": page_lists.image,
     "rows": row_lists.rows,
     "row": versions.row,
     "index": index_lists.index,
@@ -58,6 +59,7 @@ COLUMNS: dict[str, Sequence[ListColumn]] = {
     "fill": page_lists.FILL,
     "pages": page_lists.PAGES,
     "regions": page_lists.REGIONS,
+    "image": page_lists.IMAGE,
     "rows": row_lists.ROW_PLACE,
     "row": versions.VERSION,
     "index": index_lists.INDEX,
@@ -152,6 +154,10 @@ class Inspector:
     def regions(self, page: str) -> pa.Table:
         """Every byte of a page, by the names that docs/file_format.md has."""
         return self._table("regions", page)
+
+    def image(self, page: str) -> pa.Table:
+        """A page's bytes, in one row."""
+        return self._table("image", page)
 
     def rows(self, segment: str, pages: str | None = None) -> pa.Table:
         """The rows that lie on a table's pages, deleted and moved ones included."""

@@ -20,7 +20,7 @@ from gmdb.format.address import (
 from gmdb.format.checksum import page_crc
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType, stored_crc
 from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.listing import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, ListColumn, Listing
+from gmdb.inspect.listing import BIGINT, BOOLEAN, BYTES, DOUBLE, INT, TEXT, ListColumn, Listing
 from gmdb.inspect.measure import ROWS, START, Division, count_rows, divide
 from gmdb.inspect.objects import SegmentObject, find_segment, segment_objects
 from gmdb.inspect.page_range import ALL_PAGES, PageRange
@@ -68,6 +68,11 @@ REGIONS = (
     ListColumn("value", TEXT, "their value"),
     ListColumn("meaning", TEXT, "what that means"),
     ListColumn("problem", TEXT, "what is wrong here; NULL: nothing", True),
+)
+IMAGE = (
+    ListColumn("page_id", BIGINT, "the page's number", True),
+    ListColumn("page", TEXT, "as people write it"),
+    ListColumn("bytes", BYTES, "all its bytes"),
 )
 _STEP = 10
 _AT_ONCE = 1 << 16  # heads that are in memory at a time
@@ -182,6 +187,12 @@ def regions(files: DatabaseFiles, page: str) -> Listing:
             problem="; ".join(wrong) or None,
         )
     return made
+
+
+def image(files: DatabaseFiles, page: str) -> Listing:
+    """A page's bytes."""
+    page_id = parse_page_id(page)
+    return Listing("image", IMAGE, [(page_id, page_name(page_id), files.page(page_id))])
 
 
 def name_in(kinds: type[PageType] | type[SegmentType], value: int) -> str:
