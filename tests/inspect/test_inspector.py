@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import time
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +16,8 @@ import gmdb
 import gmdb.inspect
 from gmdb.errors import Error, InterfaceError, NoSuchTable
 from gmdb.format.anatomy import regions
+from gmdb.format.layout import LAYOUTS
+from gmdb.inspect.document_prose import REGION_NAMES
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.inspector import LISTINGS, arguments_of, open_inspector
 from gmdb.inspect.listing import Listing
@@ -171,6 +176,27 @@ def test_a_live_database_is_listed_as_it_is_in_memory(tmp_path: Path) -> None:
             db.inspect("rows")
 
 
+def test_who_waits_is_listed(tmp_path: Path) -> None:
+    with gmdb.connect(tmp_path / "live.gmdb", lock_timeout=30) as db, gmdb.connect(tmp_path / "live.gmdb") as other:
+        db.execute("create table t (i int)")
+        db.execute("insert into t values (1)")
+        db.commit()
+        db.execute("update t set i = 2")
+        waiter = Thread(target=lambda: other.execute("update t set i = 3"))
+        waiter.start()
+        try:
+            began = time.monotonic()
+            while not (found := db.inspect("waits").to_pylist()) and time.monotonic() - began < 20:
+                time.sleep(0.01)
+        finally:
+            db.rollback()
+            waiter.join()
+            other.rollback()
+        place = db.execute("select rowid from t").fetchone()[0]
+        assert [(one["waits_for"], one["kind"]) for one in found] == [(place, "row")]
+        assert db.inspect("waits").num_rows == 0
+
+
 @pytest.mark.parametrize("kind", ALL_DAMAGE)
 def test_damage_of_every_kind_is_a_problem_or_an_error_but_never_a_traceback(
     states: dict[str, Path], tmp_path: Path, kind: str
@@ -217,6 +243,18 @@ def test_regions_name_every_byte_of_every_page(states: dict[str, Path]) -> None:
                 assert found[-1].end == len(page)
                 kinds |= {(number, region.name.split(".")[0].split("[")[0]) for region in found}
     assert {"node", "rows", "slots", "records", "segment", "map", "device", "entries"} <= {name for _, name in kinds}
+
+
+def test_regions_have_the_names_of_the_document(states: dict[str, Path]) -> None:
+    fields = {field.name.split("[")[0].split(".")[0] for layout in LAYOUTS for field in layout.fields}
+    for state in ("closed", "checkpointed"):
+        with gmdb.inspect.open(states[state]) as inspector:
+            for place in inspector.pages()["name"].to_pylist():
+                for name in inspector.regions(place)["name"].to_pylist():
+                    plain = re.sub(r"\[\d+\]", "[n]", name).replace("column[n]", "column[m]")
+                    owner, _, field = plain.partition(".")
+                    assert owner in REGION_NAMES, name
+                    assert not field or plain in REGION_NAMES or re.split(r"[.[]", field)[0] in fields, name
 
 
 def test_what_differs_is_told_by_fields_rows_and_bytes(states: dict[str, Path]) -> None:

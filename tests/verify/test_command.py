@@ -47,7 +47,7 @@ def test_findings_as_one_json_document(damage: Damage, capsys: pytest.CaptureFix
     document = json.loads(capsys.readouterr().out)
     [finding] = document["findings"]
     assert document["clean"] is False
-    assert document["tables"] == 16
+    assert document["tables"] == 17
     assert finding.pop("message").startswith("CRC ")
     place = {"file": "device-0004", "page_id": page_id, "page": page_name(page_id), "offset": 8192 - TAIL_SIZE}
     assert finding == place

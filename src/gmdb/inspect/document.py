@@ -35,7 +35,7 @@ from gmdb.format import (
 from gmdb.format.address import page_id_of, page_name
 from gmdb.format.columns import parse_column
 from gmdb.format.layout import Field, Layout
-from gmdb.inspect.document_prose import CHAPTERS, INTRODUCTION
+from gmdb.inspect.document_prose import CHAPTERS, INTRODUCTION, REGION_NAMES, REGIONS
 from gmdb.storage.directory import CONTROL_NAME, LOCK_NAME
 
 _MODULES: dict[str, ModuleType] = {
@@ -94,7 +94,7 @@ _BITS = ("no bytes", "4 bytes", "8 bytes", "u16 length, then the bytes")
 
 def render() -> str:
     """The whole document."""
-    return "\n".join([_filled(INTRODUCTION), *_chapters()]).rstrip() + "\n"
+    return "\n".join([_filled(INTRODUCTION), *_chapters(), *_region_names()]).rstrip() + "\n"
 
 
 def _chapters() -> Iterator[str]:
@@ -249,6 +249,15 @@ def _capacities() -> Iterator[str]:
     for size in page.PAGE_SIZES:
         maps = (segment.map_capacity(size, True), segment.map_capacity(size, False))
         yield "| " + " | ".join(f"{n:,}" for n in (size, *maps, heap.usable_size(size), heap.row_size_max(size))) + " |"
+    yield ""
+
+
+def _region_names() -> Iterator[str]:
+    yield REGIONS
+    yield "| name | bytes |"
+    yield "|---|---|"
+    for name, meaning in REGION_NAMES.items():
+        yield f"| `{name}` | {meaning} |"
     yield ""
 
 

@@ -201,3 +201,34 @@ has no length.
 """,
     ),
 }
+
+REGIONS = """\
+## Names of bytes
+
+`gmstat page`, `gmstat hex` and `gmstat diff` name every byte of a page. A field of a structure above has the
+structure's place before it: `head.chg_num`, `rows[3].lock_id`, `segment.free_lists[0].first.page_id`. What is no field of a
+structure has one of these names.
+"""
+REGION_NAMES: dict[str, str] = {
+    "head": "the page head",
+    "tail": "the page tail",
+    "device": "the device head",
+    "space": "the space head, behind it",
+    "segment": "the segment head of an entry page",
+    "map": "the map head",
+    "node": "the node head of a page of rows, entries, records or a large object, or of a free page",
+    "entries[n]": "a map entry, a transaction entry, or entry n of an index page",
+    "entries[n].pointer": "of an index: the row id or the child page",
+    "entries[n].key": "of an index: the columns of the key; of a hash index also the address behind them",
+    "rows[n]": "the row in slot n",
+    "rows[n].bit_array[1:]": "size bits of columns behind the first 16",
+    "rows[n].column[m].length": "the length of a value that has one",
+    "rows[n].column[m]": "the bytes of a value",
+    "records[n]": "the undo record in slot n",
+    "records[n].image": "what was there before",
+    "slots[n]": "slot n of the slot directory; slots of a hash directory: pages",
+    "pages[n]": "of a large object: a page of the level below",
+    "value": "of a large object: bytes of the value",
+    "free": "free bytes",
+    "unused": "left behind by a row that moved, or never used",
+}
