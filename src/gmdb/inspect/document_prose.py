@@ -206,8 +206,8 @@ REGIONS = """\
 ## Names of bytes
 
 `gmstat page`, `gmstat hex` and `gmstat diff` name every byte of a page. A field of a structure above has the
-structure's place before it: `head.chg_num`, `rows[3].lock_id`, `segment.free_lists[0].first.page_id`. What is no field of a
-structure has one of these names.
+structure's place before it: `head.chg_num`, `rows[3].lock_id`, `segment.free_lists[0].first.page_id`. What is no
+field of a structure has one of these names.
 """
 REGION_NAMES: dict[str, str] = {
     "head": "the page head",
