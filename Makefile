@@ -38,7 +38,7 @@ demo: $(STAMP) ## Make a table, draw a page of it, read it with Arrow and with S
 
 test: $(STAMP) ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs a part of it
 	@scripts/programs --install || true
-	@$(WITH_JAVA) $(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(WITH_JAVA) $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(STAMP) ## Crash databases with new random seeds for MINUTES=10, by power cuts, kills, flipped bits and odd statements
 	@$(PY) -m tests.crash.soak --minutes $(MINUTES) $(ARGS)
@@ -54,7 +54,7 @@ lint: $(STAMP) ## Run ruff, mypy and the import layers alone
 bench: $(STAMP) ## Measure gmdb beside SQLite and DuckDB
 	@$(PY) -m bench $(ARGS)
 
-bench-spark: $(STAMP) ## Measure Spark with gmdb beside Spark with PostgreSQL over JDBC and with Parquet; half an hour
+bench-spark: $(STAMP) ## Measure Spark with gmdb beside Spark with PostgreSQL over JDBC and with Parquet; a quarter of an hour
 	@scripts/programs --install-peers || true
 	@$(WITH_JAVA) $(PY) -m bench.spark $(ARGS)
 

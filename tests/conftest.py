@@ -12,6 +12,13 @@ from gmdb.connection import Connection
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
 
+LONG = ("tests/crash/", "tests/cli/test_spark_", "tests/cli/test_shell_in_tmux")  # files that take long, beside Spark's
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest: of two processes, none has nothing to do while the other ends such a file."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None and not item.nodeid.startswith(LONG))
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

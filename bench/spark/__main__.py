@@ -21,7 +21,7 @@ import pyarrow as pa
 import gmdb
 from bench.harness import Result, run_benchmark, show_progress
 from bench.report import results_json, results_table
-from bench.spark import growth, jdbc, live, picture
+from bench.spark import feed, growth, jdbc, live, picture
 from bench.spark.peers import GmdbPeer, Nowhere, ParquetPeer
 from bench.spark.source import Source, write_source
 from bench.spark.work import load_benchmarks, read_benchmarks
@@ -31,9 +31,10 @@ from gmdb.spark.local import local_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PARTS = ("read", "load", "live", "growth")
+PARTS = ("read", "load", "live", "feed", "growth")
 CORES = 2
 DEFAULT_ROWS = 10_000_000
+CHANGES_SHARE = 5  # a stream carries one change for so many rows
 LARGEST_TIMES = 5  # as many rows has the largest table of those that show growth
 DEFAULT_ROUNDS = 3
 DEFAULT_OUTPUT = Path("build/bench-spark")
@@ -46,6 +47,7 @@ class Outcome:
     results: list[Result] = field(default_factory=list)
     measured: list[growth.Growth] = field(default_factory=list)
     live: list[live.Beside] = field(default_factory=list)
+    feed: feed.FeedFigures | None = None
     notes: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -120,6 +122,9 @@ def _measure(spark: SparkSession, directory: Path, given: argparse.Namespace, ou
     if "live" in parts:
         outcome.live = live.measure(spark, directory / "live", given.rounds)
         outcome.notes.append(live.described(outcome.live))
+    if "feed" in parts:
+        outcome.feed = feed.measure(spark, directory / "feed", given.rows // CHANGES_SHARE, given.rounds)
+        outcome.notes += feed.described(outcome.feed)
     if "growth" in parts:
         for rows in growth.table_sizes(given.largest or LARGEST_TIMES * given.rows):
             outcome.measured.append(growth.measure(spark, directory / "growth", rows, given.rounds))
@@ -181,6 +186,7 @@ def _report(given: argparse.Namespace, outcome: Outcome) -> None:
     given.output.mkdir(parents=True, exist_ok=True)
     figures = {**json.loads(results_json(outcome.results)), "versions": outcome.versions, "notes": outcome.notes}
     figures["live"] = live.summary(outcome.live) if outcome.live else None
+    figures["feed"] = feed.summary(outcome.feed) if outcome.feed is not None else None
     figures["growth"] = growth.growth_json(outcome.measured)
     file = given.output / "figures.json"
     file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ def draw(file: Path, results: Sequence[Result], measured: Sequence[Growth], head
         _draw_result(axis, result)
     if measured:
         _draw_growth(axes[0][-1], measured)
-    figure.suptitle(heading, fontsize=8)
+    figure.suptitle(textwrap.fill(heading, 70 * panels), fontsize=8)
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=120)
     pyplot.close(figure)

@@ -35,10 +35,11 @@ from gmdb.kernel.shrink import trim_segment
 from gmdb.log.backup import Backup
 from gmdb.log.durability import REDO_FILE_SIZE, Durability, open_store
 from gmdb.log.pinning import Instant
-from gmdb.log.redo import SYNC_MODES
+from gmdb.log.redo import SYNC_MODES, RedoLog
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Step
 from gmdb.storage import disk
 from gmdb.storage.directory import is_database, require_database
+from gmdb.storage.feeds import KEEP, LogPosition, keep_definition
 from gmdb.storage.holder import Holder
 from gmdb.storage.loads import remove_litter
 from gmdb.storage.pins import Pin
@@ -108,10 +109,28 @@ class Database:
             self.durability.shrinking.before = self._trim_tables
             self.store.throttle = self.durability.wait_if_behind
             self.store.limit_dirty = self.durability.limit_dirty
+            self._keep_log_for_feeds(self.durability.redo)
             if self.recovery is not None or fresh:
                 self.durability.checkpoint(**self._numbers_given())
             self.durability.start()
         self.transactions.start()
+
+    def _keep_log_for_feeds(self, redo: RedoLog) -> None:
+        """Let readers of changes find the log that they need, also of transactions that have not ended."""
+        readers = redo.files.needed
+
+        def needed(end: int) -> int | None:
+            wanted = readers(end)
+            if any(table.feed is not None for table in self.catalog.tables.values()):
+                began = self.transactions.log_from()
+                if end - began <= KEEP:
+                    return began if wanted is None else min(began, wanted)
+            return wanted
+
+        redo.files.needed = needed
+        for table in self.catalog.tables.values():  # a copy of a database may lack the folder
+            if table.feed is not None:
+                keep_definition(self.store.directory, table.feed.version, table_to_plain(table))
 
     def _numbers_given(self) -> dict[str, int]:
         """The next number, if log that is newer than the control file has brought further tables or indexes."""
@@ -240,7 +259,8 @@ class Database:
             seen = memory.scn if scn is None else scn
             tables = self.catalog.committed(self.transactions.active.values())
             usable = [replace(t, indexes=tuple(i for i in t.indexes if not i.building)) for t in tables]
-            return Instant(seen, locks_in_flight(memory, seen), [table_to_plain(table) for table in usable])
+            plain = [table_to_plain(table) for table in usable]
+            return Instant(seen, locks_in_flight(memory, seen), plain, self.transactions.log_from())
 
         return self.durability.pins.take(capture, lease, holder)
 
@@ -253,6 +273,14 @@ class Database:
     def pinned(self) -> list[tuple[Pin, float]]:
         """Every pinned snapshot, and when its lease runs out."""
         return self.durability.pins.listed() if self.durability is not None else []
+
+    # ---- change feeds
+
+    def feed_position(self) -> LogPosition:
+        """Where the feed of changes stands: behind the newest commit that others see."""
+        with self.store.guard:
+            needs = self.transactions.log_from()
+            return LogPosition(self.transactions.memory.scn, 0, needs, needs)
 
     # ---- space
 

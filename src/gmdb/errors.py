@@ -137,6 +137,18 @@ class NoSuchRow(ProgrammingError):
     """A row id leads to no row: never given out, or its row is deleted."""
 
 
+class NoSuchStream(ProgrammingError):
+    """No batch of a stream of that name was ever brought."""
+
+
+class StreamConflict(OperationalError):
+    """Batches of two queries come under one name: which of them are there already cannot be told."""
+
+
+class TableNotEmpty(OperationalError):
+    """A table has rows that what comes knows nothing of."""
+
+
 # ---- statements: raised by sql/
 
 
@@ -323,3 +335,30 @@ class Corruption(StorageError):
         super().__init__(message)
         self.page_id = page_id
         self.offset = offset
+
+
+# ---- change feeds: raised by log/, and by those who read changes
+
+
+class FeedError(OperationalError):
+    """Changes cannot be read on from where a reader stands."""
+
+
+class PositionGone(FeedError):
+    """The log is not kept any more from where a reader wants to go on."""
+
+
+class PositionUnknown(FeedError):
+    """A position is none, or none of this database's log."""
+
+
+class TableChanged(FeedError):
+    """The table was dropped, or its definition changed, while somebody reads its changes."""
+
+
+class NoChangeFeed(ProgrammingError):
+    """The table's changes are not logged for readers."""
+
+
+class NoSuchFeedReader(ProgrammingError):
+    """No reader of changes has this name."""

@@ -19,6 +19,7 @@ from gmdb.errors import NoSuchTable
 from gmdb.format.address import RowId, page_name
 from gmdb.format.page import SegmentType
 from gmdb.kernel.locks import LockAction
+from gmdb.storage.feeds import LogPosition, read_readers
 from gmdb.storage.pins import Pin
 from gmdb.storage.segment import Segment
 from gmdb.transaction.hub import Transactions
@@ -63,6 +64,15 @@ _SNAPSHOTS = pa.schema(
         ("held_by", pa.string()),
     ]
 )
+_FEED_READERS = pa.schema(
+    [
+        ("name", pa.string()),
+        ("scn", pa.int64()),
+        ("position", pa.string()),
+        ("seen", pa.timestamp("us")),
+        ("keep", pa.int64()),
+    ]
+)
 _TABLE_LOCKS = pa.schema([("transaction", pa.int64()), ("held", pa.string()), ("mode", pa.string())])
 
 
@@ -81,12 +91,14 @@ class SystemViews:
             "sys_constraints": self._constraints,
             "sys_identities": self._identities,
             "sys_statistics": lambda _: _listed("sys_statistics", catalog.statistics.listed()),
+            "sys_streams": lambda _: _listed("sys_streams", catalog.streams.listed()),
             "sys_segments": self._segments,
             "sys_locks": lambda _: self.locks(),
             "sys_table_locks": lambda _: self._table_locks(),
             "sys_transactions": lambda _: self.transactions(),
             "sys_waits": lambda _: self._waits(),
             "sys_snapshots": lambda _: self._snapshots(),
+            "sys_feed_readers": lambda _: self._feed_readers(),
         }
 
     def names(self) -> list[str]:
@@ -205,6 +217,15 @@ class SystemViews:
             times = (_microseconds(pin.created), _microseconds(expires))
             rows.append((pin.scn, newest - pin.scn, pin.name, *times, str(pin.holder)))
         return _made(_SNAPSHOTS, rows)
+
+    def _feed_readers(self) -> pa.Table:
+        directory, mine = self._store.directory, self._store.control["database_id"]
+        rows = [
+            (one.name, LogPosition.from_text(one.position, mine).scn, one.position, _microseconds(one.seen), one.keep)
+            for one in read_readers(directory)
+            if one.database_id == mine
+        ]
+        return _made(_FEED_READERS, rows)
 
     def _number(self, session: Session) -> int | None:
         """The number of a session's transaction; none if it has changed nothing yet."""

@@ -19,6 +19,7 @@ from gmdb.errors import InterfaceError, SchemaError, SnapshotExpired
 from gmdb.format.address import FIRST_USER_DEVICE, device_of, offset_of
 from gmdb.log import images
 from gmdb.storage.directory import device_path
+from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.holder import Holder
 from gmdb.storage.images import image_files
 from gmdb.storage.pins import Pin, folder_of, pin_path, read_pins
@@ -416,3 +417,14 @@ def read_rows_with_nulls(path: Path, pin: Pin, where: str) -> list[tuple[Any, ..
 
     columns = [column.to_pylist() for column in read_table(path, pin, "n", where).columns]
     return sorted(zip(*columns, strict=True), key=repr)
+
+
+def test_a_snapshot_that_has_expired_leaves_no_file_open(db: Connection) -> None:
+    make(db, 10)
+    pin = db.take_snapshot()
+    db.drop_snapshot(pin.name)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(SnapshotExpired):
+            FrozenStore(db.path, pin)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -16,6 +16,7 @@ from gmdb.cli import main
 from gmdb.format.address import offset_of, page_name
 from gmdb.format.control import COPY_DISTANCE
 from gmdb.storage.directory import CONTROL_NAME, device_path
+from gmdb.storage.pins import read_pins
 
 pytestmark = pytest.mark.spark
 
@@ -155,6 +156,7 @@ def test_a_wrong_option_is_named(spark, table, options, message):
         ("count(*) > 1", "no aggregates"),
         ("j = 1", "column j"),
         ("i = 'x'", "i"),
+        ("now() > timestamp '2020-01-01'", "the time, which is another on every worker"),
     ],
 )
 def test_a_wrong_condition_is_refused_before_anything_is_read(table, load, where, message):
@@ -162,6 +164,15 @@ def test_a_wrong_condition_is_refused_before_anything_is_read(table, load, where
     said = refusal(load("tbl", where=where).count)
     assert message in said
     assert "gmdb.errors." in said
+    assert read_pins(table) == []  # nobody will read by it
+
+
+def test_a_view_that_cannot_be_planned_leaves_no_pin(spark, table):
+    frame = spark.read.format("gmdb").option("view", "pages").option("table", "tbl").load(str(table))
+    with gmdb.connect(table) as db:
+        db.drop_table("tbl")
+    assert "NoSuchTable" in refusal(frame.count)
+    assert read_pins(table) == []
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from gmdb.kernel.call import TARGET
 from gmdb.kernel.dml import delete_row, fetch_row, insert_row, list_rows, lock_row, update_row
 from gmdb.kernel.indexing import BUILDING
 from gmdb.kernel.status import CHANGED, DAMAGED, DUPLICATE, HASHES_CLASH, KEY_TOO_LONG, NOT_FOUND, ROW_TOO_LARGE
+from gmdb.storage.feeds import Feed
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import PageStore
 from gmdb.transaction.call import BLOCKED, INDEX
@@ -67,6 +68,8 @@ class Definition(Protocol):
     def indexes(self) -> tuple[IndexDefinition, ...]: ...
     @property
     def lobs(self) -> LobSegment | None: ...
+    @property
+    def feed(self) -> Feed | None: ...
 
 
 class Heap:
@@ -92,6 +95,7 @@ class Heap:
             raise Corruption(f"table {definition.name} lies in tablespace {definition.space_id}, which has no device")
         self.definition = definition
         self.name, self.obj_id, self.number = definition.name, definition.obj_id, definition.number
+        self.feed = definition.feed.version if definition.feed is not None else 0
         self.segment = Segment(self._store, space, definition.entry_page)
         self.columns = definition.columns
         codec = RowCodec(self.columns)
@@ -110,7 +114,7 @@ class Heap:
         lobs = (0, 0, 0, 0)
         if self.lobs is not None:
             lobs = (self.lobs.numbers.ctypes.data, len(self.lobs.numbers), *self.lobs.segment)
-        self._target_fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes), *lobs
+        self._target_fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes), *lobs, self.feed
 
     def insert(self, values: Sequence[Any]) -> RowId:
         """Add a row, values in column order; answers the row id that it keeps for life."""

@@ -76,8 +76,9 @@ class _Load:
         page_id = own if own is not None else self._segment.head.last_page
         if page_id == NO_PAGE or count == 0:
             return 0
-        call = self._session.call_address
-        arguments = (call, self._formatter.address, self._heap.obj_id, self._segment.entry_page, page_id, count)
+        heap = self._heap
+        call = (self._session.call_address, self._formatter.address)
+        arguments = (*call, heap.obj_id, self._segment.entry_page, page_id, count, heap.feed)
         space_id = self._segment.space.space_id
         first = self._slot_count(page_id)
         placed = self._session.change(top_up_page, space_id, None, arguments)

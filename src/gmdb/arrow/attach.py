@@ -10,21 +10,24 @@ Invariants
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.access.heap import Heap
 from gmdb.arrow.append import append
+from gmdb.arrow.apply import Apply, require_key
+from gmdb.arrow.applying import all_or_nothing, apply_changes, with_numbers
 from gmdb.arrow.placing import BUFFER_SIZE, PagePlacer
-from gmdb.arrow.schema import arrow_type
 from gmdb.arrow.staging import StagedFile, definition_digest
 from gmdb.catalog.changes import DefinitionChanges
+from gmdb.catalog.plain import column_from_plain, column_to_plain
 from gmdb.catalog.schema import TableDefinition
+from gmdb.catalog.streams import StreamBatch
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import LockTimeout, SchemaMismatch
 from gmdb.format.columns import Column
@@ -54,13 +57,59 @@ class Load:
     files: tuple[str, ...]
     overwrite: bool = False  # the table has these rows and no others
     create: NewTable | None = None
+    apply: Apply | None = None  # rows go by the primary key, instead of to those that are there
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        new, create = self.create, None
+        if new is not None:
+            create = [[column_to_plain(column) for column in new.columns], new.tablespace, new.pct_free]
+        apply = None if self.apply is None else astuple(self.apply)
+        place = {"table": self.table, "load_id": self.load_id, "files": self.files}
+        return {**place, "overwrite": self.overwrite, "create": create, "apply": apply}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Load:
+        create, apply = plain["create"], plain["apply"]
+        if create is not None:
+            columns, tablespace, pct_free = create
+            create = NewTable(tuple(map(column_from_plain, columns)), tablespace, pct_free)
+        if apply is not None:
+            given, *rest = apply
+            apply = Apply(tuple(given), *rest)
+        return cls(**{**plain, "files": tuple(plain["files"]), "create": create, "apply": apply})
 
 
-def attach(catalog: Catalog, session: Session, load: Load) -> int:
-    """Take a load in, all of it or nothing; answers how many rows."""
+def take_batch(catalog: Catalog, session: Session, load: Load, batch: StreamBatch) -> int | None:
+    """Take a batch of a stream in, in a transaction of its own; None if it was there already."""
+    catalog.store.require_writable()
+    session.begin()
+    try:
+        own = catalog.system(session)
+        row_id, record = catalog.streams.hold(own, batch.stream)
+        rows = None
+        if not record.has(batch):
+            rows = attach(catalog, session, load, is_first=record.row_count == 0)
+            catalog.streams.note(own, row_id, record.with_batch(batch, load.table))
+        session.commit()
+        return rows
+    except BaseException:
+        if session.in_transaction and not session.closed:
+            session.rollback()
+        raise
+
+
+def attach(catalog: Catalog, session: Session, load: Load, is_first: bool = True) -> int:
+    """Take a load in, all of it or nothing; answers how many rows.
+
+    ``is_first``: rows that are there come from elsewhere, and not from an earlier batch of the same stream.
+    """
     session.require_open()
     catalog.store.require_writable()
     paths = [staged_path(catalog.store.directory, load.load_id, name) for name in load.files]
+    if load.apply is not None:
+        with all_or_nothing(session):
+            return _apply(catalog, session, load.table, paths, load.apply, is_first)
     with session.statement():
         if load.create is not None:
             new = load.create
@@ -70,6 +119,30 @@ def attach(catalog: Catalog, session: Session, load: Load) -> int:
         elif load.overwrite:
             return _Attaching(catalog, session).overwrite(load.table, paths)
         return _Attaching(catalog, session).append(load.table, paths)
+
+
+def _apply(catalog: Catalog, session: Session, name: str, paths: Sequence[Path], apply: Apply, is_first: bool) -> int:
+    """Take changes of rows in, by their keys."""
+    table = catalog.user_table(name, session)
+    catalog.heap(table.name, session).share()
+    table = catalog.current(table, session)
+    require_key(table)
+    buffer, digest = np.zeros(BUFFER_SIZE, np.uint8), apply.digest(table)
+    with ExitStack() as opened:
+        files = [StagedFile(path, digest) for path in paths]
+        for file in files:
+            opened.callback(file.close)
+        for file in files:
+            session.check_interrupted()
+            if not file.fits:
+                raise _made_for_another(table)
+            file.check(buffer)
+        return apply_changes(catalog, session, table.name, files, apply, is_first)
+
+
+def _made_for_another(table: TableDefinition) -> SchemaMismatch:
+    what = "its columns, checks or tablespace are not those that the rows were made for"
+    return SchemaMismatch(f"table {table.name}: {what}; nothing was loaded, load again")
 
 
 class _Attaching:
@@ -129,14 +202,15 @@ class _Attaching:
             paged = [file for file in files if file.seal["kind"] == StagedKind.PAGES]
             batched = [file for file in files if file.seal["kind"] == StagedKind.ARROW]
             rows = self._take_pages(heap, paged) if paged else 0
-            return rows + sum(append(heap, self._finished(table, file)) for file in batched)
+            for file in batched:
+                rows += append(heap, (with_numbers(self._catalog, table, batch) for batch in file.batches()))
+            return rows
 
     def _require_fit(self, table: TableDefinition, heap: Heap, file: StagedFile) -> None:
         page_size = file.seal["page_size"]
         is_paged = file.seal["kind"] == StagedKind.PAGES
         if not file.fits or (is_paged and (page_size != heap.segment.space.page_size or heap.lobs is not None)):
-            what = "its columns, checks or tablespace are not those that the rows were made for"
-            raise SchemaMismatch(f"table {table.name}: {what}; nothing was loaded, load again")
+            raise _made_for_another(table)
 
     def _take_pages(self, heap: Heap, files: Sequence[StagedFile]) -> int:
         """Splice the pages of some files in behind the table's own."""
@@ -156,13 +230,3 @@ class _Attaching:
                 placer.end_run()
             placer.finish()
         return rows
-
-    def _finished(self, table: TableDefinition, file: StagedFile) -> Iterator[pa.RecordBatch]:
-        """A file's batches, with numbers in identity columns that were left to the owner."""
-        for batch in file.batches():
-            for column in table.columns:
-                if column.identity is not None and column.name not in batch.schema.names:
-                    first = self._catalog.identities.take(column.identity_id, max(len(batch), 1))
-                    numbers = np.arange(first, first + len(batch))
-                    batch = batch.append_column(column.name, pa.array(numbers).cast(arrow_type(column.type)))
-            yield batch

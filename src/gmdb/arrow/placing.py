@@ -118,7 +118,8 @@ class PagePlacer:
         while done < count:
             pages = buffer.ctypes.data + done * self.page_size
             with self._hub.guard:
-                done += self._store.call(log_pages, 0, self._number, pages, self.page_size, count - done)
+                arguments = (self._hub.memory.number(self._session.slot), pages, self.page_size, count - done)
+                done += self._store.call(log_pages, 0, *arguments, self._heap.feed)
 
     def _reserve(self, places: np.ndarray) -> None:
         """Places for the buffer's pages: on the first device that has room for them all, or a part on each."""

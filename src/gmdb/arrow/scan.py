@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gmdb.arrow.buffers import ColumnBuffers, plan_columns
 from gmdb.arrow.lobs import LobReading
+from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.columns import Column
 from gmdb.format.lob import LobSegment
 from gmdb.kernel.scan import SCAN, measure_pages, scan_pages
@@ -25,6 +27,12 @@ from gmdb.transaction.snapshots import Snapshot
 
 PLACE = pa.field("place", pa.int64(), nullable=False)
 RANGE_SIZE = 8 << 20  # bytes of pages that make a batch
+
+
+def row_id_texts(places: np.ndarray) -> pa.Array:
+    """Row ids as SQL writes them, of places (page id << 16 | slot)."""
+    parts = (places >> 16 >> OFFSET_BITS, places >> 16 & (PAGES_PER_DEVICE - 1), places & 0xFFFF)
+    return pc.binary_join_element_wise(*(pa.array(part).cast(pa.string()) for part in parts), ":")
 
 
 class Reading:

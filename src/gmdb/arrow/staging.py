@@ -103,7 +103,11 @@ class StagedBatches:
 
     def add(self, batch: pa.RecordBatch) -> None:
         arrays = fit_batch(self._table, self._columns, batch, self._row_count)
-        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self.put(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """Add a batch that has the file's schema."""
+        self._writer.write_batch(batch)
         self._row_count += len(batch)
 
     def finish(self) -> int:

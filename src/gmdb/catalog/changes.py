@@ -16,14 +16,17 @@ from typing import Any
 from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.constraints import named
 from gmdb.catalog.indexing import IndexMaking, Name
+from gmdb.catalog.plain import table_to_plain
 from gmdb.catalog.schema import CHECK, PRIMARY_KEY, Constraint, TableDefinition, check_column, require_name
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import NullNotAllowed, SchemaError, SchemaMismatch, TableExists
 from gmdb.format.address import page_name
-from gmdb.format.columns import Column
+from gmdb.format.columns import Column, ColumnType
 from gmdb.format.lob import LobSegment
 from gmdb.format.page import SegmentType
+from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
+from gmdb.storage.feeds import Feed, write_definition
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import MAIN_SPACE
 from gmdb.transaction.session import Session
@@ -64,6 +67,7 @@ class DefinitionChanges:
         table = self._take(name)
         self._take_names(table.name, table.indexes)
         self._system.strike(table)
+        self._tell_readers(table, ChangeOperation.DROP)
         self._drop_segments(table)
         self._session.change_definitions({table.number: None})
 
@@ -80,6 +84,7 @@ class DefinitionChanges:
         before = self._segment(old.entry_page)
         obj_id, pct_free = self._catalog.new_number(), int(before.head.pct_free)
         segment = self._session.create_segment(before.space, obj_id, old.name, SegmentType.HEAP, pct_free)
+        self._tell_readers(old, ChangeOperation.TRUNCATE)  # before rows come that may take the old ones' place
         empty = replace(old, obj_id=obj_id, entry_page=segment.entry_page, number=obj_id, indexes=(), lobs=None)
         table = self._with_lobs(empty)
         indexes = [index for index in old.indexes if not index.building]
@@ -105,6 +110,36 @@ class DefinitionChanges:
         table = replace(table, name=new_name)
         self._system.change_table(table)
         self._change(table)
+
+    # ---- change feeds
+
+    def set_change_feed(self, name: str, on: bool) -> None:
+        """Log the table's changes for readers from now on, or no more."""
+        table = self._take(name)
+        if on == (table.feed is not None):
+            return
+        if on:
+            feed_id = self._catalog.new_number()
+            table = self._with_version(replace(table, feed=Feed(feed_id, 0)))
+            self._system.change_table(table)
+        else:
+            stopped, table = table, replace(table, feed=None)
+            self._system.change_table(table)
+            self._tell_readers(stopped, ChangeOperation.STOP)
+        self._session.change_definitions({table.number: table})
+
+    def _with_version(self, table: TableDefinition) -> TableDefinition:
+        """The table with a new number for how its rows are to be read."""
+        assert table.feed is not None
+        version = self._catalog.new_number()
+        table = replace(table, feed=table.feed._replace(version=version))
+        write_definition(self._store.directory, version, table_to_plain(table))
+        return table
+
+    def _tell_readers(self, table: TableDefinition, operation: ChangeOperation) -> None:
+        """Log what becomes of a table, behind the undo record that is newest."""
+        if table.feed is not None:
+            self._session.log_table_change(table.feed.version, int(operation))
 
     # ---- columns
 
@@ -248,6 +283,12 @@ class DefinitionChanges:
         return self._indexes.take(name)
 
     def _change(self, table: TableDefinition) -> None:
+        before = self._catalog.tables_of(self._session).get(table.name)
+        if table.feed is not None and (before is None or _row_shape(before) != _row_shape(table)):
+            table = self._with_version(table)
+            self._system.change_table(table)
+        elif before is not None and table.feed is not None:
+            table = replace(table, feed=before.feed)  # the caller may not know of a version that a step before made
         self._session.change_definitions({table.number: table})
 
     def _take_new_name(self, name: str) -> None:
@@ -296,4 +337,9 @@ class DefinitionChanges:
 def _shape(table: TableDefinition) -> tuple[Any, ...]:
     """What a table's definition says of its rows, wherever they lie."""
     indexes = [(index.name, index.positions, index.unique, index.using) for index in table.indexes]
-    return table.columns, table.constraints, indexes
+    return table.columns, table.constraints, indexes, table.feed
+
+
+def _row_shape(table: TableDefinition) -> list[tuple[str, ColumnType]]:
+    """What whoever reads the table's rows in the log must know."""
+    return [(column.name, column.type) for column in table.columns]

@@ -8,6 +8,7 @@ from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.schema import Constraint, TableDefinition
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.lob import LobSegment
+from gmdb.storage.feeds import Feed
 
 
 def table_to_plain(table: TableDefinition) -> list[Any]:
@@ -15,16 +16,17 @@ def table_to_plain(table: TableDefinition) -> list[Any]:
     indexes = [index_to_plain(index) for index in table.indexes]
     constraints = [constraint_to_plain(constraint) for constraint in table.constraints]
     place = [table.name, table.obj_id, table.space_id, table.entry_page]
-    return [*place, columns, indexes, constraints, table.lobs, table.number]
+    return [*place, columns, indexes, constraints, table.lobs, table.number, table.feed]
 
 
 def table_from_plain(plain: list[Any]) -> TableDefinition:
-    name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number = plain
+    name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number, feed = plain
     made = tuple(column_from_plain(column) for column in columns)
     kept = tuple(constraint_from_plain(constraint) for constraint in constraints)
     known = (index_from_plain(index) for index in indexes)
     own = LobSegment(*lobs) if lobs else None
-    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, own, number)
+    logged = Feed(*feed) if feed else None
+    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, own, number, logged)
 
 
 def index_to_plain(index: IndexDefinition) -> list[Any]:

@@ -16,10 +16,11 @@ from gmdb.format.address import SYSTEM_DEVICE, page_id_of
 from gmdb.format.columns import IDENTITIES, Column, parse_column
 from gmdb.format.lob import LobSegment
 from gmdb.format.row import MAX_COLUMNS
+from gmdb.storage.feeds import Feed
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
 SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID = 1, 2, 5, 6, 7
-SYS_STATISTICS_ID, FIRST_USER_ID = 8, 16
+SYS_STATISTICS_ID, SYS_STREAMS_ID, FIRST_USER_ID = 8, 10, 16
 PRIMARY_KEY, UNIQUE, CHECK = "primary key", "unique", "check"
 EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 
@@ -51,6 +52,7 @@ class TableDefinition:
     constraints: tuple[Constraint, ...] = ()
     lobs: LobSegment | None = None  # where its large objects are, if it has columns for them
     number: int = 0  # by which sessions know the table: its first obj_id, also when it has got another segment
+    feed: Feed | None = None  # its changes are logged for readers
 
     def __post_init__(self) -> None:
         if not self.number:
@@ -98,6 +100,11 @@ class TableDefinition:
 def lob_segment(lob_id: int | None, lob_page: int | None) -> LobSegment | None:
     """Where a table's large objects are, as its row in sys_tables has it."""
     return None if lob_id is None or lob_page is None else LobSegment(lob_id, lob_page)
+
+
+def feed_of(feed_id: int | None, feed_version: int | None) -> Feed | None:
+    """A table's change feed, as its row in sys_tables has it."""
+    return None if feed_id is None or feed_version is None else Feed(feed_id, feed_version)
 
 
 ColumnsGiven = Mapping[str, str] | Sequence[tuple[str, str] | Column]
@@ -150,6 +157,8 @@ SYS_TABLES_COLUMNS = make_columns(
         "entry_page": "BIGINT NOT NULL",
         "lob_id": "INT",  # this and what follows is not in rows of older databases
         "lob_page": "BIGINT",
+        "feed_id": "INT",
+        "feed_version": "INT",
     },
 )
 
@@ -208,6 +217,18 @@ SYS_STATISTICS_COLUMNS = make_columns(
     },
 )
 
+SYS_STREAMS_COLUMNS = make_columns(
+    "sys_streams",
+    {
+        "name": "VARCHAR(200) NOT NULL",
+        "query_id": "VARCHAR(100)",  # of the query that writes the stream, if it has said so
+        "table_name": "VARCHAR(63)",  # where its last batch went
+        "batch_id": "BIGINT",  # of its last batch; NULL: none was taken in yet
+        "row_count": "BIGINT NOT NULL",  # of all its batches
+        "batch_time": "TIMESTAMP",  # when its last batch was taken in, in UTC
+    },
+)
+
 SYSTEM_TABLES = {
     "sys_tables": (SYS_TABLES_ID, SYS_TABLES_COLUMNS),
     "sys_columns": (SYS_COLUMNS_ID, SYS_COLUMNS_COLUMNS),
@@ -215,4 +236,5 @@ SYSTEM_TABLES = {
     "sys_constraints": (SYS_CONSTRAINTS_ID, SYS_CONSTRAINTS_COLUMNS),
     "sys_identities": (SYS_IDENTITIES_ID, SYS_IDENTITIES_COLUMNS),
     "sys_statistics": (SYS_STATISTICS_ID, SYS_STATISTICS_COLUMNS),
+    "sys_streams": (SYS_STREAMS_ID, SYS_STREAMS_COLUMNS),
 }

@@ -18,6 +18,7 @@ from gmdb.catalog.schema import (
     SYSTEM_TABLES,
     Constraint,
     TableDefinition,
+    feed_of,
     lob_segment,
 )
 from gmdb.errors import Corruption
@@ -54,9 +55,10 @@ class SystemTables:
         """All tables."""
         columns, indexes = self._columns(), self._indexes()
         found = []
-        for _, (obj_id, name, space_id, entry_page, *lobs) in self.rows("sys_tables"):
+        for _, (obj_id, name, space_id, entry_page, *more) in self.rows("sys_tables"):
             of_table = tuple(columns.get(obj_id, ())), tuple(indexes.get(obj_id, ()))
-            found.append(TableDefinition(name, obj_id, space_id, entry_page, *of_table, lobs=lob_segment(*lobs)))
+            made = TableDefinition(name, obj_id, space_id, entry_page, *of_table, lobs=lob_segment(*more[:2]))
+            found.append(replace(made, feed=feed_of(*more[2:])))
         constraints = self._constraints(columns)
         return [replace(table, constraints=tuple(constraints.get(table.obj_id, ()))) for table in found]
 
@@ -191,7 +193,8 @@ def _make(store: PageStore, session: Session, name: str) -> TableDefinition:
 
 
 def table_row(table: TableDefinition) -> Values:
-    return table.obj_id, table.name, table.space_id, table.entry_page, *(table.lobs or (None, None))
+    place = (table.obj_id, table.name, table.space_id, table.entry_page)
+    return *place, *(table.lobs or (None, None)), *(table.feed or (None, None))
 
 
 def column_row(obj_id: int, position: int, column: Column) -> Values:

@@ -17,6 +17,7 @@ from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.identities import Identities
 from gmdb.catalog.schema import FIRST_USER_ID, TableDefinition
 from gmdb.catalog.statistics import Statistics
+from gmdb.catalog.streams import Streams
 from gmdb.catalog.system import SystemTables, open_system_tables
 from gmdb.errors import NoSuchIndex, NoSuchTable, SchemaError
 from gmdb.storage.store import PageStore
@@ -37,6 +38,7 @@ class Catalog:
         lock = threading.Lock()
         self.identities = Identities(system, session, lock)
         self.statistics = Statistics(system, session, lock)
+        self.streams = Streams(system, session, lock)
         if not store.read_only:
             self.statistics.forget_all_but(self._by_number)
             self.identities.forget_all_but(c.identity_id for t in self.tables.values() for c in t.columns)
@@ -81,7 +83,8 @@ class Catalog:
         tables = self.tables.values()
         indexes = [index.obj_id for table in tables for index in table.indexes]
         lobs = [table.lobs.obj_id for table in tables if table.lobs is not None]
-        return max([table.obj_id for table in tables] + indexes + lobs + self.identities.numbers())
+        feeds = [max(table.feed) for table in tables if table.feed is not None]
+        return max([table.obj_id for table in tables] + indexes + lobs + feeds + self.identities.numbers())
 
     def system(self, session: Session) -> SystemTables:
         return SystemTables(self.store, session, self._system_tables)

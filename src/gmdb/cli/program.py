@@ -13,10 +13,24 @@ import sys
 from collections.abc import Sequence
 
 from gmdb import __version__
-from gmdb.cli import archive, backup, demo, importing, restore, serve, shrink, snapshots, spark, sql, stat, verify
+from gmdb.cli import (
+    archive,
+    backup,
+    demo,
+    feeds,
+    importing,
+    restore,
+    serve,
+    shrink,
+    snapshots,
+    spark,
+    sql,
+    stat,
+    verify,
+)
 from gmdb.errors import Error
 
-COMMANDS = (sql, importing, serve, stat, verify, backup, restore, archive, shrink, snapshots, spark, demo)
+COMMANDS = (sql, importing, serve, stat, verify, backup, restore, archive, shrink, snapshots, feeds, spark, demo)
 FAILED = 2
 INTERRUPTED = 130
 READER_GONE = 141  # what a shell reports of a program that SIGPIPE ended

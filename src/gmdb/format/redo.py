@@ -53,9 +53,33 @@ REDO_ITEM = layout(
 
 REDO_COMMIT = layout(
     "redo commit",
-    16,
+    24,
     scn=("<u8", "the commit's number"),
     time=("<u8", "when: microseconds since 1970"),
+    began=("<u8", "an LSN before which the log has nothing of the transaction"),
+)
+
+
+REDO_CHANGE = layout(
+    "redo change",
+    16,
+    version=("<u4", "the definition of the row's table, which the folder feeds has"),
+    undo_page=("<u4", "where its undo record is: the page; none for rows of a bulk load"),
+    undo_slot=("<u2", "and the slot"),
+    slot=("<u2", "the row's slot on the item's page"),
+    operation=("<u1", "see ChangeOperation"),
+    before_is_patch=("<u1", "1 = of the row before, only the columns that were changed follow"),
+    row_size=("<u2", "bytes of the row that follows; behind it, the row before, if it was changed"),
+)
+
+REDO_TAKEN_BACK = layout(
+    "redo taken back",
+    16,
+    undo_page=("<u4", "the undo record that was taken back: its page"),
+    undo_slot=("<u2", "and its slot"),
+    reserved=("<u2", "0"),
+    first_page=("<u4", "of pages of a bulk load that went with it, the first; else NO_PAGE"),
+    page_count=("<u4", "and how many"),
 )
 
 
@@ -65,6 +89,23 @@ class RedoItem(IntEnum):
     FORMAT = 0xFFFF  # the page starts over: all zero but for its head, which follows
     IMAGE = 0xFFFE  # the whole page, without its free bytes and its tail
     COMMIT = 0xFFFD  # the group's transaction committed
+    CHANGE = 0xFFFC  # what a row of a table with a change feed is now, or what became of the table
+    TAKEN_BACK = 0xFFFB  # the group's transaction has taken back what an undo record is about
+
+
+FIRST_MEANING = min(RedoItem)  # an item whose offset is at least this is about no bytes of a page, or about all of them
+
+
+class ChangeOperation(IntEnum):
+    """What a change item says."""
+
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3  # the row that follows is what it was
+    LOAD = 4  # all rows of the page whose image is the item before
+    TRUNCATE = 5  # the table has no rows any more
+    DROP = 6  # there is no table any more
+    STOP = 7  # the table's changes are logged no more
 
 
 HEAD_SPACE = 512  # a file's head has a sector of its own

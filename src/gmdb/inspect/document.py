@@ -67,7 +67,7 @@ _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
     "hash": (hash.HashPageType,),
     "lob": (lob.LobPlace,),
     "undo": (undo.UndoOperation,),
-    "redo": (redo.RedoItem,),
+    "redo": (redo.RedoItem, redo.ChangeOperation),
     "staging": (staging.StagedKind,),
 }
 _EXAMPLE_TYPES = (

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +31,7 @@ from gmdb.catalog.schema import (
     SYS_TABLES_ENTRY,
     SYS_TABLES_ID,
     TableDefinition,
+    feed_of,
     lob_segment,
 )
 from gmdb.errors import Corruption, DataError, NoSuchTable, SchemaError, StorageError
@@ -161,10 +163,11 @@ class DatabaseFiles:
             )
         columns = self._columns(entries[SYS_COLUMNS_ID])
         made = []
-        for obj_id, name, space_id, entry, *lobs in sorted(listed, key=lambda values: values[0]):
+        for obj_id, name, space_id, entry, *more in sorted(listed, key=lambda values: values[0]):
             if not columns.get(obj_id):
                 raise Corruption(f"sys_columns lists no column of table {name}", entries[SYS_COLUMNS_ID])
-            made.append(TableDefinition(name, obj_id, space_id, entry, columns[obj_id], lobs=lob_segment(*lobs)))
+            table = TableDefinition(name, obj_id, space_id, entry, columns[obj_id], lobs=lob_segment(*more[:2]))
+            made.append(replace(table, feed=feed_of(*more[2:])))
         return made
 
     def _columns(self, entry: int) -> dict[int, tuple[Column, ...]]:

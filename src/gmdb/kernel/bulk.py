@@ -14,6 +14,7 @@ from gmdb.format.address import NO_PAGE, NO_SLOT, OFFSET_BITS
 from gmdb.format.device import DEVICE_HEAD_AT
 from gmdb.format.heap import NODE_AT
 from gmdb.format.page import PAGE_SIZES, PageType
+from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import NO_LOCK, SIZE_AT
 from gmdb.format.segment import FURTHER_MAP_AT, LOADING, MAP_ENTRY, NO_LIST, SEGMENT_HEAD_AT
 from gmdb.kernel.append import fill_pages, formatting_at
@@ -22,13 +23,13 @@ from gmdb.kernel.call import call_at, target_at
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.free_lists import clear_links, entry_address, log_entry, map_at, map_entry, touch_entry, touch_map
 from gmdb.kernel.heap import relist, touch_heap
-from gmdb.kernel.heap_page import heap_node, log_appended
+from gmdb.kernel.heap_page import heap_node, log_appended, row_in_slot
 from gmdb.kernel.index_sort import run_at
 from gmdb.kernel.indexing import enter_entry
 from gmdb.kernel.locks import INSERT, free_lock, lock_at, locks_available, new_lock, transaction_at
 from gmdb.kernel.memory import load_i64, load_u16, move_bytes, records, store_32
 from gmdb.kernel.pages import device_head, format_page, log_device
-from gmdb.kernel.redo import close_group, is_group_long, log_image, require_log_room
+from gmdb.kernel.redo import close_group, is_group_long, log_change, log_image, require_log_room
 from gmdb.kernel.segment import chain_map_page, log_map_head, log_segment, map_head, segment_head
 from gmdb.kernel.status import DONE, LOCKS_FULL, LOG_FULL, NEED_SPACE
 from gmdb.kernel.undo import OP_INSERT, RECORD_SIZE, log_newest, newest_place, reserve_undo, write_record
@@ -41,26 +42,27 @@ _MAP_PAGE, _DATA_PAGE = int(PageType.MAP), int(PageType.DATA)
 _ENTRY_SIZE = MAP_ENTRY.size
 MIN_PAGE_SIZE = PAGE_SIZES[0]
 ENTRIES_AT_ONCE = 512  # entries that a call enters into an index
+_INSERTED, _LOADED = int(ChangeOperation.INSERT), int(ChangeOperation.LOAD)
 IMAGES_MAX = 64  # pages of the smallest size whose images make a group
 
 
 @kernel
-def top_up_page(area, call_address, formatting, obj_id, entry_id, page_id, count):
+def top_up_page(area, call_address, formatting, obj_id, entry_id, page_id, count, feed):
     """Append as many of ``count`` rows as the page takes, under the statement's insert lock.
 
-    Answers how many.  A status about a row is answered when its block is reached: the rows before it are on the
-    page, and in the undo record.
+    Answers how many.  ``feed``: as a target has it.  A status about a row is answered when its block is reached: the
+    rows before it are on the page, and in the undo record.
     """
     if require_log_room(area) < 0:
         return LOG_FULL
     call = call_at(call_address)
     call.undo = -1
-    placed = _top_up(area, call, formatting_at(formatting), obj_id, entry_id, page_id, count)
+    placed = _top_up(area, call, formatting_at(formatting), obj_id, entry_id, page_id, count, feed)
     return close_group(area, transaction_at(area, call.transaction).number, placed)
 
 
 @routine
-def _top_up(area, call, state, obj_id, entry_id, page_id, count):
+def _top_up(area, call, state, obj_id, entry_id, page_id, count, feed):
     page = touch(area, page_id)
     if page < 0:
         return page
@@ -88,11 +90,21 @@ def _top_up(area, call, state, obj_id, entry_id, page_id, count):
         store_32(record + RECORD_SIZE, rows)
         log_newest(area, call, record)
         call.undo = newest_place(area, call)
+        if feed:
+            _log_appended_rows(area, feed, page_id, page, state.page_size, first, rows, call.undo)
         status = relist(area, entry_id, page_id, page)
     elif lock_at(area, call.insert_lock).rows == 0:
         free_lock(area, call.insert_lock)
         call.insert_lock = -1
     return status if status < 0 else placed
+
+
+@routine
+def _log_appended_rows(area, feed, page_id, page, page_size, first, count, undo):
+    """Log rows that were put on a page as changes of a table with a change feed."""
+    for slot in range(first, first + count):
+        row = row_in_slot(page, page_size, slot)
+        log_change(area, feed, _INSERTED, page_id << 16 | slot, undo, row, load_u16(row + SIZE_AT), row, 0, 0)
 
 
 @routine
@@ -196,13 +208,20 @@ def stamp_pages(pages, page_size, places, count):
 
 
 @kernel
-def log_pages(area, number, pages, page_size, count):
-    """Log the images of filled pages of load ``number``; answers how many went into the group."""
+def log_pages(area, number, pages, page_size, count, feed):
+    """Log the images of filled pages of a load of transaction ``number``; answers how many went into the group.
+
+    ``feed``: as a target has it.
+    """
     if require_log_room(area) < 0:
         return LOG_FULL
     done = min(count, IMAGES_MAX * MIN_PAGE_SIZE // page_size)
     for i in range(done):
-        log_image(area, pages + i * page_size, page_size)
+        page = pages + i * page_size
+        log_image(area, page, page_size)
+        if feed:
+            place = page_head(page).page_id << 16
+            log_change(area, feed, _LOADED, place, NO_PAGE << 16 | NO_SLOT, page, 0, page, 0, 0)
     return close_group(area, number, done)
 
 

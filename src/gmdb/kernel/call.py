@@ -38,6 +38,7 @@ TARGET = np.dtype(
         ("lob_count", "<i8"),
         ("lob_id", "<i8"),  # the obj_id of the table's lob segment
         ("lob_entry", "<i8"),  # its entry page
+        ("feed", "<i8"),  # the version of its definition, if the table's changes are logged for readers; else 0
     ]
 )
 call_at = records(CALL)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.heap import NODE_AT
 from gmdb.format.page import PageType
+from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import NO_LOCK, SIZE_AT
 from gmdb.kernel.area import address_of, begin_change, end_change, page_head, page_size_of, state_of, touch
 from gmdb.kernel.call import call_at, target_at
@@ -44,7 +45,7 @@ from gmdb.kernel.locks import (
 )
 from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, store_8, store_16, store_32
 from gmdb.kernel.patch import extract_image, merge_patch
-from gmdb.kernel.redo import close_group, require_log_room
+from gmdb.kernel.redo import close_group, log_change, require_log_room
 from gmdb.kernel.status import CHANGED, DELETED, DONE, LOCKED, LOCKS_FULL, LOG_FULL, NOT_FOUND, ROW_TOO_LARGE
 from gmdb.kernel.undo import (
     LINK_SIZE,
@@ -74,6 +75,11 @@ _DATA = int(PageType.DATA)
 _INSERT_BODY = 4
 _DELETE_BODY = 4
 _LOCK_BODY = 4
+INSERTED, UPDATED, DELETED_ROW = (
+    int(ChangeOperation.INSERT),
+    int(ChangeOperation.UPDATE),
+    int(ChangeOperation.DELETE),
+)
 LOB_RECORDS = 4  # pages of undo that the records of all large objects of a row take
 
 
@@ -206,6 +212,8 @@ def _insert(area, target, call, size):
         return place
     lock_at(area, lock_id).rows += 1
     _log_insert(area, call, place >> 16, place & 0xFFFF, obj_id, entry_id, lock_id)
+    if target.feed:
+        log_change(area, target.feed, INSERTED, place, newest_place(area, call), row, size, row, 0, 0)
     status = enter_row(area, call, target, row, lock_id, place)
     return place if status == DONE else status
 
@@ -282,6 +290,9 @@ def _update(area, target, call, place):
         lock_id = _lock_row(area, call, page_id, slot, home, UPDATE)
         set_lock(area, page, home, lock_id)
         _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, operation, image, image_size)
+        if target.feed:
+            is_patch = 1 if operation == OP_UPDATE_INC else 0
+            log_change(area, target.feed, UPDATED, place, call.undo, row, size, image, image_size, is_patch)
         if target.index_count:
             status = change_row(area, call, target, row, before_row, lock_id, place)
         note_lobs(area, call, target, lobs)
@@ -326,6 +337,8 @@ def _delete(area, target, call, place):
     set_lock(area, page, home, lock_id)
     set_deleted(area, page, home, True)
     _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, OP_DELETE, home, _DELETE_BODY)
+    if target.feed:
+        log_change(area, target.feed, DELETED_ROW, place, call.undo, data, load_u16(data + SIZE_AT), data, 0, 0)
     if target.index_count:
         strike_row(area, call, target, data_of(area, home), lock_id, place)
     note_lobs(area, call, target, lobs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmdb.format.address import NO_SLOT
+from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.kernel.area import change, state_of
@@ -11,7 +11,7 @@ from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.free_lists import touch_entry
 from gmdb.kernel.locks import transaction_at
 from gmdb.kernel.pages import pages_available
-from gmdb.kernel.redo import close_group, log_bytes, log_commit, require_log_room
+from gmdb.kernel.redo import close_group, log_bytes, log_change, log_commit, require_log_room
 from gmdb.kernel.segment import make_segment, segment_head
 from gmdb.kernel.status import DONE, LOG_FULL, NEED_SPACE
 from gmdb.kernel.transactions import clear_entry, enter_commit
@@ -30,7 +30,7 @@ _CHILD_AT = SEGMENT_HEAD.offset("child_seg")
 
 
 @kernel
-def commit_transaction(area, call_address, time):
+def commit_transaction(area, call_address, time, began):
     """Give the transaction its SCN and log its commit; answers the LSN that must be on disk for it to count.
 
     The SCN is in the call.  Nobody else sees the commit yet.
@@ -46,7 +46,7 @@ def commit_transaction(area, call_address, time):
     status = enter_commit(area, call.transaction, call.commit)
     if status == DONE:
         status = hand_on(area, call.undo_page)
-    log_commit(area, call.commit, time)
+    log_commit(area, call.commit, time, began)
     close_group(area, transaction_at(area, call.transaction).number, DONE)
     return status if status < 0 else state.log_start + state.log_end
 
@@ -101,6 +101,16 @@ def create_segment(area, call_address, space_id, obj_id, seg_type, pct_free, nam
     if require_log_room(area) < 0:
         return LOG_FULL
     return close_group(area, 0, _create(area, call_address, space_id, obj_id, seg_type, pct_free, name))
+
+
+@kernel
+def log_table_change(area, call_address, feed, operation):
+    """Log what became of a table with a change feed, as part of what the transaction's newest undo record is about."""
+    if require_log_room(area) < 0:
+        return LOG_FULL
+    call = call_at(call_address)
+    log_change(area, feed, operation, NO_PAGE << 16 | NO_SLOT, newest_place(area, call), 0, 0, 0, 0, 0)
+    return close_group(area, transaction_at(area, call.transaction).number, DONE)
 
 
 @kernel

@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
-from gmdb.format.redo import REDO_COMMIT, REDO_GROUP, REDO_ITEM, RedoItem
+from gmdb.format.redo import (
+    REDO_CHANGE,
+    REDO_COMMIT,
+    REDO_GROUP,
+    REDO_ITEM,
+    REDO_TAKEN_BACK,
+    RedoItem,
+)
 from gmdb.kernel.area import page_head, page_size_of, state_of
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.crc32c import crc_of_words
@@ -28,6 +35,10 @@ _CRC_FROM = REDO_GROUP.offset("lsn")
 _COUNTS_AT, _COUNTS_SIZE = PAGE_HEAD.offset("free_begin"), 6
 _LIST_AT = PAGE_HEAD.offset("fl_flag")
 FORMAT, IMAGE, COMMIT = int(RedoItem.FORMAT), int(RedoItem.IMAGE), int(RedoItem.COMMIT)
+CHANGE, TAKEN_BACK = int(RedoItem.CHANGE), int(RedoItem.TAKEN_BACK)
+change_head = records(REDO_CHANGE)
+taken_back_head = records(REDO_TAKEN_BACK)
+CHANGE_SIZE, _TAKEN_BACK_SIZE = REDO_CHANGE.size, REDO_TAKEN_BACK.size
 
 
 @routine
@@ -114,12 +125,44 @@ def log_page(area, page):
 
 
 @routine
-def log_commit(area, scn, time):
+def log_commit(area, scn, time, began):
     state = state_of(area)
     if state.log_buffer:
         to = _new_item(state, NO_PAGE, 0, 0, COMMIT, _COMMIT_SIZE)
         store_64(to, scn)
         store_64(to + 8, time)
+        store_64(to + 16, began)
+
+
+@routine
+def log_change(area, version, operation, place, undo, row, row_size, before, before_size, is_patch):
+    """Log what a row of a table with a change feed is now, and what it was; ``undo``: where its undo record is."""
+    state = state_of(area)
+    if state.log_buffer:
+        to = _new_item(state, place >> 16, 0, 0, CHANGE, CHANGE_SIZE + row_size + before_size)
+        head = change_head(to)
+        head.version = version
+        head.undo_page = undo >> 16
+        head.undo_slot = undo & 0xFFFF
+        head.slot = place & 0xFFFF
+        head.operation = operation
+        head.before_is_patch = is_patch
+        head.row_size = row_size
+        move_bytes(to + CHANGE_SIZE, row, row_size)
+        move_bytes(to + CHANGE_SIZE + row_size, before, before_size)
+
+
+@routine
+def log_taken_back(area, undo, first_page, page_count):
+    """Log that a transaction has taken back what an undo record is about, before it commits or not at all."""
+    state = state_of(area)
+    if state.log_buffer:
+        head = taken_back_head(_new_item(state, NO_PAGE, 0, 0, TAKEN_BACK, _TAKEN_BACK_SIZE))
+        head.undo_page = undo >> 16
+        head.undo_slot = undo & 0xFFFF
+        head.reserved = 0
+        head.first_page = first_page
+        head.page_count = page_count
 
 
 @routine

@@ -20,7 +20,7 @@ from gmdb.kernel.area import address_of, damaged, device_of_page, mark_dirty, pa
 from gmdb.kernel.compiler import long_kernel, routine
 from gmdb.kernel.crc32c import crc_of_words
 from gmdb.kernel.memory import fill_bytes, load_i64, load_u16, move_bytes, records, store_64
-from gmdb.kernel.redo import COMMIT, FORMAT, GROUP_MAX, IMAGE, group_head, item_head
+from gmdb.kernel.redo import CHANGE, COMMIT, FORMAT, GROUP_MAX, IMAGE, TAKEN_BACK, group_head, item_head
 from gmdb.kernel.status import DAMAGED, DONE, NEED_SPACE, NOT_FOUND
 
 REPLAY = np.dtype(
@@ -122,6 +122,8 @@ def _apply_item(area, replay, item, data):
         replay.time = load_i64(data + 8)
         replay.commits += 1
         return DONE
+    if item.offset == CHANGE or item.offset == TAKEN_BACK:
+        return DONE  # for readers of the log; the bytes of pages are in items beside
     page_id = item.page_id
     if not _exists(area, page_id):
         replay.page_id = page_id

@@ -13,7 +13,7 @@ from gmdb.kernel.lob import release_lob
 from gmdb.kernel.locks import U_LOCK, free_lock, lock_at
 from gmdb.kernel.memory import load_u16, load_u32, move_bytes
 from gmdb.kernel.patch import merge_patch
-from gmdb.kernel.redo import close_group, require_log_room
+from gmdb.kernel.redo import close_group, log_taken_back, require_log_room
 from gmdb.kernel.segment import drop_some, release_listed
 from gmdb.kernel.status import DONE, LOG_FULL
 from gmdb.kernel.undo import (
@@ -178,6 +178,16 @@ def _take_back(area, record, locked):
     return status
 
 
+@routine
+def _log_taken_back(area, place, record):
+    """Tell readers of the log, who may have seen the change."""
+    operation = record_operation(record)
+    if operation == OP_INSERT and record_row_slot(record) == NO_SLOT:
+        log_taken_back(area, place, record_row_page(record), load_u32(record + RECORD_SIZE))
+    elif operation != OP_LOCK and not is_of_entry(operation):
+        log_taken_back(area, place, NO_PAGE, 0)
+
+
 @kernel
 def take_back(area, place, locked, number):
     """Undo what one record of transaction ``number`` is about, and the record with it.
@@ -192,5 +202,6 @@ def take_back(area, place, locked, number):
         return record
     status = _take_back(area, record, locked)
     if status == DONE:
+        _log_taken_back(area, place, record)
         status = kill_record(area, place >> 16, record)
     return close_group(area, number, status)

@@ -158,7 +158,7 @@ class Backup:
         finally:
             files.let_go(start)
             if self._store.devices:
-                files.forget(self._store.control["redo_lsn"])
+                files.forget(self._store.control["redo_lsn"], self._redo.end)
 
     def _make(self, made: Path, start: int) -> Generator[Step, None, BackupReport]:
         began = time.monotonic()

@@ -85,7 +85,7 @@ class Checkpoints:
         with self._store.guard:
             fields = {**self.counters(), "ckpt_id": ckpt_id, "redo_lsn": redo_lsn, **control}
         self._store.write_control(**fields)
-        self._redo.files.forget(redo_lsn)
+        self._redo.files.forget(redo_lsn, self._redo.end)
         return CheckpointReport(ckpt_id, pages, size, time.monotonic() - started)
 
     def _round(self, ckpt_id: int, first: int) -> tuple[int, int, int]:

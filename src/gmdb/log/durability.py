@@ -26,6 +26,7 @@ from gmdb.log.redo import RedoLog
 from gmdb.log.replay import Replayer, database_id, mend
 from gmdb.log.reports import CheckpointReport, Progress, Recovery
 from gmdb.log.shrink import Shrinking
+from gmdb.storage.feeds import log_needed
 from gmdb.storage.store import PageStore
 
 REDO_FILE_SIZE = 16 << 20
@@ -64,6 +65,7 @@ class Durability:
         control = store.control
         file_size = control["redo_file_size"] or REDO_FILE_SIZE
         files = RedoFiles(store.directory, database_id(store), file_size, bool(control["archiving"]))
+        files.needed = lambda end: log_needed(store.directory, control["database_id"], end)
         self._mirror = Mirror(store.directory, database_id(store))
         follows = control["redo_lsn"] if recovery is None else recovery.end_lsn
         try:
@@ -76,7 +78,7 @@ class Durability:
             if recovery is None:  # else the log before is needed, until a checkpoint has been made
                 next_device = control["next_device"] or max(store.devices) + 1
                 store.write_control(clean=0, redo_lsn=start, redo_file_size=file_size, next_device=next_device)
-                files.forget(start)
+                files.forget(start, start)
         except BaseException:
             files.close()
             self._mirror.close()

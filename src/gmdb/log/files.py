@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gmdb.errors import Corruption, RestoreError, StorageError
@@ -46,6 +46,7 @@ class RedoFiles:
         self._unsynced: set[int] = set()
         self._held: list[int] = []  # LSNs from which on somebody needs the files
         self._keeping = threading.Lock()  # who holds files, and which of them go
+        self.needed: Callable[[int], int | None] = _nobody  # from where on readers need the log that ends at an LSN
 
     @property
     def file_size(self) -> int:
@@ -126,19 +127,22 @@ class RedoFiles:
         with self._keeping:
             return min(self._held, default=NOWHERE)
 
-    def forget(self, lsn: int) -> None:
-        """Remove the files, or move them to the archive, that hold nothing from ``lsn`` on."""
+    def forget(self, lsn: int, end: int) -> None:
+        """Remove the files, or move them to the archive, that hold nothing from ``lsn`` on; ``end``: of the log."""
+        needed = self.needed(end)
         with self._keeping:
-            first = min([lsn, *self._held]) // self.payload
+            first = min([lsn, *self._held, *([] if needed is None else [needed])]) // self.payload
             for number in redo_numbers(self._directory):
                 if number < first:
                     self._retire(number)
 
     def forget_all(self, end: int) -> None:
-        """The log ended at ``end`` and nothing of it is needed: remove its files, those made for later too."""
+        """The log ended at ``end`` and pages need nothing of it: remove its files, those made for later too."""
+        needed = self.needed(end)
         with self._keeping:
             for number in redo_numbers(self._directory):
-                self._retire(number, worth_keeping=number * self.payload < end)
+                if needed is None or not needed // self.payload <= number <= end // self.payload:
+                    self._retire(number, worth_keeping=number * self.payload < end)
 
     def _retire(self, number: int, worth_keeping: bool = True) -> None:
         file = self._open.pop(number, None)
@@ -163,6 +167,10 @@ class RedoFiles:
         self._open = {}
 
 
+def _nobody(_: int) -> None:
+    """No reader needs the log."""
+
+
 class RedoReader:
     """The log's bytes from an LSN on, as long as one file leads to the next."""
 
@@ -182,6 +190,11 @@ class RedoReader:
             if head and head["database_id"] == self._database_id and head["number"] == number:
                 return path, head["follows"]
         return None
+
+    def has(self, lsn: int) -> bool:
+        """Whether the log is there at ``lsn``, be it that it ends there."""
+        number, offset = divmod(lsn, payload(self._file_size))
+        return self._find(number) is not None or (offset == 0 and number > 0 and self._find(number - 1) is not None)
 
     def require(self, lsn: int) -> None:
         """Raise Corruption if the file that holds ``lsn`` is not there: without it nothing can be replayed."""
@@ -207,6 +220,11 @@ class RedoReader:
         number = lsn // payload(self._file_size) + 1
         found = self._find(number)
         return number * payload(self._file_size) if found is not None and found[1] == lsn else None
+
+    def is_left_behind(self, lsn: int) -> bool:
+        """Whether the log goes on from before ``lsn``, as after a recovery up to an earlier time."""
+        found = self._find(lsn // payload(self._file_size) + 1)
+        return found is not None and found[1] < lsn
 
     def end_of(self, number: int) -> int:
         """The LSN before which groups of a file begin; what lies behind the end that the next file names is none."""

@@ -58,6 +58,7 @@ class Instant:
     scn: int
     locks: bytes
     tables: list[Any]
+    log_from: int
 
 
 class Pins:
@@ -127,6 +128,7 @@ class Pins:
             holder,
             devices,
             instant.tables,
+            log_from=instant.log_from,
         )
         make_folder(store.directory)
         with self._lock:

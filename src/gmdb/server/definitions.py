@@ -50,6 +50,12 @@ def truncate_table(client: Client, name: str, restart_identity: bool) -> None:
 
 
 @operation
+def set_change_feed(client: Client, table: str, on: bool) -> None:
+    require_writable(client)
+    connection_of(client).set_change_feed(table, on)
+
+
+@operation
 def rename_table(client: Client, name: str, new_name: str) -> None:
     require_writable(client)
     connection_of(client).rename_table(name, new_name)

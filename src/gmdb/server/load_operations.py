@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from gmdb.arrow.attach import Load, NewTable
-from gmdb.catalog.plain import column_from_plain
+from gmdb.arrow.attach import Load
+from gmdb.catalog.streams import StreamBatch
 from gmdb.server.registry import Answer, connection_of, operation, require_writable
 from gmdb.server.session import Client
 
@@ -17,11 +17,18 @@ def page_format(client: Client, table: str | None, tablespace: str) -> Answer:
 
 
 @operation
-def attach_load(client: Client, load: list[Any], create: list[Any] | None) -> Answer:
+def attach_load(client: Client, load: dict[str, Any]) -> Answer:
     require_writable(client)
-    table, load_id, files, overwrite = load
-    made = None
-    if create is not None:
-        columns, tablespace, pct_free = create
-        made = NewTable(tuple(map(column_from_plain, columns)), tablespace, pct_free)
-    return {"rows": connection_of(client).attach_load(Load(table, load_id, tuple(files), overwrite, made))}
+    return {"rows": connection_of(client).attach_load(Load.from_plain(load))}
+
+
+@operation
+def take_batch(client: Client, load: dict[str, Any], batch: list[Any]) -> Answer:
+    require_writable(client)
+    return {"rows": connection_of(client).take_batch(Load.from_plain(load), StreamBatch(*batch))}
+
+
+@operation
+def forget_stream(client: Client, name: str) -> None:
+    require_writable(client)
+    connection_of(client).forget_stream(name)

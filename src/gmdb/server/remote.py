@@ -10,6 +10,8 @@ import json
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -32,13 +34,16 @@ from gmdb.server.link import Link
 from gmdb.server.lob_wire import row_codec, send_ahead
 from gmdb.server.remote_rows import RemoteCursor, RemoteHeap
 from gmdb.server.wire import pack_parameters, pack_table, unpack_table
+from gmdb.storage.feeds import LogPosition
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin
 
 if TYPE_CHECKING:
     from gmdb.arrow.attach import Load
     from gmdb.arrow.staging import PageFormat
+    from gmdb.catalog.streams import StreamBatch
     from gmdb.connection import Connection as _Connection
+    from gmdb.feed import ChangeFeed
     from gmdb.verify.findings import Report
 else:
     _Connection = HasErrors
@@ -138,6 +143,9 @@ class RemoteConnection(_Connection):
     def truncate_table(self, name: str, *, restart_identity: bool = False) -> None:
         self._link.ask("truncate_table", name=name, restart_identity=restart_identity)
 
+    def set_change_feed(self, table: str, on: bool) -> None:
+        self._link.ask("set_change_feed", table=table, on=bool(on))
+
     def rename_table(self, name: str, new_name: str) -> None:
         self._link.ask("rename_table", name=name, new_name=new_name)
 
@@ -208,11 +216,14 @@ class RemoteConnection(_Connection):
         return PageFormat(**self._link.ask("page_format", table=table, tablespace=tablespace)[0])
 
     def attach_load(self, load: Load) -> int:
-        new, create = load.create, None
-        if new is not None:
-            create = [[column_to_plain(column) for column in new.columns], new.tablespace, new.pct_free]
-        plain = [load.table, load.load_id, list(load.files), load.overwrite]
-        return int(self._link.ask("attach_load", load=plain, create=create)[0]["rows"])
+        return int(self._link.ask("attach_load", load=load.to_plain())[0]["rows"])
+
+    def take_batch(self, load: Load, batch: StreamBatch) -> int | None:
+        rows = self._link.ask("take_batch", load=load.to_plain(), batch=list(astuple(batch)))[0]["rows"]
+        return None if rows is None else int(rows)
+
+    def forget_stream(self, name: str) -> None:
+        self._link.ask("forget_stream", name=name)
 
     def arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         return self.select(name, columns).arrow()
@@ -340,6 +351,25 @@ class RemoteConnection(_Connection):
     def take_snapshot(self, *, lease: float | None = None, holder: Holder | None = None) -> Pin:
         held = (holder or Holder.this_process()).to_plain()
         return Pin.from_json(self._link.ask("take_snapshot", lease=lease, holder=held)[1])
+
+    def feed_position(self) -> LogPosition:
+        return LogPosition(**self._link.ask("feed_position")[0])
+
+    def changes(
+        self,
+        since: str | datetime | None = None,
+        tables: Sequence[str] | None = None,
+        *,
+        before: bool = False,
+        reader: str | None = None,
+        keep: int | None = None,
+        snapshot: bool = False,
+    ) -> ChangeFeed:
+        from gmdb.feed import open_feed  # brings compiled code, which clients need for little else
+
+        if self._link.route.is_network:
+            raise InterfaceError("changes are read out of the database's files, which are on the server's machine")
+        return open_feed(self, since, tables, before, reader, keep, snapshot)
 
     def drop_snapshot(self, name: str) -> None:
         self._link.ask("drop_snapshot", name=name)

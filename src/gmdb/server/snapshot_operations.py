@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from gmdb.server.registry import Answer, connection_of, operation
@@ -13,6 +14,11 @@ from gmdb.storage.holder import Holder
 def take_snapshot(client: Client, lease: float | None, holder: dict[str, Any]) -> Answer:
     pin = connection_of(client).take_snapshot(lease=lease, holder=Holder.from_plain(holder))
     return {}, pin.to_json().encode()
+
+
+@operation
+def feed_position(client: Client) -> Answer:
+    return asdict(connection_of(client).feed_position())
 
 
 @operation

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gmdb.spark.indexing import IndexMade
     from gmdb.spark.snapshots import SparkSnapshot
 
-__all__ = ["create_index", "read_fleet", "read_table", "snapshot"]
+__all__ = ["create_index", "read_changes", "read_fleet", "read_table", "snapshot"]
 
 
 def read_table(
@@ -67,6 +67,20 @@ def snapshot(spark: SparkSession, path: str | Path, lease: float | None = None) 
     from gmdb.spark.snapshots import SparkSnapshot
 
     return SparkSnapshot(spark, path, lease)
+
+
+def read_changes(
+    spark: SparkSession, path: str | Path, table: str, since: str = "snapshot", **options: Any
+) -> DataFrame:
+    """The changes of a table as a streaming DataFrame: its rows first, then every change since, as it is committed.
+
+    ``since``: ``"snapshot"``, ``"now"``, a position, or a time; ``options`` are those of
+    ``spark.readStream.format("gmdb")``, such as ``reader`` or ``maxRowsPerBatch``.
+    """
+    stream = spark.readStream.format("gmdb").option("table", table).option("since", since)
+    for name, value in options.items():
+        stream = stream.option(name, value)
+    return stream.load(str(Path(path).absolute()))
 
 
 def create_index(

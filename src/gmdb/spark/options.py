@@ -13,7 +13,7 @@ from gmdb.errors import InterfaceError
 from gmdb.storage.pins import LEASE, require_lease
 
 MAX_PARTITION_BYTES = 128 << 20  # as Spark's own for files: a task costs a tenth of a second, whatever it reads
-ROWS = "rows"
+ROWS, CHANGES = "rows", "changes"
 VIEWS = (ROWS, "pages", "segments", "undo", "locks", "redo")
 FAIL_OR_SKIP = ("fail", "skip")
 KNOWN = (
@@ -76,6 +76,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     given = known_options(given, KNOWN)
     path = database_of(given, 'read: .load("shop.gmdb")')
     view = given.get("view", ROWS).lower()
+    if view == CHANGES:
+        raise InterfaceError('view: changes are read as a stream: spark.readStream.format("gmdb")')
     if view not in VIEWS:
         raise InterfaceError(f"view: {view!r} is none of {', '.join(VIEWS)}")
     if not given.get("table") and view == ROWS:
@@ -85,7 +87,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(
         path,
         given.get("table", ""),
-        _names(given["columns"]) if "columns" in given else (),
+        parse_names(given["columns"]) if "columns" in given else (),
         None if size is None else parse_size(size),
         given.get("where", ""),
         given.get("snapshot", ""),
@@ -171,12 +173,12 @@ def local_path(text: str) -> Path:
     return Path("/" + text[scheme.end() :].lstrip("/"))
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, name: str = "maxPartitionBytes") -> int:
     """A number of bytes: ``1048576``, ``16m``, ``16MiB``."""
     match = _SIZE.fullmatch(text)
     size = int(match.group(1)) << 10 * " kmgt".index(match.group(2).lower() or " ") if match else 0
     if size < 1:
-        raise InterfaceError(f"maxPartitionBytes: {text!r} is no size; write a number of bytes, or 16m, or 1GiB")
+        raise InterfaceError(f"{name}: {text!r} is no size; write a number of bytes, or 16m, or 1GiB")
     return size
 
 
@@ -188,7 +190,7 @@ def parse_lease(text: str) -> float:
     return require_lease(float(match.group(1)) * _SECONDS[match.group(2).lower()])
 
 
-def _names(text: str) -> tuple[str, ...]:
+def parse_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
         raise InterfaceError(f'columns: {text!r} is no list of columns; write their names with commas: "i,s"')

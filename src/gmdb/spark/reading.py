@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from gmdb.arrow.scan import PLACE, Reading, Scan
+from gmdb.arrow.scan import PLACE, Reading, Scan, row_id_texts
 from gmdb.arrow.schema import arrow_schema
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Corruption
-from gmdb.format.address import OFFSET_BITS, page_name
+from gmdb.format.address import page_name
 from gmdb.format.columns import Column
 from gmdb.spark.plan import TableRead
 from gmdb.spark.types import PAGE_ID, ROWID, readable_columns
@@ -153,8 +152,7 @@ def _with_places(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
     arrays: list[pa.Array] = []
     for name in names:
         if name == ROWID.name:
-            parts = (places >> 16 >> OFFSET_BITS, places >> 16 & ((1 << OFFSET_BITS) - 1), places & 0xFFFF)
-            arrays.append(pc.binary_join_element_wise(*(pa.array(part).cast(pa.string()) for part in parts), ":"))
+            arrays.append(row_id_texts(places))
         elif name == PAGE_ID.name:
             arrays.append(pa.array(places >> 16))
         else:

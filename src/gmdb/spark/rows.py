@@ -61,13 +61,27 @@ class RowMaker:
                 said = f"a check asks for column {self.table.columns[n].name}, whose numbers come only later"
                 raise NotSupportedError(f"table {self.table.name}: {said}; give them in the DataFrame")
 
+    def require_checked_columns(self) -> None:
+        """Refuse checks that ask for a column which a row that is there may have, and the DataFrame has not."""
+        if not self._has_checks or len(self.targets) == len(self.table.columns):
+            return
+        from gmdb.sql.assignment import Checks
+
+        checks = Checks(self.table)
+        for n, column in enumerate(self.table.columns):
+            if n not in self.targets and checks.use(n):
+                said = (
+                    f"a check asks for column {column.name}, which rows that are there have and the DataFrame has not"
+                )
+                raise NotSupportedError(f"table {self.table.name}: {said}; give it in the DataFrame")
+
     def stage(self, path: Path, batches: Iterable[pa.RecordBatch]) -> int:
         """Write a staging file; answers how many rows it has."""
         staged = self._staging_file(path)
         try:
             rows = 0
             for batch in batches:
-                staged.add(self._made(batch, rows))
+                staged.add(self.made(batch, rows))
                 rows += len(batch)
             return staged.finish()
         finally:
@@ -83,7 +97,7 @@ class RowMaker:
         columns = [column for n, column in enumerate(table.columns) if n not in self.left_to_owner]
         return StagedBatches(path, table.name, columns, arrow_schema(columns), digest)
 
-    def _made(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+    def made(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """The batch under the table's names, with all columns but those left to the owner, once checks hold."""
         columns = [self.table.columns[n] for n in self.targets]
         named = pa.RecordBatch.from_arrays(batch.columns, names=[column.name for column in columns])

@@ -27,6 +27,7 @@ from gmdb.inspect.files import DatabaseFiles, choose_table
 from gmdb.server.connect import INTERVAL, OWNER_PATIENCE, connect_to_owner, is_open_here
 from gmdb.spark.options import Owner, ReadOptions
 from gmdb.storage.directory import DirectoryLock, require_database
+from gmdb.storage.feeds import LogPosition
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin, drop_closed, new_name, pin_closed, read_pin, renew, require_lease, skipped_path
 
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from gmdb.connection import Connection
 
 
-def take_pin(path: Path, lease: float, owner: Owner | None = None) -> Pin:
-    """Pin the database as it is now."""
-    holder = Holder.driver()
+def take_pin(path: Path, lease: float, owner: Owner | None = None, holder: Holder | None = None) -> Pin:
+    """Pin the database as it is now, for the driver unless it is for somebody else."""
+    holder = holder or Holder.driver()
     with _access(path, owner) as opened:
         if not isinstance(opened, DatabaseFiles):
             return opened.take_snapshot(lease=lease, holder=holder)
@@ -50,6 +51,15 @@ def take_pin(path: Path, lease: float, owner: Owner | None = None) -> Pin:
             control = opened.control
             place = (new_name(control["ckpt_id"]), control["database_id"], control["ckpt_id"], control["scn"])
             return Pin(*place, time.time(), lease, holder, devices, tables, is_kept=False)
+
+
+def position_now(path: Path, owner: Owner | None = None) -> LogPosition:
+    """Where a feed of changes that begins now stands."""
+    with _access(path, owner) as opened:
+        if not isinstance(opened, DatabaseFiles):
+            return opened.feed_position()
+        scn, lsn = int(opened.control["scn"]), int(opened.control["redo_lsn"])
+        return LogPosition(scn, 0, lsn, lsn)
 
 
 @contextmanager

@@ -4,17 +4,26 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from gmdb.errors import InterfaceError
+from gmdb.spark.feed.options import asks_for_changes, parse_change_options
+from gmdb.spark.feed.reader import ChangeReader, change_schema
 from gmdb.spark.fleet_reader import FleetReader, fleet_schema
 from gmdb.spark.options import ROWS, parse_options
 from gmdb.spark.reader import TableReader
 from gmdb.spark.snapshots import describe
 from gmdb.spark.types import columns_by_name, spark_schema
 from gmdb.spark.views.reader import ViewReader, view_schema
-from gmdb.spark.write_options import parse_write_options
-from gmdb.spark.writer import TableWriter
+from gmdb.spark.write_options import parse_stream_options, parse_write_options
+from gmdb.spark.writer import TableStreamWriter, TableWriter
 
 
 class TableSource(DataSource):
@@ -25,6 +34,9 @@ class TableSource(DataSource):
         return "gmdb"
 
     def schema(self) -> StructType:
+        if asks_for_changes(self.options):  # Spark does not tell whether it is for a stream
+            stream = parse_change_options(self.options)
+            return change_schema(stream, describe(stream.path, stream.table, "", stream.owner))
         options = parse_options(self.options)
         if options.fleet:
             return fleet_schema(options)
@@ -39,5 +51,14 @@ class TableSource(DataSource):
             return FleetReader(options, schema)
         return TableReader(options, schema) if options.view == ROWS else ViewReader(options, schema)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark calls it so)
+        options = parse_change_options(self.options)
+        if "_op" not in schema.fieldNames():
+            raise InterfaceError('a stream is one of changes; say so: .option("view", "changes")')
+        return ChangeReader(options, schema)
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return TableWriter(parse_write_options(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (Spark's name)
+        return TableStreamWriter(parse_stream_options(self.options), schema, overwrite)

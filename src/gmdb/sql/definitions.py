@@ -92,9 +92,8 @@ class Definition(Statement):
         if kind == "INDEX":
             self._create_index(node)
             return Result()
-        if node.args.get("properties") is not None:
-            said = " ".join(one.sql(dialect=GmdbSql) for one in node.args["properties"].expressions)
-            raise NotSupportedError(f"create table with {said.lower()}")
+        given = node.args["properties"].expressions if node.args.get("properties") is not None else []
+        settings = [_setting(one) for one in given]
         query = node.args.get("expression")
         if query is None and not isinstance(node.this, exp.Schema):
             raise InvalidSyntax("syntax error: CREATE TABLE needs columns", *place(node))
@@ -102,10 +101,15 @@ class Definition(Statement):
         if node.args.get("exists") and name in self.connection.tables():
             return Result()
         _require_own_name(name)
-        if query is not None:
-            return self._create_as(name, node.this, query, parameters)
-        self._create_table(name, node.this.expressions)
-        return Result()
+        with self.connection.all_or_nothing():
+            made = Result()
+            if query is not None:
+                made = self._create_as(name, node.this, query, parameters)
+            else:
+                self._create_table(name, node.this.expressions)
+            for on in settings:
+                self.connection.set_change_feed(name, on)
+        return made
 
     def _create_as(self, name: str, target: exp.Expr, query: exp.Expr, parameters: Parameters) -> Result:
         """A table of what a query finds, whose columns are called and typed as those of the query, or as was given."""
@@ -233,6 +237,10 @@ class Definition(Statement):
         _require_own_name(name)
         self.connection.rename_table(table, name)
 
+    def _set(self, table: str, action: Any) -> None:
+        for one in action.expressions:
+            self.connection.set_change_feed(table, _setting(one))
+
     def _alter_column(self, table: str, action: Any) -> None:
         name = folded(action.this.this if isinstance(action.this, exp.Column) else action.this)
         if action.args.get("default") is not None:
@@ -277,6 +285,7 @@ _ALTERATIONS: dict[type[exp.Expr], Callable[[Definition, str, Any], None]] = {
     exp.RenameColumn: Definition._rename_column,
     exp.AlterRename: Definition._rename_table,
     exp.AlterColumn: Definition._alter_column,
+    exp.AlterSet: Definition._set,
     exp.AddConstraint: Definition._add_constraint,
     exp.Drop: Definition._drop_part,
 }
@@ -309,6 +318,17 @@ def _column(table: str, node: exp.ColumnDef) -> tuple[Column, list[Constraint]]:
         else:
             raise _refused(table, kind)
     return Column(name, type_, nullable, default=default, identity=identity), constraints
+
+
+def _setting(node: Any) -> bool:
+    """Whether a table is to have a change feed, which is all that can be set: ``change_feed = true``."""
+    name, value = node.this, node.args.get("value") or node.args.get("expression")
+    text = str(value.this).lower() if value is not None else ""
+    if not isinstance(name, exp.Expr) or name.name.lower() != "change_feed":
+        raise NotSupportedError(f"{node.sql(dialect=GmdbSql).lower()}: of a table, only change_feed can be set")
+    if text not in ("true", "false", "on", "off"):
+        raise InvalidSyntax(f"change_feed is true or false, not {text}", *place(node))
+    return text in ("true", "on")
 
 
 def _require_own_name(name: str) -> None:

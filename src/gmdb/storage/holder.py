@@ -38,6 +38,11 @@ class Holder:
         return cls.this_process()
 
     @classmethod
+    def nobody(cls) -> Holder:
+        """For what outlives every process: only a lease ends it."""
+        return cls(socket.gethostname(), "", "", 0, 0)
+
+    @classmethod
     def of(cls, pid: int) -> Holder:
         """A process of this machine by its number."""
         return cls(socket.gethostname(), *_machine(), pid, _started(pid))

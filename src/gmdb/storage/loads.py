@@ -42,9 +42,12 @@ def staged_path(directory: Path, load_id: str, name: str) -> Path:
     return load_path(directory, load_id) / name
 
 
-def new_load(directory: Path, driver: Holder) -> str:
-    """Make a folder for a load that belongs to a process; answers the load's id."""
-    load_id = f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(6)}"
+def new_load(directory: Path, driver: Holder, kin: str = "") -> str:
+    """Make a folder for a load that belongs to a process; answers the load's id.
+
+    ``kin``: what the ids of loads that follow each other begin with.
+    """
+    load_id = f"{kin}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(6)}"
     folder = load_path(directory, load_id)
     try:
         folder.mkdir(parents=True)
@@ -59,6 +62,13 @@ def remove_load(directory: Path, load_id: str) -> None:
     folder = load_path(directory, load_id)
     shutil.rmtree(folder, ignore_errors=True)
     _remove_if_empty(folder.parent)
+
+
+def remove_kin(directory: Path, driver: Holder, kin: str) -> None:
+    """Remove all folders of a process's loads whose ids begin alike."""
+    for folder in (directory / LOADS_NAME).glob(f"{kin}*"):
+        if _driver_of(folder) == driver:
+            remove_load(directory, folder.name)
 
 
 def _remove_if_empty(folder: Path) -> None:

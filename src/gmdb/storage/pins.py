@@ -45,6 +45,7 @@ class Pin:
     devices: dict[int, int]
     tables: list[Any] = field(default_factory=list, repr=False)
     is_kept: bool = True  # False: it holds only until somebody opens the database to change it
+    log_from: int = 0  # LSN from which on the log has all that was committed after it
 
     def to_json(self) -> str:
         fields = {**self.__dict__, "holder": self.holder.to_plain(), "devices": list(self.devices.items())}
@@ -175,6 +176,7 @@ def pin_closed(directory: Path, lease: float, holder: Holder, tables: list[Any],
         holder,
         devices,
         tables,
+        log_from=control["redo_lsn"],
     )
     make_folder(directory)
     write_pin(directory, pin, b"")

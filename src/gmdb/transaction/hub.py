@@ -56,7 +56,8 @@ class Transactions:
         self.store = store
         self.guard = store.guard
         self.redo = redo
-        self._pending: deque[tuple[int, int, int]] = deque()  # LSN, slot, SCN of commits that are not on disk yet
+        # LSN, slot, SCN of commits that are not on disk yet, and from where on the log has their transactions
+        self._pending: deque[tuple[int, int, int, int]] = deque()
         self.left_alone = False  # a session was interrupted while it waited for its commit to be on disk
         self.memory = TransactionMemory(store)
         self.memory.set("undo_entry", UNDO_ENTRY)
@@ -87,21 +88,28 @@ class Transactions:
 
     # ---- commits
 
-    def log_commit(self, slot: int, call_address: int, call: memoryview) -> int:
+    def log_commit(self, slot: int, call_address: int, call: memoryview, began: int) -> int:
         """Log a commit; answers the LSN that must be on disk for it to count, 0 if nothing was changed."""
         with self.guard:
             self.store.require_healthy()
             now = time.time_ns() // 1000
-            lsn = self.store.call_essential(commit_transaction, UNDO_DEVICE, call_address, now)
+            lsn = self.store.call_essential(commit_transaction, UNDO_DEVICE, call_address, now, began)
             if lsn:
-                self._pending.append((lsn, slot, call[COMMIT]))
+                self._pending.append((lsn, slot, call[COMMIT], began))
             return lsn
+
+    def log_from(self) -> int:
+        """The LSN from which on the log has all of the transactions that others do not see yet."""
+        with self.guard:
+            assert self.redo is not None
+            active = [session.log_from for session in self.active.values()]
+            return min([*active, *(began for _, _, _, began in self._pending), self.redo.end])
 
     def publish(self, durable: int) -> None:
         """Let others see the commits that are on disk, in the order of their SCNs."""
         with self.guard:
             while self._pending and self._pending[0][0] <= durable:
-                _, slot, scn = self._pending[0]
+                _, slot, scn, _ = self._pending[0]
                 self.memory.publish(slot, scn)
                 self._pending.popleft()
         if self.left_alone:

@@ -23,7 +23,7 @@ from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.page import SegmentType
 from gmdb.kernel.bulk import open_last_page
 from gmdb.kernel.call import CALL
-from gmdb.kernel.ending import end_rollback, mark_dropped
+from gmdb.kernel.ending import end_rollback, log_table_change, mark_dropped
 from gmdb.kernel.gc import changed_page, is_row_lock
 from gmdb.kernel.rollback import take_back
 from gmdb.kernel.status import LOCKED
@@ -90,6 +90,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self.autocommit, self._resumes_autocommit = True, False
             self.call[LATEST] = int(self._reads_latest())
         self.slot = -1
+        self.log_from = 0  # LSN from which on the log may have something of the transaction
         self._logged_at = 0  # where the log must be on disk for the commit to count that is under way
         self.plain = False
         self.call[TRANSACTION] = -1
@@ -144,6 +145,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self.hub.store.require_writable()
         self.slot = self.call[TRANSACTION] = self.hub.memory.begin()
         self.hub.active[self.slot] = self
+        self.log_from = self.hub.redo.end if self.hub.redo is not None else 0
         self._note_plain()
 
     def _note_plain(self) -> None:
@@ -348,6 +350,11 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self.hub.store.call(mark_dropped, UNDO_DEVICE, self.call_address, obj_id, segment.entry_page)
             self.keep_result()
 
+    def log_table_change(self, feed: int, operation: int) -> None:
+        """Log what became of a table with a change feed, as part of the newest change of the transaction."""
+        with self.hub.guard:
+            self.hub.store.call(log_table_change, UNDO_DEVICE, self.call_address, feed, operation)
+
     def begin_if_needed(self) -> int:
         """The transaction's slot; it starts now if it had not.  The guard is held."""
         if self.slot < 0:
@@ -400,7 +407,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         for _, entry_page, last_page, space_id in self._loads:
             with self.hub.guard:
                 self.hub.store.call_essential(open_last_page, space_id, entry_page, last_page)
-        lsn = self.hub.log_commit(self.slot, self.call_address, self.call)
+        lsn = self.hub.log_commit(self.slot, self.call_address, self.call, self.log_from)
         self._logged_at = lsn
         if lsn and self.hub.redo is not None:
             self.hub.redo.make_durable(lsn)

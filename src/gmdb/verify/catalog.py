@@ -70,9 +70,9 @@ def _place(files: DatabaseFiles, row_id: RowId) -> Place:
 
 
 def _listed(files: DatabaseFiles, tables: Mapping[int, TableDefinition]) -> Iterator[tuple[Place, TableDefinition]]:
-    for row_id, (obj_id, name, space_id, entry, *lobs) in files.rows(SYS_TABLES):
+    for row_id, (obj_id, name, space_id, entry, *more) in files.rows(SYS_TABLES):
         columns = tables[obj_id].columns
-        table = TableDefinition(name, obj_id, space_id, entry, columns, lobs=lob_segment(*lobs))
+        table = TableDefinition(name, obj_id, space_id, entry, columns, lobs=lob_segment(*more[:2]))
         yield _place(files, row_id), table
 
 

@@ -49,7 +49,7 @@ class RedoView(View):
         ViewColumn("file", INT, "the number of the redo file that the group begins in"),
         ViewColumn("file_offset", BIGINT, "where in that file"),
         ViewColumn("transaction", BIGINT, "the transaction's number; NULL: none, such as a purge"),
-        ViewColumn("kind", STRING, "`BYTES` of a page, `FORMAT` or `IMAGE` of a whole one, `COMMIT`"),
+        ViewColumn("kind", STRING, "`BYTES` of a page, `FORMAT` or `IMAGE` of a whole one; `COMMIT`, `CHANGE`…"),
         ViewColumn("page_id", BIGINT, "the page that it changes"),
         ViewColumn("page", STRING, "as people write it: `4:7`"),
         ViewColumn("page_create_no", BIGINT, "which formatting of the page it belongs to"),

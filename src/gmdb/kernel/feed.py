@@ -1,0 +1,226 @@
+"""Changes of rows out of the log's bytes: which there are, and their rows into columns.
+
+Not here: what becomes of them when transactions commit or take something back (log/changes.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmdb.format.address import NO_PAGE, NO_SLOT
+from gmdb.format.heap import NODE_AT
+from gmdb.format.redo import REDO_GROUP, ChangeOperation
+from gmdb.format.row import SIZE_AT
+from gmdb.kernel.columns import BLOCK_ROWS
+from gmdb.kernel.compiler import long_kernel, routine
+from gmdb.kernel.decode import decode_block
+from gmdb.kernel.heap_page import heap_node
+from gmdb.kernel.memory import load_i64, load_u16, move_bytes, records, store_64
+from gmdb.kernel.patch import merge_patch
+from gmdb.kernel.redo import (
+    CHANGE,
+    CHANGE_SIZE,
+    COMMIT,
+    IMAGE,
+    ITEM_SIZE,
+    TAKEN_BACK,
+    change_head,
+    group_head,
+    item_head,
+    taken_back_head,
+)
+from gmdb.kernel.replay import END, MORE, group_is_whole
+from gmdb.kernel.status import DONE
+
+LOG_CHANGE = np.dtype(
+    [
+        ("group", "<i8"),  # LSN of its group
+        ("transaction", "<i8"),
+        ("at", "<i8"),  # LSN of the row
+        ("undo", "<i8"),  # place of its undo record; of something taken back, the record that was
+        ("place", "<i8"),  # the row's: page id << 16 | slot; of something taken back, the first page of a bulk load
+        ("version", "<i4"),  # of its table's definition
+        ("operation", "<i4"),  # see ChangeOperation; 0: something was taken back
+        ("size", "<i4"),  # of the row; of something taken back, how many pages of a bulk load
+        ("before_size", "<i4"),  # bytes behind the row that say what it was; negative: of a patch
+    ]
+)
+LOG_COMMIT = np.dtype([("transaction", "<i8"), ("scn", "<i8"), ("time", "<i8"), ("lsn", "<i8"), ("began", "<i8")])
+LOG_SCAN = np.dtype(
+    [
+        ("buffer", "<i8"),  # address of some bytes of the log
+        ("length", "<i8"),
+        ("lsn", "<i8"),  # in and out: where it stands; the buffer begins where it stood at first
+        ("changes", "<i8"),  # addresses of what is found
+        ("change_room", "<i8"),
+        ("change_count", "<i8"),  # out
+        ("commits", "<i8"),
+        ("commit_room", "<i8"),
+        ("commit_count", "<i8"),  # out
+    ]
+)
+DECODING = np.dtype(
+    [
+        ("done", "<i8"),  # rows decoded so far
+        ("columns", "<i8"),  # address of the table's columns up to the last that is wanted
+        ("column_count", "<i8"),
+    ]
+)
+scan_at = records(LOG_SCAN)
+decoding_at = records(DECODING)
+change_at = records(LOG_CHANGE)
+commit_at = records(LOG_COMMIT)
+FULL = 3  # there is no room for what the next group may have
+ROW_MIN = 12  # bytes that a row on a page takes at least, its slot included
+_CHANGE_ROW, _COMMIT_ROW, _GROUP_SIZE = LOG_CHANGE.itemsize, LOG_COMMIT.itemsize, REDO_GROUP.size
+_LOAD, _INSERT = int(ChangeOperation.LOAD), int(ChangeOperation.INSERT)
+
+
+@routine
+def _new_change(scan, group, place, version, operation):
+    change = change_at(scan.changes + scan.change_count * _CHANGE_ROW)
+    scan.change_count += 1
+    change.group = group.lsn
+    change.transaction = group.transaction
+    change.place = place
+    change.version = version
+    change.operation = operation
+    change.before_size = 0
+    return change
+
+
+@routine
+def _find_change(scan, group, item, data, lsn):
+    head = change_head(data)
+    change = _new_change(scan, group, item.page_id << 16 | head.slot, head.version, head.operation)
+    change.undo = head.undo_page << 16 | head.undo_slot
+    change.at = lsn + CHANGE_SIZE
+    change.size = head.row_size
+    before_size = item.length - CHANGE_SIZE - head.row_size
+    change.before_size = -before_size if head.before_is_patch else before_size
+
+
+@routine
+def _find_loaded(scan, group, item, data, image, image_size, image_lsn):
+    """Every row of a page whose image is there is one that a bulk load has inserted."""
+    version = change_head(data).version
+    for slot in range(heap_node(image + NODE_AT).slot_count):
+        offset = load_u16(image + image_size - 2 * (slot + 1))
+        change = _new_change(scan, group, item.page_id << 16 | slot, version, _INSERT)
+        change.undo = NO_PAGE << 16 | NO_SLOT
+        change.at = image_lsn + offset
+        change.size = load_u16(image + offset + SIZE_AT)
+
+
+@routine
+def _find_taken_back(scan, group, data):
+    head = taken_back_head(data)
+    change = _new_change(scan, group, head.first_page, 0, 0)
+    change.undo = head.undo_page << 16 | head.undo_slot
+    change.at = group.lsn
+    change.size = head.page_count
+
+
+@routine
+def _find_in_group(scan, at, length):
+    group = group_head(at)
+    done, image, image_size = _GROUP_SIZE, 0, 0
+    while done + ITEM_SIZE <= length:
+        item = item_head(at + done)
+        data, lsn = at + done + ITEM_SIZE, group.lsn + done + ITEM_SIZE
+        if item.length == 0 and item.page_id == 0 and item.offset == 0:
+            return  # the zeros at its end
+        if item.offset == IMAGE:
+            image, image_size = data, item.length
+        elif item.offset == CHANGE and change_head(data).operation == _LOAD:
+            if image:
+                _find_loaded(scan, group, item, data, image, image_size, group.lsn + (image - at))
+        elif item.offset == CHANGE:
+            _find_change(scan, group, item, data, lsn)
+        elif item.offset == TAKEN_BACK:
+            _find_taken_back(scan, group, data)
+        elif item.offset == COMMIT:
+            commit = commit_at(scan.commits + scan.commit_count * _COMMIT_ROW)
+            scan.commit_count += 1
+            commit.transaction = group.transaction
+            commit.scn = load_i64(data)
+            commit.time = load_i64(data + 8)
+            commit.began = load_i64(data + 16)
+            commit.lsn = group.lsn
+        done += ITEM_SIZE + item.length
+
+
+@long_kernel
+def scan_log(scan_address):
+    """Find the changes and commits of the buffer's groups; answers END, MORE or FULL.
+
+    MORE: the buffer ends within a group.  END: no group is there.  FULL: take what was found, and call it again.
+    """
+    scan = scan_at(scan_address)
+    start = scan.lsn
+    while True:
+        at = scan.buffer + scan.lsn - start
+        length = group_is_whole(at, scan.length - (scan.lsn - start), scan.lsn)
+        if length == MORE or length == 0:
+            return MORE if length == MORE else END
+        if scan.change_count + length // ROW_MIN > scan.change_room or scan.commit_count == scan.commit_room:
+            return FULL
+        _find_in_group(scan, at, length)
+        scan.lsn += length
+
+
+@long_kernel
+def copy_rows(buffer, lsn, length, changes, first, count, target, offsets):
+    """Copy rows that lie whole in a buffer, which begins at ``lsn``, from change ``first`` on, to their places.
+
+    ``offsets`` (i64s) says where each goes; what was before goes with it.  Answers how many there were.
+    """
+    for i in range(first, first + count):
+        change = change_at(changes + i * _CHANGE_ROW)
+        size = change.size + abs(change.before_size)
+        if change.at < lsn or change.at + size > lsn + length:
+            return i - first
+        move_bytes(target + load_i64(offsets + 8 * i), buffer + change.at - lsn, size)
+    return count
+
+
+@long_kernel
+def rows_before(changes, count, rows, offsets, target, places):
+    """Rows as they were before they were changed, to ``target``; of others, as they are.
+
+    ``places`` (i64s) gets where each was put.  A row has twice its bytes, and those of what was before, as room.
+    """
+    done = 0
+    for i in range(count):
+        change = change_at(changes + i * _CHANGE_ROW)
+        row = rows + load_i64(offsets + 8 * i)
+        store_64(places + 8 * i, done)
+        if change.before_size < 0:
+            done += merge_patch(target + done, row, row + change.size)
+            continue
+        source = row + change.size if change.before_size else row
+        size = load_u16(source + SIZE_AT)
+        move_bytes(target + done, source, size)
+        done += size
+    return DONE
+
+
+@long_kernel
+def decode_rows(decoding_address, rows, offsets, count):
+    """Decode rows into columns; ``offsets`` (i64s) says where behind ``rows`` they are.  Answers DONE or a status."""
+    decoding = decoding_at(decoding_address)
+    addresses, cursors, limits = (
+        np.empty(BLOCK_ROWS, np.int64),
+        np.empty(BLOCK_ROWS, np.int64),
+        np.empty(BLOCK_ROWS, np.int64),
+    )
+    while decoding.done < count:
+        some = min(count - decoding.done, BLOCK_ROWS)
+        for k in range(some):
+            addresses[k] = rows + load_i64(offsets + 8 * (decoding.done + k))
+            limits[k] = addresses[k] + load_u16(addresses[k] + SIZE_AT)
+        status = decode_block(decoding, addresses, cursors, limits, some, 0)
+        if status < 0:
+            return status
+        decoding.done += some
+    return DONE

@@ -1,0 +1,1 @@
+"""A table's changes as a stream: ``spark.readStream.format("gmdb")``."""

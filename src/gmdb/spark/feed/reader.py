@@ -1,0 +1,150 @@
+"""The reader that Spark runs a stream of changes with.
+
+One is made on the driver's host, where it plans batch after batch; others where a query is planned, to be pickled into
+tasks.  So making one costs nothing and changes nothing.
+"""
+
+# mypy: disallow-subclassing-any=False
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import (
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from gmdb.catalog.schema import TableDefinition
+from gmdb.errors import InterfaceError, SchemaError, SchemaMismatch
+from gmdb.format.columns import Column
+from gmdb.spark.feed.options import ChangeOptions
+from gmdb.spark.feed.partitions import ChangeRange, SnapshotRange
+from gmdb.spark.snapshots import describe, position_now
+from gmdb.spark.types import columns_by_name, spark_type
+from gmdb.spark.worker import settle
+
+if TYPE_CHECKING:
+    from gmdb.spark.feed.planner import Offset, StreamPlanner
+
+META = (
+    StructField("_op", StringType()),
+    StructField("_scn", LongType()),
+    StructField("_sequence", LongType()),
+    StructField("_commit_time", TimestampType()),
+    StructField("_rowid", StringType()),
+)
+BEFORE = "_before_"
+
+
+def stream_columns(options: ChangeOptions, table: TableDefinition) -> list[Column]:
+    """The table's columns that a stream has: those that were named, or all but large objects."""
+    if not options.columns:
+        return [column for column in table.columns if not column.type.is_lob]
+    wanted = columns_by_name(table, options.columns)
+    for column in wanted:
+        if column.type.is_lob:
+            raise InterfaceError(
+                f"table {table.name}: column {column.name} is {column.type}; changes have none of those"
+            )
+        if column not in table.columns:
+            raise InterfaceError(
+                f"columns: {column.name} is in a stream anyway, or not at all; name the table's columns"
+            )
+    return wanted
+
+
+def change_schema(options: ChangeOptions, table: TableDefinition) -> StructType:
+    """A row that is gone, or a table that was emptied, has no values: all may be NULL."""
+    columns = [StructField(c.name, spark_type(c.type)) for c in stream_columns(options, table)]
+    before = [StructField(BEFORE + one.name, one.dataType) for one in columns] if options.before_images else []
+    fields = [*columns, *META, *before]
+    for n, field in enumerate(fields):
+        if any(field.name == other.name for other in fields[:n]):
+            said = f"table {table.name}: its stream of changes would have two columns {field.name}"
+            raise InterfaceError(f'{said}; name the columns that you want: .option("columns", "i,s")')
+    return StructType(fields)
+
+
+class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The changes of one table."""
+
+    def __init__(self, options: ChangeOptions, schema: StructType) -> None:
+        self._options, self._schema = options, schema
+        self._planner_made: StreamPlanner | None = None
+        self._ends_at: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner_made": None}
+
+    def _planner(self) -> StreamPlanner:
+        """What knows the log, which brings compiled kernels; tasks of a snapshot can do without."""
+        if self._planner_made is None:
+            from gmdb.spark.feed.planner import StreamPlanner
+
+            self._planner_made = StreamPlanner(self._options, self._table())
+            if self._ends_at is not None:
+                self._planner_made.end_at(self._ends_at)
+        return self._planner_made
+
+    def _table(self) -> TableDefinition:
+        """The table as it was when the DataFrame was made, whose schema it has; it may have changed since."""
+        from gmdb.feed import Definitions, require_feed
+
+        now = describe(self._options.path, self._options.table, "", self._options.owner)
+        for table in [now, *Definitions(self._options.path).of_feed(require_feed(now))]:
+            try:
+                if change_schema(self._options, table) == self._schema:
+                    return table
+            except (InterfaceError, SchemaError):
+                continue  # an older one may lack a column that was asked for
+        asked = ", ".join(self._schema.fieldNames())
+        raise SchemaMismatch(f"table {now.name}: its stream of changes has not the columns {asked}, of these types")
+
+    # ---- on the driver's host
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark calls it so)
+        return _offset({}).to_plain()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark calls it so)
+        most = self._options.max_rows
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark calls it so)
+        self._ends_at = position_now(self._options.path, self._options.owner).scn
+        if self._planner_made is not None:
+            self._planner_made.end_at(self._ends_at)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark calls it so)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._planner().latest(_offset(start), most).to_plain()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self._planner().partitions(_offset(start), _offset(end))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._planner().commit(_offset(end))
+
+    # ---- in tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from gmdb.spark.feed.reading import read_changes, read_snapshot  # bring compiled kernels
+
+        settle()
+        if isinstance(partition, SnapshotRange):
+            return read_snapshot(self._options, self._schema, partition)
+        assert isinstance(partition, ChangeRange)
+        return read_changes(self._options, self._schema, partition)
+
+
+def _offset(plain: Mapping[str, Any]) -> Offset:
+    from gmdb.spark.feed.planner import Offset
+
+    return Offset(**plain)
