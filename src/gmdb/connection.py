@@ -27,7 +27,7 @@ from gmdb.catalog.statistics import TableStatistics
 from gmdb.copies import verify_copy
 from gmdb.cursor import Cursor, open_cursor
 from gmdb.engine import Database, open_database, release_database
-from gmdb.feed import ReadsChanges
+from gmdb.feed.opening import ReadsChanges
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE

@@ -58,7 +58,7 @@ def test_a_closed_database_is_backed_up_and_restored(shop: Path, capsys: Output)
     backup, new = str(shop.with_name("backup")), shop.with_name("new.gmdb")
     assert main(["backup", str(shop), backup]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith(f"{backup}: 0.2 MiB of pages")
+    assert out.startswith(f"{backup}: 0.3 MiB of pages")
     assert err == ""
     assert main(["restore", backup, str(new)]) == 0
     first, second = capsys.readouterr().out.splitlines()

@@ -101,7 +101,7 @@ def test_one_database_is_its_findings_and_two_lines(sound: dict[str, Path], tmp_
     assert main(["spark", "verify", str(damaged.path)]) == 1
     *same, last = capsys.readouterr().out.splitlines()
     assert same == expected
-    assert re.fullmatch(r"1 database: 52,205 rows, 7\.\d MiB in [\d.]+ s", last)
+    assert re.fullmatch(r"1 database: 52,2\d\d rows, 7\.\d MiB in [\d.]+ s", last)
 
 
 def test_several_databases_have_a_row_each(sound: dict[str, Path], tmp_path: Path, capsys) -> None:

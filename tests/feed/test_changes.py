@@ -11,8 +11,10 @@ import pytest
 
 import gmdb
 from gmdb.connection import Connection
-from gmdb.errors import InterfaceError, NoChangeFeed, NoSuchTable, UniqueViolation
+from gmdb.errors import InterfaceError, NoChangeFeed, NoSuchTable, PositionGone, StorageError, UniqueViolation
 from gmdb.feed import Change, ChangeFeed
+from gmdb.log.changes import ChangeLog
+from tests.arrow.staged import stage
 from tests.sessions import Connect
 
 
@@ -162,7 +164,7 @@ def test_a_feed_begins_and_ends(db: Connection) -> None:
     db.execute("alter table t set (change_feed = false)")
     db.execute("insert into t values (4)")
     db.commit()
-    assert seen(feed) == [("insert", 3), ("stop",)]
+    assert seen(feed) == [("start",), ("insert", 3), ("stop",)]
 
 
 def test_rows_are_read_by_the_definition_of_their_time(table: Connection) -> None:
@@ -343,3 +345,91 @@ def test_a_closed_feed(table: Connection) -> None:
         list(feed)
     with pytest.raises(InterfaceError, match="reader"):
         table.changes().acknowledge()
+
+
+def test_what_was_not_given_out_comes_next(table: Connection) -> None:
+    feed = table.changes(tables=["t"], snapshot=True)
+    first = table.changes()
+    for n in range(3):
+        table.insert("t", (n, "x"))
+        table.insert("t", (n + 10, "x"))
+        table.commit()
+    got = []
+    for change in first:
+        got.append(change.row["i"])  # type: ignore[index]
+        if change.row["i"] == 1:  # type: ignore[index]
+            break
+    behind = table.changes(since=first.position)  # behind the first transaction, of which all was given out
+    assert [c.row["i"] for c in behind] == [1, 11, 2, 12]  # type: ignore[index]
+    got += [c.row["i"] for c in first]  # type: ignore[index]
+    assert got == [0, 10, 1, 11, 2, 12]
+    assert [c.row["i"] for c in feed] == got  # type: ignore[index]
+
+
+def test_rows_of_a_snapshot_after_a_break_and_in_batches(table: Connection) -> None:
+    table.append("t", many(0, 10))
+    table.commit()
+    feed, batches = (table.changes(tables=["t"], snapshot=True) for _ in range(2))
+    next(iter(feed))
+    assert len(list(feed)) == 9
+    [(_, batch)] = list(batches.batches())
+    assert batch.column("_op").to_pylist() == ["snapshot"] * 10
+    unread = table.changes(tables=["t"], snapshot=True)
+    unread.close()
+    assert table.execute("select count(*) from sys_snapshots where pinned is not null").fetchall() == [(0,)]
+
+
+def test_an_error_on_the_way_loses_nothing(table: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = table.changes()
+    table.insert("t", (1, "one"))
+    table.commit()
+    for broken in ("sync", "rows", "after_end"):
+        with monkeypatch.context() as patch:
+            patch.setattr(ChangeLog, broken, lambda *_: (_ for _ in ()).throw(StorageError("for once")))
+            with pytest.raises(StorageError, match="for once"):
+                list(feed)
+    assert seen(feed) == [("insert", 1, "one")]
+
+
+def test_a_feed_that_was_off_for_a_while(table: Connection) -> None:
+    named, plain = table.changes(tables=["t"], reader="mine"), table.changes(tables=["t"])
+    position = plain.position
+    table.insert("t", (1, "logged"))
+    table.execute("alter table t set (change_feed = false)")
+    table.insert("t", (2, "not logged"))
+    table.commit()
+    assert seen(table.changes(tables=["t"], reader="mine")) == [("insert", 1, "logged"), ("stop",)]
+    table.execute("alter table t set (change_feed = true)")
+    table.insert("t", (3, "logged again"))
+    table.commit()
+    expected = [("insert", 1, "logged"), ("stop",), ("start",), ("insert", 3, "logged again")]
+    assert seen(table.changes(tables=["t"], reader="mine")) == expected
+    with pytest.raises(PositionGone, match="are logged since commit"):
+        list(table.changes(tables=["t"], since=position))
+    named.close()
+
+
+def test_columns_that_are_called_like_the_feeds_own(db: Connection) -> None:
+    db.execute('create table t ("_op" int, "_before_x" int, "_scn" int) with (change_feed = true)')
+    db.commit()
+    feed = db.changes(before=True)
+    db.execute("insert into t values (1, 2, 3)")
+    db.execute('update t set "_op" = 4')
+    db.commit()
+    assert [(c.operation, c.row and tuple(c.row.values()), c.before) for c in feed] == [
+        ("insert", (1, 2, 3), None),
+        ("update", (4, 2, 3), {"_op": 1, "_before_x": 2, "_scn": 3}),
+    ]
+
+
+def test_loads_and_what_takes_the_place_of_all_rows(table: Connection) -> None:
+    feed = table.changes()
+    table.append("t", many(0, 2000))
+    table.commit()
+    table.attach_load(stage(table, "t", many(5000, 3000), overwrite=True))
+    table.insert("t", (1, "after"))
+    table.commit()
+    rows: dict[int, str] = {}
+    apply(rows, list(feed))
+    assert rows == dict(table.execute("select i, s from t").fetchall())
+    assert len(rows) == 3001

@@ -15,8 +15,9 @@ import pytest
 import gmdb
 from gmdb.cli.program import main
 from gmdb.connection import Connection
-from gmdb.errors import InterfaceError, NoSuchFeedReader, PositionGone, PositionUnknown
-from gmdb.log.files import redo_numbers
+from gmdb.errors import Corruption, InterfaceError, NoSuchFeedReader, PositionGone, PositionUnknown
+from gmdb.log.files import redo_numbers, redo_path
+from gmdb.storage.disk import DiskFile
 from gmdb.storage.feeds import KEEP_MIN, read_readers
 from tests.feed.test_changes import seen
 
@@ -97,7 +98,7 @@ def test_what_is_no_position(table: Connection, tmp_path: Path) -> None:
 
 
 def test_names_and_limits(table: Connection) -> None:
-    for name in ("", "a/b", "../x", "x" * 101):
+    for name in ("", "a/b", "..", "x" * 101):
         with pytest.raises(InterfaceError, match="no name for a reader"):
             table.changes(reader=name)
     with pytest.raises(InterfaceError, match="too little"):
@@ -125,6 +126,58 @@ def test_readers_are_listed_and_dropped(table: Connection, capsys: pytest.Captur
         feed.acknowledge()
     with pytest.raises(NoSuchFeedReader):
         gmdb.storage.feeds.remove_reader(table.path, "mine")
+
+
+def test_a_place_that_is_gone_leaves_the_reader_as_it_was(small: Connection) -> None:
+    gone, key = small.changes(), 0
+    for _ in range(2):
+        key = fill(small, 2 << 20, key)
+        small.checkpoint()
+    before = small.changes(reader="mine", keep=64 << 20).position
+    with pytest.raises(PositionGone):
+        small.changes(reader="mine", since=gone.position)
+    assert [(reader.position, reader.keep) for reader in read_readers(small.path)] == [(before, 64 << 20)]
+    assert small.changes(reader="mine").position == before
+    assert [reader.keep for reader in read_readers(small.path)] == [64 << 20]
+
+
+def test_opening_and_closing_without_a_change_costs_a_reader_nothing(path: Path) -> None:
+    with gmdb.connect(path) as db:
+        db.execute("create table t (i int) with (change_feed = true)")
+        db.commit()
+        feed = db.changes(reader="mine")
+    files = redo_numbers(path)
+    for _ in range(5):
+        gmdb.connect(path).close()
+    assert redo_numbers(path) == files
+    with gmdb.connect(path) as db:
+        db.insert("t", (1,))
+        db.commit()
+        assert seen(feed) == [("insert", 1)]
+
+
+def test_damage_in_the_log_is_told(small: Connection, path: Path) -> None:
+    feed = small.changes(reader="mine")
+    fill(small, 3 << 20, 0)
+    with redo_path(path, min(redo_numbers(path)) + 1).open("r+b") as file:
+        file.seek(300_000)
+        file.write(b"\xee" * 8)
+    fresh = small.changes(since=feed.position)
+    with pytest.raises(Corruption, match=r"the log is damaged at redo-\d+, offset \d+"):
+        list(fresh)
+
+
+def test_all_log_that_recovery_needs_is_synced(small: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed, synced = small.changes(), []
+    sync = DiskFile.sync
+    monkeypatch.setattr(DiskFile, "sync", lambda file: (synced.append(file.path.name), sync(file)))
+    for n in range(1000):
+        small.insert("t", (n, "x" * 2000))
+    small.commit()
+    synced.clear()
+    assert len(list(feed)) == 1000
+    written = {redo_path(small.path, n).name for n in redo_numbers(small.path) if n <= feed._scan.lsn // (1 << 20)}  # type: ignore[union-attr]
+    assert len(written & set(synced)) >= 3
 
 
 WRITER = """

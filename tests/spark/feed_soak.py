@@ -81,8 +81,9 @@ class Outcome:
 
 
 class Soak:
-    def __init__(self, spark: SparkSession, directory: Path, seed: int) -> None:
-        self._spark, self._dice = spark, random.Random(seed)
+    def __init__(self, spark: SparkSession, directory: Path, seed: int, patience: float = 12.0) -> None:
+        """``patience``: seconds after which something is stopped at the latest."""
+        self._spark, self._dice, self._patience = spark, random.Random(seed), patience
         self._source, self._copy = directory / "source.gmdb", directory / "copy.gmdb"
         self._checkpoint = directory / "checkpoint"
         self.outcome = Outcome()
@@ -96,7 +97,7 @@ class Soak:
             while time.monotonic() < until:
                 writer = self._start_writer()
                 try:
-                    self._stream_for(min(self._dice.uniform(2, 20), max(until - time.monotonic(), 1)))
+                    self._stream_for(min(self._dice.uniform(0.2, 2) * self._patience, max(until - time.monotonic(), 1)))
                 finally:
                     writer.kill()
                     printed = writer.communicate()[0].split()
@@ -126,7 +127,7 @@ class Soak:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             query = self._query(available_now=False)
-            query.awaitTermination(self._dice.uniform(3, 12))  # raises what has gone wrong
+            query.awaitTermination(self._dice.uniform(0.25, 1) * self._patience)  # raises what has gone wrong
             self._count(query)
             query.stop()
             self.outcome.query_restarts += 1

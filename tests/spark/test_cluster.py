@@ -234,5 +234,6 @@ def test_a_driver_that_is_killed_amid_a_read_and_amid_a_load(driver: Peer, owner
     wait_until(lambda: not read_pins(path))  # the owner finds that nobody needs them any more
     owner("end()")
     owner.process.kill()
+    owner.process.wait()
     assert whole(path) == RIGHT
     assert not (path / LOADS_NAME).exists()

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import gmdb
 import gmdb.spark
+from gmdb.arrow import scan
 from gmdb.errors import (
     Error,
     InterfaceError,
@@ -164,13 +165,16 @@ def test_a_damaged_page_alone_is_left_out_if_that_is_asked_for(few: list[Path], 
     assert set(json.loads(line.read_text())) == {"database", "page", "kind", "error"}
 
 
-def test_a_database_larger_than_what_is_held_back_is_read_twice_and_no_row_twice(
-    few: list[Path], tmp_path: Path, monkeypatch
+@pytest.mark.parametrize("held", [100, 1 << 20])
+def test_rows_wait_for_their_database_to_be_found_sound_and_come_once(
+    few: list[Path], tmp_path: Path, monkeypatch, held: int
 ):
-    flip_bytes(few[1], -1)  # behind rows that were read by then
-    monkeypatch.setattr(fleet_reader, "HELD_MAX", 100)
-    found = counts(here(few[0].parent / "*", onError="skip", reportTo=tmp_path / "report"))
-    assert found == {str(path): 1000 for path in few if path != few[1]}
+    monkeypatch.setattr(scan, "RANGE_SIZE", 1)  # a batch for each page
+    monkeypatch.setattr(fleet_reader, "HELD_MAX", held)
+    flip_bytes(few[1], -1)  # behind pages whose rows have been read by then
+    batches = here(few[0].parent / "*", onError="skip", reportTo=tmp_path / "report")
+    assert len(batches) > 2 * FEW
+    assert counts(batches) == {str(path): 1000 for path in few if path != few[1]}
 
 
 def test_an_instant_that_is_over_is_no_damage(few: list[Path]):

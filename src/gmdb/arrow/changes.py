@@ -18,6 +18,7 @@ from gmdb.kernel.feed import DECODING, decode_rows, rows_before
 from gmdb.log.changes import ChangeLog, Committed
 
 BATCH_ROWS = 1 << 16
+BATCH_BYTES = 16 << 20  # of rows in the log
 SNAPSHOT = "snapshot"  # a row that was there when the feed began
 OPERATIONS = {int(operation): operation.name.lower() for operation in ChangeOperation}
 META_FIELDS = (
@@ -61,9 +62,20 @@ def change_batches(
         positions = [n for n, column in enumerate(definition) if not column.type.is_lob]
     numbers = [n if n < len(definition) else None for n in positions]
     schema = change_schema(wanted, before)
-    for start in range(0, len(committed), BATCH_ROWS):
-        part = committed.part(slice(start, start + BATCH_ROWS))
+    for part in divided(committed, BATCH_ROWS):
         yield _batch(log, part, definition, numbers, schema, before)
+
+
+def divided(committed: Committed, rows: int) -> Iterator[Committed]:
+    """Changes in parts of some rows at most, and not too many bytes."""
+    sizes = np.cumsum(committed.changes["size"].astype(np.int64) + np.abs(committed.changes["before_size"]))
+    start = 0
+    while start < len(committed):
+        before = int(sizes[start - 1]) if start else 0
+        fitting = int(np.searchsorted(sizes, before + BATCH_BYTES, "right"))
+        end = min(max(fitting, start + 1), start + rows)
+        yield committed.part(slice(start, end))
+        start = end
 
 
 def _batch(

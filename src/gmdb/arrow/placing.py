@@ -119,7 +119,7 @@ class PagePlacer:
             pages = buffer.ctypes.data + done * self.page_size
             with self._hub.guard:
                 arguments = (self._hub.memory.number(self._session.slot), pages, self.page_size, count - done)
-                done += self._store.call(log_pages, 0, *arguments, self._heap.feed)
+                done += self._store.call(log_pages, 0, *arguments, self._session.call_address, self._heap.feed)
 
     def _reserve(self, places: np.ndarray) -> None:
         """Places for the buffer's pages: on the first device that has room for them all, or a part on each."""

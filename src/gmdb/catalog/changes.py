@@ -122,6 +122,7 @@ class DefinitionChanges:
             feed_id = self._catalog.new_number()
             table = self._with_version(replace(table, feed=Feed(feed_id, 0)))
             self._system.change_table(table)
+            self._tell_readers(table, ChangeOperation.START)
         else:
             stopped, table = table, replace(table, feed=None)
             self._system.change_table(table)

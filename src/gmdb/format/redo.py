@@ -56,7 +56,7 @@ REDO_COMMIT = layout(
     24,
     scn=("<u8", "the commit's number"),
     time=("<u8", "when: microseconds since 1970"),
-    began=("<u8", "an LSN before which the log has nothing of the transaction"),
+    began=("<u8", "LSN of the first group with a change item of the transaction; 0 = it has none"),
 )
 
 
@@ -106,6 +106,7 @@ class ChangeOperation(IntEnum):
     TRUNCATE = 5  # the table has no rows any more
     DROP = 6  # there is no table any more
     STOP = 7  # the table's changes are logged no more
+    START = 8  # the table's changes are logged from here on
 
 
 HEAD_SPACE = 512  # a file's head has a sector of its own

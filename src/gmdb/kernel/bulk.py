@@ -91,7 +91,7 @@ def _top_up(area, call, state, obj_id, entry_id, page_id, count, feed):
         log_newest(area, call, record)
         call.undo = newest_place(area, call)
         if feed:
-            _log_appended_rows(area, feed, page_id, page, state.page_size, first, rows, call.undo)
+            _log_appended_rows(area, call, feed, page_id, page, state.page_size, first, rows)
         status = relist(area, entry_id, page_id, page)
     elif lock_at(area, call.insert_lock).rows == 0:
         free_lock(area, call.insert_lock)
@@ -100,11 +100,12 @@ def _top_up(area, call, state, obj_id, entry_id, page_id, count, feed):
 
 
 @routine
-def _log_appended_rows(area, feed, page_id, page, page_size, first, count, undo):
+def _log_appended_rows(area, call, feed, page_id, page, page_size, first, count):
     """Log rows that were put on a page as changes of a table with a change feed."""
     for slot in range(first, first + count):
         row = row_in_slot(page, page_size, slot)
-        log_change(area, feed, _INSERTED, page_id << 16 | slot, undo, row, load_u16(row + SIZE_AT), row, 0, 0)
+        size = load_u16(row + SIZE_AT)
+        log_change(area, call, feed, _INSERTED, page_id << 16 | slot, call.undo, row, size, row, 0, 0)
 
 
 @routine
@@ -208,10 +209,10 @@ def stamp_pages(pages, page_size, places, count):
 
 
 @kernel
-def log_pages(area, number, pages, page_size, count, feed):
+def log_pages(area, number, pages, page_size, count, call_address, feed):
     """Log the images of filled pages of a load of transaction ``number``; answers how many went into the group.
 
-    ``feed``: as a target has it.
+    ``feed``: as a target has it; only then it needs the transaction's call.
     """
     if require_log_room(area) < 0:
         return LOG_FULL
@@ -221,7 +222,8 @@ def log_pages(area, number, pages, page_size, count, feed):
         log_image(area, page, page_size)
         if feed:
             place = page_head(page).page_id << 16
-            log_change(area, feed, _LOADED, place, NO_PAGE << 16 | NO_SLOT, page, 0, page, 0, 0)
+            call = call_at(call_address)
+            log_change(area, call, feed, _LOADED, place, NO_PAGE << 16 | NO_SLOT, page, 0, page, 0, 0)
     return close_group(area, number, done)
 
 

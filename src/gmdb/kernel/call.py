@@ -24,6 +24,7 @@ CALL = np.dtype(
         ("index", "<i8"),  # out: which of the table's indexes that was about
         ("more", "<i8"),  # address of the places of further undo records (i64s)
         ("more_count", "<i8"),  # out: how many there are
+        ("feed_from", "<i8"),  # LSN of the first group that has a change of the transaction for readers; 0 = none
     ]
 )
 TARGET = np.dtype(

@@ -213,7 +213,7 @@ def _insert(area, target, call, size):
     lock_at(area, lock_id).rows += 1
     _log_insert(area, call, place >> 16, place & 0xFFFF, obj_id, entry_id, lock_id)
     if target.feed:
-        log_change(area, target.feed, INSERTED, place, newest_place(area, call), row, size, row, 0, 0)
+        log_change(area, call, target.feed, INSERTED, place, newest_place(area, call), row, size, row, 0, 0)
     status = enter_row(area, call, target, row, lock_id, place)
     return place if status == DONE else status
 
@@ -292,7 +292,7 @@ def _update(area, target, call, place):
         _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, operation, image, image_size)
         if target.feed:
             is_patch = 1 if operation == OP_UPDATE_INC else 0
-            log_change(area, target.feed, UPDATED, place, call.undo, row, size, image, image_size, is_patch)
+            log_change(area, call, target.feed, UPDATED, place, call.undo, row, size, image, image_size, is_patch)
         if target.index_count:
             status = change_row(area, call, target, row, before_row, lock_id, place)
         note_lobs(area, call, target, lobs)
@@ -338,7 +338,7 @@ def _delete(area, target, call, place):
     set_deleted(area, page, home, True)
     _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, OP_DELETE, home, _DELETE_BODY)
     if target.feed:
-        log_change(area, target.feed, DELETED_ROW, place, call.undo, data, load_u16(data + SIZE_AT), data, 0, 0)
+        log_change(area, call, target.feed, DELETED_ROW, place, call.undo, data, load_u16(data + SIZE_AT), data, 0, 0)
     if target.index_count:
         strike_row(area, call, target, data_of(area, home), lock_id, place)
     note_lobs(area, call, target, lobs)

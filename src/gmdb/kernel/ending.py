@@ -30,7 +30,7 @@ _CHILD_AT = SEGMENT_HEAD.offset("child_seg")
 
 
 @kernel
-def commit_transaction(area, call_address, time, began):
+def commit_transaction(area, call_address, time):
     """Give the transaction its SCN and log its commit; answers the LSN that must be on disk for it to count.
 
     The SCN is in the call.  Nobody else sees the commit yet.
@@ -46,7 +46,7 @@ def commit_transaction(area, call_address, time, began):
     status = enter_commit(area, call.transaction, call.commit)
     if status == DONE:
         status = hand_on(area, call.undo_page)
-    log_commit(area, call.commit, time, began)
+    log_commit(area, call.commit, time, call.feed_from)
     close_group(area, transaction_at(area, call.transaction).number, DONE)
     return status if status < 0 else state.log_start + state.log_end
 
@@ -109,7 +109,7 @@ def log_table_change(area, call_address, feed, operation):
     if require_log_room(area) < 0:
         return LOG_FULL
     call = call_at(call_address)
-    log_change(area, feed, operation, NO_PAGE << 16 | NO_SLOT, newest_place(area, call), 0, 0, 0, 0, 0)
+    log_change(area, call, feed, operation, NO_PAGE << 16 | NO_SLOT, newest_place(area, call), 0, 0, 0, 0, 0)
     return close_group(area, transaction_at(area, call.transaction).number, DONE)
 
 

@@ -135,10 +135,12 @@ def log_commit(area, scn, time, began):
 
 
 @routine
-def log_change(area, version, operation, place, undo, row, row_size, before, before_size, is_patch):
+def log_change(area, call, version, operation, place, undo, row, row_size, before, before_size, is_patch):
     """Log what a row of a table with a change feed is now, and what it was; ``undo``: where its undo record is."""
     state = state_of(area)
     if state.log_buffer:
+        if call.feed_from == 0:
+            call.feed_from = state.log_start + state.log_group
         to = _new_item(state, place >> 16, 0, 0, CHANGE, CHANGE_SIZE + row_size + before_size)
         head = change_head(to)
         head.version = version

@@ -20,20 +20,20 @@ from pathlib import Path
 
 import numpy as np
 
-from gmdb.errors import PositionGone, PositionUnknown
+from gmdb.errors import Corruption, PositionGone, PositionUnknown
 from gmdb.format.address import NO_PAGE
 from gmdb.format.redo import payload
 from gmdb.kernel.feed import FULL, LOG_CHANGE, LOG_COMMIT, LOG_SCAN, ROW_MIN, copy_rows, scan_log
 from gmdb.kernel.redo import GROUP_MAX
 from gmdb.kernel.replay import LENGTH_MAX, MORE, first_group
-from gmdb.log.files import ARCHIVE, RedoReader, redo_numbers, redo_path
-from gmdb.storage import disk
+from gmdb.log.files import ARCHIVE, RedoReader, open_if_there, redo_numbers, redo_path
 from gmdb.storage.directory import read_control
 from gmdb.storage.feeds import LogPosition
 
 CHUNK = 4 << 20
 _ROOM = (CHUNK + 2 * GROUP_MAX) // ROW_MIN
 _COMMITS = 1 << 16
+COMMIT_END = np.dtype([("scn", "<i8"), ("lsn", "<i8"), ("needs", "<i8"), ("changes", "<i8")])
 _GONE = "is not kept any more; start again from a snapshot, and name a reader so that the log is kept for it"
 _ANOTHER_WAY = "it has gone another way since, as after a restore to an earlier time; start again from a snapshot"
 _NOBODY = NO_PAGE << 16 | 0xFFFF
@@ -58,8 +58,26 @@ class Committed:
     def __len__(self) -> int:
         return len(self.changes)
 
+    def ends(self) -> np.ndarray:
+        """Where each of the commits ends: the position behind it, and how many changes there are up to there."""
+        scn = self.scn
+        starts = np.flatnonzero(np.concatenate(([True], np.diff(scn) != 0))) if len(scn) else np.empty(0, np.int64)
+        found = np.zeros(len(starts), COMMIT_END)
+        if len(starts):
+            found["scn"], found["lsn"] = scn[starts], self.commits["lsn"][starts]
+            needs = np.minimum.accumulate(self.changes["group"][::-1])[::-1]  # of this change and all behind it
+            behind = np.append(needs[starts[1:]], self.position.needs)
+            found["needs"] = np.minimum(np.minimum(behind, self.position.needs), found["lsn"])
+            found["changes"] = np.append(starts[1:], len(scn))
+        return found
+
     def part(self, wanted: np.ndarray | slice) -> Committed:
         return Committed(self.changes[wanted], self.commits[wanted], self.sequence[wanted], self.position)
+
+
+def position_behind(end: np.void, whole: int) -> LogPosition:
+    """The position behind a commit."""
+    return LogPosition(int(end["scn"]), int(end["lsn"]), int(end["needs"]), whole)
 
 
 class ChangeLog:
@@ -71,6 +89,7 @@ class ChangeLog:
         self.database_id: str = control["database_id"]
         self._file_size = int(control["redo_file_size"])
         self._folders = [directory, directory / ARCHIVE]
+        self._synced = int(control["redo_lsn"])  # recovery needs the log from here on
         identity = bytes.fromhex(self.database_id)
         self._reader = RedoReader(self._folders, identity, self._file_size) if self._file_size else None
 
@@ -119,15 +138,27 @@ class ChangeLog:
         control = read_control(self.directory)
         return bool(control["clean"]) and int(control["redo_lsn"]) == lsn
 
-    def sync(self, first: int, last: int) -> None:
-        """Have the log on disk from one LSN to another, whoever has written it."""
+    def sync(self, last: int) -> None:
+        """Have the log on disk up to an LSN, whoever has written it: all that recovery would need to get there."""
         size = payload(self._file_size)
-        for number in range(first // size, last // size + 1):
+        for number in range(self._synced // size, last // size + 1):
             for folder in self._folders:
-                path = redo_path(folder, number)
-                if path.is_file():
-                    with disk.current.open(path) as file:
+                file = open_if_there(redo_path(folder, number))
+                if file is not None:
+                    with file:
                         file.sync()
+        self._synced = max(self._synced, last)
+
+    def goes_on_behind(self, lsn: int) -> bool:
+        """Whether there is log behind a place where none was found: then it is damaged there, or was being written."""
+        assert self._reader is not None
+        number = lsn // payload(self._file_size) + 1
+        return int(read_control(self.directory)["redo_lsn"]) > lsn or self._reader.is_used(number)
+
+    def damaged(self, lsn: int) -> Corruption:
+        assert self._reader is not None
+        where = self._reader.describe(lsn)
+        return Corruption(f"{self.directory}: the log is damaged at {where}; changes behind it cannot be read")
 
     def read(self, lsn: int, length: int) -> bytes:
         """Bytes of the log, however many files they are in; fewer if it ends before."""
@@ -188,6 +219,7 @@ class LogScan:
         self._commits = np.empty(_COMMITS, LOG_COMMIT)
         self._is_known = not position.lsn
         self._data = b""
+        self._doubted = -1  # where there was no group, though the log goes on behind
 
     @property
     def position(self) -> LogPosition:
@@ -238,7 +270,7 @@ class LogScan:
         changes = self._changes[: int(scan["change_count"][0])]
         commits = self._commits[: int(scan["commit_count"][0])]
         if len(commits):
-            self._log.sync(start, self._lsn)
+            self._log.sync(self._lsn)
         return changes, commits, not (status == FULL or (status == MORE and more))
 
     def _goes_on_elsewhere(self) -> bool:
@@ -246,7 +278,12 @@ class LogScan:
         self._data = b""  # it may be a group that is being written: it is read again
         following = self._log.after_end(self._lsn)
         if following is None:
-            return False
+            if not self._log.goes_on_behind(self._lsn):
+                return False
+            if self._doubted == self._lsn:  # it was read again since
+                raise self._log.damaged(self._lsn)
+            self._doubted = self._lsn
+            return True
         self._lsn, self._open = following, {}  # no transaction outlives that
         return True
 
@@ -294,7 +331,8 @@ class LogScan:
             self._is_known = bool(np.any((before["scn"] == self._position.scn) & (before["lsn"] == self._position.lsn)))
             if not self._is_known and is_new.any():
                 raise self._unknown()
-        if np.any(commits["began"][is_new] < self._position.whole):
+        began = commits["began"][is_new]
+        if np.any((began > 0) & (began < self._position.whole)):
             raise PositionGone(f"{self._log.directory}: the beginning of a transaction's log {_GONE}")
 
     def _unknown(self) -> PositionUnknown:

@@ -68,8 +68,9 @@ class Durability:
         files.needed = lambda end: log_needed(store.directory, control["database_id"], end)
         self._mirror = Mirror(store.directory, database_id(store))
         follows = control["redo_lsn"] if recovery is None else recovery.end_lsn
+        self._log_before = follows
         try:
-            start = files.start(follows // payload(file_size) + 1, follows)
+            start = self._log_start = files.start(follows // payload(file_size) + 1, follows)
             self.redo = RedoLog(store, files, start, sync)
             self.checkpoints = Checkpoints(store, self.redo, self._mirror)
             self.shrinking = Shrinking(store, self.redo, self.checkpoint)
@@ -160,8 +161,11 @@ class Durability:
         """Let go of the files.  ``clean``: after a last checkpoint, so that nothing of the log is needed."""
         try:
             if clean:
-                self.checkpoint(clean=1)
-                self.redo.files.forget_all(self.redo.end)
+                end = self.redo.end
+                if end == self._log_start:  # nothing was logged: the log goes on where it ended before
+                    end = self._log_before
+                self.checkpoint(clean=1, redo_lsn=end)
+                self.redo.files.forget_all(end)
                 self._mirror.remove()
         finally:
             self.redo.close()

@@ -34,6 +34,16 @@ def redo_numbers(directory: Path) -> list[int]:
     return sorted(int(suffix) for suffix in suffixes if suffix.isdecimal())
 
 
+def open_if_there(path: Path) -> DiskFile | None:
+    """A file; None if it is not there, or not any more: whoever has the database open may move or remove it."""
+    try:
+        return disk.current.open(path)
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
 class RedoFiles:
     """The files that the log is written to, the newest of them open."""
 
@@ -183,9 +193,10 @@ class RedoReader:
         """A file that is whole at its head, and the LSN that it follows."""
         for folder in self._folders:
             path = redo_path(folder, number)
-            if not path.is_file():
+            file = open_if_there(path)
+            if file is None:
                 continue
-            with disk.current.open(path) as file:
+            with file:
                 head = read_file_head(file.read(HEAD_SPACE, 0))
             if head and head["database_id"] == self._database_id and head["number"] == number:
                 return path, head["follows"]
@@ -209,17 +220,29 @@ class RedoReader:
         ``start`` is where reading began: there the file need not follow the one before.
         """
         number, offset = divmod(lsn, payload(self._file_size))
-        found = self._find(number)
-        if found is None or (offset == 0 and lsn != start and found[1] != lsn):
-            return b""
-        with disk.current.open(found[0]) as file:
-            return file.read(min(length, payload(self._file_size) - offset), HEAD_SPACE + offset)
+        while True:
+            found = self._find(number)
+            if found is None or (offset == 0 and lsn != start and found[1] != lsn):
+                return b""
+            file = open_if_there(found[0])
+            if file is not None:  # else it was moved to the archive meanwhile, or removed
+                with file:
+                    return file.read(min(length, payload(self._file_size) - offset), HEAD_SPACE + offset)
 
     def after_end(self, lsn: int) -> int | None:
         """Where the log goes on that ended at ``lsn`` in the middle of a file, for it was opened again after that."""
         number = lsn // payload(self._file_size) + 1
         found = self._find(number)
         return number * payload(self._file_size) if found is not None and found[1] == lsn else None
+
+    def is_used(self, number: int) -> bool:
+        """Whether a file is there that log was written to."""
+        found = self._find(number)
+        file = open_if_there(found[0]) if found is not None else None
+        if file is None:
+            return False
+        with file:
+            return any(file.read(REDO_GROUP.size, HEAD_SPACE))
 
     def is_left_behind(self, lsn: int) -> bool:
         """Whether the log goes on from before ``lsn``, as after a recovery up to an earlier time."""
@@ -238,9 +261,7 @@ class RedoReader:
             found = self._find(number) if number * size > lsn else None
             if found is None:
                 continue
-            with disk.current.open(found[0]) as file:
-                is_used = any(file.read(REDO_GROUP.size, HEAD_SPACE))
-            if is_used:
+            if self.is_used(number):
                 missing = redo_path(found[0].parent, found[1] // size)
                 raise RestoreError(
                     f"the log is missing between LSN {lsn} and {found[0]}, which follows LSN {found[1]}: "

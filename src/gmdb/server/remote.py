@@ -369,7 +369,7 @@ class RemoteConnection(_Connection):
         keep: int | None = None,
         snapshot: bool = False,
     ) -> ChangeFeed:
-        from gmdb.feed import open_feed  # brings compiled code, which clients need for little else
+        from gmdb.feed.opening import open_feed  # brings compiled code, which clients need for little else
 
         if self._link.route.is_network:
             raise InterfaceError("changes are read out of the database's files, which are on the server's machine")

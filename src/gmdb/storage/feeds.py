@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -114,6 +115,7 @@ class Reader:
     needs: int
     keep: int
     seen: float  # when it last said so
+    feeds: dict[str, int]  # by the names of the tables that it asked for, what their feeds were; none: all tables
 
 
 def require_reader_name(name: str) -> str:
@@ -177,10 +179,20 @@ def remove_reader(directory: Path, name: str) -> None:
 def log_needed(directory: Path, database_id: str, end: int) -> int | None:
     """The LSN from which on readers need the log, of which ``end`` is the end; None if nobody does.
 
-    A reader that is further behind than its limit is not waited for: it finds its place gone.
+    A reader that is further behind than its limit is not waited for: it finds its place gone.  If one cannot be read
+    for now, all log is kept.
     """
-    mine = [reader for reader in read_readers(directory) if reader.database_id == database_id]
-    return min((reader.needs for reader in mine if end - reader.needs <= reader.keep), default=None)
+    needed = []
+    for path in (directory / FOLDER).glob(f"*{_SUFFIX}"):
+        try:
+            reader = read_reader(directory, path.name.removesuffix(_SUFFIX))
+        except InterfaceError:
+            continue
+        except StorageError:
+            return 0
+        if reader is not None and reader.database_id == database_id and end - reader.needs <= reader.keep:
+            needed.append(reader.needs)
+    return min(needed, default=None)
 
 
 def log_behind(directory: Path, reader: Reader) -> int:
@@ -207,10 +219,8 @@ def _make_folder(folder: Path) -> None:
 
 def _write_whole(path: Path, data: bytes) -> None:
     """Write a file under another name, and let it take its place."""
-    made = path.with_name(path.name + ".new")
-    if made.exists():
-        disk.current.remove(made)
-    with disk.current.open(made, create=True) as file:
+    made = path.with_name(f".{path.name}-{secrets.token_hex(4)}.new")
+    with disk.current.open(made, create=True, exclusive=True) as file:
         file.write(data, 0)
         file.sync()
     disk.current.replace(made, path)

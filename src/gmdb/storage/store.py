@@ -187,7 +187,7 @@ class PageStore:
         for number in range(first, first + devices):
             self.adopt_device(number)
             # Whoever brings an older copy of the database up to date learns of the device from the log.
-            self.call(log_pages, first, 0, self.devices[number].address(0), page_size, 1, 0)
+            self.call(log_pages, first, 0, self.devices[number].address(0), page_size, 1, 0, 0)
         return self.spaces[first]
 
     def remove_tablespace(self, space: Tablespace) -> None:

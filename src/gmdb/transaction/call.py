@@ -21,7 +21,8 @@ from gmdb.kernel.call import CALL
     INDEX,
     MORE,
     MORE_COUNT,
-) = range(16)
+    FEED_FROM,
+) = range(17)
 assert CALL.names is not None
 assert [name.upper() for name in CALL.names] == [
     "SCN",
@@ -40,4 +41,5 @@ assert [name.upper() for name in CALL.names] == [
     "INDEX",
     "MORE",
     "MORE_COUNT",
+    "FEED_FROM",
 ]

@@ -21,7 +21,7 @@ from gmdb.log.redo import RedoLog
 from gmdb.log.reports import Progress, Recovery
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import PageStore
-from gmdb.transaction.call import COMMIT
+from gmdb.transaction.call import COMMIT, FEED_FROM
 from gmdb.transaction.definitions import Changes
 from gmdb.transaction.gc import BackgroundCollector, Collector
 from gmdb.transaction.memory import TransactionMemory
@@ -56,7 +56,7 @@ class Transactions:
         self.store = store
         self.guard = store.guard
         self.redo = redo
-        # LSN, slot, SCN of commits that are not on disk yet, and from where on the log has their transactions
+        # LSN, slot, SCN of commits that are not on disk yet, and from where on the log has their changes
         self._pending: deque[tuple[int, int, int, int]] = deque()
         self.left_alone = False  # a session was interrupted while it waited for its commit to be on disk
         self.memory = TransactionMemory(store)
@@ -88,22 +88,24 @@ class Transactions:
 
     # ---- commits
 
-    def log_commit(self, slot: int, call_address: int, call: memoryview, began: int) -> int:
+    def log_commit(self, slot: int, call_address: int, call: memoryview) -> int:
         """Log a commit; answers the LSN that must be on disk for it to count, 0 if nothing was changed."""
         with self.guard:
             self.store.require_healthy()
             now = time.time_ns() // 1000
-            lsn = self.store.call_essential(commit_transaction, UNDO_DEVICE, call_address, now, began)
+            lsn = self.store.call_essential(commit_transaction, UNDO_DEVICE, call_address, now)
             if lsn:
-                self._pending.append((lsn, slot, call[COMMIT], began))
+                self._pending.append((lsn, slot, call[COMMIT], call[FEED_FROM]))
             return lsn
 
     def log_from(self) -> int:
-        """The LSN from which on the log has all of the transactions that others do not see yet."""
+        """The LSN from which on the log has all changes for readers of transactions that others do not see yet."""
         with self.guard:
-            assert self.redo is not None
-            active = [session.log_from for session in self.active.values()]
-            return min([*active, *(began for _, _, _, began in self._pending), self.redo.end])
+            if self.redo is None:  # nobody can change anything
+                return int(self.store.control["redo_lsn"])
+            active = [session.call[FEED_FROM] for session in self.active.values()]
+            begun = [*active, *(began for _, _, _, began in self._pending)]
+            return min([*(lsn for lsn in begun if lsn), self.redo.end])
 
     def publish(self, durable: int) -> None:
         """Let others see the commits that are on disk, in the order of their SCNs."""

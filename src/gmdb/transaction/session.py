@@ -34,6 +34,7 @@ from gmdb.transaction.call import (
     BLOCKED,
     BLOCKER,
     COMMIT,
+    FEED_FROM,
     INSERT_LOCK,
     LATEST,
     MORE,
@@ -90,13 +91,13 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self.autocommit, self._resumes_autocommit = True, False
             self.call[LATEST] = int(self._reads_latest())
         self.slot = -1
-        self.log_from = 0  # LSN from which on the log may have something of the transaction
         self._logged_at = 0  # where the log must be on disk for the commit to count that is under way
         self.plain = False
         self.call[TRANSACTION] = -1
         self.call[STATEMENT] = 0
         self.call[UNDO_PAGE] = -1
         self.call[UNDO_RUNS] = 0
+        self.call[FEED_FROM] = 0
         self.undo: array[int] = array("q")
         self._forget_savepoints()
         self._hold_nothing()
@@ -145,7 +146,6 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self.hub.store.require_writable()
         self.slot = self.call[TRANSACTION] = self.hub.memory.begin()
         self.hub.active[self.slot] = self
-        self.log_from = self.hub.redo.end if self.hub.redo is not None else 0
         self._note_plain()
 
     def _note_plain(self) -> None:
@@ -407,7 +407,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         for _, entry_page, last_page, space_id in self._loads:
             with self.hub.guard:
                 self.hub.store.call_essential(open_last_page, space_id, entry_page, last_page)
-        lsn = self.hub.log_commit(self.slot, self.call_address, self.call, self.log_from)
+        lsn = self.hub.log_commit(self.slot, self.call_address, self.call)
         self._logged_at = lsn
         if lsn and self.hub.redo is not None:
             self.hub.redo.make_durable(lsn)

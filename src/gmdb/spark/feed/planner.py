@@ -14,26 +14,27 @@ from typing import Any
 import numpy as np
 
 from gmdb.catalog.schema import TableDefinition
-from gmdb.errors import FeedError, PositionGone, TableChanged
-from gmdb.feed import Definitions, position_of_pin, register, require_feed
+from gmdb.errors import FeedError, TableChanged
+from gmdb.feed.definitions import Definitions, position_of_pin, require_feed
+from gmdb.feed.reading import NamedReader, require_reader
 from gmdb.format.columns import Column
 from gmdb.format.heap import HEAP_NODE, NODE_AT
 from gmdb.format.redo import ChangeOperation
 from gmdb.inspect.pinned import PinnedFiles
-from gmdb.log.changes import ChangeLog, Committed, LogScan
+from gmdb.log.changes import COMMIT_END, ChangeLog, Committed, LogScan, position_behind
 from gmdb.spark.feed.options import NOW, SNAPSHOT, ChangeOptions
 from gmdb.spark.feed.partitions import ChangeRange, SnapshotRange
 from gmdb.spark.plan import PageRange, divide, pages_per_range
 from gmdb.spark.snapshots import drop_pin, position_now, table_of, take_pin
-from gmdb.storage.feeds import LogPosition, read_reader, remove_reader
+from gmdb.storage.feeds import LogPosition, remove_reader
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin, read_pin, renew
 
 RANGES_MAX = 8  # tasks of a batch
 RANGE_ROWS = 1 << 15  # changes that are worth a task
 IDLE_BYTES = 8 << 20  # of log without a change of the table, after which a batch of nothing moves the stream on
+IDLE_SHARE = 4  # or such a share of what is kept
 _ENDS = {ChangeOperation.DROP: "was dropped", ChangeOperation.STOP: "has no change feed any more"}
-COMMIT = np.dtype([("scn", "<i8"), ("lsn", "<i8"), ("needs", "<i8"), ("rows", "<i8")])
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Offset:
 
     position: str = ""
     reader: str = ""
+    feed: int = 0  # the table's, which gets another one if it is made again
     snapshot: str = ""
     pages_a_range: int = 0
     ranges_read: int = 0
@@ -66,11 +68,12 @@ class StreamPlanner:
         self._log = ChangeLog(options.path)
         self._definitions = Definitions(options.path)
         self._scan: LogScan | None = None
-        self._ahead = np.empty(0, COMMIT)  # commits that were found, and not handed out yet
+        self._ahead = np.empty(0, COMMIT_END)  # commits that were found, with their rows, and not handed out yet
         self._reached: LogPosition | None = None  # where what was handed out ends
         self._scanned: LogPosition | None = None  # where what was found ends
         self._given: tuple[Offset, Offset, np.ndarray] | None = None  # the newest batch, and its commits
         self._error: FeedError | None = None  # why the stream ends behind what was found
+        self._error_scn = 0
         self._begun: Offset | None = None  # where this stream began, if it is a new one
         self._target: int | None = None  # the SCN at which a stream of what is available ends
 
@@ -84,7 +87,7 @@ class StreamPlanner:
         self._register(reader, position)
         if options.since != SNAPSHOT:
             self._log.require(position)
-            return Offset(self._text(position), reader)
+            return Offset(self._text(position), reader, self._feed)
         pin = take_pin(options.path, options.lease, options.owner, Holder.nobody())
         try:
             table = table_of(pin, options.table, options.path)
@@ -95,7 +98,7 @@ class StreamPlanner:
             drop_pin(options.path, pin.name, options.owner)
             remove_reader(options.path, reader)
             raise
-        return Offset(self._text(position_of_pin(pin)), reader, pin.name, pages)
+        return Offset(self._text(position_of_pin(pin)), reader, self._feed, pin.name, pages)
 
     def _first_position(self) -> LogPosition:
         since = self._options.since
@@ -130,7 +133,7 @@ class StreamPlanner:
         if not start.position:
             self._begun = self._begun or self._begin()
             return self._latest_of_snapshot(self._begun, max_rows) if self._begun.snapshot else self._begun
-        self._require_reader(start)
+        require_reader(self._options.path, start.reader)
         if start.begins_in_snapshot:
             return self._latest_of_snapshot(start, max_rows)
         if start.snapshot:  # a batch behind it is asked for: it was dealt with
@@ -143,10 +146,10 @@ class StreamPlanner:
             self._ahead = np.concatenate((self._ahead, found))
         count = self._count(max_rows)
         given, end = self._ahead[:count], self._end_of(position, count)
-        if not count and self._error is not None:
+        if not count and self._error is not None and (self._target is None or self._error_scn <= self._target):
             raise self._error
         self._ahead, self._reached = self._ahead[count:], end
-        offset = Offset(self._text(end), start.reader)
+        offset = Offset(self._text(end), start.reader, self._feed)
         if end == position:
             offset = start
         self._given = (start, offset, given)
@@ -155,54 +158,53 @@ class StreamPlanner:
     def _end_of(self, position: LogPosition, count: int) -> LogPosition:
         """Behind so many of the commits that were found."""
         assert self._scanned is not None
-        if count == len(self._ahead) and self._error is None and self._target is None:
+        if count == self._up_to_target() and self._error is None and self._scanned.scn > position.scn:
             idle = self._scanned.needs - position.needs
-            return self._scanned if count or idle > IDLE_BYTES else position
-        if not count:
-            return position
-        last = self._ahead[count - 1]
-        return _behind(last, position.whole)
+            if count or idle > min(IDLE_BYTES, self._options.keep // IDLE_SHARE):
+                return self._scanned
+        return position_behind(self._ahead[count - 1], position.whole) if count else position
+
+    def _up_to_target(self) -> int:
+        """How many of the commits that were found may be handed out."""
+        if self._target is None:
+            return len(self._ahead)
+        return int(np.searchsorted(self._ahead["scn"], self._target, "right"))
 
     def _count(self, max_rows: int | None) -> int:
         """How many of the commits that were found make the batch."""
-        count = len(self._ahead)
-        if self._target is not None:
-            count = int(np.searchsorted(self._ahead["scn"], self._target, "right"))
+        count = self._up_to_target()
         if max_rows is not None and count:
-            fitting = int(np.searchsorted(np.cumsum(self._ahead["rows"][:count]), max_rows, "right"))
+            fitting = int(np.searchsorted(np.cumsum(self._ahead["changes"][:count]), max_rows, "right"))
             count = max(fitting, 1)
         return count
 
     def _steps(self, max_rows: int | None) -> Iterator[np.ndarray]:
         """Commits that change the table, as far as a batch of so many rows needs to know."""
         assert self._scan is not None
-        rows = int(self._ahead["rows"].sum())
+        rows = int(self._ahead["changes"].sum())
         if self._error is not None or (max_rows is not None and rows > max_rows):
             return
         for committed in self._scan.steps():
-            self._scanned = committed.position
+            if self._target is None or committed.position.scn <= self._target:
+                self._scanned = committed.position
             found = self._commits(committed)
-            rows += int(found["rows"].sum())
+            rows += int(found["changes"].sum())
             yield found
             if self._error is not None or (max_rows is not None and rows > max_rows):
                 return
 
     def _commits(self, committed: Committed) -> np.ndarray:
-        """The commits of a step that change the table, up to one that ends the stream."""
+        """The commits of a step that change the table, each with how many rows, up to one that ends the stream."""
         mine = np.zeros(len(committed), bool)
         ends = np.iinfo(np.int64).max
         for part in self._definitions.divide(committed, {self._feed}):
             mine[part.places] = True
             ends = min(ends, self._ends_at(part.table, part.changes))
-        scn = committed.scn
-        needs = np.minimum.accumulate(committed.changes["group"][::-1])[::-1]  # what this and later ones need
-        starts = np.flatnonzero(np.concatenate(([True], np.diff(scn) != 0))) if len(scn) else np.empty(0, np.int64)
-        found = np.zeros(len(starts), COMMIT)
-        found["scn"], found["lsn"] = scn[starts], committed.commits["lsn"][starts]
-        behind = np.append(needs[starts[1:]], committed.position.needs) if len(starts) else needs
-        found["needs"] = np.minimum(np.minimum(behind, committed.position.needs), found["lsn"])
-        found["rows"] = np.add.reduceat(mine, starts) if len(starts) else 0
-        return found[(found["rows"] > 0) & (found["scn"] < ends)]
+        found = committed.ends()
+        if len(found):
+            starts = np.concatenate(([0], found["changes"][:-1]))
+            found["changes"] = np.add.reduceat(mine, starts)
+        return found[(found["changes"] > 0) & (found["scn"] < ends)]
 
     def _ends_at(self, table: TableDefinition, changes: Committed) -> int:
         """The SCN of the first commit that the stream cannot hand out; it will say why."""
@@ -210,10 +212,10 @@ class StreamPlanner:
         for operation, said in _ENDS.items():
             at = np.flatnonzero(operations == operation)
             if len(at) and changes.scn[at[0]] < ends:
-                ends = int(changes.scn[at[0]])
+                ends = self._error_scn = int(changes.scn[at[0]])
                 self._error = TableChanged(f"table {table.name} {said}: its stream of changes ends")
         if self._is_new_schema(table) and len(changes) and changes.scn[0] < ends:
-            ends = int(changes.scn[0])
+            ends = self._error_scn = int(changes.scn[0])
             self._error = TableChanged(
                 f"table {table.name} has other columns than the stream since commit {ends}; start the stream again to "
                 'go on with them, or go on without new ones: .option("schemaChange", "follow")'
@@ -225,7 +227,8 @@ class StreamPlanner:
         assert self._table.feed is not None
         if self._options.follows_schema or table.feed.version <= self._table.feed.version:
             return False
-        return _shape(table.columns) != _shape(self._table.columns)
+        wanted = [self._table.position(name) for name in self._options.columns] or None
+        return _shape(table.columns, wanted) != _shape(self._table.columns, wanted)
 
     # ---- a batch's tasks
 
@@ -241,20 +244,20 @@ class StreamPlanner:
         commits = self._given[2] if known and self._given is not None else self._found_again(first, last.scn)
         if not len(commits):
             return []
-        total = np.cumsum(commits["rows"])
+        total = np.cumsum(commits["changes"])
         count = min(RANGES_MAX, -(-int(total[-1]) // RANGE_ROWS))
         cuts = np.unique(np.searchsorted(total, total[-1] * np.arange(1, count + 1) // count))
         ranges, begin = [], first
         for cut in cuts.tolist():
             last_commit = commits[cut]
             ranges.append(ChangeRange(begin, int(last_commit["scn"]), self._table))
-            begin = _behind(last_commit, first.whole)
+            begin = position_behind(last_commit, first.whole)
         return ranges
 
     def _found_again(self, first: LogPosition, until: int) -> np.ndarray:
         """The commits of a batch that was planned before this process began."""
         found = [self._commits(committed) for committed in LogScan(self._log, first).steps(until)]
-        return np.concatenate([np.empty(0, COMMIT), *found])
+        return np.concatenate([np.empty(0, COMMIT_END), *found])
 
     # ---- the snapshot
 
@@ -278,22 +281,12 @@ class StreamPlanner:
         self._register(end.reader, LogPosition.from_text(end.position, self._log.database_id))
 
     def _register(self, reader: str, position: LogPosition) -> None:
-        register(self._options.path, reader, self._log.database_id, position, self._options.keep)
-
-    def _require_reader(self, offset: Offset) -> None:
-        if read_reader(self._options.path, offset.reader) is None:
-            raise PositionGone(
-                f"{self._options.path}: reader {offset.reader} fell behind its limit of {self._options.keep} bytes of "
-                "log, or was dropped; start a new stream, from a snapshot, with a larger keep"
-            )
+        NamedReader(reader, self._options.keep, {self._table.name: self._feed}).register(self._log, position)
 
     def _text(self, position: LogPosition) -> str:
         return position.to_text(self._log.database_id)
 
 
-def _behind(commit: np.void, whole: int) -> LogPosition:
-    return LogPosition(int(commit["scn"]), int(commit["lsn"]), int(commit["needs"]), whole)
-
-
-def _shape(columns: Sequence[Column]) -> list[tuple[str, str]]:
-    return [(column.name, str(column.type)) for column in columns]
+def _shape(columns: Sequence[Column], wanted: Sequence[int] | None) -> list[tuple[str, str]]:
+    """What the wanted columns are called and what they are; all if none are named."""
+    return [(column.name, str(column.type)) for n, column in enumerate(columns) if wanted is None or n in wanted]

@@ -84,29 +84,39 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner_made": None}
 
-    def _planner(self) -> StreamPlanner:
+    def _planner(self, start: Offset) -> StreamPlanner:
         """What knows the log, which brings compiled kernels; tasks of a snapshot can do without."""
         if self._planner_made is None:
             from gmdb.spark.feed.planner import StreamPlanner
 
-            self._planner_made = StreamPlanner(self._options, self._table())
+            self._planner_made = StreamPlanner(self._options, self._table(start.feed))
             if self._ends_at is not None:
                 self._planner_made.end_at(self._ends_at)
         return self._planner_made
 
-    def _table(self) -> TableDefinition:
-        """The table as it was when the DataFrame was made, whose schema it has; it may have changed since."""
-        from gmdb.feed import Definitions, require_feed
+    def _table(self, feed: int) -> TableDefinition:
+        """The table as it was when the DataFrame was made, whose schema it has; it may have changed since.
 
-        now = describe(self._options.path, self._options.table, "", self._options.owner)
-        for table in [now, *Definitions(self._options.path).of_feed(require_feed(now))]:
+        ``feed``: the one that the stream goes on with, if it has begun; its table may be gone.
+        """
+        from gmdb.feed.definitions import Definitions, require_feed
+
+        definitions = Definitions(self._options.path)
+        if feed:
+            known = list(definitions.of_feed(feed))
+        else:
+            now = describe(self._options.path, self._options.table, "", self._options.owner)
+            known = [now, *definitions.of_feed(require_feed(now))]
+        for table in known:
             try:
                 if change_schema(self._options, table) == self._schema:
                     return table
             except (InterfaceError, SchemaError):
                 continue  # an older one may lack a column that was asked for
         asked = ", ".join(self._schema.fieldNames())
-        raise SchemaMismatch(f"table {now.name}: its stream of changes has not the columns {asked}, of these types")
+        raise SchemaMismatch(
+            f"table {self._options.table}: its stream of changes has not the columns {asked}, of these types"
+        )
 
     # ---- on the driver's host
 
@@ -124,13 +134,14 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark calls it so)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self._planner().latest(_offset(start), most).to_plain()
+        offset = _offset(start)
+        return self._planner(offset).latest(offset, most).to_plain()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self._planner().partitions(_offset(start), _offset(end))
+        return self._planner(_offset(end)).partitions(_offset(start), _offset(end))
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._planner().commit(_offset(end))
+        self._planner(_offset(end)).commit(_offset(end))
 
     # ---- in tasks
 

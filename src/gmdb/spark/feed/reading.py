@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from gmdb.arrow.changes import BEFORE, META_FIELDS, SNAPSHOT, change_batches
-from gmdb.feed import Definitions, require_feed
+from gmdb.feed.definitions import Definitions, require_feed
 from gmdb.format.address import device_of
 from gmdb.inspect.device_file import DeviceFile
 from gmdb.log.changes import ChangeLog, LogScan
