@@ -177,7 +177,7 @@ def test_a_live_database_is_listed_as_it_is_in_memory(tmp_path: Path) -> None:
 
 
 def test_who_waits_is_listed(tmp_path: Path) -> None:
-    with gmdb.connect(tmp_path / "live.gmdb", lock_timeout=30) as db, gmdb.connect(tmp_path / "live.gmdb") as other:
+    with gmdb.connect(tmp_path / "live.gmdb") as db, gmdb.connect(db.path, lock_timeout=60) as other:
         db.execute("create table t (i int)")
         db.execute("insert into t values (1)")
         db.commit()
