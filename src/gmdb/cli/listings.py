@@ -102,7 +102,7 @@ def document(listing: Listing) -> dict[str, Any]:
     """A listing for JSON."""
     rows = [{name: _plain(value) for name, value in row.items()} for row in listing.dicts()]
     problems = [f"{where}: {what}" for where, what in listing.problems]
-    return {listing.name: rows, "problems": problems}
+    return {listing.name: rows, "problems": problems, "notes": listing.notes}
 
 
 def _plain(value: Any) -> Any:
