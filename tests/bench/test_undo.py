@@ -6,12 +6,16 @@ import pytest
 from bench.__main__ import main
 from bench.undo import TARGET, UndoUse, measure, undo_line
 
+from gmdb.storage.store import UNDO_PAGE_SIZE
+
 
 def test_undo_space_is_used_again_while_the_same_rows_are_updated(tmp_path: Path):
     few, many = measure(tmp_path / "few", 5_000), measure(tmp_path / "many", 50_000)
     assert few.peak > 0
     assert many.peak < TARGET
-    assert few.left == many.left < many.peak
+    one_page = UNDO_PAGE_SIZE / (1 << 20)  # with room left: handed on to the next transaction, not given back
+    assert few.left <= one_page
+    assert many.left <= one_page < many.peak
 
 
 @pytest.mark.parametrize(("peak", "outcome"), [(TARGET - 0.1, "met"), (TARGET, "missed")])

@@ -115,7 +115,7 @@ def test_stats_are_of_each_database_and_of_all(fleet: list[Path], capsys) -> Non
 def test_on_a_terminal_a_row_is_a_line(monkeypatch, capsys) -> None:
     rows = [("/a/very/long/path/to/some/databases/shop.gmdb", "1", "10", "ok", ""), ("b", "", "", "bad", "long " * 30)]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(fleet_table.shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
+    monkeypatch.setattr(fleet_table.shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((80, 24)))
     fleet_table.print_fleet(("database", "tables", "rows", "status", "first problem"), rows)
     lines = lines_of(capsys)
     assert max(map(len, lines)) <= 80

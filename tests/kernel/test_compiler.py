@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gmdb.kernel
-from gmdb.kernel.compiler import sources_of
+from gmdb.kernel.compiler import COMPILED, routine, sources_of
 
 PACKAGE = Path(gmdb.kernel.__file__).parent.parent
 KERNELS = sorted((PACKAGE / "kernel").glob("*.py"))
@@ -37,3 +37,13 @@ def test_all_that_a_kernel_is_made_of_counts(source: Path):
 
 def test_what_it_does_not_import_does_not_count():
     assert PACKAGE / "kernel" / "btree.py" not in sources_of(PACKAGE / "kernel" / "append.py")
+
+
+@pytest.mark.skipif(not COMPILED, reason="as plain Python, a routine is a function like any other")
+def test_a_routine_that_python_calls_is_an_error_of_python():
+    @routine
+    def successor(number):
+        return number + 1
+
+    with pytest.raises(TypeError):
+        successor(1)

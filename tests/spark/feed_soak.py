@@ -28,6 +28,7 @@ from gmdb.spark.local import local_session
 from tests.integrity import assert_sound
 
 KEYS = 2000
+TRANSACTIONS_MIN, RESTARTS_MIN = 100, 2
 TABLE = "create table t (i int primary key, s varchar(500), n bigint)"
 
 
@@ -94,7 +95,7 @@ class Soak:
     def run(self, seconds: float) -> Outcome:
         until = time.monotonic() + seconds
         with gmdb.connect(self._copy):  # is open all the while, for the stream to bring its batches to
-            while time.monotonic() < until:
+            while time.monotonic() < until or not self._has_seen_enough():
                 writer = self._start_writer()
                 try:
                     self._stream_for(min(self._dice.uniform(0.2, 2) * self._patience, max(until - time.monotonic(), 1)))
@@ -105,6 +106,10 @@ class Soak:
                 self.outcome.owner_kills += 1
             self._count(self._query(available_now=True))
         return self._compare()
+
+    def _has_seen_enough(self) -> bool:
+        """Also on a slow machine: work, and a restart in the middle of it."""
+        return self.outcome.transactions >= TRANSACTIONS_MIN and self.outcome.query_restarts >= RESTARTS_MIN
 
     def _start_writer(self) -> subprocess.Popen[str]:
         arguments = [sys.executable, "-m", "tests.spark.feed_soak", "--write", str(self._source)]

@@ -14,6 +14,4 @@ pytestmark = pytest.mark.spark
 
 def test_a_copy_that_a_stream_feeds_is_equal_row_for_row(spark: SparkSession, tmp_path: Path) -> None:
     outcome = Soak(spark, tmp_path, seed=1, patience=4).run(15)
-    assert outcome.transactions > 100
     assert outcome.changes > 100
-    assert outcome.query_restarts > 1

@@ -78,7 +78,8 @@ class Target:
             for number, device in files.devices.items():
                 for offset in range(device.hwm):
                     self.places.append((number, offset, device.page(offset)))
-        self._files = {number: os.open(device_path(path, number), os.O_WRONLY) for number, _, _ in self.places}
+        numbers = {number for number, _, _ in self.places}
+        self._files = {number: os.open(device_path(path, number), os.O_WRONLY) for number in numbers}
 
     def write(self, number: int, offset: int, page: bytes) -> None:
         os.pwrite(self._files[number], page, offset * len(page))

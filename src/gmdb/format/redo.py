@@ -93,9 +93,6 @@ class RedoItem(IntEnum):
     TAKEN_BACK = 0xFFFB  # the group's transaction has taken back what an undo record is about
 
 
-FIRST_MEANING = min(RedoItem)  # an item whose offset is at least this is about no bytes of a page, or about all of them
-
-
 class ChangeOperation(IntEnum):
     """What a change item says."""
 
