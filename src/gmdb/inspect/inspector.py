@@ -13,7 +13,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gmdb.errors import InterfaceError
-from gmdb.inspect import index_lists, live_lists, log_lists, page_lists, row_lists, space_lists, undo_lists
+from gmdb.inspect import (
+    cell_lists,
+    index_lists,
+    live_lists,
+    log_lists,
+    page_lists,
+    row_lists,
+    seen_lists,
+    space_lists,
+    undo_lists,
+)
 from gmdb.inspect import version_lists as versions
 from gmdb.inspect.diff import DIFF, diff_databases, diff_pages
 from gmdb.inspect.files import DatabaseFiles
@@ -30,12 +40,14 @@ LISTINGS: dict[str, Callable[..., Listing]] = {
     "segments": space_lists.segments,
     "maps": space_lists.maps,
     "freelists": space_lists.freelists,
+    "cells": cell_lists.cells,
     "fill": page_lists.fill,
     "pages": page_lists.pages,
     "regions": page_lists.regions,
     "image": page_lists.image,
     "rows": row_lists.rows,
     "row": versions.row,
+    "seen": seen_lists.seen,
     "index": index_lists.index,
     "hash": index_lists.hash_pages,
     "entries": index_lists.entries,
@@ -56,12 +68,14 @@ COLUMNS: dict[str, Sequence[ListColumn]] = {
     "segments": space_lists.SEGMENTS,
     "maps": space_lists.MAPS,
     "freelists": space_lists.FREE,
+    "cells": cell_lists.CELLS,
     "fill": page_lists.FILL,
     "pages": page_lists.PAGES,
     "regions": page_lists.REGIONS,
     "image": page_lists.IMAGE,
     "rows": row_lists.ROW_PLACE,
     "row": versions.VERSION,
+    "seen": seen_lists.SEEN,
     "index": index_lists.INDEX,
     "hash": index_lists.HASH,
     "entries": index_lists.ENTRIES,
@@ -142,6 +156,10 @@ class Inspector:
     def freelists(self, segment: str, pages: str | None = None) -> pa.Table:
         return self._table("freelists", segment, pages=pages)
 
+    def cells(self, first: int = 0, pages_each: int = 1, count: int = 1024, whole: bool = False) -> pa.Table:
+        """The database as a map: cells of some pages each, told by a few of them; ``whole`` looks into those."""
+        return self._table("cells", first, pages_each, count, whole)
+
     # ---- pages and rows
 
     def fill(self, segment: str | None = None, pages: str | None = None) -> pa.Table:
@@ -166,6 +184,10 @@ class Inspector:
     def row(self, row_id: str) -> pa.Table:
         """A row's versions, the newest first, as far as undo has them."""
         return self._table("row", row_id)
+
+    def seen(self, place: str, transaction: int = 0, scn: int | None = None) -> pa.Table:
+        """The rows of a page, or one row, as a transaction sees them at a snapshot, and why; 0: as others do."""
+        return self._table("seen", place, transaction, scn)
 
     def find(self, segment: str, predicate: pc.Expression, pages: str | None = None) -> pa.Table:
         """Those rows of a table that an expression of Arrow's is true of: ``find("t", pc.field("a") > 5)``."""

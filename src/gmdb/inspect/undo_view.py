@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gmdb.catalog.schema import TableDefinition
-from gmdb.format.address import RowId
+from gmdb.format.address import NO_SLOT, RowId
 from gmdb.format.columns import Column
 from gmdb.format.row import ROW_HEAD, header_size
 from gmdb.format.slotted import bounded
@@ -39,6 +39,15 @@ class UndoRecordView:
     def operation(self) -> str:
         kind = self.head["op_type"]
         return UndoOperation(kind).name if kind in list(UndoOperation) else f"unknown operation {kind}"
+
+    def is_about(self, place: RowId) -> bool:
+        """Whether it tells of the row at a place; an insert's record may be of several slots, or of whole pages."""
+        first, count = self.row_id, 1
+        if self.head["op_type"] == UndoOperation.HEAP_INSERT:
+            if first.slot_id == NO_SLOT:
+                return first.page_id <= place.page_id < first.page_id + int.from_bytes(self.body[:4], "little")
+            count = int.from_bytes(self.body[:2], "little")
+        return first.page_id == place.page_id and first.slot_id <= place.slot_id < first.slot_id + count
 
     def document(self) -> dict[str, Any]:
         """The record in plain values, for JSON."""

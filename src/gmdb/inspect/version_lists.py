@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from gmdb.catalog.schema import TableDefinition
@@ -28,7 +30,7 @@ VERSION = (
     ListColumn("_place", TEXT, "where the bytes of the version are: a row, or an undo record, as PAGE:SLOT"),
     ListColumn("_lock_id", BIGINT, "the lock of the change"),
 )
-_HERE, _DELETED, _NOT_YET, _UNKNOWN = "here", "deleted", "not yet there", "unknown"
+HERE, DELETED, NOT_YET, UNKNOWN = "here", "deleted", "not yet there", "unknown"
 _HEAP = (
     UndoOperation.HEAP_INSERT,
     UndoOperation.HEAP_UPDATE,
@@ -45,34 +47,62 @@ def parse_row_id(text: str) -> RowId:
     raise InterfaceError(f"{text!r} is no row id: write DEVICE:PAGE:SLOT, such as 4:7:12")
 
 
+@dataclass(frozen=True)
+class Version:
+    """A row as it is or was: where its bytes are, and the change that made it; None: undo does not tell any more."""
+
+    state: str
+    where: str
+    values: tuple[Any, ...]
+    maker: UndoRow | None
+
+
 def row(files: DatabaseFiles, row_id: str) -> Listing:
     """A row with its whole history, as far as undo has it: the newest version first."""
     place = parse_row_id(row_id)
     page = files.page(place.page_id)
     made = Listing("row", VERSION)
     table = known_tables(files).get(PAGE_HEAD.at(page).obj_id)
-    more = () if table is None else tuple(ListColumn(c.name, listed_type(c), f"column {c.name}") for c in table.columns)
-    made.columns = (*VERSION, *more)
+    made.columns = (*VERSION, *value_columns(table))
     for finding in anatomy.check(page, place.page_id)[:1]:
         made.wrong(page_name(place.page_id), finding.message)
     scns = commits(files, made)
-    changes = [found for found in undo_rows(files, made) if _is_about(found, place)]
-    changes.sort(key=lambda found: _age(found, scns), reverse=True)
-    state, where, values = _now(files, page, place, table, made)
-    if state == _NOT_YET and not changes:
+    found = list(versions(files, page, place, table, changes_of(undo_rows(files, made), scns), made))
+    if found[0].state == NOT_YET and len(found) == 1:
         raise InterfaceError(
             f"page {page_name(place.page_id)} has no row in slot {place.slot_id}, nor has undo one of it"
         )
-    for number in range(len(changes) + 1):
-        maker = changes[number] if number < len(changes) else None
-        made.rows.append((number, state, *_made_by(maker, scns), where, _lock(maker), *values))
-        if maker is not None:
-            state, where, values = _before(maker, table, values)
+    for number, one in enumerate(found):
+        made.rows.append((number, one.state, *_made_by(one.maker, scns), one.where, _lock(one.maker), *one.values))
     return made
 
 
-def _is_about(found: UndoRow, place: RowId) -> bool:
-    return found.is_live and found.record.head["op_type"] in _HEAP and found.record.row_id == place
+def value_columns(table: TableDefinition | None) -> tuple[ListColumn, ...]:
+    """The columns of a table, as listings show their values."""
+    return () if table is None else tuple(ListColumn(c.name, listed_type(c), f"column {c.name}") for c in table.columns)
+
+
+def changes_of(records: Iterable[UndoRow], scns: dict[int, int]) -> list[UndoRow]:
+    """Those records of the undo log that tell of rows, the newest change first."""
+    found = [one for one in records if one.is_live and one.record.head["op_type"] in _HEAP]
+    return sorted(found, key=lambda one: _age(one, scns), reverse=True)
+
+
+def versions(
+    files: DatabaseFiles,
+    page: bytes,
+    place: RowId,
+    table: TableDefinition | None,
+    changes: Iterable[UndoRow],
+    made: Listing,
+) -> Iterator[Version]:
+    """A row's versions out of ``changes``, the newest first; ``made`` hears of what cannot be read."""
+    state, where, values = _now(files, page, place, table, made)
+    for maker in changes:
+        if maker.record.is_about(place):
+            yield Version(state, where, values, maker)
+            state, where, values = _before(maker, table, values)
+    yield Version(state, where, values, None)
 
 
 def _age(found: UndoRow, scns: dict[int, int]) -> tuple[int, int, int, int]:
@@ -98,16 +128,16 @@ def _now(
     nothing = (None,) * (len(table.columns) if table is not None else 0)
     at = dict(heap.live_slots(page)).get(place.slot_id) if anatomy.structure_of(page) is heap else None
     if at is None:
-        return _NOT_YET, str(place), nothing
+        return NOT_YET, str(place), nothing
     try:
         view, where = _followed(files, page, place, at, table)
     except Error as error:
         made.wrong(f"row {place}", error)
-        return _UNKNOWN, str(place), nothing
-    state = _DELETED if heap.flags_of(page, at) & RowFlag.DELETE else _HERE
+        return UNKNOWN, str(place), nothing
+    state = DELETED if heap.flags_of(page, at) & RowFlag.DELETE else HERE
     if view.problem:
         made.wrong(f"row {where}", view.problem)
-        return _UNKNOWN, str(where), nothing
+        return UNKNOWN, str(where), nothing
     return state, str(where), _values(view, table)
 
 
@@ -139,14 +169,14 @@ def _before(
     record = change.record
     where = f"{page_name(change.page_id)}:{record.slot}"
     if record.head["op_type"] == UndoOperation.HEAP_INSERT:
-        return _NOT_YET, where, (None,) * len(values)
+        return NOT_YET, where, (None,) * len(values)
     if record.head["op_type"] == UndoOperation.HEAP_DELETE:
-        return _HERE, where, values
+        return HERE, where, values
     if record.image is None or record.image.cells is None or table is None:
-        return _UNKNOWN, where, (None,) * len(values)
+        return UNKNOWN, where, (None,) * len(values)
     if record.head["op_type"] == UndoOperation.HEAP_UPDATE:
-        return _HERE, where, _values(record.image, table)
+        return HERE, where, _values(record.image, table)
     changed = list(values)
     for number, cell in zip(record.changed, record.image.cells, strict=True):
         changed[number] = listed_value(table.columns[number], cell.value)
-    return _HERE, where, tuple(changed)
+    return HERE, where, tuple(changed)
