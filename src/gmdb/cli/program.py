@@ -17,6 +17,7 @@ from gmdb.cli import (
     archive,
     backup,
     demo,
+    explore,
     feeds,
     importing,
     restore,
@@ -30,7 +31,22 @@ from gmdb.cli import (
 )
 from gmdb.errors import Error
 
-COMMANDS = (sql, importing, serve, stat, verify, backup, restore, archive, shrink, snapshots, feeds, spark, demo)
+COMMANDS = (
+    sql,
+    importing,
+    serve,
+    stat,
+    explore,
+    verify,
+    backup,
+    restore,
+    archive,
+    shrink,
+    snapshots,
+    feeds,
+    spark,
+    demo,
+)
 FAILED = 2
 INTERRUPTED = 130
 READER_GONE = 141  # what a shell reports of a program that SIGPIPE ended

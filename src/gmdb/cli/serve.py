@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
-import signal
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gmdb.cli.ending import until_told_to_end
 from gmdb.errors import CannotListen, InterfaceError
 from gmdb.storage.directory import require_database
 
@@ -36,7 +33,6 @@ EXAMPLE = (
 )
 TOKEN_NAME = "gmdb.token"
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 7433
-ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def add(commands: Any) -> None:
@@ -49,8 +45,8 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("database", metavar="DB", help="the database's directory")
     parser.add_argument("--host", default=DEFAULT_HOST, help="where to listen (127.0.0.1)")
-    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="the port (7433); 0 takes any that is free")
-    parser.add_argument("--flight-port", type=_port, default=0, help="the second port (any that is free)")
+    parser.add_argument("--port", type=port_number, default=DEFAULT_PORT, help="the port (7433); 0: any that is free")
+    parser.add_argument("--flight-port", type=port_number, default=0, help="the second port (any that is free)")
     parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the server's certificate and its chain, in PEM")
     parser.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's key, in PEM, without password")
     token = parser.add_mutually_exclusive_group()
@@ -59,7 +55,7 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _port(text: str) -> int:
+def port_number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 0xFFFF:
         raise argparse.ArgumentTypeError(f"{text} is no port; a port is 0 to 65535")
     return int(text)
@@ -69,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     directory = Path(arguments.database).absolute()
     require_database(directory)
     wanted, where = _listening(arguments, directory)
-    with _until_told_to_end() as wait:
+    with until_told_to_end() as wait:
         from gmdb.server.connect import open_here  # compiled code, which other commands do without
         from gmdb.server.endpoint import serve_network
 
@@ -135,37 +131,3 @@ def _own_token(file: Path) -> str:
         return token
     except OSError as error:
         raise CannotListen(f"{file}, for a token, cannot be made: {error}; give one with --token-file") from None
-
-
-@contextmanager
-def _until_told_to_end() -> Iterator[Callable[[], None]]:
-    """Gives a function that waits for Ctrl-C or SIGTERM.  One that comes before the wait ends the block as Ctrl-C does;
-    further ones change nothing, so that what is being closed is closed.
-
-    The signal may reach any thread: the system's own way of waking this one is a byte in a socket.
-    """
-    woken, wake = socket.socketpair()
-    wake.setblocking(False)
-    is_waiting = False
-
-    def end(*_: Any) -> None:
-        for number in ENDINGS:
-            signal.signal(number, signal.SIG_IGN)
-        if not is_waiting:
-            raise KeyboardInterrupt
-
-    def wait() -> None:
-        nonlocal is_waiting
-        is_waiting = True
-        woken.recv(1)
-
-    before = {number: signal.signal(number, end) for number in ENDINGS}
-    wakes = signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    try:
-        yield wait
-    finally:
-        signal.set_wakeup_fd(wakes)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        woken.close()
-        wake.close()

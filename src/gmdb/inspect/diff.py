@@ -51,6 +51,14 @@ def diff_pages(files: DatabaseFiles, first: str, second: str) -> Listing:
     return made
 
 
+def diff_images(files: DatabaseFiles, page_id: int, one: bytes, other: bytes) -> Listing:
+    """One page in two states."""
+    made = Listing("diff", DIFF)
+    tables = known_tables(files)
+    _compare(made, page_id, one, other, tables.get(PAGE_HEAD.at(other).obj_id) or tables.get(PAGE_HEAD.at(one).obj_id))
+    return made
+
+
 def diff_databases(one: DatabaseFiles, other: DatabaseFiles, with_bytes: bool = False) -> Listing:
     """All pages of two databases, or of one in two states; ``with_bytes`` also tells which bytes differ."""
     made = Listing("diff", DIFF)

@@ -227,9 +227,9 @@ class Inspector:
 
     # ---- the log
 
-    def redo(self, pages: str | None = None, since: int = 0) -> pa.Table:
-        """The log's records from an LSN on."""
-        return self._table("redo", pages=pages, since=since)
+    def redo(self, pages: str | None = None, since: int = 0, last: int = 0) -> pa.Table:
+        """The log's records from an LSN on; ``last``: only so many, the newest."""
+        return self._table("redo", pages=pages, since=since, last=last)
 
     def history(self, page: str) -> pa.Table:
         """What the log did to a page."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -72,14 +72,17 @@ def items(files: DatabaseFiles, made: Listing, since: int = 0) -> Iterator[dict[
         made.wrong("redo log", error)
 
 
-def redo(files: DatabaseFiles, pages: PageRange = ALL_PAGES, since: int = 0) -> Listing:
-    """The records of the log that the files have, from LSN ``since`` on; of pages in a range, and commits."""
+def redo(files: DatabaseFiles, pages: PageRange = ALL_PAGES, since: int = 0, last: int = 0) -> Listing:
+    """The records of the log that the files have, from LSN ``since`` on; of pages in a range, and commits.
+
+    ``last``: only so many, the newest.
+    """
     from gmdb.inspect.redo_log import REDO
 
     made = Listing("redo", (*REDO, *REDO_MORE))
     names = {stored.obj_id: stored.name for stored in segment_objects(files)}
     owners: dict[int, str | None] = {}
-    found = []
+    found: deque[dict[str, Any]] = deque(maxlen=last or None)
     committed: dict[int, Any] = {}
     for item in items(files, made, since):
         page_id = item["page_id"]

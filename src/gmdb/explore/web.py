@@ -1,0 +1,142 @@
+"""The explorer's web server: on loopback, for whoever shows the token, and for reading alone.
+
+Invariants
+ 1. Nothing is answered without the token: in the URL the first time, in a cookie that scripts cannot read from then on.
+ 2. A request must name this very host and port, so that no other site's name can be made to lead here.
+ 3. The browser is told to run and load nothing but what comes from here.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+import traceback
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from gmdb.errors import CannotListen, Error
+from gmdb.explore.answers import ANSWERS
+from gmdb.explore.moments import Moments
+
+HOST = "127.0.0.1"
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_NO_TOKEN = (
+    "This is gmdb's explorer. Open the URL that gmdb explore has printed: it has the token that is needed here.\n"
+)
+
+
+class ExplorerServer(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = False
+
+    def __init__(self, moments: Moments, port: int = 0) -> None:
+        self.moments = moments
+        self.token = secrets.token_urlsafe(24)
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            said = f"the explorer cannot listen on port {port} of {HOST}: {error.strerror}"
+            raise CannotListen(f"{said}; --port 0 takes any that is free") from None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.server_port}/?token={self.token}"
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What a request may call this server."""
+        return f"{HOST}:{self.server_port}", f"localhost:{self.server_port}"
+
+    @property
+    def cookie(self) -> str:
+        """Cookies are shared by all ports of a host, so its name tells them apart."""
+        return f"gmdb-explorer-{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ExplorerServer
+    server_version = "gmdb"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        asked = urlsplit(self.path)
+        query = parse_qs(asked.query)
+        if self.headers.get("Host") not in (
+            f"{HOST}:{self.server.server_port}",
+            f"localhost:{self.server.server_port}",
+        ):
+            self._say(HTTPStatus.MISDIRECTED_REQUEST, "This is not that host.\n")
+        elif asked.path == "/" and "token" in query:
+            self._let_in(query["token"][0])
+        elif not self._has_cookie():
+            self._say(HTTPStatus.FORBIDDEN, _NO_TOKEN)
+        elif asked.path.startswith("/api/"):
+            self._answer(asked.path.removeprefix("/api/"), query)
+        else:
+            self._send_file(asked.path.lstrip("/") or "index.html")
+
+    def _let_in(self, token: str) -> None:
+        """Take the token out of the address bar and into a cookie."""
+        if not secrets.compare_digest(token.encode(), self.server.token.encode()):
+            self._say(HTTPStatus.FORBIDDEN, _NO_TOKEN)
+            return
+        cookie = f"{self.server.cookie}={token}; HttpOnly; SameSite=Strict; Path=/"
+        self._send(HTTPStatus.SEE_OTHER, "text/plain", b"", {"Location": "/", "Set-Cookie": cookie})
+
+    def _has_cookie(self) -> bool:
+        try:
+            found = SimpleCookie(self.headers.get("Cookie", "")).get(self.server.cookie)
+        except CookieError:
+            return False
+        return found is not None and secrets.compare_digest(found.value.encode(), self.server.token.encode())
+
+    def _answer(self, name: str, query: dict[str, list[str]]) -> None:
+        answer = ANSWERS.get(name)
+        if answer is None:
+            self._say(HTTPStatus.NOT_FOUND, f"There is no {name}.\n")
+            return
+        try:
+            status, document = HTTPStatus.OK, answer(self.server.moments, query)
+        except Error as error:
+            status, document = HTTPStatus.BAD_REQUEST, {"error": str(error)}
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            status, document = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
+        self._send(status, "application/json", json.dumps(document).encode())
+
+    def _send_file(self, name: str) -> None:
+        """A file of ours; a name that is none of them is not looked for anywhere."""
+        found = {file.name: file for file in files("gmdb.explore").joinpath("static").iterdir()}.get(name)
+        if found is None:
+            self._say(HTTPStatus.NOT_FOUND, f"There is no {name}.\n")
+        else:
+            self._send(HTTPStatus.OK, _TYPES[name.rpartition(".")[2]], found.read_bytes())
+
+    def _say(self, status: HTTPStatus, text: str) -> None:
+        self._send(status, "text/plain", text.encode())
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes, more: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Security-Policy", _POLICY)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Cache-Control", "no-store")
+        for name, value in (more or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Requests are not written to the terminal."""
