@@ -80,7 +80,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(REQUIRE_PYTHON)
 	@echo "making .venv with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv .venv
-	@echo "installing the packages of requirements.lock, about 1 GB on disk; takes a minute or two"
+	@echo "installing the packages of requirements.lock, about 1.7 GB on disk; takes a minute or two"
 	@$(PIP) install --require-hashes -r requirements.lock
 	@echo "installing gmdb itself"
 	@$(PIP) install --no-deps --no-build-isolation -e .
