@@ -47,6 +47,11 @@ class ExplorerServer(ThreadingHTTPServer):
             said = f"the explorer cannot listen on port {port} of {HOST}: {error.strerror}"
             raise CannotListen(f"{said}; --port 0 takes any that is free") from None
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went elsewhere before it had its answer is no error."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self.server_port}/?token={self.token}"
