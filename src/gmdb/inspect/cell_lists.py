@@ -16,7 +16,7 @@ from gmdb.format.page import PageType, SegmentType
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.listing import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, ListColumn, Listing
 from gmdb.inspect.measure import START, count_rows, divide
-from gmdb.inspect.objects import segment_objects
+from gmdb.inspect.objects import object_names
 from gmdb.inspect.page_lists import name_in
 
 CELLS = (
@@ -34,7 +34,7 @@ CELLS = (
     ListColumn("problem", TEXT, "of those read as a whole: what is wrong with one; NULL: nothing was found"),
     ListColumn("is_whole", BOOLEAN, "whether pages were read as a whole, or their heads alone", True),
 )
-_READ_MAX = 1 << 15  # pages that are looked at for one map, by their heads
+_READ_MAX = 1 << 13  # pages that are looked at for one map, by their heads
 _WHOLE_MAX = 1 << 11  # or as a whole, which takes a millisecond each
 _CELLS_MAX = 1 << 14
 
@@ -58,7 +58,7 @@ def cells(files: DatabaseFiles, first: int = 0, pages_each: int = 1, count: int 
     places, owners = places[there], owners[there]
     ids = strip.page_ids(places)
     found = divide(files.starts(ids, START), files.page_sizes(ids))
-    known = {one.obj_id: one.name for one in segment_objects(files)}
+    known = object_names(files)
     bounds = np.searchsorted(owners, np.arange(count + 1))
     kinds = found.heads["page_type"].astype(np.int64) << 16 | found.heads["seg_type"].astype(np.int64)
     shares = np.where(found.free >= 0, 1 - found.free / np.maximum(found.room, 1), np.nan)

@@ -12,6 +12,7 @@ from gmdb.errors import Error, NoSuchTable
 from gmdb.format.address import page_name, parse_page_id
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.format.undo import TRANSACTIONS_ID, UNDO_ID
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.page_view import known_tables
 
@@ -37,6 +38,12 @@ def segment_objects(files: DatabaseFiles) -> list[SegmentObject]:
     return found
 
 
+def object_names(files: DatabaseFiles) -> dict[int, str]:
+    """Names of what the catalog lists, and of the undo log, by number: without looking at every page for segments."""
+    named = {UNDO_ID: "undo", TRANSACTIONS_ID: "transactions"}
+    return named | {one.obj_id: one.name for one in _of_catalog(files)}
+
+
 def _of_catalog(files: DatabaseFiles) -> Iterator[SegmentObject]:
     tables = known_tables(files)
     for table in tables.values():
@@ -49,6 +56,13 @@ def _of_catalog(files: DatabaseFiles) -> Iterator[SegmentObject]:
             yield SegmentObject(index.name, kind, index.obj_id, index.entry_page, table_of)
 
 
+def _is_entry(files: DatabaseFiles, page_id: int) -> bool:
+    try:
+        return bool(PAGE_HEAD.at(files.page(page_id)).page_type == PageType.SEGMENT_ENTRY)
+    except Error:
+        return False
+
+
 def _of_head(files: DatabaseFiles, entry: int) -> SegmentObject:
     head = SEGMENT_HEAD.values(files.page(entry), SEGMENT_HEAD_AT)
     kind = SegmentType(head["type"]).name.lower() if head["type"] in list(SegmentType) else f"type {head['type']}"
@@ -57,6 +71,10 @@ def _of_head(files: DatabaseFiles, entry: int) -> SegmentObject:
 
 def find_segment(files: DatabaseFiles, text: str) -> SegmentObject:
     """A segment by the name of what it holds, or by its entry page."""
+    listed = {one.name: one for one in _of_catalog(files) if _is_entry(files, one.entry_page)}
+    for spelling in (text, text.lower()):
+        if spelling in listed:
+            return listed[spelling]
     found = segment_objects(files)
     for spelling in (text, text.lower()):
         for one in found:
