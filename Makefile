@@ -33,7 +33,7 @@ help: ## Show this list
 setup: $(STAMP) ## Make .venv from requirements.lock, and find or install Java for Spark
 	@if home=$$(scripts/java --install); then echo "ready; Spark runs on $$home"; else echo "ready, all but Spark"; fi
 
-demo: $(STAMP) ## Make a table, draw a page of it, read it with Arrow and with Spark
+demo: $(STAMP) ## Tell what gmdb does by doing it, in a minute or two: crash, recovery, SQL, Spark, a stream
 	@$(WITH_JAVA) .venv/bin/gmdb demo $(ARGS)
 
 test: $(STAMP) ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs a part of it

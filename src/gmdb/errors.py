@@ -16,8 +16,8 @@ class Error(Exception):
     """The root: catches everything that gmdb raises on purpose."""
 
 
-class Transient:
-    """Mixed into errors after which the same work, tried again, may succeed."""
+class Transient(Exception):
+    """Mixed into errors after which the same work, tried again, may succeed: ``except gmdb.errors.Transient``."""
 
 
 class InterfaceError(Error):

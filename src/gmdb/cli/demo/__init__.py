@@ -1,0 +1,83 @@
+"""``gmdb demo``: what gmdb is, in a minute or two: a story whose every number is of this very run.
+
+One module a chapter; the story is told in the order of ``CHAPTERS``.  Compiled code and Spark are imported when it
+runs, since other commands do without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gmdb.cli.demo import bank, crash, kernels, reference, spark
+from gmdb.cli.demo.steps import DATABASE_NAME, Story
+from gmdb.errors import InterfaceError
+
+HELP = "make a database, crash it, query it, read it with Spark while it is written, and see that all agree"
+DESCRIPTION = (
+    "Tell what gmdb does by doing it: a table of 150,002 rows from Arrow, a page of it drawn byte by byte, two\n"
+    "sessions of which one updates and the other reads out of undo, a process that is killed and the recovery behind\n"
+    "it, an index and a join, Spark reading while writers write, a stream of changes into a second database. Every\n"
+    "answer is compared with what it must be. Needs Java 17 or later for Spark.\n"
+    "Exit status: 0 all agree, 1 they do not, 2 the command failed."
+)
+EXAMPLE = "examples:\n  gmdb demo\n  gmdb demo --keep shop"
+CHAPTERS: tuple[Callable[[Story], None], ...] = (
+    kernels.prepare,
+    reference.make_table,
+    reference.draw_page,
+    reference.show_two_sessions,
+    crash.kill_and_recover,
+    bank.index_and_join,
+    spark.read_beside_writers,
+    spark.stream_changes,
+    reference.draw_map,
+)
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "demo",
+        help=HELP,
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--keep", metavar="DIR", type=Path, help=f"make {DATABASE_NAME} in DIR and leave it there")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from gmdb.spark.local import require_java, require_pyspark
+
+    require_pyspark()  # told now, and not after a minute
+    require_java()
+    if arguments.keep is None:
+        with tempfile.TemporaryDirectory(prefix="gmdb-demo-") as folder:
+            status = tell(Path(folder))
+            print("\nTo look around in what it made: gmdb demo --keep shop, then gmdb explore shop/demo.gmdb")
+            return status
+    if (arguments.keep / DATABASE_NAME).exists():
+        raise InterfaceError(f"{arguments.keep / DATABASE_NAME} is there already; choose another directory")
+    arguments.keep.mkdir(parents=True, exist_ok=True)
+    status = tell(arguments.keep)
+    database = arguments.keep / DATABASE_NAME
+    print(f"\nThe database is {database}. Look around: gmdb explore {database}, gmstat segments {database},")
+    print(f"gmdb sql {database}")
+    return status
+
+
+def tell(folder: Path) -> int:
+    """All chapters; 0 if every answer was what it must be."""
+    story = Story(folder)
+    start = time.perf_counter()
+    try:
+        for chapter in CHAPTERS:
+            chapter(story)
+    finally:
+        story.close()
+    return story.conclude(time.perf_counter() - start)

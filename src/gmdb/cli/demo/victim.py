@@ -1,0 +1,25 @@
+"""The process that the demo kills: it commits and tells of each commit, with another transaction open, for ever."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import gmdb
+from gmdb.cli.demo.steps import NOTES
+
+
+def commit_until_killed(database: Path) -> None:
+    with gmdb.connect(database) as left_open, gmdb.connect(database) as db:
+        left_open.heap(NOTES).insert((-1, "open"))
+        number = 0
+        while True:
+            db.heap(NOTES).insert((number, "committed"))
+            db.commit()
+            number += 1
+            os.write(1, f"{number}\n".encode())  # in one piece, and told only now: it is on disk
+
+
+if __name__ == "__main__":
+    commit_until_killed(Path(sys.argv[1]))
