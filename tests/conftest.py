@@ -9,10 +9,15 @@ import pytest
 
 import gmdb
 from gmdb.connection import Connection
+from tests import speed
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
 
-LONG = ("tests/crash/", "tests/cli/test_spark_", "tests/cli/test_shell_in_tmux")  # files that take long, beside Spark's
+speed.hurry()
+LONG = (  # files that take long, beside Spark's
+    "tests/cli/test_shell_in_tmux", "tests/crash/", "tests/inspect/test_mutations", "tests/model/",
+    "tests/sql/test_fuzz", "tests/sqlalchemy/test_suite", "tests/verify/test_fuzz",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
