@@ -22,6 +22,7 @@ from tests.sessions import until
 
 pytestmark = pytest.mark.spark
 ACCOUNTS, BALANCE, WRITERS, READS = 3000, 1000, 8, 20
+PAUSE = 0.003  # seconds between two transactions of a thread, as long as a disk takes: Spark is to get on, too
 
 
 def make_bank(db: Connection) -> None:
@@ -33,13 +34,13 @@ def make_bank(db: Connection) -> None:
 
 @contextmanager
 def transfers(path: Path, writers: int = WRITERS) -> Iterator[list[int]]:
-    """Threads that move money without pause; notes grow and shrink, so that rows leave their pages and come back."""
+    """Threads that move money all the time; notes grow and shrink, so that rows leave their pages and come back."""
     stop, done = threading.Event(), [0] * writers
 
     def work(number: int) -> None:
         chance = random.Random(number)
         with gmdb.connect(path, lock_timeout=30) as db:
-            while not stop.is_set():
+            while not stop.wait(PAUSE):
                 payer, payee = chance.sample(range(ACCOUNTS), 2)
                 note = "n" * chance.choice((3, 3, 390))
                 try:
@@ -100,7 +101,7 @@ def test_two_tables_of_one_snapshot_are_of_one_instant(spark: SparkSession, path
         def work() -> None:
             with gmdb.connect(path) as writer:
                 number = 0
-                while not stop.is_set():
+                while not stop.wait(PAUSE):
                     writer.insert("a", (number,))
                     writer.insert("b", (number,))
                     writer.commit()
