@@ -35,7 +35,7 @@ def connect(path: Any, *, token: str | None = None, tls_ca: Any = None, **option
     if token is not None or tls_ca is not None:
         raise InterfaceError(f"a token and a CA are for servers, gmdb://host:port; {path} is a directory")
     directory = Path(path).absolute()
-    began, looks = time.monotonic(), 0
+    found, looks = 0.0, 0  # when somebody else was found to have it, and how often in a row those were no owner
     while True:
         if not is_open_here(directory):
             remote = connect_to_owner(directory, **options)
@@ -44,8 +44,9 @@ def connect(path: Any, *, token: str | None = None, tls_ca: Any = None, **option
         try:
             return open_here(directory, **options)
         except DatabaseInUse:
+            found = found or time.monotonic()
             looks = 0 if _has_owner(directory) else looks + 1
-            is_too_long = looks > READERS_LOOKS or (looks == 0 and time.monotonic() - began > OWNER_PATIENCE)
+            is_too_long = looks > READERS_LOOKS or (looks == 0 and time.monotonic() - found > OWNER_PATIENCE)
             if is_too_long or is_open_here(directory):
                 raise
         time.sleep(INTERVAL)
