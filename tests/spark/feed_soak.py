@@ -40,6 +40,7 @@ def write(path: Path, seed: int) -> None:
     """Change the source at random until killed; prints the number of transactions now and then."""
     dice, done = random.Random(seed), 0
     with gmdb.connect(path, sync="group") as db:
+        print(done, flush=True)  # it has begun
         while True:
             for _ in range(dice.randint(1, 6)):
                 _change(db, dice)
@@ -48,7 +49,7 @@ def write(path: Path, seed: int) -> None:
                 done += 1
             else:
                 db.rollback()
-            if done % 50 == 0:
+            if done % 10 == 0:
                 print(done, flush=True)
             time.sleep(PAUSE)
 
@@ -100,7 +101,10 @@ class Soak:
             while time.monotonic() < until or not self._has_seen_enough():
                 writer = self._start_writer()
                 try:
-                    self._stream_for(min(self._dice.uniform(0.2, 2) * self._patience, max(until - time.monotonic(), 1)))
+                    assert writer.stdout is not None
+                    writer.stdout.readline()  # however slow the machine is, it writes for as long as that
+                    left = max(until - time.monotonic(), self._patience / 2)
+                    self._stream_for(min(self._dice.uniform(0.2, 2) * self._patience, left))
                 finally:
                     writer.kill()
                     printed = writer.communicate()[0].split()
