@@ -16,7 +16,7 @@ from gmdb.format.address import RowId, device_of, offset_of
 from gmdb.format.heap import live_slots
 from gmdb.format.row import NO_LOCK, RowFlag
 
-PATIENCE = 60.0  # seconds after which a test has failed; kernels may have to be compiled meanwhile
+PATIENCE = 300.0  # seconds after which a test has failed; kernels may have to be compiled meanwhile
 
 Connect = Callable[..., Connection]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import tempfile
@@ -24,13 +23,10 @@ from tests.crash.faults import Journal, Mark, RecordingDisk, marks
 from tests.crash.power_cut import PowerCut
 from tests.crash.workload import Tables, allowed, found
 from tests.integrity import problems
+from tests.speed import MEMORY, ask_the_system_for_zeros
 
-MEMORY = Path("/dev/shm")
 READ_ONLY_EVERY = 5  # how many states go by until one is first opened for reading alone
-# Opening a database asks for large arrays of zeros.  Once one of them was freed, the C library takes the next from its
-# heap and fills it, unless it is told to go on asking the system, which has zeros for nothing.
-_M_MMAP_THRESHOLD = -3
-ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 20)
+ask_the_system_for_zeros()
 
 
 class QuickDisk(Disk):

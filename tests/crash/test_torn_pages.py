@@ -109,10 +109,12 @@ def write(path: Path, offset: int, data: bytes) -> None:
         file.write(data)
 
 
-def check(recorded: Recorded, directory: Path, page_id: int, is_torn: bool, where: str) -> None:
+def check(
+    recorded: Recorded, directory: Path, page_id: int, is_torn: bool, where: str, is_read_first: bool = True
+) -> None:
     """Mended for whoever only reads, and for good by whoever writes."""
     with disk.use(QuickDisk()):
-        for read_only in (True, False):
+        for read_only in (True, False) if is_read_first else (False,):
             with connect(directory, read_only=read_only) as db:
                 recovery = db._database.recovery
                 assert recovery is not None
@@ -129,7 +131,10 @@ def test_the_checkpoint_writes_pages_of_every_kind(recorded: Recorded) -> None:
 
 
 def test_every_page_that_is_torn_at_any_sector_is_mended(recorded: Recorded) -> None:
-    """One state for each page and boundary; where many boundaries leave the same bytes, one of them will do."""
+    """One state for each page and boundary; where many boundaries leave the same bytes, one of them will do.
+
+    Who only reads looks at one state of each page.
+    """
     pages, checked = in_place(recorded), 0
     with scratch() as place:
         prepare(recorded, place / "prepared")
@@ -138,13 +143,15 @@ def test_every_page_that_is_torn_at_any_sector_is_mended(recorded: Recorded) -> 
             size = SPACE_HEAD.at(path.read_bytes()[:4096], SPACE_HEAD_AT).page_size
             page_id = page_id_of(int(page.file.removeprefix("device-")), page.offset // size)
             old = path.read_bytes()[page.offset : page.offset + size]
-            for boundary in boundaries(old, page.data, number):
+            at = boundaries(old, page.data, number)
+            for boundary in at:
                 torn = page.data[:boundary] + old[boundary:]
                 directory = place / "state"
                 shutil.copytree(place / "prepared", directory)
                 write(directory / page.file, page.offset, torn)
                 is_torn = torn not in (old, page.data)
-                check(recorded, directory, page_id, is_torn, f"page {page_id} torn at {boundary}")
+                where, is_first = f"page {page_id} torn at {boundary}", boundary == at[0]
+                check(recorded, directory, page_id, is_torn, where, is_read_first=is_first)
                 shutil.rmtree(directory)
                 checked += 1
     assert checked >= 120

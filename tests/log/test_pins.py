@@ -22,10 +22,10 @@ from gmdb.storage.directory import device_path
 from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.holder import Holder
 from gmdb.storage.images import image_files
-from gmdb.storage.pins import Pin, folder_of, pin_path, read_pins
-from tests.frozen import read_rows
+from gmdb.storage.pins import Pin, expires_at, folder_of, pin_path, read_pins
+from tests.frozen import grow_older, read_rows
 from tests.integrity import assert_sound
-from tests.sessions import Connect, connect  # noqa: F401
+from tests.sessions import Connect, connect, until  # noqa: F401
 from tests.storage.test_shrink import fill, keep_few, keys
 
 COLUMNS = {"i": "INT", "s": "VARCHAR(2000)"}
@@ -202,14 +202,13 @@ def test_a_pin_outlives_the_owner_and_its_crash(path: Path):
 
 def test_a_pin_falls_when_its_lease_runs_out_and_reading_renews_it(db: Connection):
     make(db)
-    pin = db.take_snapshot(lease=1.0)
-    began = time.monotonic()
-    while time.monotonic() - began < 2.5:
-        assert read_rows(db.path, pin, "t")
-        time.sleep(0.2)
-    while time.monotonic() - began < 30 and any(folder_of(db.path).iterdir()):  # the pin goes first, then its images
-        time.sleep(0.1)
-    assert list(folder_of(db.path).iterdir()) == []
+    pin = db.take_snapshot(lease=600.0)
+    grow_older(db.path, pin, 500)
+    assert expires_at(db.path, pin) < time.time() + 200
+    assert read_rows(db.path, pin, "t")
+    assert expires_at(db.path, pin) > time.time() + 200
+    grow_older(db.path, pin, 700)
+    until(lambda: not any(folder_of(db.path).iterdir()))  # the pin goes first, then its images
     with pytest.raises(SnapshotExpired, match="load again"):
         read_rows(db.path, pin, "t")
 
@@ -224,10 +223,7 @@ def test_a_pin_falls_when_the_process_that_it_is_for_ends(db: Connection):
     time.sleep(1.5)
     assert pin_path(db.path, pin.name).exists()
     os.kill(pid, 9)
-    began = time.monotonic()
-    while pin_path(db.path, pin.name).exists():
-        assert time.monotonic() - began < 30
-        time.sleep(0.1)
+    until(lambda: not pin_path(db.path, pin.name).exists())
     os.waitpid(pid, 0)
 
 

@@ -20,7 +20,7 @@ THREADS = 4
 GROUPS = 30
 ROWS = 8  # of a group
 TOTAL = 100  # of a group's values, whenever somebody looks
-SECONDS = 12.0
+SECONDS = 6.0
 COLUMNS = {"part": "INT NOT NULL", "value": "INT NOT NULL", "counter": "INT NOT NULL", "text": "VARCHAR(2000)"}
 
 

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from typing import Any
 
-PATIENCE = 60.0
-SOON = 20.0  # far less than the lock timeouts that would end a wait as well; kernels may have to be compiled
+PATIENCE = 300.0  # what comes at all comes sooner, though kernels may have to be compiled and the machine be busy
+SOON = 120.0  # as long as that, but far less than the lock timeouts that would end a wait as well
 
 _PROGRAM = """
 import os, pickle, struct, sys

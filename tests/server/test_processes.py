@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import flight
@@ -20,9 +22,11 @@ from pyarrow import flight
 import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import DatabaseInUse, OperationalError, OwnerGone, Transient
+from gmdb.server.connect import OWNER_PATIENCE, open_here
 from gmdb.server.door import knock
 from gmdb.server.place import SOCKET_PATH_MAX, Place, find_place
 from gmdb.server.remote import RemoteConnection
+from gmdb.storage.directory import LOCK_NAME
 from tests.integrity import assert_sound
 from tests.server.peer import SOON, Peer
 from tests.sessions import until
@@ -183,12 +187,42 @@ def test_an_owner_that_closes_waits_for_nobody(start_peer: StartPeer, path: Path
 def test_who_comes_while_an_owner_closes_becomes_the_next(start_peer: StartPeer, path: Path) -> None:
     owner = opened(start_peer(), path)
     owner(CREATE)
-    for _ in range(10):
+    came_next = 0
+    for _ in range(100):
         owner.start("db.close()")
-        with gmdb.connect(path) as db:
+        db = gmdb.connect(path)
+        if not isinstance(db, RemoteConnection):  # else it came before the owner began to close
             assert db.tables() == ["t"]
-            owner.finish()
+            came_next += 1
+        owner.finish()
+        db.close()
         owner("db = gmdb.connect(path); db.tables()")
+        if came_next == 10:
+            return
+    raise AssertionError("nobody became the next")
+
+
+def test_an_owner_that_lets_go_between_two_looks_is_not_taken_for_readers(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gmdb.connect(path).close()
+    lock = os.open(path / LOCK_NAME, os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    seen: list[Path] = []
+
+    def slowly(directory: Path, **options: Any) -> Any:
+        try:
+            return open_here(directory, **options)
+        except DatabaseInUse:
+            if not seen:
+                time.sleep(0.5)
+                os.close(lock)
+            seen.append(directory)
+            raise
+
+    monkeypatch.setattr("gmdb.server.connect.open_here", slowly)
+    gmdb.connect(path).close()
+    assert len(seen) == 1
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -221,7 +255,7 @@ def test_readers_have_no_endpoint_and_keep_writers_out(start_peer: StartPeer, pa
     began = time.monotonic()
     with pytest.raises(DatabaseInUse):
         gmdb.connect(path)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < OWNER_PATIENCE  # there is no owner to wait for
     gmdb.connect(path, read_only=True).close()
 
 

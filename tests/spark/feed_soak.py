@@ -2,7 +2,7 @@
 
     python -m tests.spark.feed_soak --minutes 5
 
-A process of its own writes to the source without pause: transactions of all kinds, rollbacks, savepoints.  It is killed
+A process of its own writes to the source all the time: transactions of all kinds, rollbacks, savepoints.  It is killed
 now and then, and started again; so is the query.  At the end both tables are equal, row for row, and both databases
 are sound.
 """
@@ -29,6 +29,7 @@ from tests.integrity import assert_sound
 
 KEYS = 2000
 TRANSACTIONS_MIN, RESTARTS_MIN = 100, 2
+PAUSE = 0.003  # seconds after a transaction, as long as a disk takes: in memory the stream would never catch up
 TABLE = "create table t (i int primary key, s varchar(500), n bigint)"
 
 
@@ -39,6 +40,7 @@ def write(path: Path, seed: int) -> None:
     """Change the source at random until killed; prints the number of transactions now and then."""
     dice, done = random.Random(seed), 0
     with gmdb.connect(path, sync="group") as db:
+        print(done, flush=True)  # it has begun
         while True:
             for _ in range(dice.randint(1, 6)):
                 _change(db, dice)
@@ -47,8 +49,9 @@ def write(path: Path, seed: int) -> None:
                 done += 1
             else:
                 db.rollback()
-            if done % 50 == 0:
+            if done % 10 == 0:
                 print(done, flush=True)
+            time.sleep(PAUSE)
 
 
 def _change(db: Any, dice: random.Random) -> None:
@@ -98,7 +101,10 @@ class Soak:
             while time.monotonic() < until or not self._has_seen_enough():
                 writer = self._start_writer()
                 try:
-                    self._stream_for(min(self._dice.uniform(0.2, 2) * self._patience, max(until - time.monotonic(), 1)))
+                    assert writer.stdout is not None
+                    writer.stdout.readline()  # however slow the machine is, it writes for as long as that
+                    left = max(until - time.monotonic(), self._patience / 2)
+                    self._stream_for(min(self._dice.uniform(0.2, 2) * self._patience, left))
                 finally:
                     writer.kill()
                     printed = writer.communicate()[0].split()

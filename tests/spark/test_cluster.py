@@ -71,7 +71,7 @@ done = []
 def transfers(path, accounts):
     chance = random.Random(1)
     with gmdb.connect(path, lock_timeout=30) as db:
-        while not stop.is_set():
+        while not stop.wait(0.003):
             payer, payee = chance.sample(range(accounts), 2)
             try:
                 db.execute("update account set balance = balance - 7, note = ? where id = ?",
@@ -105,7 +105,7 @@ def driver() -> Iterator[Peer]:
 
 @pytest.fixture
 def owner(path: Path) -> Iterator[Peer]:
-    """A process that has the test's database open, and moves money in it without pause."""
+    """A process that has the test's database open, and moves money in it all the time."""
     with gmdb.connect(path) as db:
         db.execute("create table account (id int primary key, balance bigint not null, note varchar(400))")
         ids = pa.array(range(ACCOUNTS), pa.int32())

@@ -13,5 +13,5 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_copy_that_a_stream_feeds_is_equal_row_for_row(spark: SparkSession, tmp_path: Path) -> None:
-    outcome = Soak(spark, tmp_path, seed=1, patience=4).run(15)
+    outcome = Soak(spark, tmp_path, seed=1, patience=3).run(6)
     assert outcome.changes > 100

@@ -103,10 +103,10 @@ def test_a_snapshot_first_then_every_change(table: Connection, changes: Any, que
             table.execute("update t set s = 'changed' where i between ? and ?", (key + 1, key + 3))
             table.commit() if dice.random() < 0.7 else table.rollback()
         table.commit()
-        assert max(query.run(changes(maxRowsPerBatch=20, reader="mine"))) <= 20
+        assert max(query.run(changes(maxRowsPerBatch=40, reader="mine"))) <= 40
         assert copied(query.rows()) == content(table)
     table.execute("truncate table t")
-    table.append("t", rows_of(10_000, 100_000))
+    table.append("t", rows_of(10_000, 40_000))
     table.commit()
     query.run(stream)
     assert copied(query.rows()) == content(table)

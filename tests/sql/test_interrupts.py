@@ -23,7 +23,7 @@ from tests.sessions import answer, in_thread, until
 ROWS = 300_000  # so many take seconds when Python looks at each
 MANY = 1_000_000
 A_WHILE = 0.3
-SOON = 10.0  # an interrupted statement must end by then; those of these tests take longer, or have a lock_timeout of 60
+SOON = 30.0  # an interrupted statement must end by then; those of these tests take longer, or have a lock_timeout of 60
 
 ENDLESS = "select count(*) from few a, few b, few c, few d where a.i + b.i + c.i + d.i < 0"
 

@@ -18,12 +18,13 @@ from gmdb.connection import Connection
 from gmdb.errors import Deadlock, LockTimeout
 from gmdb.format.address import RowId
 from tests.model.checks import undo_is_empty
+from tests.sessions import until
 
 THREADS = 16
 ACCOUNTS = 1000
 BUSY_ACCOUNTS = 8  # every tenth transfer is between these, so that tellers meet
 OPENING = 100
-SECONDS = float(os.environ.get("GMDB_BANK_SECONDS", "8"))
+SECONDS = float(os.environ.get("GMDB_BANK_SECONDS", "4"))
 
 
 @dataclass
@@ -104,6 +105,10 @@ class Auditor(Worker):
         self.counts["scans"] += 1
 
 
+def were_busy(auditor: Auditor, tellers: list[Teller]) -> bool:
+    return auditor.counts["scans"] > 1 and sum(teller.counts["transfers"] for teller in tellers) > THREADS
+
+
 def test_money_moves_but_is_never_made_or_lost(db: Connection, path: Path) -> None:
     db.create_table("accounts", {"number": "INT NOT NULL", "balance": "INT NOT NULL"})
     db.commit()
@@ -121,6 +126,7 @@ def test_money_moves_but_is_never_made_or_lost(db: Connection, path: Path) -> No
     for worker in (auditor, *tellers):
         worker.start()
     bank.stop.wait(SECONDS)
+    until(lambda: bank.stop.is_set() or were_busy(auditor, tellers))  # however slow the machine is
     bank.stop.set()
     for worker in (auditor, *tellers):
         worker.join(60)
@@ -139,5 +145,3 @@ def test_money_moves_but_is_never_made_or_lost(db: Connection, path: Path) -> No
     assert db.transactions().num_rows == 0
     counts = sum((worker.counts for worker in tellers), auditor.counts)
     print(f"{counts['transfers'] / seconds:,.0f} transfers/s in {seconds:.0f} s; {dict(counts)}")
-    assert counts["transfers"] > THREADS
-    assert counts["scans"] > 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gmdb.connection import Connection
 
 OWNER_PATIENCE = 10.0  # seconds for an owner to finish opening or closing, or to answer at its door
-READERS_PATIENCE = 0.2  # to be sure that readers hold the lock, and not somebody who only looked at it
+READERS_LOOKS = 10  # in a row, to be sure that readers hold the lock: an owner may let go, or somebody only look at it
 INTERVAL = 0.02
 
 
@@ -35,7 +35,7 @@ def connect(path: Any, *, token: str | None = None, tls_ca: Any = None, **option
     if token is not None or tls_ca is not None:
         raise InterfaceError(f"a token and a CA are for servers, gmdb://host:port; {path} is a directory")
     directory = Path(path).absolute()
-    began = time.monotonic()
+    found, looks = 0.0, 0  # when somebody else was found to have it, and how often in a row those were no owner
     while True:
         if not is_open_here(directory):
             remote = connect_to_owner(directory, **options)
@@ -44,8 +44,10 @@ def connect(path: Any, *, token: str | None = None, tls_ca: Any = None, **option
         try:
             return open_here(directory, **options)
         except DatabaseInUse:
-            patience = OWNER_PATIENCE if _has_owner(directory) else READERS_PATIENCE
-            if is_open_here(directory) or time.monotonic() - began > patience:
+            found = found or time.monotonic()
+            looks = 0 if _has_owner(directory) else looks + 1
+            is_too_long = looks > READERS_LOOKS or (looks == 0 and time.monotonic() - found > OWNER_PATIENCE)
+            if is_too_long or is_open_here(directory):
                 raise
         time.sleep(INTERVAL)
 
