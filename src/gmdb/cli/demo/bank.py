@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from gmdb.cli.demo.reference import TABLE
 from gmdb.cli.demo.steps import Story
 
 ACCOUNTS, BALANCE, CLERKS = 1_000, 100, 2
+PAUSE = 0.002  # seconds between two transfers, in which Spark's driver, in the same process, gets on
 TOTAL = ACCOUNTS * BALANCE
 
 
@@ -63,6 +65,7 @@ def clerks_at_work(database: Path) -> Iterator[list[int]]:
                         cursor.execute("update accounts set balance = balance + ? where id = ?", (amount, other))
                         db.commit()
                         moves[number] += 1
+                        time.sleep(PAUSE)
                     except Transient:  # a deadlock, say: somebody has to give way, and try again
                         db.rollback()
         except BaseException as error:

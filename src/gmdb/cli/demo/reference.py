@@ -20,7 +20,7 @@ PAGES = 644
 SUM = 1 + 2 + sum(range(HELLOS))
 _FIRST_PAGE = page_id_of(4, 2)
 _ROWS_DRAWN = 3
-_MAP_WIDTH = 64
+_MAP_WIDTH, _MAP_CELLS = 64, 512
 
 
 def rows(hellos: int) -> pa.Table:
@@ -75,11 +75,14 @@ def show_two_sessions(story: Story) -> None:
 
 
 def draw_map(story: Story) -> None:
-    """What is where in the files, a letter a page; the explorer shows it in colours, and every page of it."""
+    """What is where in the files, a letter some pages; the explorer shows it in colours, and every page of it."""
+    from gmdb.inspect.cell_lists import Strip
     from gmdb.inspect.inspector import open_inspector
 
-    with story.step("map the database's pages"), open_inspector(story.database) as inspector:
-        cells = inspector.listing("cells", 0, 1, 1 << 14)
+    with story.step("map the database's pages") as notes, open_inspector(story.database) as inspector:
+        each = -(-Strip(inspector.files).total // _MAP_CELLS)
+        cells = inspector.listing("cells", 0, each, _MAP_CELLS)
+        notes.append(f"a letter for {each} pages")
     names = list(dict.fromkeys(row["object"] or row["kind"] for row in cells.dicts()))
     letters = dict(zip(names, ascii_letters, strict=False))
     drawn = "".join(letters.get(row["object"] or row["kind"], "?") for row in cells.dicts())
