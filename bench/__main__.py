@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import bulk, durability, indexes, lookups, memory, points, sql, transactions, undo
+from bench import bulk, durability, indexes, inspection, lookups, memory, points, sql, transactions, undo
 from bench.harness import Benchmark, Result, run_benchmark
 from bench.report import heading, results_json, results_table
 
@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run_undo(given.rows or DEFAULT_ROWS)
     if given.what == "lookups":
         return _run_lookups(given.rows or lookups.DEFAULT_ROWS, given.rounds)
+    if given.what == "inspect":
+        return _run_inspection(given.rows or inspection.DEFAULT_ROWS, given.rounds)
     if given.what in ("recovery", "checkpoint"):
         return _run_durability(given.what)
     chosen = benchmarks(given.rows or DEFAULT_ROWS)
@@ -48,9 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description="Measure gmdb beside SQLite and DuckDB.")
-    modes = ("speed", "lookups", "memory", "undo", "recovery", "checkpoint")
+    modes = ("speed", "lookups", "memory", "undo", "inspect", "recovery", "checkpoint")
     parser.add_argument("what", nargs="?", choices=modes, default="speed")
-    larger = f"lookups {lookups.DEFAULT_ROWS:,}, memory {memory.DEFAULT_ROWS:,}"
+    own = (("lookups", lookups), ("memory", memory), ("inspect", inspection))
+    larger = ", ".join(f"{mode} {module.DEFAULT_ROWS:,}" for mode, module in own)
     parser.add_argument(
         "--rows", type=_positive, help=f"rows of the largest table (default: {DEFAULT_ROWS:,}, {larger})"
     )
@@ -95,6 +98,12 @@ def _run_memory(rows: int) -> int:
 def _run_undo(rows: int) -> int:
     with tempfile.TemporaryDirectory(prefix="gmdb-bench-") as directory:
         print(undo.undo_line(undo.measure(Path(directory), max(rows // undo.UPDATES_SHARE, 1))))
+    return 0
+
+
+def _run_inspection(rows: int, rounds: int) -> int:
+    with tempfile.TemporaryDirectory(prefix="gmdb-bench-") as directory:
+        print(*inspection.speed_lines(inspection.measure(Path(directory), rows, rounds)), sep="\n")
     return 0
 
 

@@ -15,6 +15,7 @@ import pytest
 from gmdb.format.address import UNDO_DEVICE, page_id_of
 from gmdb.format.device import SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PageType
+from gmdb.inspect.inspector import open_inspector
 from gmdb.storage import disk
 from gmdb.storage.device import Device
 from gmdb.storage.directory import device_path
@@ -177,6 +178,22 @@ def test_all_pages_torn_at_once_are_mended(recorded: Recorded) -> None:
                 assert len(db._database.recovery.torn_pages) > 20
                 assert found(db) == recorded.contents
         assert not problems(place / "state")
+
+
+def test_the_inspector_has_torn_pages_as_recovery_would_mend_them(recorded: Recorded) -> None:
+    with scratch() as place:
+        prepare(recorded, place / "whole")
+        shutil.copytree(place / "whole", place / "torn")
+        for page in in_place(recorded):
+            write(place / "torn" / page.file, page.offset, page.data[: 3 * SECTOR])
+        write(device_path(place / "torn", 4), 0, bytes(SECTOR))
+        with open_inspector(place / "whole", "end") as whole, open_inspector(place / "torn", "end") as torn:
+            assert torn.devices() == whole.devices()
+            assert torn.rows("t").num_rows > 400
+            assert torn.diff(whole).num_rows == 0
+        (place / "torn" / "gmdb.mirror").unlink()
+        with open_inspector(place / "torn", "end") as torn:
+            assert torn.pages(pages="4:0").to_pylist()[0]["problem"]
 
 
 def test_a_device_that_begins_with_a_torn_page_is_mended(recorded: Recorded) -> None:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+from gmdb.cli.table import print_json
+from gmdb.errors import InterfaceError
+from gmdb.storage.directory import require_database
 
 
 def add_verb(verbs: Any, verb: Any) -> argparse.ArgumentParser:
@@ -16,3 +22,51 @@ def add_verb(verbs: Any, verb: Any) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     return made
+
+
+def add_list_and_drop(commands: Any, command: Any, things: str) -> argparse.ArgumentParser:
+    """Make a command known that lists things by their names and drops some; answers the parser of its ``list``.
+
+    ``command`` is a module with NAME, HELP, EXAMPLE, LIST_HELP, LIST_DESCRIPTION, DROP_DESCRIPTION, and with ``names``
+    and ``drop``: which things a database has, and dropping some.
+    """
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = commands.add_parser(command.NAME, help=command.HELP, epilog=command.EXAMPLE, formatter_class=raw)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    listing: argparse.ArgumentParser = verbs.add_parser(
+        "list", help=command.LIST_HELP, description=command.LIST_DESCRIPTION, formatter_class=raw
+    )
+    dropping = verbs.add_parser("drop", help="drop some", description=command.DROP_DESCRIPTION, formatter_class=raw)
+    for verb in (listing, dropping):
+        verb.add_argument("database", metavar="DB", help="the database's directory")
+    dropping.add_argument("--json", action="store_true", help="print one JSON document instead")
+    metavar = things.upper().removesuffix("S")
+    dropping.add_argument("names", metavar=metavar, nargs="*", help=f"as gmdb {command.NAME} list names them")
+    dropping.add_argument("--all", action="store_true", help="all of them")
+    unnamed = f"name the {things} to drop, or say --all; gmdb {command.NAME} list names them"
+    dropping.set_defaults(run=lambda arguments: _drop(arguments, unnamed, command.names, command.drop))
+    return listing
+
+
+def _drop(
+    arguments: argparse.Namespace,
+    unnamed: str,
+    names: Callable[[Path], list[str]],
+    drop: Callable[[Path, Sequence[str]], None],
+) -> int:
+    directory = database_directory(arguments)
+    chosen = names(directory) if arguments.all else arguments.names
+    if not chosen and not arguments.all:
+        raise InterfaceError(unnamed)
+    drop(directory, chosen)
+    if arguments.json:
+        print_json({"dropped": chosen})
+    else:
+        print(f"dropped {', '.join(chosen) or 'none'}")
+    return 0
+
+
+def database_directory(arguments: argparse.Namespace) -> Path:
+    directory = Path(arguments.database).absolute()
+    require_database(directory)
+    return directory

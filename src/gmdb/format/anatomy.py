@@ -60,8 +60,9 @@ def _cover(page: Any, claimed: list[Region]) -> Iterator[Region]:
     taken = bytearray(size)
     kept = []
     for region in claimed:
-        if region.end <= size and not any(taken[region.offset : region.end]):
-            taken[region.offset : region.end] = b"\1" * region.length
+        end = region.end
+        if end <= size and taken.find(1, region.offset, end) < 0:
+            taken[region.offset : end] = b"\1" * region.length
             kept.append(region)
     at = 0
     for region in [*sorted(kept, key=lambda r: r.offset), Region(size, 0, "", None, "")]:

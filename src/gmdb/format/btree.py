@@ -118,8 +118,8 @@ def entry_regions(page: Any, pointer: str, key: str) -> Iterator[Region]:
 def check(page: Any) -> Iterator[Finding]:
     node = BTREE_NODE.at(page, NODE_AT)
     yield from slotted.check(page, ENTRIES_AT, node.slot_count)
-    extents = entry_extents(page)
+    extents, free_begin = entry_extents(page), PAGE_HEAD.at(page).free_begin
     for offset, end, slot in extents:
-        if end > PAGE_HEAD.at(page).free_begin:
+        if end > free_begin:
             yield Finding(offset, f"slot {slot}: the entry reaches past the entries' end")
     yield from slotted.check_overlap(extents)

@@ -93,7 +93,7 @@ def check(page: Any) -> Iterator[Finding]:
     yield from slotted.check(page, ROWS_AT, node.slot_count)
     end = min(head.free_begin, len(memoryview(page)) - TAIL_SIZE)
     deleted, extents = 0, []
-    for slot, offset in live_slots(page):
+    for offset, _, slot in row_extents(page):
         findings = list(row.check(page, offset, end, f"slot {slot}"))
         yield from findings
         if findings:

@@ -10,8 +10,9 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,17 +91,20 @@ class Layout:
         view = memoryview(page)
         for field in self.fields:
             at = offset + field.offset
-            raw = bytes(view[at : at + field.size])
-            yield Region(at, field.size, prefix + field.name, _value(field.type, raw), field.meaning)
+            value = _decoder(field.type)(view[at : at + field.size])
+            yield Region(at, field.size, prefix + field.name, value, field.meaning)
 
 
-def _value(type_: str, raw: bytes) -> Any:
+@cache
+def _decoder(type_: str) -> Callable[[memoryview], Any]:
+    """What makes a plain value of a field's bytes."""
     dtype = np.dtype(type_)
     if dtype.kind == "S":
-        return raw.rstrip(b"\0").decode("utf-8", "replace")
+        return lambda raw: bytes(raw).rstrip(b"\0").decode("utf-8", "replace")
     if dtype.shape:
-        return raw.hex()
-    return int.from_bytes(raw, "little", signed=dtype.kind == "i")
+        return memoryview.hex
+    is_signed = dtype.kind == "i"
+    return lambda raw: int.from_bytes(raw, "little", signed=is_signed)
 
 
 def _spell_out(name: str, spec: Any, offset: int, meaning: str) -> Iterator[Field]:

@@ -85,11 +85,13 @@ def encode_row(columns: Sequence[Column], values: Sequence[Any], lock_word: int 
 def walk_cells(page: Any, offset: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Each column of the row at ``offset``: its size code, where its bytes start, how many they are.
 
-    Raises Corruption if a value would reach past ``end``.
+    Raises Corruption if a value would reach past ``end``, or if no table has so many columns.
     """
     view = memoryview(page)
     column_count = int.from_bytes(view[offset + COL_COUNT_AT : offset + COL_COUNT_AT + 2], "little")
     at = offset + header_size(column_count)
+    if column_count > MAX_COLUMNS:
+        raise Corruption(f"{column_count} columns; a row has {MAX_COLUMNS} at most", offset=offset)
     if at > end:
         raise Corruption(f"size bits of {column_count} columns reach past the row's end", offset=offset)
     bits = int.from_bytes(view[offset + BITS_AT : at], "little")

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from gmdb.format.layout import Finding, Region
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, slot_offset
 
@@ -26,10 +28,10 @@ def slot_room(page: Any, entries_at: int) -> int:
 
 
 def slots(page: Any, slot_count: int) -> list[int]:
-    """The directory's values, in slot order."""
-    view = memoryview(page)
-    size = len(view)
-    return [int.from_bytes(view[at : at + 2], "little") for at in (slot_offset(size, n) for n in range(slot_count))]
+    """The directory's values, in slot order; it must have room for so many."""
+    directory_at = len(memoryview(page)) - TAIL_SIZE - 2 * slot_count
+    values: list[int] = np.frombuffer(page, "<u2", slot_count, directory_at)[::-1].tolist()
+    return values
 
 
 def bounded(page: Any, extents: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -47,9 +49,10 @@ def bounded(page: Any, extents: Iterable[tuple[int, int, int]]) -> Iterator[tupl
 
 
 def regions(page: Any, slot_count: int) -> Iterator[Region]:
+    size = len(memoryview(page))
     for number, value in enumerate(slots(page, slot_count)):
         meaning = "freed; low bits: next freed slot" if value & SLOT_FREED else "offset of the slot's entry"
-        yield Region(slot_offset(len(memoryview(page)), number), 2, f"slots[{number}]", value, meaning)
+        yield Region(slot_offset(size, number), 2, f"slots[{number}]", value, meaning)
 
 
 def check(page: Any, entries_at: int, slot_count: int) -> Iterator[Finding]:

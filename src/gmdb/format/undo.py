@@ -125,8 +125,8 @@ def regions(page: Any) -> Iterator[Region]:
 
 def check(page: Any) -> Iterator[Finding]:
     yield from slotted.check(page, RECORDS_AT, UNDO_HEAD.at(page, NODE_AT).slot_count)
-    extents = record_extents(page)
+    extents, free_begin = record_extents(page), PAGE_HEAD.at(page).free_begin
     for offset, end, slot in extents:
-        if end > PAGE_HEAD.at(page).free_begin or end < offset + UNDO_RECORD.size:
+        if end > free_begin or end < offset + UNDO_RECORD.size:
             yield Finding(offset, f"slot {slot}: a record of {end - offset} bytes does not fit")
     yield from slotted.check_overlap(extents)

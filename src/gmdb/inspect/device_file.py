@@ -30,9 +30,12 @@ class DeviceFile:
             self._file = os.open(path, os.O_RDONLY)
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror}") from error
-        start = self._read(DEVICE_PAGE_END, 0).ljust(DEVICE_PAGE_END, b"\0")
+        self.read_head(self._read(DEVICE_PAGE_END, 0).ljust(DEVICE_PAGE_END, b"\0"))
+
+    def read_head(self, start: bytes) -> None:
+        """What the device's head says of it, or one that counts instead of that in the file."""
         device, space = DEVICE_HEAD.at(start, DEVICE_HEAD_AT), SPACE_HEAD.at(start, SPACE_HEAD_AT)
-        usual = USUAL_UNDO_PAGE_SIZE if number == UNDO_DEVICE else USUAL_PAGE_SIZE
+        usual = USUAL_UNDO_PAGE_SIZE if self.number == UNDO_DEVICE else USUAL_PAGE_SIZE
         self.page_size: int = space.page_size if space.page_size in PAGE_SIZES else usual
         self.has_head: bool = (
             PAGE_HEAD.at(start).page_type == PageType.DEVICE_HEAD
@@ -42,7 +45,7 @@ class DeviceFile:
         self.page_count: int = device.page_count if self.has_head else self.file_pages
         self.hwm: int = device.hwm if self.has_head else self.file_pages
         self.free_page_count: int = device.free_page_count if self.has_head else 0
-        self.space_id: int = space.space_id if self.has_head else number
+        self.space_id: int = space.space_id if self.has_head else self.number
         self.space_name: str = space.name.decode("utf-8", "replace") if self.has_head else ""
         self.seg_num: int = space.seg_num if self.has_head else 0
         self.space_free_pages: int = space.free_pages if self.has_head else 0

@@ -13,6 +13,7 @@ PER_LINE = 16
 _NAMES_MAX = 60
 _COLOURS = ("\033[36m", "\033[33m", "\033[32m", "\033[35m", "\033[34m", "\033[31m")
 _DIM, _OFF = "\033[2m", "\033[0m"
+_SHOWN = bytes(byte if 32 <= byte < 127 else ord("·") for byte in range(256))
 _UNNAMED = ("free", "unused")
 
 
@@ -41,12 +42,11 @@ def hex_lines(page: bytes, coloured: bool, full: bool) -> Iterator[str]:
 
 
 def _line(start: int, raw: bytes, begun: list[Region], paints: list[str]) -> str:
-    cells = []
-    for number, byte in enumerate(raw):
-        cell = f"{byte:02x}"
-        cells.append(f"{paints[start + number]}{cell}{_OFF}" if paints else cell)
+    cells = raw.hex(" ").split()
+    if paints:
+        cells = [f"{paint}{cell}{_OFF}" for paint, cell in zip(paints[start : start + PER_LINE], cells, strict=True)]
     shown = " ".join(cells[:8]) + "  " + " ".join(cells[8:])
-    text = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in raw)
+    text = raw.translate(_SHOWN).decode("latin-1")
     return f"{start:>6}  {shown}  {text}  {_names(begun)}".rstrip()
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from gmdb.format.address import NO_PAGE, device_of, offset_of, page_id_of
 from gmdb.format.checksum import page_crc
-from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, PAGE_TAIL, TAIL_SIZE
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.storage.store import PageStore
@@ -22,8 +21,7 @@ class LivePages(DatabaseFiles):
         self._store = store
         for number, device in self.devices.items():
             if device.has_head:
-                head = DEVICE_HEAD.at(self.page(page_id_of(number, 0)), DEVICE_HEAD_AT)
-                device.hwm, device.page_count, device.free_page_count = head.hwm, head.page_count, head.free_page_count
+                device.read_head(self.page(page_id_of(number, 0)))
 
     def page(self, page_id: int) -> bytes:
         used = self._used(page_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -56,30 +56,35 @@ def _of_catalog(files: DatabaseFiles) -> Iterator[SegmentObject]:
             yield SegmentObject(index.name, kind, index.obj_id, index.entry_page, table_of)
 
 
-def _is_entry(files: DatabaseFiles, page_id: int) -> bool:
-    try:
-        return bool(PAGE_HEAD.at(files.page(page_id)).page_type == PageType.SEGMENT_ENTRY)
-    except Error:
-        return False
-
-
 def _of_head(files: DatabaseFiles, entry: int) -> SegmentObject:
     head = SEGMENT_HEAD.values(files.page(entry), SEGMENT_HEAD_AT)
     kind = SegmentType(head["type"]).name.lower() if head["type"] in list(SegmentType) else f"type {head['type']}"
     return SegmentObject(head["obj_name"], kind, head["obj_id"], entry, None)
 
 
+def _by_name(objects: Iterable[SegmentObject], text: str) -> SegmentObject | None:
+    known: dict[str, SegmentObject] = {}
+    for one in objects:
+        known.setdefault(one.name, one)
+    return known.get(text) or known.get(text.lower())
+
+
+def _begins_segment(files: DatabaseFiles, entry: int) -> bool:
+    try:
+        return bool(PAGE_HEAD.at(files.page(entry)).page_type == PageType.SEGMENT_ENTRY)
+    except Error:
+        return False
+
+
 def find_segment(files: DatabaseFiles, text: str) -> SegmentObject:
-    """A segment by the name of what it holds, or by its entry page."""
-    listed = {one.name: one for one in _of_catalog(files) if _is_entry(files, one.entry_page)}
-    for spelling in (text, text.lower()):
-        if spelling in listed:
-            return listed[spelling]
+    """A segment by the name of what it holds, or by its entry page.  Only what the catalog lacks is looked for."""
+    named = _by_name(_of_catalog(files), text)
+    if named is not None and _begins_segment(files, named.entry_page):
+        return named
     found = segment_objects(files)
-    for spelling in (text, text.lower()):
-        for one in found:
-            if one.name == spelling:
-                return one
+    named = _by_name(found, text)
+    if named is not None:
+        return named
     if text[:1].isdecimal():
         entry = parse_page_id(text)
         for one in found:

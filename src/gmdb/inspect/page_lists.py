@@ -19,7 +19,7 @@ from gmdb.format.address import (
 )
 from gmdb.format.checksum import page_crc
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType, stored_crc
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect.files import HEADS_AT_ONCE, DatabaseFiles
 from gmdb.inspect.listing import BIGINT, BOOLEAN, BYTES, DOUBLE, INT, TEXT, ListColumn, Listing
 from gmdb.inspect.measure import ROWS, START, Division, count_rows, divide
 from gmdb.inspect.objects import SegmentObject, find_segment, segment_objects
@@ -75,7 +75,6 @@ IMAGE = (
     ListColumn("bytes", BYTES, "all its bytes"),
 )
 _STEP = 10
-_AT_ONCE = 1 << 16  # heads that are in memory at a time
 
 
 def page_ids(files: DatabaseFiles, entry: int | None, pages: PageRange) -> Iterator[int]:
@@ -205,8 +204,8 @@ def fill(files: DatabaseFiles, segment: str | None = None, pages: PageRange = AL
     counts, free = np.zeros(100 // _STEP, np.int64), np.zeros(100 // _STEP, np.int64)
     room = unknown = 0
     ids = np.array(_ids_to_fill(made, files, segment, pages), np.int64)
-    for first in range(0, len(ids), _AT_ONCE):
-        some = ids[first : first + _AT_ONCE]
+    for first in range(0, len(ids), HEADS_AT_ONCE):
+        some = ids[first : first + HEADS_AT_ONCE]
         found = divide(files.starts(some, START), files.page_sizes(some))
         known = found.free >= 0
         unknown += int((~known).sum())

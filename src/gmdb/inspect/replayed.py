@@ -1,6 +1,7 @@
 """A database's pages as they were when the log had come to a place: the files, with the log replayed beside them.
 
-Nothing is written: pages that the log changes are kept in memory.  So a database that crashed is seen as recovery would
+Nothing is written: pages that the log changes are kept in memory, and so are those that a checkpoint left torn, as its
+mirror has them.  So a database that crashed is seen as recovery would
 leave its pages, uncommitted changes included, and one database at two places of its log can be compared.
 """
 
@@ -12,11 +13,11 @@ import numpy as np
 
 from gmdb.errors import Error, InterfaceError
 from gmdb.format.address import device_of, page_id_of
-from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT
 from gmdb.format.page import HEAD_SIZE
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.listing import Listing
 from gmdb.inspect.log_lists import CHANGES, items, replay_item, sealed
+from gmdb.log.mirror import torn_pages
 
 END = 1 << 62
 
@@ -29,20 +30,32 @@ class ReplayedFiles(DatabaseFiles):
         self.problems: list[tuple[str, str]] = []
         self._pages: dict[int, bytes] = {}
         try:
+            self._mend()
+            self._read_heads()
             self._replay(upto)
         except BaseException:
             self.close()
             raise
+        self._read_heads()
+
+    def _mend(self) -> None:
+        """Take torn pages from the mirror, as recovery does."""
+        if self.control["clean"]:
+            return
+        try:
+            self._pages = torn_pages(self.path, bytes.fromhex(self.control["database_id"]), self.control["ckpt_id"] + 1)
+        except Error as error:
+            self.problems.append(("the mirror", str(error)))
+
+    def _read_heads(self) -> None:
         for number, device in self.devices.items():
             head = self._pages.get(page_id_of(number, 0))
             if head is not None:
-                said = DEVICE_HEAD.at(head, DEVICE_HEAD_AT)
-                device.hwm, device.page_count, device.free_page_count = said.hwm, said.page_count, said.free_page_count
-                device.has_head = True
+                device.read_head(head)
 
     def _replay(self, upto: int) -> None:
         heard = Listing("log", ())
-        changed: dict[int, bytes | None] = {}
+        changed: dict[int, bytes | None] = {**self._pages}
         for item in items(self, heard):
             if item["lsn"] >= upto:
                 break
@@ -54,7 +67,7 @@ class ReplayedFiles(DatabaseFiles):
             after = replay_item(item, changed[page_id], self.devices[device_of(page_id)].page_size, heard)
             changed[page_id] = after if after is not None else changed[page_id]
         self._pages = {page_id: sealed(page) for page_id, page in changed.items() if page is not None}
-        self.problems = heard.problems
+        self.problems += heard.problems
 
     def _as_it_is(self, page_id: int) -> bytes | None:
         try:

@@ -228,7 +228,7 @@ def _check_entries(survey: Survey, segment: Segment, owners: Owners) -> None:
         _entry_finding(survey, segment, position, f"lists page {page_name(page_id)}, {said}")
     known = np.isin(np.arange(len(used)), [i for i, _ in twice], invert=True)
     known &= (facts["verdict"] <= SUSPECT) & np.isin(facts["page_type"], segment.listed)
-    _check_naming_back(survey, segment, used[known], ids[used[known]], facts[known])
+    _check_naming_back(survey, segment, used[known], ids[used[known]], facts.take(np.flatnonzero(known)))
     if survey.files.is_settled:
         for position in np.flatnonzero(segment.entries["list_id"] == LOADING).tolist():
             _entry_finding(survey, segment, position, "is marked as being loaded, but the database was closed")

@@ -28,6 +28,7 @@ MISSING = 5  # the verdict on a page that is not there, or not in use
 
 _NOTHING = np.zeros(1, PAGE_FACTS)
 _NOTHING["verdict"] = MISSING
+_WHOLE = np.dtype((np.void, PAGE_FACTS.itemsize))  # facts moved as bytes: NumPy copies fields one by one else
 
 
 @dataclass
@@ -46,12 +47,14 @@ class Survey:
     def gather(self, page_ids: np.ndarray) -> np.ndarray:
         """The facts of many pages; with the verdict MISSING for those that are not in use."""
         ids = page_ids.astype(np.int64)
-        gathered = np.repeat(_NOTHING, len(ids))
+        gathered = np.empty(len(ids), PAGE_FACTS)
+        raw = gathered.view(_WHOLE)
+        raw[:] = _NOTHING.view(_WHOLE)
         for device, facts in self.facts.items():
             here = np.flatnonzero(ids >> 22 == device)
             offsets = ids[here] & (PAGES_PER_DEVICE - 1)
             inside = offsets < len(facts)
-            gathered[here[inside]] = facts[offsets[inside]]
+            raw[here[inside]] = facts.view(_WHOLE)[offsets[inside]]
         return gathered
 
     def fact(self, page_id: int) -> np.void:
@@ -127,7 +130,8 @@ def merge_ranges(survey: Survey, ranges: Sequence[PageRange], found: Sequence[Pa
     for device in survey.files.devices:
         survey.facts[device] = np.zeros(survey.files.pages_in_use(device), PAGE_FACTS)
     for pages, result in zip(ranges, found, strict=True):
-        survey.facts[pages.device][pages.first : pages.first + pages.page_count] = result.facts
+        all_facts = survey.facts[pages.device].view(_WHOLE)
+        all_facts[pages.first : pages.first + pages.page_count] = result.facts.view(_WHOLE)
         survey.findings.extend(result.findings)
     if found:
         survey.notes = np.concatenate([result.notes for result in found])
