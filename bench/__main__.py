@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import bulk, durability, indexes, inspection, lookups, memory, points, sql, transactions, undo
+from bench import bulk, durability, explorer, indexes, inspection, lookups, memory, points, sql, transactions, undo
 from bench.harness import Benchmark, Result, run_benchmark
 from bench.report import heading, results_json, results_table
 
@@ -104,6 +104,8 @@ def _run_undo(rows: int) -> int:
 def _run_inspection(rows: int, rounds: int) -> int:
     with tempfile.TemporaryDirectory(prefix="gmdb-bench-") as directory:
         print(*inspection.speed_lines(inspection.measure(Path(directory), rows, rounds)), sep="\n")
+        if explorer.has_browser():
+            print(explorer.map_line(explorer.measure(Path(directory))))
     return 0
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from bench.__main__ import main
+from bench.explorer import MapOpening, has_browser, map_line
 from bench.harness import WrongResultError
 from bench.inspection import TARGET, Speed, measure, speed_lines
 
@@ -33,9 +34,15 @@ def test_the_line_says_whether_the_target_is_met(rate: float, outcome: str):
     assert outcome in line
 
 
+@pytest.mark.parametrize(("seconds", "outcome"), [(1.9, "met"), (2.1, "missed")])
+def test_the_line_of_the_map_says_whether_the_target_is_met(seconds: float, outcome: str):
+    assert outcome in map_line(MapOpening(10 << 30, 4000, seconds))
+
+
 def test_the_program_measures_looking_through_a_database_and_leaves_no_files(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert main(["inspect", "--rows", "1000", "--rounds", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(",")[0] for line in lines] == ["gmdb verify", "gmstat fill narrow"]
+    told = ["gmdb verify", "gmstat fill narrow", *(["the explorer's map of 10 GiB"] if has_browser() else [])]
+    assert [line.split(",")[0] for line in lines] == told
     assert list(tmp_path.iterdir()) == []
