@@ -20,20 +20,16 @@ Query = Mapping[str, list[str]]
 
 
 def about(moments: Moments, query: Query) -> dict[str, Any]:
-    """The database: where it is, its devices, and how many pages a map of it has."""
+    """The database: where it is, and how many pages a map of it has, in memory if there is a process that has it."""
     del query
-    with DatabaseFiles(moments.path) as files:
-        devices = [
-            {"number": number, "space": one.space_name, "page_size": one.page_size, "pages": max(one.hwm, 0)}
-            for number, one in sorted(files.devices.items())
-        ]
-        return {
-            "name": moments.path.name,
-            "path": str(moments.path),
-            "live": moments.is_live(),
-            "pages": Strip(files).total,
-            "devices": devices,
-        }
+    live = moments.is_live()
+    devices = moments.listing(MEMORY if live else FILES, "devices").dicts()
+    return {
+        "name": moments.path.name,
+        "path": str(moments.path),
+        "live": live,
+        "pages": sum(max(one["hwm"] or 0, 0) for one in devices),
+    }
 
 
 def place(moments: Moments, query: Query) -> dict[str, Any]:

@@ -55,8 +55,7 @@ class Moments:
 
     def is_live(self) -> bool:
         """Whether a process that has the database open answers."""
-        with self._asking:
-            return self._connection() is not None
+        return self._from_owner("waits") is not None
 
     def listing(self, moment: str, name: str, *arguments: Any, **options: Any) -> Listing:
         """A listing of the inspector's; what is nowhere but in memory is taken from there if it can be."""

@@ -36,7 +36,7 @@ export function shown(name, value) {
   }
   if (typeof value === "boolean") return value ? "yes" : "no";
   const text = typeof value === "string" ? value : String(value);
-  return text.length > 80 ? h("span", { title: text }, `${text.slice(0, 79)}…`) : text;
+  return text.length > 60 ? h("span", { title: text }, `${text.slice(0, 59)}…`) : text;
 }
 
 // A listing as a table.  `cells` may show a column in another way; columns that are details are left out.

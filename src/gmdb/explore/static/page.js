@@ -19,7 +19,8 @@ export async function showPage(place, wanted) {
   place.append(
     h("h2", {}, `Page ${name}: ${page.page_type === "data" ? page.seg_type : page.page_type} page`,
       page.object ? h("span", {}, " of ", h("a", { href: `#segment/${page.object}` }, page.object)) : "",
-      h("span", { class: "turn" }, go(number - 1, "‹", "The page before"), " ", go(number + 1, "›", "The next page"))),
+      h("span", { class: "turn" }, go(number - 1, "‹", "The page before"), " ", go(number + 1, "›", "The next page"), " ",
+        h("a", { href: `#map/${name}` }, "on the map"))),
     h("p", { class: "quiet" }, facts(page, bytes.length)), ...troubles(regions));
   const view = new Anatomy(regions.rows, bytes);
   place.append(view.strip, view.readout, h("div", { class: "anatomy" }, view.fields, view.dump));
