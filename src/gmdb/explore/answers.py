@@ -22,13 +22,12 @@ Query = Mapping[str, list[str]]
 def about(moments: Moments, query: Query) -> dict[str, Any]:
     """The database: where it is, and how many pages a map of it has, in memory if there is a process that has it."""
     del query
-    live = moments.is_live()
-    devices = moments.listing(MEMORY if live else FILES, "devices").dicts()
+    devices, live = moments.devices()
     return {
         "name": moments.path.name,
         "path": str(moments.path),
         "live": live,
-        "pages": sum(max(one["hwm"] or 0, 0) for one in devices),
+        "pages": sum(max(one["hwm"] or 0, 0) for one in devices.dicts()),
     }
 
 

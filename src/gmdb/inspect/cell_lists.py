@@ -16,7 +16,7 @@ from gmdb.format.page import PageType, SegmentType
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.listing import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, ListColumn, Listing, whole_number
 from gmdb.inspect.measure import START, count_rows, divide
-from gmdb.inspect.objects import segment_objects
+from gmdb.inspect.objects import names_of
 from gmdb.inspect.page_lists import name_in
 
 CELLS = (
@@ -61,7 +61,8 @@ def cells(files: DatabaseFiles, first: int = 0, pages_each: int = 1, count: int 
     places, owners = places[there], owners[there]
     ids = strip.page_ids(places)
     found = divide(files.starts(ids, START), files.page_sizes(ids))
-    known = {one.obj_id: one.name for one in segment_objects(files)}
+    objects, firsts = np.unique(found.heads["obj_id"], return_index=True)
+    known = names_of(files, dict(zip(objects.tolist(), ids[firsts].tolist(), strict=True)))
     bounds = np.searchsorted(owners, np.arange(count + 1))
     kinds = found.heads["page_type"].astype(np.int64) << 16 | found.heads["seg_type"].astype(np.int64)
     shares = np.where(found.free >= 0, 1 - found.free / np.maximum(found.room, 1), np.nan)

@@ -55,6 +55,30 @@ def _of_head(files: DatabaseFiles, entry: int) -> SegmentObject:
     return SegmentObject(head["obj_name"], kind, head["obj_id"], entry, None)
 
 
+def names_of(files: DatabaseFiles, page_ids: dict[int, int]) -> dict[int, str]:
+    """The names of objects, each by one of its pages, without looking for all segments that there are.
+
+    What the catalog does not list is named by the head of its segment, to which pages lead by way of their maps.
+    """
+    names = {made.obj_id: made.name for made in _of_catalog(files)}
+    for obj_id, page_id in page_ids.items():
+        if obj_id and obj_id not in names:
+            with suppress(Error):  # a damaged page leads nowhere
+                entry = _entry_of(files, page_id)
+                if entry is not None:
+                    names[obj_id] = _of_head(files, entry).name
+    return names
+
+
+def _entry_of(files: DatabaseFiles, page_id: int) -> int | None:
+    for _ in range(3):  # a data page, its map page, the entry page
+        head = PAGE_HEAD.at(files.page(page_id))
+        if head.page_type == PageType.SEGMENT_ENTRY:
+            return page_id
+        page_id = head.map_page_id
+    return None
+
+
 def find_segment(files: DatabaseFiles, text: str) -> SegmentObject:
     """A segment by the name of what it holds, or by its entry page."""
     found = segment_objects(files)
