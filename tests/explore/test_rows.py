@@ -52,6 +52,8 @@ def test_a_row_has_its_versions_and_who_sees_which(tab: Page, explorers: Explore
     assert "once" in texts[1]
     assert "committed" in texts[1]
     expect(versions.locator("tr.open")).to_have_count(1)
+    versions.locator("tbody tr").nth(1).get_by_role("link").click()
+    expect(tab.get_by_role("heading", level=2)).to_contain_text("undo page of undo")
 
 
 def test_the_reader_is_chosen_and_every_row_says_what_it_sees(
@@ -92,7 +94,7 @@ def test_a_snapshot_of_before_a_commit_sees_what_was_before(
 
 
 def test_a_row_leads_to_its_page_and_back(tab: Page, explorers: Explorers, states: dict[str, Path]) -> None:
-    row_id = row_id_of(states["closed"], 7)
+    row_id = row_id_of(states["closed"], 50)
     explorers("closed").show(tab, f"row/{row_id}")
     page = row_id.rpartition(":")[0]
     tab.locator("main p").get_by_role("link", name=page, exact=True).click()
