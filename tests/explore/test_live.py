@@ -47,11 +47,11 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def begin_to_wait(owner: Peer) -> None:
     """One session changes three rows and stays open; another waits for one of them."""
     owner("one, other = gmdb.connect(path), gmdb.connect(path, lock_timeout=300)")
-    owner("one.execute(\"update t set s = 'changed' where i = 1\")")
-    owner("one.execute('delete from t where i = 2')")
-    owner("one.execute(\"insert into t values (99, 'new')\")")
-    owner("other.execute(\"update t set s = 'mine' where i = 5\")")
-    owner("waiter = threading.Thread(target=lambda: other.execute(\"update t set s = 'late' where i = 1\"))")
+    owner("one.execute(\"update t set s = 'changed' where i = 1\").rowcount")
+    owner("one.execute('delete from t where i = 2').rowcount")
+    owner("one.execute(\"insert into t values (99, 'new')\").rowcount")
+    owner("other.execute(\"update t set s = 'mine' where i = 5\").rowcount")
+    owner("waiter = threading.Thread(target=lambda: other.execute(\"update t set s = 'late' where i = 1\").rowcount)")
     owner("waiter.start()")
 
 
@@ -169,5 +169,5 @@ def test_an_owner_that_comes_is_noticed(tab: Page, scene: Scene) -> None:
     scene.owner("db = gmdb.connect(path)")
     expect(tab.locator("main")).to_contain_text("From the memory of the process that has the database open")
     expect(tab.get_by_label("State")).to_have_value("memory")
-    scene.owner("db.execute(\"update t set s = 'again' where i = 6\")")
+    scene.owner("db.execute(\"update t set s = 'again' where i = 6\").rowcount")
     expect(table_named(tab, "Locks").locator("tbody tr")).to_have_count(1)

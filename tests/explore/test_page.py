@@ -126,6 +126,18 @@ def test_arrow_keys_go_from_field_to_field(heap_page: tuple[Page, list[dict[str,
     assert lit_bytes(tab) == list(range(regions[0]["length"]))
 
 
+def test_what_the_log_did_to_it_unfolds(tab: Page, explorers: Explorers, states: dict[str, Path]) -> None:
+    page = page_of(states["crashed"], "heap")
+    explorers("crashed").show(tab, f"page/{page}")
+    steps = tab.locator("details.history tbody tr")
+    expect(steps).to_have_count(0)
+    tab.locator("details.history summary").press("Enter")
+    with gmdb.inspect.open(states["crashed"]) as inspector:
+        found = inspector.history(page).to_pylist()
+    expect(steps).to_have_count(min(len(found), 200))
+    expect(steps.first.locator("td").first).to_have_text(str(found[-1]["step"]))
+
+
 def test_one_page_leads_to_the_next_and_to_its_map_page(heap_page: tuple[Page, list[dict[str, Any]]]) -> None:
     tab, regions = heap_page
     before = tab.get_by_role("heading", level=2).inner_text().split()[1].rstrip(":")
