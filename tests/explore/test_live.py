@@ -33,7 +33,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     owner("db.create_table('t', {'i': 'INT', 's': 'VARCHAR(50)'})")
     owner("[db.insert('t', (n, 'old')) for n in range(20)]; db.commit()")
     found = owner("db.execute('select i, rowid from t').fetchall()")
-    owner("db.checkpoint()")
+    owner("db.gc(); db.checkpoint()")
     explorer = Exploring(path)
     yield Scene(owner, explorer, {key: str(row_id) for key, row_id in found})
     try:
