@@ -115,6 +115,6 @@ def explorers(states: dict[str, Path]) -> Iterator[Callable[[str], Exploring]]:
 
 
 def page_of(path: Path, kind: str) -> str:
-    """The first page of a kind that a database has, as cells name them; of the user's tables, if it is one of rows."""
+    """The first page of a kind that a database has, as cells name them."""
     with gmdb.inspect.open(path) as inspector:
         return next(one["page"] for one in inspector.cells(0, 1, 1 << 14).to_pylist() if one["kind"] == kind)
