@@ -1,9 +1,9 @@
 """A real browser for tests: Debian's chromium, without a window.
 
+What serves the pages is the command itself, in a process of its own (exploring.py), one for each database of states.
+
 Whatever a test does in its tab, it fails if the browser complains: an error on the console, an error that a script did
 not catch, or a request to anywhere but 127.0.0.1.
-
-Not here: what serves the pages.
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+
+import gmdb
+from gmdb.format.address import parse_page_id
+from tests.explore.exploring import Exploring
+from tests.inspect.build import change_page
+from tests.inspect.states import build
 
 PATIENCE_MS = 60_000
 WIDTH, HEIGHT = 1400, 900
@@ -81,3 +87,34 @@ def picture(tab: Page, tmp_path: Path) -> Callable[[str], Path]:
         return made
 
     return take
+
+
+@pytest.fixture(scope="package")
+def states(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The databases of tests/inspect/states.py, and one of them of which a page with rows is damaged."""
+    folder = tmp_path_factory.mktemp("states")
+    made = build(folder)
+    made["damaged"] = Path(shutil.copytree(made["closed"], folder / "damaged"))
+    change_page(made["damaged"], parse_page_id(page_of(made["closed"], "heap")), 200, b"\xff\xfe\xfd\xfc")
+    return made
+
+
+@pytest.fixture(scope="package")
+def explorers(states: dict[str, Path]) -> Iterator[Callable[[str], Exploring]]:
+    """An explorer of a database by its name; when all tests are over, none has had anything to complain about."""
+    begun: dict[str, Exploring] = {}
+
+    def explore(name: str) -> Exploring:
+        if name not in begun:
+            begun[name] = Exploring(states[name])
+        return begun[name]
+
+    yield explore
+    for one in begun.values():
+        assert one.end() == (0, "", "")
+
+
+def page_of(path: Path, kind: str) -> str:
+    """The first page of a kind that a database has, as cells name them."""
+    with gmdb.inspect.open(path) as inspector:
+        return next(one["page"] for one in inspector.cells(0, 1, 1 << 14).to_pylist() if one["kind"] == kind)

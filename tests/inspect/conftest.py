@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.inspect.build import build_database
+from tests.sessions import connect
+
+__all__ = ["connect", "database"]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def columns_as_markdown() -> str:
     listed = {name: COLUMNS.get(name) or (*REDO, *REDO_MORE) for name in LISTINGS}
     parts = []
     for name, columns in listed.items():
-        behind = ["The table's columns follow.", ""] if name in ("rows", "row") else []
+        behind = ["The table's columns follow.", ""] if name in ("rows", "row", "seen") else []
         lines = [f"| `{c.name}` | {c.type.name} | {c.meaning} |" for c in columns]
         parts.append("\n".join([f"### {name}", "", *behind, "| column | type | |", "|---|---|---|", *lines]))
     return "\n\n".join(parts) + "\n"

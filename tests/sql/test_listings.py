@@ -22,7 +22,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[gmdb.Connection]:
 ARGUMENTS = {
     **dict.fromkeys(("maps", "freelists", "fill", "pages", "rows"), "'t'"),
     "index": "'t_i'", "entries": "'t_i'", "hash": "'t_h'", "regions": "'4:1'", "image": "'4:1'", "history": "'4:1'",
-    "diff": "'4:1', '4:7'",
+    "diff": "'4:1', '4:7'", "cells": "0, 1, 1000, 1", "seen": "'4:7', 0",
 }  # fmt: skip
 
 

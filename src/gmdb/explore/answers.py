@@ -15,24 +15,20 @@ from gmdb.inspect.row_view import plain
 
 _EXACT = 1 << 53  # JavaScript's numbers are exact up to here; larger ones go as texts
 _ROWS_MAX = 20_000
+_DIGITS_MAX = 20  # of an LSN, which has 8 bytes
 Query = Mapping[str, list[str]]
 
 
 def about(moments: Moments, query: Query) -> dict[str, Any]:
-    """The database: where it is, its devices, and how many pages a map of it has."""
+    """The database: where it is, and how many pages a map of it has, in memory if there is a process that has it."""
     del query
-    with DatabaseFiles(moments.path) as files:
-        devices = [
-            {"number": number, "space": one.space_name, "page_size": one.page_size, "pages": max(one.hwm, 0)}
-            for number, one in sorted(files.devices.items())
-        ]
-        return {
-            "name": moments.path.name,
-            "path": str(moments.path),
-            "live": moments.is_live(),
-            "pages": Strip(files).total,
-            "devices": devices,
-        }
+    devices, live = moments.devices()
+    return {
+        "name": moments.path.name,
+        "path": str(moments.path),
+        "live": live,
+        "pages": sum(max(one["hwm"] or 0, 0) for one in devices.dicts()),
+    }
 
 
 def place(moments: Moments, query: Query) -> dict[str, Any]:
@@ -47,8 +43,7 @@ def listing(moments: Moments, query: Query) -> dict[str, Any]:
     for name in ("since", "last"):
         if name in query:
             options[name] = _number(query, name)
-    arguments = [_argument(one) for one in query.get("arg", ())]
-    return _document(moments.listing(_moment(query, "at"), _one(query, "name"), *arguments, **options))
+    return _document(moments.listing(_moment(query, "at"), _one(query, "name"), *query.get("arg", ()), **options))
 
 
 def diff(moments: Moments, query: Query) -> dict[str, Any]:
@@ -73,18 +68,13 @@ def _one(query: Query, name: str) -> str:
 
 def _number(query: Query, name: str) -> int:
     text = _one(query, name)
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_MAX:
         raise InterfaceError(f"{name}={text} is no number")
     return int(text)
 
 
 def _moment(query: Query, name: str) -> str:
     return query.get(name, [FILES])[0] or FILES
-
-
-def _argument(text: str) -> Any:
-    """Arguments of listings are texts and numbers; a page's number is written as people write it, with a colon."""
-    return int(text) if text.isascii() and text.isdigit() else text
 
 
 def _document(made: Listing) -> dict[str, Any]:

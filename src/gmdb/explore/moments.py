@@ -53,10 +53,10 @@ class Moments:
             for files in self._replayed.values():
                 files.close()
 
-    def is_live(self) -> bool:
-        """Whether a process that has the database open answers."""
-        with self._asking:
-            return self._connection() is not None
+    def devices(self) -> tuple[Listing, bool]:
+        """The devices as they are now, and whether that is told by a process that has the database open."""
+        found = self._from_owner("devices")
+        return (found, True) if found is not None else (self.listing(FILES, "devices"), False)
 
     def listing(self, moment: str, name: str, *arguments: Any, **options: Any) -> Listing:
         """A listing of the inspector's; what is nowhere but in memory is taken from there if it can be."""

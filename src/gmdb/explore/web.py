@@ -17,7 +17,7 @@ from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from gmdb.errors import CannotListen, Error
 from gmdb.explore.answers import ANSWERS
@@ -74,21 +74,18 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        query = parse_qs(asked.query)
-        if self.headers.get("Host") not in (
-            f"{HOST}:{self.server.server_port}",
-            f"localhost:{self.server.server_port}",
-        ):
+        path, _, question = self.path.partition("?")
+        query = parse_qs(question)
+        if self.headers.get("Host") not in self.server.names:
             self._say(HTTPStatus.MISDIRECTED_REQUEST, "This is not that host.\n")
-        elif asked.path == "/" and "token" in query:
+        elif path == "/" and "token" in query:
             self._let_in(query["token"][0])
         elif not self._has_cookie():
             self._say(HTTPStatus.FORBIDDEN, _NO_TOKEN)
-        elif asked.path.startswith("/api/"):
-            self._answer(asked.path.removeprefix("/api/"), query)
+        elif path.startswith("/api/"):
+            self._answer(path.removeprefix("/api/"), query)
         else:
-            self._send_file(asked.path.lstrip("/") or "index.html")
+            self._send_file(path.lstrip("/") or "index.html")
 
     def _let_in(self, token: str) -> None:
         """Take the token out of the address bar and into a cookie."""

@@ -14,9 +14,9 @@ from gmdb.errors import Error, InterfaceError
 from gmdb.format.address import OFFSET_BITS, device_of, offset_of, page_name
 from gmdb.format.page import PageType, SegmentType
 from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.listing import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, ListColumn, Listing
+from gmdb.inspect.listing import BIGINT, BOOLEAN, DOUBLE, INT, TEXT, ListColumn, Listing, whole_number
 from gmdb.inspect.measure import START, count_rows, divide
-from gmdb.inspect.objects import object_names
+from gmdb.inspect.objects import names_of
 from gmdb.inspect.page_lists import name_in
 
 CELLS = (
@@ -37,19 +37,22 @@ CELLS = (
 _READ_MAX = 1 << 13  # pages that are looked at for one map, by their heads
 _WHOLE_MAX = 1 << 11  # or as a whole, which takes a millisecond each
 _CELLS_MAX = 1 << 14
+_PAGES_MAX = 1 << 42  # more than all devices have; so many times as many cells are still a number of 8 bytes
 
 
 def cells(files: DatabaseFiles, first: int = 0, pages_each: int = 1, count: int = 1024, whole: bool = False) -> Listing:
     """``count`` cells of ``pages_each`` pages from the ``first`` on; ``whole``: look at rows and checksums too."""
-    first, pages_each, count = int(first), int(pages_each), int(count)
-    if first < 0 or pages_each < 1 or not 0 < count <= _CELLS_MAX:
-        raise InterfaceError(f"a map has 1 to {_CELLS_MAX:,} cells of 1 page or more each, from page 0 on or later")
+    first, pages_each, count, depth = (whole_number(one) for one in (first, pages_each, count, whole))
+    is_place = 0 <= first < _PAGES_MAX and 0 < pages_each < _PAGES_MAX
+    if not is_place or not 0 < count <= _CELLS_MAX or depth not in (0, 1):
+        said = f"a map has 1 to {_CELLS_MAX:,} cells of 1 page or more each, from page 0 on or later"
+        raise InterfaceError(f"{said}, and looks into them (1) or does not (0)")
     made = Listing("cells", CELLS)
     strip = Strip(files)
     count = min(count, max(-(-(strip.total - first) // pages_each), 0))
     if count == 0:
         return made
-    each = min(max((_WHOLE_MAX if whole else _READ_MAX) // count, 1), pages_each)
+    each = min(max((_WHOLE_MAX if depth else _READ_MAX) // count, 1), pages_each)
     steps = np.arange(each) * pages_each // each
     begins = first + np.arange(count, dtype=np.int64) * pages_each
     places = (begins[:, None] + steps[None, :]).ravel()
@@ -58,7 +61,8 @@ def cells(files: DatabaseFiles, first: int = 0, pages_each: int = 1, count: int 
     places, owners = places[there], owners[there]
     ids = strip.page_ids(places)
     found = divide(files.starts(ids, START), files.page_sizes(ids))
-    known = object_names(files)
+    objects, firsts = np.unique(found.heads["obj_id"], return_index=True)
+    known = names_of(files, dict(zip(objects.tolist(), ids[firsts].tolist(), strict=True)))
     bounds = np.searchsorted(owners, np.arange(count + 1))
     kinds = found.heads["page_type"].astype(np.int64) << 16 | found.heads["seg_type"].astype(np.int64)
     shares = np.where(found.free >= 0, 1 - found.free / np.maximum(found.room, 1), np.nan)
@@ -77,8 +81,8 @@ def cells(files: DatabaseFiles, first: int = 0, pages_each: int = 1, count: int 
             kind=_kind(kind),
             fill=round(float(filled.mean()), 4) if len(filled) else None,
             ckpt_id=int(found.heads["ckpt_id"][part].max()),
-            is_whole=bool(whole),
-            **(_looked_into(files, ids[part].tolist(), found.has_rows[part].tolist()) if whole else {}),
+            is_whole=bool(depth),
+            **(_looked_into(files, ids[part].tolist(), found.has_rows[part].tolist()) if depth else {}),
         )
     return made
 

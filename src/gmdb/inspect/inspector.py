@@ -130,7 +130,9 @@ class Inspector:
                 raise InterfaceError(f"{name} is not about pages: it takes no range of them")
             options["pages"] = PageRange.parse(pages)
         try:
-            inspect.signature(made).bind(self.files, *arguments, **options)
+            given = inspect.signature(made).bind(self.files, *arguments, **options).arguments.get("pages")
+            if given is not None and given is not options.get("pages"):
+                raise TypeError("too many arguments; a range of pages is given by its name")
         except TypeError as error:
             raise InterfaceError(f"{name}: {error}; it takes {', '.join(arguments_of(name)) or 'nothing'}") from None
         return made(self.files, *arguments, **options)

@@ -20,6 +20,7 @@ INT, BIGINT, DOUBLE = ColumnType("INT"), ColumnType("BIGINT"), ColumnType("DOUBL
 BOOLEAN, TIMESTAMP = ColumnType("BOOLEAN"), ColumnType("TIMESTAMP")
 TEXT, BYTES = ColumnType("VARCHAR", VARCHAR_MAX), ColumnType("VARBINARY", BINARY_MAX)
 
+_DIGITS_MAX = 20  # of a number of 8 bytes
 _NAME, _PROBLEMS, _NOTES, _MEANING, _TYPE, _DETAIL = "listing", "problems", "notes", "meaning", "type", "detail"
 
 
@@ -84,6 +85,14 @@ class Listing:
         rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
         problems = [(where, what) for where, what in json.loads(more[_PROBLEMS])]
         return cls(more[_NAME], columns, rows, problems, json.loads(more[_NOTES]))
+
+
+def whole_number(given: Any) -> int:
+    """A number that a listing is asked by, also as a text; -1 if it is none."""
+    if isinstance(given, int):
+        return int(given)
+    is_number = isinstance(given, str) and given.isascii() and given.isdigit() and len(given) <= _DIGITS_MAX
+    return int(given) if is_number else -1
 
 
 def columns_of(schema: pa.Schema) -> list[Column]:

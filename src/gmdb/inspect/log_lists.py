@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gmdb.errors import Error
+from gmdb.errors import Error, InterfaceError
 from gmdb.format import anatomy
 from gmdb.format.address import page_id_of, page_name, parse_page_id
 from gmdb.format.checksum import crc32c, page_crc
@@ -17,11 +17,12 @@ from gmdb.format.control import CONTROL, CONTROL_SIZE, COPY_DISTANCE
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, PAGE_TAIL, TAIL_SIZE
 from gmdb.format.redo import RedoItem
 from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.listing import BIGINT, BOOLEAN, BYTES, INT, TEXT, TIMESTAMP, ListColumn, Listing
+from gmdb.inspect.listing import BIGINT, BOOLEAN, BYTES, INT, TEXT, TIMESTAMP, ListColumn, Listing, whole_number
 from gmdb.inspect.objects import segment_objects
 from gmdb.inspect.page_range import ALL_PAGES, PageRange
 from gmdb.storage.directory import CONTROL_NAME
 
+_RECORDS_MAX = 1 << 40  # more than any log has
 REDO_MORE = (
     ListColumn("object", TEXT, "what the page belongs to now: a table, an index…; NULL: nothing that is known"),
     ListColumn("committed", TIMESTAMP, "when the record's transaction committed, in UTC; NULL: the log does not say"),
@@ -79,12 +80,15 @@ def redo(files: DatabaseFiles, pages: PageRange = ALL_PAGES, since: int = 0, las
     """
     from gmdb.inspect.redo_log import REDO
 
+    begin, most = whole_number(since), whole_number(last)
+    if begin < 0 or most < 0:
+        raise InterfaceError(f"the log is listed from an LSN on, and so many of its records; not {since!r}, {last!r}")
     made = Listing("redo", (*REDO, *REDO_MORE))
     names = {stored.obj_id: stored.name for stored in segment_objects(files)}
     owners: dict[int, str | None] = {}
-    found: deque[dict[str, Any]] = deque(maxlen=last or None)
+    found: deque[dict[str, Any]] = deque(maxlen=min(most, _RECORDS_MAX) or None)
     committed: dict[int, Any] = {}
-    for item in items(files, made, since):
+    for item in items(files, made, begin):
         page_id = item["page_id"]
         if item["kind"] == RedoItem.COMMIT.name:
             committed[item["transaction"]] = item["time"]

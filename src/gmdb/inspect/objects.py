@@ -12,7 +12,6 @@ from gmdb.errors import Error, NoSuchTable
 from gmdb.format.address import page_name, parse_page_id
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
-from gmdb.format.undo import TRANSACTIONS_ID, UNDO_ID
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.page_view import known_tables
 
@@ -36,12 +35,6 @@ def segment_objects(files: DatabaseFiles) -> list[SegmentObject]:
         for entry in files.segment_entries(device):
             found.append(named.get(entry) or _of_head(files, entry))
     return found
-
-
-def object_names(files: DatabaseFiles) -> dict[int, str]:
-    """Names of what the catalog lists, and of the undo log, by number: without looking at every page for segments."""
-    named = {UNDO_ID: "undo", TRANSACTIONS_ID: "transactions"}
-    return named | {one.obj_id: one.name for one in _of_catalog(files)}
 
 
 def _of_catalog(files: DatabaseFiles) -> Iterator[SegmentObject]:
@@ -74,6 +67,30 @@ def _begins_segment(files: DatabaseFiles, entry: int) -> bool:
         return bool(PAGE_HEAD.at(files.page(entry)).page_type == PageType.SEGMENT_ENTRY)
     except Error:
         return False
+
+
+def names_of(files: DatabaseFiles, page_ids: dict[int, int]) -> dict[int, str]:
+    """The names of objects, each by one of its pages, without looking for all segments that there are.
+
+    What the catalog does not list is named by the head of its segment, to which pages lead by way of their maps.
+    """
+    names = {made.obj_id: made.name for made in _of_catalog(files)}
+    for obj_id, page_id in page_ids.items():
+        if obj_id and obj_id not in names:
+            with suppress(Error):  # a damaged page leads nowhere
+                entry = _entry_of(files, page_id)
+                if entry is not None:
+                    names[obj_id] = _of_head(files, entry).name
+    return names
+
+
+def _entry_of(files: DatabaseFiles, page_id: int) -> int | None:
+    for _ in range(3):  # a data page, its map page, the entry page
+        head = PAGE_HEAD.at(files.page(page_id))
+        if head.page_type == PageType.SEGMENT_ENTRY:
+            return page_id
+        page_id = head.map_page_id
+    return None
 
 
 def find_segment(files: DatabaseFiles, text: str) -> SegmentObject:

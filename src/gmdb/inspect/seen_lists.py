@@ -18,7 +18,7 @@ from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import RowFlag
 from gmdb.format.undo import UndoOperation
 from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.listing import BIGINT, INT, TEXT, ListColumn, Listing
+from gmdb.inspect.listing import BIGINT, INT, TEXT, ListColumn, Listing, whole_number
 from gmdb.inspect.page_view import known_tables
 from gmdb.inspect.undo_lists import UndoRow, commits, undo_rows
 from gmdb.inspect.version_lists import (
@@ -53,7 +53,12 @@ NEWEST = 1 << 62
 
 def seen(files: DatabaseFiles, place: str, transaction: int = 0, scn: int = NEWEST) -> Listing:
     """The rows of a page, or one row, as a transaction sees them at a snapshot; 0: as somebody else would."""
-    row_ids, page_id = _places(files, place)
+    reader, newest = whole_number(transaction), whole_number(scn)
+    if reader < 0:
+        raise InterfaceError(f"{transaction!r} is no number of a transaction; 0 is a reader that has changed nothing")
+    if newest < 0:
+        raise InterfaceError(f"{scn!r} is no SCN, by which commits are numbered")
+    row_ids, page_id = _places(files, str(place))
     page = files.page(page_id)
     table = known_tables(files).get(PAGE_HEAD.at(page).obj_id)
     made = Listing("seen", (*SEEN, *value_columns(table)))
@@ -62,7 +67,7 @@ def seen(files: DatabaseFiles, place: str, transaction: int = 0, scn: int = NEWE
     changes = changes_of(near, scns)
     for row_id in row_ids:
         found = list(versions(files, page, row_id, table, changes, made))
-        sees, number, lines = decide_versions(found, scns, int(transaction), int(scn))
+        sees, number, lines = decide_versions(found, scns, reader, newest)
         shown = found[number] if number is not None else None
         maker = found[0].maker
         made.rows.append(
@@ -81,13 +86,13 @@ def seen(files: DatabaseFiles, place: str, transaction: int = 0, scn: int = NEWE
 
 def _places(files: DatabaseFiles, place: str) -> tuple[list[RowId], int]:
     """The rows that are asked for, and their page."""
-    if place.count(":") == 2:
-        row_id = parse_row_id(place)
-        return [row_id], row_id.page_id
-    page_id = parse_page_id(place)
+    row_id = parse_row_id(place) if place.count(":") == 2 else None
+    page_id = parse_page_id(place) if row_id is None else row_id.page_id
     page = files.page(page_id)
     if anatomy.structure_of(page) is not heap:
         raise InterfaceError(f"page {page_name(page_id)} has no rows")
+    if row_id is not None:
+        return [row_id], page_id
     at_home = [slot for slot, at in heap.live_slots(page) if not heap.flags_of(page, at) & RowFlag.LINK]
     return [RowId(page_id, slot) for slot in at_home], page_id
 

@@ -26,7 +26,8 @@ export const rowLink = (row) => h("a", { href: `#row/${row}` }, row);
 const isPage = (text) => /^\d+:\d+$/.test(text);
 const isRow = (text) => /^\d+:\d+:\d+$/.test(text);
 const LINKED = new Set(["page", "entry", "map_page", "first", "last", "parent", "prev", "next", "row", "_rowid",
-  "_place", "undo_record", "waits_for", "prior"]);
+  "waits_for", "prior"]);
+const WITHIN_A_PAGE = new Set(["_place", "undo_record"]); // a row that may have moved, or an undo record: PAGE:SLOT
 
 export function shown(name, value) {
   if (value === null) return h("span", { class: "null", "aria-label": "NULL" }, "–");
@@ -34,9 +35,10 @@ export function shown(name, value) {
     if (isPage(value)) return pageLink(value);
     if (isRow(value)) return rowLink(value);
   }
+  if (WITHIN_A_PAGE.has(name) && isRow(value)) return h("a", { href: `#page/${value.replace(/:\d+$/, "")}` }, value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   const text = typeof value === "string" ? value : String(value);
-  return text.length > 80 ? h("span", { title: text }, `${text.slice(0, 79)}…`) : text;
+  return text.length > 60 ? h("span", { title: text }, `${text.slice(0, 59)}…`) : text;
 }
 
 // A listing as a table.  `cells` may show a column in another way; columns that are details are left out.

@@ -1,6 +1,6 @@
 // Transactions, locks and waits as they are now; asked for again and again while the view is shown.
 
-import { list } from "./api.js";
+import { ask, list } from "./api.js";
 import { h, table, tell } from "./dom.js";
 
 const EVERY = 1000;
@@ -15,6 +15,10 @@ export async function showLive(place, wanted, about) {
   const look = async () => {
     if (!pause.checked) {
       try {
+        if ((await ask("about")).live !== about.live) { // it was opened, closed or killed: look elsewhere from now on
+          if (!isLeft) window.dispatchEvent(new Event("hashchange"));
+          return;
+        }
         const [transactions, waits, locks, snapshots] = await Promise.all(["transactions", "waits", "locks", "snapshots"].map((name) => list(name)));
         const now = JSON.stringify([transactions, waits, locks, snapshots.rows.map((one) => one.name)]);
         if (now !== before) {

@@ -110,6 +110,10 @@ async function start() {
     event.preventDefault();
     if (wanted.value.trim()) goTo(wanted.value.trim()).catch((error) => complain(error.message));
   });
+  document.querySelector(".skip").addEventListener("click", (event) => { // its address would be that of a view
+    event.preventDefault();
+    document.getElementById("main").focus();
+  });
   document.addEventListener("keydown", (event) => {
     const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
     if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) { event.preventDefault(); wanted.focus(); }

@@ -1,7 +1,7 @@
 // The map: every page of the database a cell, or several to a cell where there are many.  Cells are asked for some at
 // a time and painted as they come, and only those that are in sight: a map of any size opens at once.
 
-import { list } from "./api.js";
+import { ask, list } from "./api.js";
 import { bad, free, good, heat, ink, nothing, objectColour } from "./colour.js";
 import { h, tell } from "./dom.js";
 
@@ -18,6 +18,7 @@ const kept = { first: 0, each: 0, mode: "segment" };
 
 export async function showMap(place, wanted, about) {
   const map = new PageMap(place, about);
+  if (wanted) map.wanted = (await ask("place", { page: wanted })).place;
   const observer = new ResizeObserver(() => map.resize());
   place.addEventListener("shown", () => { observer.observe(map.frame); map.canvas.focus({ preventScroll: true }); }, { once: true });
   const media = matchMedia("(prefers-color-scheme: dark)");
@@ -56,10 +57,14 @@ class PageMap {
     const { width, height } = this.frame.getBoundingClientRect();
     const room = Math.floor(Math.sqrt(width * height / Math.max(this.about.pages, 1))) - 1;
     this.cell = Math.max(LEAST, Math.min(MOST, room));
+    const wereAll = kept.each === this.all;
     this.columns = Math.max(1, Math.floor(width / this.cell));
     this.lines = Math.max(1, Math.floor(height / this.cell));
-    if (!kept.each || kept.each > this.least()) kept.each = this.least();
-    this.load();
+    this.all = this.least();
+    if (!kept.each || wereAll || kept.each > this.all) kept.each = this.all;
+    if (this.wanted === undefined || this.wanted === null) this.load();
+    else this.goTo(this.wanted, kept.each === this.all ? 1 : kept.each);
+    delete this.wanted;
   }
 
   // Make the canvas as large as its cells.
@@ -70,6 +75,7 @@ class PageMap {
     this.canvas.height = height * ratio;
     this.canvas.style.width = `${width}px`;
     this.canvas.style.height = `${height}px`;
+    Object.assign(this.canvas.dataset, { cell: this.cell, columns: this.columns, each: kept.each });
   }
 
   // So many pages to a cell that all of them are in sight: a power of 2.

@@ -5,7 +5,7 @@ import { list } from "./api.js";
 import { h, pageLink, svg, table, tell, troubles } from "./dom.js";
 import { seenRows } from "./seen.js";
 
-const GROUPS = 6;
+const GROUPS = 6, STEPS = 200;
 
 export async function showPage(place, wanted) {
   const [regions, image, pages] = await Promise.all([
@@ -19,12 +19,13 @@ export async function showPage(place, wanted) {
   place.append(
     h("h2", {}, `Page ${name}: ${page.page_type === "data" ? page.seg_type : page.page_type} page`,
       page.object ? h("span", {}, " of ", h("a", { href: `#segment/${page.object}` }, page.object)) : "",
-      h("span", { class: "turn" }, go(number - 1, "‹", "The page before"), " ", go(number + 1, "›", "The next page"))),
+      h("span", { class: "turn" }, go(number - 1, "‹", "The page before"), " ", go(number + 1, "›", "The next page"), " ",
+        h("a", { href: `#map/${name}` }, "on the map"))),
     h("p", { class: "quiet" }, facts(page, bytes.length)), ...troubles(regions));
   const view = new Anatomy(regions.rows, bytes);
   place.append(view.strip, view.readout, h("div", { class: "anatomy" }, view.fields, view.dump));
   if (page.live_rows !== null) place.append(await seenRows(name));
-  place.append(h("p", {}, h("a", { href: `#compare/${name}` }, "What two moments differ in on this page")), await history(name));
+  place.append(h("p", {}, h("a", { href: `#compare/${name}` }, "What two moments differ in on this page")), history(name));
 }
 
 function facts(page, size) {
@@ -36,14 +37,23 @@ function facts(page, size) {
   return said.join(", ");
 }
 
-async function history(name) {
-  try {
-    const made = await list("history", [name]);
-    made.rows = made.rows.slice(-200);
-    return h("details", {}, h("summary", {}, `What the log did to it: ${made.rows.length} steps`), table(made, null));
-  } catch (error) {
-    return h("p", { class: "quiet" }, `The log: ${error.message}`);
-  }
+// What the log did to the page; that takes a while for one that was changed often, so it is asked for when it is wanted.
+function history(name) {
+  const made = h("details", { class: "history" }, h("summary", {}, "What the log did to it"));
+  made.addEventListener("toggle", async () => {
+    if (!made.open || made.dataset.full) return;
+    made.dataset.full = "1";
+    const wait = h("p", { class: "quiet" }, "Reading…");
+    made.append(wait);
+    try {
+      const found = await list("history", [name]);
+      const newest = { ...found, rows: found.rows.slice(-STEPS).reverse() };
+      wait.replaceWith(table(newest, `The newest ${newest.rows.length} of ${found.rows.length} steps`));
+    } catch (error) {
+      wait.replaceWith(h("p", { class: "damage" }, error.message));
+    }
+  });
+  return made;
 }
 
 // rows[3].size → rows[3]; head.latch.mutex → head

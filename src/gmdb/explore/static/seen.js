@@ -22,7 +22,7 @@ export async function seenRows(where) {
     try {
       const found = await list("seen", scn ? [where, transaction, scn] : [where, transaction]);
       held.replaceChildren(table(found, null, {
-        cells: { _rowid: (value) => rowLink(value), _sees: (value) => h("strong", { class: `sees ${value.replace(" ", "-")}` }, value) },
+        cells: { _rowid: (value) => rowLink(value), _line: (value) => h("span", { class: "why" }, value), _sees: (value) => h("strong", { class: `sees ${value.replace(" ", "-")}` }, value) },
         rowClass: (row) => (row._sees === "invisible" ? "unseen" : null),
       }));
     } catch (error) {
