@@ -17,6 +17,7 @@ from gmdb.format.address import page_id_of
 from gmdb.format.page import HEAD_SIZE, TAIL_SIZE, slot_offset
 from gmdb.format.row import MIN_OCCUPIED
 from gmdb.inspect.files import DatabaseFiles
+from gmdb.kernel.compiler import kernel
 from gmdb.kernel.crc32c import seal_page
 from gmdb.kernel.verify import NOTE, PAGE_FACTS, check_pages
 from gmdb.kernel.verify_rows import ASK, GOOD, UNWRITTEN
@@ -98,9 +99,15 @@ def target(small: Path) -> Iterator[Target]:
     made.close()
 
 
+@kernel
+def seal(page, size):
+    seal_page(page, size)
+    return 0
+
+
 def sealed(page: bytes) -> bytes:
     memory = np.frombuffer(bytearray(page), np.uint8)
-    seal_page(memory.ctypes.data, len(page))
+    seal(memory.ctypes.data, len(page))
     return memory.tobytes()
 
 
