@@ -12,7 +12,7 @@ from gmdb.format.address import parse_page_id
 from gmdb.inspect.draw import draw_page
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.listing import Listing
-from gmdb.inspect.log_lists import steps
+from gmdb.inspect.log_lists import sealed, steps
 from gmdb.inspect.page_view import view_of
 from gmdb.inspect.report import page_document
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         if page is None:
             raise InterfaceError(f"page {arguments.page} cannot be rebuilt at step {arguments.step}: the log that is "
                                  "there begins after its formatting")  # fmt: skip
-        view = view_of(files, page_id, page)
+        view = view_of(files, page_id, sealed(page))
     if arguments.json:
         print_json(page_document(view))
     else:

@@ -93,6 +93,10 @@ class DatabaseFiles:
 
     def page(self, page_id: int) -> bytes:
         """A page's bytes, unchecked."""
+        return self.stored_page(page_id)
+
+    def stored_page(self, page_id: int) -> bytes:
+        """A page's bytes as the file has them, whatever else there is."""
         return self.device(page_id).page(offset_of(page_id))
 
     def head(self, page_id: int) -> bytes:
@@ -122,13 +126,7 @@ class DatabaseFiles:
     def sound_page(self, page_id: int) -> bytes:
         """A page's bytes, after its CRC and its place were found right."""
         page = self.page(page_id)
-        if page_crc(page) != stored_crc(page):
-            said = f"page {page_name(page_id)} is damaged: its CRC does not match its bytes"
-            raise Corruption(said, page_id, len(page) - TAIL_SIZE)
-        found = PAGE_HEAD.at(page).page_id
-        if found != page_id:
-            said = f"page {page_name(page_id)} is damaged: its head says that it is page {page_name(found)}"
-            raise Corruption(said, page_id, PAGE_HEAD.offset("page_id"))
+        require_sound(page, page_id)
         return page
 
     def spaces(self) -> list[Space]:
@@ -265,6 +263,17 @@ class DatabaseFiles:
         if at is None or RowFlag.LINK not in heap.flags_of(moved_to, at):
             raise Corruption(f"it has moved to {target}, where no migrated row is", target.page_id)
         return moved_to, at
+
+
+def require_sound(page: bytes, page_id: int) -> None:
+    """Raise if a page's CRC or its place is not right."""
+    if page_crc(page) != stored_crc(page):
+        said = f"page {page_name(page_id)} is damaged: its CRC does not match its bytes"
+        raise Corruption(said, page_id, len(page) - TAIL_SIZE)
+    found = PAGE_HEAD.at(page).page_id
+    if found != page_id:
+        said = f"page {page_name(page_id)} is damaged: its head says that it is page {page_name(found)}"
+        raise Corruption(said, page_id, PAGE_HEAD.offset("page_id"))
 
 
 def choose_table(name: str, listed: list[TableDefinition], path: Path) -> TableDefinition:

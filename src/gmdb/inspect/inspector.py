@@ -233,9 +233,9 @@ class Inspector:
         """The log's records from an LSN on; ``last``: only so many, the newest."""
         return self._table("redo", pages=pages, since=since, last=last)
 
-    def history(self, page: str) -> pa.Table:
-        """What the log did to a page."""
-        return self._table("history", page)
+    def history(self, page: str, last: int = 0) -> pa.Table:
+        """What the log did to a page; ``last``: only so many steps, the newest."""
+        return self._table("history", page, last)
 
     def checkpoints(self) -> pa.Table:
         return self._table("checkpoints")

@@ -16,7 +16,7 @@ from gmdb.format.checksum import crc32c, page_crc
 from gmdb.format.control import CONTROL, CONTROL_SIZE, COPY_DISTANCE
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, PAGE_TAIL, TAIL_SIZE
 from gmdb.format.redo import RedoItem
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect.files import DatabaseFiles, require_sound
 from gmdb.inspect.listing import BIGINT, BOOLEAN, BYTES, INT, TEXT, TIMESTAMP, ListColumn, Listing, whole_number
 from gmdb.inspect.objects import segment_objects
 from gmdb.inspect.page_range import ALL_PAGES, PageRange
@@ -115,7 +115,7 @@ def _owner(files: DatabaseFiles, page_id: int, names: dict[int, str]) -> str | N
 
 @dataclass(frozen=True)
 class Step:
-    """A change of a page.  ``page``: as it was then; None if the log does not go back far enough to tell."""
+    """A change of a page.  ``page``: as it was then, not sealed; None if the log does not go back far enough."""
 
     number: int
     item: dict[str, Any]
@@ -133,7 +133,6 @@ def steps(files: DatabaseFiles, page_id: int, made: Listing) -> list[Step]:
             continue
         before = page
         after = replay_item(item, before, size, made)
-        after = None if after is None else sealed(after)
         found.append(
             Step(len(found) + 1, item, before if before is not None and _is_before(item, before) else None, after)
         )
@@ -142,9 +141,11 @@ def steps(files: DatabaseFiles, page_id: int, made: Listing) -> list[Step]:
 
 
 def _base(files: DatabaseFiles, page_id: int, made: Listing) -> bytes | None:
-    """What the file has of the page, which may be older than the log."""
+    """What the file has of the page, which may be older than the log; memory, if it is looked at, is newer."""
     try:
-        return files.sound_page(page_id)
+        page = files.stored_page(page_id)
+        require_sound(page, page_id)
+        return page
     except Error as error:
         made.notes.append(f"the file does not help: {error}")
         return None
@@ -181,16 +182,18 @@ def sealed(page: bytes) -> bytes:
     return page[:-TAIL_SIZE] + PAGE_TAIL.pack(crc=page_crc(page))
 
 
-def history(files: DatabaseFiles, page: str) -> Listing:
-    """What the log did to a page, step by step."""
-    page_id = parse_page_id(page)
+def history(files: DatabaseFiles, page: str, last: int = 0) -> Listing:
+    """What the log did to a page, step by step; ``last``: only so many steps, the newest."""
+    page_id, most = parse_page_id(page), whole_number(last)
+    if most < 0:
+        raise InterfaceError(f"{last!r} is no number of steps")
     made = Listing("history", HISTORY)
     committed: dict[int, Any] = {}
     found = steps(files, page_id, made)
     for item in items(files, Listing("", ())):
         if item["kind"] == RedoItem.COMMIT.name:
             committed[item["transaction"]] = item["time"]
-    for step in found:
+    for step in found[-most:]:
         item, data = step.item, step.item["bytes"]
         at = item["offset"] or 0
         shown = data[:_SHOWN]

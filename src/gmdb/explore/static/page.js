@@ -46,9 +46,9 @@ function history(name) {
     const wait = h("p", { class: "quiet" }, "Reading…");
     made.append(wait);
     try {
-      const found = await list("history", [name]);
-      const newest = { ...found, rows: found.rows.slice(-STEPS).reverse() };
-      wait.replaceWith(table(newest, `The newest ${newest.rows.length} of ${found.rows.length} steps`));
+      const found = await list("history", [name, STEPS]);
+      const newest = { ...found, rows: found.rows.reverse() };
+      wait.replaceWith(table(newest, newest.rows.length < STEPS ? "All steps, the newest first" : `The newest ${STEPS} steps`));
     } catch (error) {
       wait.replaceWith(h("p", { class: "damage" }, error.message));
     }
