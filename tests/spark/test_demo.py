@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 TOLD = (
     "644 data pages",
     "i = 0, s = 'hello'",
-    "the reader (0, 'hello'), out of undo",
+    "the reader 'hello', out of undo",
     "bytes of redo replayed",
     "transfers were committed meanwhile",
     "gmdb explore",

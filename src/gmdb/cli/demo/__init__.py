@@ -75,7 +75,6 @@ def tell(folder: Path) -> int:
     """All chapters; 0 if every answer was what it must be."""
     story = Story(folder)
     start = time.perf_counter()
-    story.start_spark()
     try:
         for chapter in CHAPTERS:
             chapter(story)

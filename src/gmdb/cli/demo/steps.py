@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +19,13 @@ LABEL_WIDTH = 50
 
 
 class Story:
-    """What chapters share: where the database is, Spark, which starts meanwhile, and what has been checked."""
+    """What chapters share: where the database is, Spark once it was started, and what has been checked."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.database = folder / DATABASE_NAME
         self.checks: list[tuple[str, Any, Any]] = []
-        self._background = ThreadPoolExecutor(1)
-        self._starting: Future[SparkSession] | None = None
+        self._spark: SparkSession | None = None
 
     def expect(self, what: str, expected: Any, found: Any) -> None:
         """Note an answer beside what it must be."""
@@ -46,23 +44,18 @@ class Story:
             raise
         print(f"{time.perf_counter() - start:8.3f} s  {'; '.join(notes)}".rstrip(), flush=True)
 
-    def start_spark(self) -> None:
-        """Have Spark start while other things are done."""
-        self._starting = self._background.submit(_start_spark, self.folder / LOG_NAME)
-
     def spark(self) -> SparkSession:
-        if self._starting is None:
-            self.start_spark()
-        assert self._starting is not None
-        if not self._starting.done():
-            with self.step("wait for Spark to start"):
-                wait([self._starting])
-        return self._starting.result()
+        if self._spark is None:
+            from gmdb.spark.local import local_session
+
+            with self.step("start Spark"):
+                self._spark = local_session(self.folder / LOG_NAME)
+        return self._spark
 
     def close(self) -> None:
-        if self._starting is not None and self._starting.exception() is None:
-            self._starting.result().stop()
-        self._background.shutdown()
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
 
     def conclude(self, seconds: float) -> int:
         """Print what was found beside what it must be; 0 if all is the same, 1 if not."""
@@ -74,9 +67,3 @@ class Story:
         agree = all(must == found for _, must, found in self.checks)
         print(f"\n{'All agree' if agree else 'They do not agree: this is a bug in gmdb'}; {seconds:.0f} s in all.")
         return 0 if agree else 1
-
-
-def _start_spark(log: Path) -> SparkSession:
-    from gmdb.spark.local import local_session
-
-    return local_session(log)
