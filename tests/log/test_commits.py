@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def test_threads_that_commit_at_the_same_time_share_syncs(
 
     def counted(self: RedoFiles, writing: threading.Lock) -> None:
         syncs.append(1)
+        time.sleep(0.001)  # as a disk would take; the test's files may lie in memory
         original(self, writing)
 
     with gmdb.connect(path, sync=sync) as db:
