@@ -38,7 +38,7 @@ from gmdb.kernel.hash_page import (
 )
 from gmdb.kernel.index_head import path_at, root_of
 from gmdb.kernel.keys import compare_keys, key_columns
-from gmdb.kernel.memory import load_i64, store_64, wrap
+from gmdb.kernel.memory import add, load_i64, store_64, wrap
 from gmdb.kernel.status import NOT_FOUND
 
 _END_ADDRESS, _END_PLACE, LEVEL_AT = LEVELS, LEVELS + 1, LEVELS + 2  # in the path, behind the directories
@@ -55,7 +55,7 @@ def _keep_end(area, level, depth, address, place):
     elif bits > 64:
         end, end_place = address, (place >> ALL_BITS - bits) + 1 << ALL_BITS - bits
         if end_place >> PLACE_BITS:
-            end, end_place = wrap(address + 1), 0
+            end, end_place = add(address, 1), 0
     store_64(path_at(area, _END_ADDRESS), end)
     store_64(path_at(area, _END_PLACE), end_place)
 

@@ -13,7 +13,18 @@ from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT
 from gmdb.kernel.btree_page import entry_size
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.keys import POINTER_AT, VALUES_AT, key_columns, order_at, order_of_double, place_of_word
-from gmdb.kernel.memory import load_i32, load_i64, load_u8, load_u16, load_u32, store_16, store_32, store_64, wrap
+from gmdb.kernel.memory import (
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    multiply,
+    store_16,
+    store_32,
+    store_64,
+    wrap,
+)
 from gmdb.kernel.patch import stored_bytes
 
 ROW_BITS = 24
@@ -30,9 +41,9 @@ _EIGHT = 2
 @routine
 def _mix(state, word):
     """A state of 64 bits that depends on every bit of the state before and of a word."""
-    state = wrap((state ^ word) * _FIRST)
+    state = multiply(state ^ word, _FIRST)
     state ^= state >> 29 & 0x7_FFFF_FFFF
-    state = wrap(state * _SECOND)
+    state = multiply(state, _SECOND)
     return state ^ (state >> 32 & 0xFFFF_FFFF)
 
 
@@ -103,7 +114,7 @@ def address_in(entry):
 @routine
 def address_for(index, entry):
     """The address that an entry with this key and row id has."""
-    row_hash = wrap(place_in(entry) * ROW_FACTOR) >> PLACE_BITS - ROW_BITS & _ROW_MASK
+    row_hash = multiply(place_in(entry), ROW_FACTOR) >> PLACE_BITS - ROW_BITS & _ROW_MASK
     return first_address(hash_key(index, entry)) | row_hash
 
 

@@ -1,8 +1,9 @@
 """Loads, stores and records over raw addresses.
 
 Every number is a signed 64-bit integer: user-space addresses fit, and mixing signed with unsigned would turn
-into floating point.  Where a result may have more bits, ``wrap`` keeps the low 64.  Loads of narrower fields extend
-with zeros, unless the name says signed.
+into floating point.  Where a result may have more bits, ``multiply``, ``add`` and ``wrap`` keep the low 64: ``*`` and
+``+`` must not overflow, for Numba promises to LLVM that they do not, and LLVM leaves out what that makes needless.
+Loads of narrower fields extend with zeros, unless the name says signed.
 
 Each operation has a ctypes twin for the mode in which kernels are not compiled.
 """
@@ -44,6 +45,17 @@ def _compiled_load(bits: int, signed: bool) -> Any:
         return types.int64(types.int64), code
 
     return load
+
+
+def _compiled_wrapping(operation: str) -> Any:
+    @intrinsic
+    def work(typing_context, a, b):
+        def code(context, builder, signature, arguments):
+            return getattr(builder, operation)(*arguments)
+
+        return types.int64(types.int64, types.int64), code
+
+    return work
 
 
 def _compiled_store(bits: int) -> Any:
@@ -209,4 +221,6 @@ fill_bytes = (
 )
 fence = _compiled_fence if COMPILED else lambda: None
 wrap = routine(lambda number: number) if COMPILED else lambda number: (number + 2**63) % 2**64 - 2**63
+multiply = _compiled_wrapping("mul") if COMPILED else lambda a, b: wrap(a * b)
+add = _compiled_wrapping("add") if COMPILED else lambda a, b: wrap(a + b)
 address_of_array = _compiled_address if COMPILED else lambda array: array.ctypes.data

@@ -17,7 +17,7 @@ from gmdb.format.slotted import SLOT_FREED
 from gmdb.kernel.compiler import kernel, long_kernel, routine
 from gmdb.kernel.index_head import is_hash
 from gmdb.kernel.keys import POINTER_AT, VALUES_AT, key_columns, make_entry, order_of_double, place_of_word
-from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, records, store_64
+from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, multiply, records, store_64
 from gmdb.kernel.verify import heap_node, page_head
 from gmdb.kernel.verify_nodes import values_reach
 from gmdb.kernel.verify_rows import ENTRY_TARGET_AT, FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, SUSPECT
@@ -72,9 +72,9 @@ def mapped_page_size(view, page_id):
 def _mix(word):
     """Spread the bits of a number from 0 to 2⁶³ - 1."""
     word ^= word >> 30
-    word = word * _FIRST_FACTOR & _POSITIVE
+    word = multiply(word, _FIRST_FACTOR) & _POSITIVE
     word ^= word >> 27
-    word = word * _SECOND_FACTOR & _POSITIVE
+    word = multiply(word, _SECOND_FACTOR) & _POSITIVE
     return word ^ word >> 31
 
 
