@@ -54,6 +54,11 @@ def test_every_listing_of_a_closed_database_is_an_arrow_table_that_means_somethi
     assert (again.rows, list(again.columns), again.notes) == (made.rows, list(made.columns), made.notes)
 
 
+def test_a_page_may_be_given_by_its_number(states: dict[str, Path]) -> None:
+    with gmdb.inspect.open(states["closed"]) as inspector:
+        assert inspector.listing("regions", 4 << 22 | 1).rows == inspector.listing("regions", "4:1").rows
+
+
 def test_rows_are_there_with_their_values_wherever_they_lie(states: dict[str, Path]) -> None:
     with gmdb.inspect.open(states["closed"]) as inspector:
         rows = inspector.rows("t")

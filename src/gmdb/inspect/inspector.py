@@ -130,12 +130,16 @@ class Inspector:
                 raise InterfaceError(f"{name} is not about pages: it takes no range of them")
             options["pages"] = PageRange.parse(pages)
         try:
-            given = inspect.signature(made).bind(self.files, *arguments, **options).arguments.get("pages")
+            bound = inspect.signature(made).bind(self.files, *arguments, **options)
+            given = bound.arguments.get("pages")
             if given is not None and given is not options.get("pages"):
                 raise TypeError("too many arguments; a range of pages is given by its name")
         except TypeError as error:
             raise InterfaceError(f"{name}: {error}; it takes {', '.join(arguments_of(name)) or 'nothing'}") from None
-        return made(self.files, *arguments, **options)
+        for parameter in bound.signature.parameters.values():
+            if str(parameter.annotation).startswith("str") and isinstance(bound.arguments.get(parameter.name), int):
+                bound.arguments[parameter.name] = str(bound.arguments[parameter.name])  # a page by its number
+        return made(*bound.args, **bound.kwargs)
 
     def _table(self, name: str, *arguments: Any, **options: Any) -> pa.Table:
         return self.listing(name, *(one for one in arguments if one is not None), **options).arrow()
