@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
-import os
-import re
-import select
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,7 +13,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Page
 
-PATIENCE = 120.0  # kernels may have to be compiled
+from tests.running import PATIENCE, Running
 
 
 @dataclass(frozen=True)
@@ -32,23 +27,14 @@ class Answer:
         return json.loads(self.body)
 
 
-class Exploring:
+class Exploring(Running):
     """The command at work.  ``url``: what it says that the browser is to open."""
 
     def __init__(self, database: Path, *options: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gmdb.cli", "explore", str(database), "--no-browser", "--port", "0", *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
-            self.kill()
-        self.line = self.process.stdout.readline()
-        found = re.search(r"(http://127\.0\.0\.1:(\d+)/)\?token=(\S+)", self.line)
-        assert found is not None, (self.line, self.process.stderr.read() if self.process.stderr else "")
-        self.url, self.base, self.port, self.token = found[0], found[1], int(found[2]), found[3]
+        address = r"(http://127\.0\.0\.1:(\d+)/)\?token=(\S+)"
+        super().__init__(address, "explore", str(database), "--no-browser", "--port", "0", *options)
+        self.url, self.base, self.token = self.found[0], self.found[1], self.found[3]
+        self.port = int(self.found[2])
 
     @property
     def cookie(self) -> str:
@@ -80,18 +66,6 @@ class Exploring:
         tab.goto(self.url)
         tab.goto(f"{self.base}#{view}")
         tab.locator(f"main > .view.{view.partition('/')[0]}").wait_for()
-
-    def end(self, by: int = signal.SIGTERM) -> tuple[int, str, str]:
-        """Its exit status, and what else it wrote to its outputs."""
-        os.kill(self.process.pid, by)
-        out, noise = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, out, noise
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        with contextlib.suppress(ValueError):
-            self.process.communicate(timeout=PATIENCE)
 
 
 def refused(database: Path, *options: str) -> str:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-import select
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE = 120.0  # kernels may have to be compiled
+from tests.running import PATIENCE, Running
+
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
@@ -47,35 +43,12 @@ def _openssl(folder: Path, arguments: str) -> None:
     subprocess.run(["openssl", *arguments.split()], cwd=folder, check=True, capture_output=True, timeout=60)
 
 
-class Serving:
+class Serving(Running):
     """The command at work.  ``url`` and ``line``: what it says of itself."""
 
     def __init__(self, database: Path, *options: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gmdb.cli", "serve", str(database), "--port", "0", *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
-            self.kill()
-        self.line = self.process.stdout.readline()
-        found = re.search(r"gmdb(?:\+tls)?://\S+:(\d+)", self.line)
-        assert found is not None, (self.line, self.process.stderr.read() if self.process.stderr else "")
-        self.url, self.port = found[0], int(found[1])
-
-    def end(self, by: int = signal.SIGTERM) -> tuple[int, str, str]:
-        """Its exit status, and what else it wrote to its outputs."""
-        os.kill(self.process.pid, by)
-        out, noise = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, out, noise
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        with contextlib.suppress(ValueError):
-            self.process.communicate(timeout=PATIENCE)
+        super().__init__(r"gmdb(?:\+tls)?://\S+:(\d+)", "serve", str(database), "--port", "0", *options)
+        self.url, self.port = self.found[0], int(self.found[1])
 
 
 def refused(database: Path, *options: str) -> str:
