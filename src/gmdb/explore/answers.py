@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gmdb.errors import InterfaceError
-from gmdb.explore.moments import FILES, MEMORY, Moments
+from gmdb.explore.moments import FILES, Moments
 from gmdb.format.address import parse_page_id
 from gmdb.inspect.cell_lists import Strip
 from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.listing import Listing
+from gmdb.inspect.listing import Listing, whole_number
 from gmdb.inspect.row_view import plain
 
 _EXACT = 1 << 53  # JavaScript's numbers are exact up to here; larger ones go as texts
 _ROWS_MAX = 20_000
-_DIGITS_MAX = 20  # of an LSN, which has 8 bytes
 Query = Mapping[str, list[str]]
 
 
@@ -68,9 +67,10 @@ def _one(query: Query, name: str) -> str:
 
 def _number(query: Query, name: str) -> int:
     text = _one(query, name)
-    if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_MAX:
+    number = whole_number(text)
+    if number < 0:
         raise InterfaceError(f"{name}={text} is no number")
-    return int(text)
+    return number
 
 
 def _moment(query: Query, name: str) -> str:
@@ -96,6 +96,3 @@ def _json(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT:
         return str(value)
     return plain(value)
-
-
-__all__ = ["ANSWERS", "FILES", "MEMORY"]

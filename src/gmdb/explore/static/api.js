@@ -2,7 +2,6 @@
 
 let moment = "files";
 
-export const shownMoment = () => moment;
 export const showMoment = (chosen) => { moment = chosen; };
 
 export async function ask(name, parameters = {}, signal) {
