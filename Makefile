@@ -25,12 +25,13 @@ $(PYTHON) -c 'import venv, ensurepip' 2> /dev/null \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check lint bench bench-spark docs lock clean
+.PHONY: help setup demo test soak planted check lint bench bench-spark docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-setup: $(STAMP) ## Make .venv from requirements.lock, and find or install Java for Spark
+setup: $(STAMP) ## Make .venv from requirements.lock, compile the kernels, and find or install Java for Spark
+	@.venv/bin/gmdb compile
 	@if home=$$(scripts/java --install); then echo "ready; Spark runs on $$home"; else echo "ready, all but Spark"; fi
 
 demo: $(STAMP) ## Tell what gmdb does by doing it, in a minute or two: crash, recovery, SQL, Spark, a stream
@@ -38,10 +39,14 @@ demo: $(STAMP) ## Tell what gmdb does by doing it, in a minute or two: crash, re
 
 test: $(STAMP) ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs a part of it
 	@scripts/programs --install || true
+	@.venv/bin/gmdb compile
 	@$(WITH_JAVA) $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-soak: $(STAMP) ## Crash databases with new random seeds for MINUTES=10, by power cuts, kills, flipped bits and odd statements
-	@$(PY) -m tests.crash.soak --minutes $(MINUTES) $(ARGS)
+soak: $(STAMP) ## Everything at once for MINUTES=10: writers, Spark, backups, a stream; kills, power cuts, failing disks
+	@$(WITH_JAVA) $(PY) -m tests.soak --minutes $(MINUTES) $(ARGS)
+
+planted: $(STAMP) ## Plant bugs in copies of the sources, one at a time, and see that the tests find each
+	@$(PY) -m tests.planted $(ARGS)
 
 check: lint test ## Run ruff, mypy, the import layers, and then the test suite
 
@@ -51,8 +56,8 @@ lint: $(STAMP) ## Run ruff, mypy and the import layers alone
 	@$(PY) -m mypy
 	@.venv/bin/lint-imports --no-cache --no-logo
 
-bench: $(STAMP) ## Measure gmdb beside SQLite and DuckDB
-	@$(PY) -m bench $(ARGS)
+bench: $(STAMP) ## Measure gmdb beside SQLite and DuckDB, and how cost grows, into docs/benchmarks; ARGS="--only scan" a part
+	@$(PY) -m bench $(or $(ARGS),--into docs/benchmarks)
 
 bench-spark: $(STAMP) ## Measure Spark with gmdb beside Spark with PostgreSQL over JDBC and with Parquet; a quarter of an hour
 	@scripts/programs --install-peers || true

@@ -8,12 +8,32 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import bulk, durability, explorer, indexes, inspection, lookups, memory, points, sql, transactions, undo
+from bench import (
+    bulk,
+    durability,
+    explorer,
+    growth,
+    indexes,
+    inspection,
+    lookups,
+    memory,
+    picture,
+    points,
+    sql,
+    transactions,
+    undo,
+)
 from bench.harness import Benchmark, Result, run_benchmark
-from bench.report import heading, results_json, results_table
+from bench.report import behind_first, heading, results_json, results_table
 
 DEFAULT_ROWS = 5_000_000
-DEFAULT_ROUNDS = 7
+DEFAULT_ROUNDS = 5
+GROWTH_ROUNDS = 3
+INTRODUCTION = (
+    "# gmdb beside SQLite and DuckDB\n\n"
+    "Written by `make bench`: gmdb and its peers do the same work over the same data, one after the other in each\n"
+    "round, and what each did is checked. What is behind a peer stands first, then what misses its target."
+)
 
 
 def benchmarks(rows: int) -> list[Benchmark]:
@@ -34,23 +54,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run_inspection(given.rows or inspection.DEFAULT_ROWS, given.rounds)
     if given.what in ("recovery", "checkpoint"):
         return _run_durability(given.what)
-    chosen = benchmarks(given.rows or DEFAULT_ROWS)
-    if given.only:
-        chosen = [benchmark for benchmark in chosen if any(name in benchmark.name for name in given.only)]
+    chosen = _chosen(given)
     if not chosen:
         known = ", ".join(benchmark.name for benchmark in benchmarks(1))
         print(f"no benchmark has {' or '.join(given.only)} in its name; there are {known}", file=sys.stderr)
         return 2
-    results = _run(chosen, given.rounds)
-    print(heading(given.rounds), results_table(results), sep="\n\n")
+    results = _run(chosen, given.rounds) if given.what == "speed" else []
+    if results:
+        print(heading(given.rounds), results_table(behind_first(results)), sep="\n\n")
+    drawn: list[growth.Curve] = []
+    if given.what == "growth" or given.into:
+        drawn = list(growth.curves(min(given.rounds, GROWTH_ROUNDS), given.rows or growth.ROWS_MAX))
+        print(growth.growth_table(drawn))
     if given.json:
-        given.json.write_text(results_json(results) + "\n", encoding="utf-8")
+        given.json.write_text(results_json(results, drawn) + "\n", encoding="utf-8")
+    if given.into:
+        _write(given.into, results, drawn, heading(given.rounds))
     return 0
+
+
+def _chosen(given: argparse.Namespace) -> list[Benchmark]:
+    """The benchmarks that were asked for by parts of their names, or all."""
+    known = benchmarks(given.rows or DEFAULT_ROWS)
+    return [one for one in known if not given.only or any(name in one.name for name in given.only)]
+
+
+def _write(folder: Path, results: Sequence[Result], drawn: Sequence[growth.Curve], title: str) -> None:
+    """The tables, every single measurement, and pictures of both."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"{INTRODUCTION}\n\n{title}.\n\n{results_table(behind_first(results))}\n"
+    text += f"\n![Ratios](engine.png)\n\n## Growth\n\n{growth.growth_table(drawn)}\n\n![Growth](growth.png)\n"
+    (folder / "engine.md").write_text(text, encoding="utf-8")
+    (folder / "engine.json").write_text(results_json(results, drawn) + "\n", encoding="utf-8")
+    picture.draw_results(folder / "engine.png", results, title)
+    picture.draw_growth(folder / "growth.png", drawn, title)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description="Measure gmdb beside SQLite and DuckDB.")
-    modes = ("speed", "lookups", "memory", "undo", "inspect", "recovery", "checkpoint")
+    modes = ("speed", "growth", "lookups", "memory", "undo", "inspect", "recovery", "checkpoint")
     parser.add_argument("what", nargs="?", choices=modes, default="speed")
     own = (("lookups", lookups), ("memory", memory), ("inspect", inspection))
     larger = ", ".join(f"{mode} {module.DEFAULT_ROWS:,}" for mode, module in own)
@@ -64,6 +106,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--only", action="append", metavar="NAME", help="benchmarks with NAME in their name; repeatable"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all measurements to FILE, too")
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="DIR",
+        help="measure growth, too; tables, measurements and pictures go there",
+    )
     return parser.parse_args(arguments)
 
 

@@ -54,12 +54,17 @@ def benchmarks(rows: int) -> list[Benchmark]:
 # ---- commits
 
 Update = Callable[[Any, str], None]  # of one row, by its id; it is on disk afterwards
-Updaters = Callable[[Any, ExitStack], list[Update]]  # one for each thread, with a connection of its own
+Updaters = Callable[[Any, ExitStack, int], list[Update]]  # one for each thread, with a connection of its own
 
 
 @contextmanager
 def committing(
-    peer: type[Peer], insert: Callable[[Any], list], updaters: Updaters, table: BenchTable, directory: Path
+    peer: type[Peer],
+    insert: Callable[[Any], list],
+    updaters: Updaters,
+    table: BenchTable,
+    directory: Path,
+    threads: int = THREADS,
 ) -> Iterator[Attempt]:
     """Update every row once, each in a transaction of its own; neighbours are different threads'."""
     with empty(peer, table, directory) as opened, ExitStack() as stack:
@@ -67,10 +72,10 @@ def committing(
             opened.connection.execute("pragma journal_mode = wal")
         row_ids = insert(opened)
         work = [(row_id, s[::-1]) for row_id, (_, s) in zip(row_ids, table.python_rows, strict=True)]
-        updates = updaters(opened, stack)
+        updates = updaters(opened, stack, threads)
         for number, update in enumerate(updates):
             update(row_ids[number], table.python_rows[number][1])  # the first one of a connection prepares much
-        run = partial(update_durably, updates, [work[n::THREADS] for n in range(THREADS)])
+        run = partial(update_durably, updates, [work[n::threads] for n in range(threads)])
         yield Attempt(run, lambda _: summarize_turned(table, opened.python_rows(opened.scan())))
 
 
@@ -83,7 +88,7 @@ def update_durably(updates: Sequence[Update], shares: Sequence[list[tuple]]) -> 
         list(pool.map(run, updates, shares))
 
 
-def gmdb_updaters(peer: Gmdb, stack: ExitStack) -> list[Update]:
+def gmdb_updaters(peer: Gmdb, stack: ExitStack, threads: int) -> list[Update]:
     def updater(db: gmdb.Connection) -> Update:
         heap = db.heap(peer.table.name)
 
@@ -93,10 +98,10 @@ def gmdb_updaters(peer: Gmdb, stack: ExitStack) -> list[Update]:
 
         return update
 
-    return [updater(stack.enter_context(gmdb.connect(peer.db.path))) for _ in range(THREADS)]
+    return [updater(stack.enter_context(gmdb.connect(peer.db.path))) for _ in range(threads)]
 
 
-def sqlite_updaters(peer: Sqlite, stack: ExitStack) -> list[Update]:
+def sqlite_updaters(peer: Sqlite, stack: ExitStack, threads: int) -> list[Update]:
     statement = f"update {peer.table.name} set s = ? where rowid = ?"
 
     def updater() -> Update:
@@ -112,7 +117,7 @@ def sqlite_updaters(peer: Sqlite, stack: ExitStack) -> list[Update]:
 
         return update
 
-    return [updater() for _ in range(THREADS)]
+    return [updater() for _ in range(threads)]
 
 
 # ---- recovery

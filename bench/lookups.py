@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -34,7 +35,11 @@ class LookupCost:
     by: str
     rows: int
     levels: int | None
-    microseconds: float
+    rounds: tuple[float, ...]  # microseconds a lookup in each of them
+
+    @property
+    def microseconds(self) -> float:
+        return statistics.median(self.rounds)
 
     def growth(self, smallest: LookupCost) -> float:
         return self.microseconds / smallest.microseconds
@@ -62,7 +67,7 @@ def measure(directory: Path, rows: int, rounds: int) -> list[LookupCost]:
         contenders = [Contender(name, expected, partial(_finding, peer, _keys(rows))) for name, peer in opened.items()]
         result = run_benchmark(Benchmark(f"lookups in {rows:,} rows", "", contenders), place, rounds)
         costs = [
-            LookupCost(m.contender, rows, levels(opened[m.contender]), 1e6 * m.median / m.rows)
+            LookupCost(m.contender, rows, levels(opened[m.contender]), tuple(1e6 * s / m.rows for s in m.seconds))
             for m in result.measurements
         ]
     shutil.rmtree(place)

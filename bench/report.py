@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 import gmdb
+from bench.growth import Curve, growth_json
 from bench.harness import Measurement, Result
 
 TIMES, TO = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
@@ -37,6 +38,17 @@ def environment() -> dict[str, Any]:
 def heading(rounds: int) -> str:
     named = ", ".join(f"{name} {version}" for name, version in versions().items())
     return f"{environment()['cores']} cores; {rounds} rounds; {named}"
+
+
+def behind_first(results: Sequence[Result]) -> list[Result]:
+    """Those that are slower than a peer first, then those that miss a target, each from the worst on; then the rest."""
+
+    def worst(result: Result) -> tuple[int, float]:
+        peers = result.measurements[1:]
+        least = min((result.ratio(peer) for peer in peers), default=1.0)
+        return 0 if least < 1 else 1 if any(result.met(peer) is False for peer in peers) else 2, least
+
+    return sorted(results, key=worst)
 
 
 def results_table(results: Sequence[Result]) -> str:
@@ -81,8 +93,9 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return f"| {' | '.join(placed)} |"
 
 
-def results_json(results: Sequence[Result]) -> str:
-    return json.dumps({**environment(), "benchmarks": [_as_json(result) for result in results]}, indent=2)
+def results_json(results: Sequence[Result], drawn: Sequence[Curve] = ()) -> str:
+    figures = {"benchmarks": [_as_json(result) for result in results], "growth": growth_json(drawn)}
+    return json.dumps({**environment(), **figures}, indent=2)
 
 
 def _as_json(result: Result) -> dict[str, Any]:

@@ -98,6 +98,12 @@ def wide_table(row_count: int) -> BenchTable:
     return BenchTable("wide", columns, row_count)
 
 
+def of_integers(columns: int, row_count: int) -> BenchTable:
+    """A table of so many columns, all of them integers."""
+    others = (BenchColumn(f"c{n}", "INT", "INTEGER", _integers(pa.int32())) for n in range(1, columns))
+    return BenchTable("integers", (BenchColumn("i", "INT NOT NULL", "INTEGER NOT NULL", _counted), *others), row_count)
+
+
 # ---- values
 
 

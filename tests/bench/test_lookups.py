@@ -50,14 +50,14 @@ def test_the_largest_table_is_as_large_as_wanted():
 
 @pytest.mark.parametrize(("microseconds", "outcome"), [(3.0, "1.50× | met"), (3.1, "1.50× | **missed**")])
 def test_the_cost_may_grow_as_the_levels_do(microseconds: float, outcome: str):
-    costs = [LookupCost("B-tree", 10_000, 2, 2.0), LookupCost("B-tree", 1_000_000, 3, microseconds)]
+    costs = [LookupCost("B-tree", 10_000, 2, (2.0,)), LookupCost("B-tree", 1_000_000, 3, (microseconds,))]
     first, second = lookups_table(costs).splitlines()[2:]
     assert first == "| B-tree | 10,000 | 2 | 2.00 |  |  |  |"
     assert second.endswith(f"| {outcome} |")
 
 
 def test_sqlite_is_shown_without_a_target():
-    costs = [LookupCost("SQLite", 10_000, None, 2.0), LookupCost("SQLite", 100_000, None, 9.0)]
+    costs = [LookupCost("SQLite", 10_000, None, (2.0,)), LookupCost("SQLite", 100_000, None, (9.0,))]
     assert lookups_table(costs).splitlines()[-1] == "| SQLite | 100,000 |  | 9.00 | 4.50× |  |  |"
 
 

@@ -16,6 +16,7 @@ from gmdb import __version__
 from gmdb.cli import (
     archive,
     backup,
+    compiling,
     demo,
     explore,
     feeds,
@@ -45,6 +46,7 @@ COMMANDS = (
     snapshots,
     feeds,
     spark,
+    compiling,
     demo,
 )
 FAILED = 2

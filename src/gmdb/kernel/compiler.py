@@ -81,6 +81,7 @@ def cache_directory(source: Path) -> Path:
 
 
 _is_announced = False
+_kernels: list[Any] = []
 
 
 def _announce_first_compilation(directory: Path) -> None:
@@ -112,9 +113,16 @@ def _compile(function: Callable[..., Any], nogil: bool) -> Any:
     _announce_first_compilation(directory)
     before, config.CACHE_DIR = config.CACHE_DIR, str(directory)  # read when the function is decorated
     try:
-        return numba.njit(nogil=nogil, cache=True, boundscheck=False, no_cfunc_wrapper=True)(function)
+        made = numba.njit(nogil=nogil, cache=True, boundscheck=False, no_cfunc_wrapper=True)(function)
     finally:
         config.CACHE_DIR = before
+    _kernels.append(made)
+    return made
+
+
+def is_kernel(value: object) -> bool:
+    """Whether it is a compiled function that Python may call."""
+    return any(value is kernel for kernel in _kernels)
 
 
 def routine(function: Callable[..., Any]) -> Any:
