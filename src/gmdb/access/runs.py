@@ -38,8 +38,7 @@ class Run:
         self.fields["capacity"] = capacity
 
     def sort(self, store: PageStore | FrozenStore, entry_page: int) -> None:
-        arrays = (self._prefixes, self._offsets)
-        store.call(lambda area: sort_run(area, entry_page, self.fields.ctypes.data, *arrays), 0)
+        store.call(sort_run, 0, entry_page, self.fields.ctypes.data)
         self._prefixes = np.empty(0, np.uint64)
         arranged = _memory(int(self.fields["used"][0]) + 8, self._directory)
         arrange_run(self.fields.ctypes.data, arranged.ctypes.data)

@@ -23,7 +23,7 @@ from gmdb.kernel.keys import (
     row_id_word,
     sort_prefix,
 )
-from gmdb.kernel.memory import address_of_array, load_i64, load_u32, records, store_64
+from gmdb.kernel.memory import address_of_array, load_i64, load_u32, move_bytes, records, store_64
 from gmdb.kernel.scan import ARENA_SIZE, RETRIES, WATCHED_MAX, gather_block, is_unchanged, scan_at
 from gmdb.kernel.status import BUSY, DAMAGED, DONE, KEY_TOO_LONG, NO_ROOM
 from gmdb.kernel.visibility import ROW_BUFFER
@@ -43,6 +43,7 @@ RUN = np.dtype(
 run_at = records(RUN)
 _DIGIT_BITS = 11
 _DIGITS = 1 << _DIGIT_BITS
+_DIGIT_MASK = _DIGITS - 1
 
 
 # ---- taking entries from pages
@@ -123,34 +124,41 @@ def extract_entries(area, scan_address, entry_id, run_address):
 
 @routine
 def _sort_by_prefix(prefixes, offsets, count):
-    """Sort by the prefixes, digit by digit from the lowest; digits that all have in common cost nothing."""
-    other_prefixes, other_offsets = np.empty(count, np.uint64), np.empty(count, np.int64)
+    """Sort by the prefixes, digit by digit from the lowest; digits that all have in common cost nothing.
+
+    The highest digit takes in the sign, which is set in the larger half of unsigned numbers: so they come last.
+    """
+    memory = np.empty(2 * count, np.int64)
+    other_prefixes = address_of_array(memory)
+    other_offsets = other_prefixes + 8 * count
     counts = np.zeros(_DIGITS, np.int64)
-    varying = np.uint64(0)
+    varying, first = 0, load_i64(prefixes)
     for i in range(count):
-        varying |= prefixes[i] ^ prefixes[0]
+        varying |= load_i64(prefixes + 8 * i) ^ first
     shift, swapped = 0, False
     while shift < 64:
-        mask = np.uint64(_DIGITS - 1)
-        if varying >> np.uint64(shift) & mask:
+        if varying >> shift & _DIGIT_MASK:
             counts[:] = 0
             for i in range(count):
-                counts[prefixes[i] >> np.uint64(shift) & mask] += 1
+                counts[load_i64(prefixes + 8 * i) >> shift & _DIGIT_MASK] += 1
             total = 0
             for digit in range(_DIGITS):
                 counts[digit], total = total, total + counts[digit]
             for i in range(count):
-                digit = prefixes[i] >> np.uint64(shift) & mask
+                prefix = load_i64(prefixes + 8 * i)
+                digit = prefix >> shift & _DIGIT_MASK
                 at = counts[digit]
                 counts[digit] = at + 1
-                other_prefixes[at], other_offsets[at] = prefixes[i], offsets[i]
+                store_64(other_prefixes + 8 * at, prefix)
+                store_64(other_offsets + 8 * at, load_i64(offsets + 8 * i))
             prefixes, other_prefixes = other_prefixes, prefixes
             offsets, other_offsets = other_offsets, offsets
             swapped = not swapped
         shift += _DIGIT_BITS
     if swapped:
-        other_prefixes[:] = prefixes
-        other_offsets[:] = offsets
+        move_bytes(other_prefixes, prefixes, 8 * count)
+        move_bytes(other_offsets, offsets, 8 * count)
+    memory[0] = 0  # an array lives until its last use: not shorter than the addresses into it
 
 
 @routine
@@ -163,10 +171,10 @@ def comes_before(index, a, b):
 
 
 @routine
-def _sort_by_key(index, entries, offsets, first, last):
-    """Sort the entries from ``first`` to before ``last`` by their keys, by merging longer and longer runs."""
-    count = last - first
-    source, target = offsets[first:last].copy(), np.empty(count, np.int64)
+def _sort_by_key(index, entries, offsets, count):
+    """Sort entries by their keys, by merging longer and longer runs."""
+    source, target = np.empty(count, np.int64), np.empty(count, np.int64)
+    move_bytes(address_of_array(source), offsets, 8 * count)
     width = 1
     while width < count:
         for start in range(0, count, 2 * width):
@@ -184,13 +192,14 @@ def _sort_by_key(index, entries, offsets, first, last):
                     left += 1
         source, target = target, source
         width *= 2
-    offsets[first:last] = source
+    for i in range(count):
+        store_64(offsets + 8 * i, source[i])
 
 
 @routine
-def _is_sorted(index, entries, offsets, first, last):
-    for i in range(first + 1, last):
-        if comes_before(index, entries + offsets[i], entries + offsets[i - 1]):
+def _is_sorted(index, entries, offsets, count):
+    for at in range(offsets + 8, offsets + 8 * count, 8):
+        if comes_before(index, entries + load_i64(at), entries + load_i64(at - 8)):
             return False
     return True
 
@@ -210,22 +219,23 @@ def arrange_run(run_address, target):
 
 
 @long_kernel
-def sort_run(area, entry_id, run_address, prefixes, offsets):
-    """Put a run in order.  ``prefixes`` (u64s) and ``offsets`` (i64s) are its arrays."""
+def sort_run(area, entry_id, run_address):
+    """Put a run in order."""
     run, index = run_at(run_address), open_index(area, entry_id)
     if index < 0:
         return index
     count = run.count
     if count == 0:
         return DONE
-    prefixes, offsets = prefixes[:count], offsets[:count]
+    prefixes, offsets = run.prefixes, run.offsets
     _sort_by_prefix(prefixes, offsets, count)
     first = 0
     while first < count:
-        last = first + 1
-        while last < count and prefixes[last] == prefixes[first]:
+        last, prefix = first + 1, load_i64(prefixes + 8 * first)
+        while last < count and load_i64(prefixes + 8 * last) == prefix:
             last += 1
-        if last - first > 1 and not _is_sorted(index, run.entries, offsets, first, last):
-            _sort_by_key(index, run.entries, offsets, first, last)
+        alike = offsets + 8 * first
+        if last - first > 1 and not _is_sorted(index, run.entries, alike, last - first):
+            _sort_by_key(index, run.entries, alike, last - first)
         first = last
     return DONE
