@@ -20,10 +20,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import DatabaseInUse, DiskFull, StorageError, Transient
+from gmdb.server.connect import open_here
 from gmdb.storage import disk
-from tests.crash.harness import connect
 from tests.soak.definer import Definer
 from tests.soak.disk import TownDisk
 from tests.soak.town import WAYS, WRITERS, look
@@ -62,7 +63,8 @@ class Owner:
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                return connect(self._directory, sync="full")
+                options = {"isolation": "read committed", "autocommit": False, "lock_timeout": 5.0}
+                return open_here(self._directory, **options, read_only=False, sync="full", progress=None)
             except DatabaseInUse:
                 if time.monotonic() > until:
                     raise
@@ -105,7 +107,7 @@ class Owner:
     def _work(self, task: Callable[[Connection, Random], None], dice: Random, options: dict[str, Any]) -> None:
         """Do something again and again.  Others may be in the way, or the disk full: nothing has changed then."""
         try:
-            with connect(self._directory, **options) as db:
+            with gmdb.connect(self._directory, **options) as db:
                 while not self._resting.is_set():
                     try:
                         task(db, dice)
@@ -136,6 +138,7 @@ class Owner:
         self._resting.wait(dice.uniform(0, 0.3))
 
     def _index(self, db: Connection, dice: Random) -> None:
+        db.execute("drop index if exists entries_more")  # a life before may have ended with it
         kind = dice.choice(["", "using hash"])
         db.execute(f"create index concurrently entries_more on entries {kind} (version, writer)")
         self._resting.wait(dice.uniform(0, 2))

@@ -74,6 +74,7 @@ class Visitors:
             thread.join()
 
     def _visit(self, task: Callable[[Life, Random], None], life: Life, dice: Random) -> None:
+        self._spark.createDataFrame([(1,)], "i int")  # so that Spark knows data sources in this thread
         while not self._stopping.is_set():
             try:
                 task(life, dice)

@@ -46,3 +46,23 @@ def test_no_increment_is_lost(path: Path, statement: str) -> None:
         assert failures == []
         assert db.execute("select n from t where i = 500").fetchall() == [(THREADS * TIMES,)]
         assert db.execute("select sum(n) from t").fetchall() == [(THREADS * TIMES,)]
+
+
+def test_a_table_that_is_dropped_while_all_are_analyzed_is_left_out(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gmdb.connect(path) as db, gmdb.connect(path) as other:
+        for name in ("t", "gone", "u"):
+            db.execute(f"create table {name} (i int primary key)")
+        db.commit()
+        tables = db.tables
+
+        def list_and_drop() -> list[str]:
+            listed = tables()
+            other.execute("drop table gone")
+            other.commit()
+            return listed
+
+        monkeypatch.setattr(db, "tables", list_and_drop)
+        db.execute("analyze")
+        assert [db.statistics(name) is not None for name in ("t", "u")] == [True, True]

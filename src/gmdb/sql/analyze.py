@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from sqlglot import exp
 from gmdb.catalog.schema import TableDefinition
 from gmdb.catalog.statistics import KeyStatistics, TableStatistics, bounds_of, key_columns
 from gmdb.dbapi import Result
+from gmdb.errors import NoSuchTable
 from gmdb.sql.duck.engine import cursor
 from gmdb.sql.parser import Parsed
 from gmdb.sql.statement import Parameters, Statement
@@ -32,8 +34,13 @@ class Analyze(Statement):
 
     def run(self, parameters: Parameters) -> Result:
         del parameters
-        for name in self._names if self._names is not None else self.connection.tables():
-            self._analyze(self.connection.table(name))
+        if self._names is not None:
+            for name in self._names:
+                self._analyze(self.connection.table(name))
+            return Result()
+        for name in self.connection.tables():
+            with suppress(NoSuchTable):  # others may drop one meanwhile
+                self._analyze(self.connection.table(name))
         return Result()
 
     def explain(self) -> list[str]:
