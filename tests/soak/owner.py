@@ -161,6 +161,7 @@ class Owner:
             self.say("wrong", what)
         self.say("did", "read", 1)
         self.say("did", "rows", instant.rows)
+        self._resting.wait(dice.uniform(0, 0.4))  # checking is Python's work, and so is writing
 
 
 if __name__ == "__main__":

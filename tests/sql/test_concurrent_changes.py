@@ -48,9 +48,7 @@ def test_no_increment_is_lost(path: Path, statement: str) -> None:
         assert db.execute("select sum(n) from t").fetchall() == [(THREADS * TIMES,)]
 
 
-def test_a_table_that_is_dropped_while_all_are_analyzed_is_left_out(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_goes_while_all_are_analyzed_is_left_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with gmdb.connect(path) as db, gmdb.connect(path) as other:
         for name in ("t", "gone", "u"):
             db.execute(f"create table {name} (i int primary key)")
