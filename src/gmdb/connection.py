@@ -18,8 +18,7 @@ import pyarrow as pa
 from gmdb import dbapi
 from gmdb.access.heap import Heap
 from gmdb.access.indexes import KeyRange
-from gmdb.access.lob_file import File, open_file
-from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
+from gmdb.access.row_calls import ChangesRows
 from gmdb.arrow.append import append
 from gmdb.arrow.scan import Reading
 from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
@@ -64,7 +63,7 @@ class Statements(Protocol):
     def split(self, script: str) -> list[str]: ...
 
 
-class Connection(TakesLoads, BuildsIndexes, ReadsChanges, HasErrors):
+class Connection(ChangesRows, dbapi.RunsStatements, TakesLoads, BuildsIndexes, ReadsChanges, HasErrors):
     """One session of a database.  Threads take a connection each."""
 
     def __init__(
@@ -259,32 +258,6 @@ class Connection(TakesLoads, BuildsIndexes, ReadsChanges, HasErrors):
             heap = self._heaps[name] = self._database.heap(name, self.session)
         return heap
 
-    def open_lob(self, table: str, column: str, row_id: RowId) -> File:
-        """A value of a BLOB column as a file of bytes, of a CLOB column as one of text, which can be read from.
-
-        It is what it was when it was opened, whatever others do meanwhile, until it is closed.
-        """
-        return open_file(self.heap(table).open_lob(column, row_id))
-
-    def insert(self, name: str, values: Sequence[Any]) -> RowId:
-        return self.heap(name).insert(values)
-
-    def update(
-        self, name: str, changes: Mapping[str, Any] | Callable[[Row], Mapping[str, Any]], where: Condition = None
-    ) -> int:
-        """Change the rows that meet ``where``; ``changes`` may be computed from a row.  Answers their number."""
-        return update_where(self.heap(name), changes, where)
-
-    def delete(self, name: str, where: Condition = None) -> int:
-        """Delete the rows that meet ``where``; answers their number."""
-        return delete_where(self.heap(name), where)
-
-    def select_for_update(
-        self, name: str, where: Condition = None, *, nowait: bool = False, skip_locked: bool = False
-    ) -> list[tuple[RowId, Row]]:
-        """Lock the rows that meet ``where`` until the transaction ends; answers them."""
-        return select_for_update(self.heap(name), where, nowait, skip_locked)
-
     def append(self, name: str, data: Any) -> int:
         """Append Arrow data (a Table, batches, a reader, …), all of it or nothing; answers the number of rows."""
         return append(self.heap(name), data)
@@ -310,21 +283,8 @@ class Connection(TakesLoads, BuildsIndexes, ReadsChanges, HasErrors):
 
     # ---- SQL
 
-    def cursor(self) -> dbapi.Cursor:
-        """A cursor for statements, as PEP 249 has it."""
+    def _require_open(self) -> None:
         self.session.require_open()
-        return dbapi.Cursor(self)
-
-    def execute(self, statement: str, parameters: dbapi.Parameters | None = ()) -> dbapi.Cursor:
-        """Run a statement with a cursor of its own."""
-        return self.cursor().execute(statement, parameters)
-
-    def executemany(self, statement: str, parameters: Any) -> dbapi.Cursor:
-        return self.cursor().executemany(statement, parameters)
-
-    def executescript(self, script: str) -> dbapi.Cursor:
-        """Run several statements, one after the other."""
-        return self.cursor().executescript(script)
 
     def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
         """Run a statement; what came of it is for a cursor to hand out."""

@@ -239,6 +239,29 @@ class Cursor:
         self.close()
 
 
+class RunsStatements:
+    """A base of connections: what makes cursors of them."""
+
+    def _require_open(self) -> None:
+        raise NotImplementedError
+
+    def cursor(self: Any) -> Cursor:
+        """A cursor for statements, as PEP 249 has it."""
+        self._require_open()
+        return Cursor(self)
+
+    def execute(self, statement: str, parameters: Parameters | None = ()) -> Cursor:
+        """Run a statement with a cursor of its own."""
+        return self.cursor().execute(statement, parameters)
+
+    def executemany(self, statement: str, parameters: Any) -> Cursor:
+        return self.cursor().executemany(statement, parameters)
+
+    def executescript(self, script: str) -> Cursor:
+        """Run several statements, one after the other."""
+        return self.cursor().executescript(script)
+
+
 def _text_of(statement: Any) -> str:
     if not isinstance(statement, str):
         raise ProgrammingError(f"a statement is a str, not {type(statement).__name__}")

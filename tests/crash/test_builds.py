@@ -22,7 +22,7 @@ from tests.crash.power_cut import crash_states
 from tests.integrity import problems
 from tests.model.checks import check_indexes
 
-POINTS, ROWS = 80, 6000
+POINTS, ROWS = 50, 4000
 SCHEMA = pa.schema([("k", pa.int32()), ("s", pa.string())])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from datetime import datetime
 from pathlib import Path
@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from gmdb import dbapi
 from gmdb.access.indexes import IndexDefinition, KeyRange, keys_without_index
-from gmdb.access.lob_file import File, open_file
-from gmdb.access.statements import Condition, Row, delete_where, select_for_update, update_where
+from gmdb.access.row_calls import ChangesRows
 from gmdb.catalog.plain import column_to_plain, constraint_to_plain, index_from_plain, table_from_plain
 from gmdb.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
 from gmdb.errors import InterfaceError
@@ -46,7 +45,10 @@ if TYPE_CHECKING:
     from gmdb.feed import ChangeFeed
     from gmdb.verify.findings import Report
 else:
-    _Connection = HasErrors
+
+    class _Connection(ChangesRows, dbapi.RunsStatements, HasErrors):
+        """What connections have in common that needs no compiled code."""
+
 
 MAIN_SPACE, MAIN_PAGE_SIZE = "main", 8192
 
@@ -188,25 +190,6 @@ class RemoteConnection(_Connection):
     def heap(self, name: str) -> RemoteHeap:
         return RemoteHeap(self._link, table_from_plain(self._link.ask("heap", name=name)[0]["table"]))
 
-    def open_lob(self, table: str, column: str, row_id: RowId) -> File:
-        return open_file(self.heap(table).open_lob(column, row_id))
-
-    def insert(self, name: str, values: Sequence[Any]) -> RowId:
-        return self.heap(name).insert(values)
-
-    def update(
-        self, name: str, changes: Mapping[str, Any] | Callable[[Row], Mapping[str, Any]], where: Condition = None
-    ) -> int:
-        return update_where(self.heap(name), changes, where)
-
-    def delete(self, name: str, where: Condition = None) -> int:
-        return delete_where(self.heap(name), where)
-
-    def select_for_update(
-        self, name: str, where: Condition = None, *, nowait: bool = False, skip_locked: bool = False
-    ) -> list[tuple[RowId, Row]]:
-        return select_for_update(self.heap(name), where, nowait, skip_locked)
-
     def append(self, name: str, data: Any) -> int:
         return self.heap(name).append(data)
 
@@ -243,18 +226,8 @@ class RemoteConnection(_Connection):
 
     # ---- SQL
 
-    def cursor(self) -> dbapi.Cursor:
+    def _require_open(self) -> None:
         self._link.require_open()
-        return dbapi.Cursor(self)
-
-    def execute(self, statement: str, parameters: dbapi.Parameters | None = ()) -> dbapi.Cursor:
-        return self.cursor().execute(statement, parameters)
-
-    def executemany(self, statement: str, parameters: Any) -> dbapi.Cursor:
-        return self.cursor().executemany(statement, parameters)
-
-    def executescript(self, script: str) -> dbapi.Cursor:
-        return self.cursor().executescript(script)
 
     def run(self, statement: str, parameters: dbapi.Parameters) -> dbapi.Result:
         packed = pack_parameters(self._sent_ahead(parameters))
