@@ -35,6 +35,7 @@ setup: $(STAMP) ## Make .venv from requirements.lock, compile the kernels, and f
 	@if home=$$(scripts/java --install); then echo "ready; Spark runs on $$home"; else echo "ready, all but Spark"; fi
 
 demo: $(STAMP) ## Tell what gmdb does by doing it, in a minute or two: crash, recovery, SQL, Spark, a stream
+	@.venv/bin/gmdb compile
 	@$(WITH_JAVA) .venv/bin/gmdb demo $(ARGS)
 
 test: $(STAMP) ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs a part of it

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import gmdb.kernel
-from gmdb.kernel.compiler import COMPILED, routine, sources_of
+from gmdb.kernel.compiler import COMPILED, routine
+from gmdb.kernel.kept import sources_of
 
 PACKAGE = Path(gmdb.kernel.__file__).parent.parent
 KERNELS = sorted((PACKAGE / "kernel").glob("*.py"))

@@ -1,12 +1,12 @@
 """Compiling every kernel at once, on all cores, before any is called.
 
 All values that kernels take are 64-bit integers, so they can be compiled without being called.  Whoever does not ask
-for it has each kernel compiled at its first call, by the process that calls it.
+for it has each kernel compiled at its first call, by the process that calls it.  That all is done is seen without
+loading the compiler.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import multiprocessing
 import os
@@ -15,31 +15,27 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from types import ModuleType
 
-from numba import types
-
-from gmdb.kernel.compiler import COMPILED, is_kernel, kept_in, sources_of
+from gmdb.kernel.kept import digest_of, kept_in, sources_of
 
 FOLDER = Path(__file__).parent
 Report = Callable[[int, int], None]  # (kernels that are compiled, all of them)
 
 
-def kernel_modules() -> list[str]:
-    """The modules of this folder, in which most kernels are."""
-    return [f"{__package__}.{path.stem}" for path in sorted(FOLDER.glob("*.py")) if path.stem != "__init__"]
-
-
-def compile_all(modules: Sequence[str], report: Report, processes: int | None = None) -> int:
-    """Compile the kernels of some modules, unless that was done before; answers how many there were to compile."""
-    loaded = [importlib.import_module(name) for name in modules]
-    mark = kept_in() / f"all-{_digest(loaded)}"
-    if not COMPILED or mark.exists():
+def compile_all(others: Sequence[Path], report: Report, processes: int | None = None) -> int:
+    """Compile all kernels of this folder and some other files, unless that was done before; answers how many."""
+    files = sorted([*FOLDER.glob("*.py"), *others])
+    mark = kept_in() / f"all-{digest_of(sorted({path for file in files for path in sources_of(file)}))}"
+    if mark.exists():
         return 0
-    # The largest files first, so that no core has a long one left at the end.
-    loaded.sort(key=lambda module: -_size(module))
-    kernels = [(module.__name__, name) for module in loaded for name in _kernels_of(module)]
-    with ProcessPoolExecutor(
-        processes or len(os.sched_getaffinity(0)), mp_context=multiprocessing.get_context("spawn")
-    ) as pool:
+    from gmdb.kernel.compiler import COMPILED
+
+    if not COMPILED:
+        return 0
+    # The largest first, so that no core has a long one left at the end.
+    files.sort(key=lambda file: -sum(path.stat().st_size for path in sources_of(file)))
+    kernels = [(file, name) for file in files for name in _kernels_of(_module(file))]
+    count = processes or len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
         tasks = [pool.submit(_compile, *kernel) for kernel in kernels]
         for done, task in enumerate(as_completed(tasks), 1):
             task.result()
@@ -48,24 +44,18 @@ def compile_all(modules: Sequence[str], report: Report, processes: int | None = 
     return len(kernels)
 
 
+def _module(file: Path) -> ModuleType:
+    return importlib.import_module(".".join(["gmdb", *file.relative_to(FOLDER.parent).with_suffix("").parts]))
+
+
 def _kernels_of(module: ModuleType) -> list[str]:
+    from gmdb.kernel.compiler import is_kernel
+
     return [name for name, value in vars(module).items() if is_kernel(value) and value.__module__ == module.__name__]
 
 
-def _compile(module: str, name: str) -> None:
-    kernel = getattr(importlib.import_module(module), name)
+def _compile(file: Path, name: str) -> None:
+    from numba import types
+
+    kernel = getattr(_module(file), name)
     kernel.compile((types.int64,) * kernel.py_func.__code__.co_argcount)
-
-
-def _source(module: ModuleType) -> Path:
-    assert module.__file__ is not None
-    return Path(module.__file__)
-
-
-def _size(module: ModuleType) -> int:
-    return sum(path.stat().st_size for path in sources_of(_source(module)))
-
-
-def _digest(modules: Sequence[ModuleType]) -> str:
-    sources = sorted({path for module in modules for path in sources_of(_source(module))})
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

@@ -1,7 +1,4 @@
-"""How kernels are compiled, and where the machine code is kept.
-
-Numba does not notice when a function that a kernel calls, in another file, has changed.  So the machine code of a
-file's kernels lies in a folder named by a hash of that file and all that it imports: other sources, other folder.
+"""How kernels are compiled.
 
 With ``NUMBA_DISABLE_JIT=1`` kernels run as plain Python, slowly, for debuggers and coverage.
 """
@@ -9,13 +6,8 @@ With ``NUMBA_DISABLE_JIT=1`` kernels run as plain Python, slowly, for debuggers 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import re
 import sys
-import tempfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,60 +16,9 @@ from numba.core import config
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
+from gmdb.kernel.kept import cache_directory
+
 COMPILED = not config.DISABLE_JIT
-
-
-_PACKAGE = Path(__file__).parent.parent
-_IMPORT = re.compile(rb"^from gmdb\.(format|kernel)(?:\.(\w+))? import ((?:\([^)]*\)|[^\n])*)", re.MULTILINE)
-
-
-@cache
-def kept_in() -> Path:
-    """The folder of all machine code: among the user's caches, or else among temporary files."""
-    base = os.environ.get("GMDB_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    directory = Path(base) / "gmdb"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if os.access(directory, os.W_OK):
-            return directory
-    except OSError:
-        pass
-    directory = Path(tempfile.gettempdir()) / f"gmdb-{os.getuid()}"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return directory
-
-
-@cache
-def _imports(source: Path) -> frozenset[Path]:
-    """The files of kernels and formats that a source imports from by itself."""
-    found: set[Path] = set()
-    for folder, module, names in _IMPORT.findall(source.read_bytes()):
-        modules = [module] if module else re.findall(rb"\w+", names)
-        found.update(_PACKAGE / folder.decode() / f"{name.decode()}.py" for name in modules)
-    return frozenset(path for path in found if path.is_file())
-
-
-def sources_of(source: Path) -> list[Path]:
-    """A file and all files that it imports, at first or second hand."""
-    found: set[Path] = set()
-    pending = [source]
-    while pending:
-        path = pending.pop()
-        if path not in found:
-            found.add(path)
-            pending += _imports(path)
-    return sorted(found)
-
-
-@cache
-def cache_directory(source: Path) -> Path:
-    """Where the machine code of a file's kernels is kept."""
-    digest = hashlib.sha256()
-    for path in sources_of(source):
-        digest.update(path.read_bytes())
-    directory = kept_in() / f"{source.stem}-{digest.hexdigest()[:16]}"
-    directory.mkdir(exist_ok=True)
-    return directory
 
 
 _is_announced = False

@@ -12,7 +12,7 @@ def prepare(story: Story) -> None:
     """Compile what comes next, so that its time is not the compiler's."""
     with story.step("load the kernels") as notes:
         import gmdb.server.connect  # noqa: F401 - what every connection needs
-        from gmdb.kernel.compiler import kept_in
+        from gmdb.kernel.kept import kept_in
 
         made = compile_kernels()
         where = str(kept_in()).replace(str(Path.home()), "~", 1)
