@@ -53,3 +53,39 @@ def test_a_thread_that_commits_alone_waits_for_nobody(path: Path) -> None:
             db.insert("t", (n,))
             db.commit()
             assert log._company == 0
+
+
+def test_nobody_goes_on_before_others_see_the_commit(path: Path) -> None:
+    """A commit that came late finds its bytes on disk, while whoever wrote them has not shown the commits yet."""
+    with gmdb.connect(path) as db:
+        db.create_table("t", {"i": "INT"})
+        db.commit()
+        log = db._database.durability.redo  # type: ignore[union-attr]
+        publish, is_publishing, may_publish = log.on_durable, threading.Event(), threading.Event()
+        happened: list[str] = []
+
+        def publish_slowly(end: int) -> None:
+            is_publishing.set()
+            may_publish.wait(60)
+            publish(end)
+            happened.append("shown")
+
+        def come_late() -> None:
+            log.make_durable(end)
+            happened.append("went on")
+
+        log.on_durable = publish_slowly
+        with gmdb.connect(path) as writer:
+            writer.insert("t", (1,))
+            leader = threading.Thread(target=writer.commit)
+            end = log.end
+            leader.start()
+            assert is_publishing.wait(60)
+            late = threading.Thread(target=come_late)
+            late.start()
+            late.join(0.5)  # as long as it takes who does not wait
+            may_publish.set()
+            leader.join()
+            late.join()
+        log.on_durable = publish
+        assert happened[:2] == ["shown", "went on"]

@@ -48,10 +48,11 @@ def main() -> int:
         spark.stop()
     figures, violations = judge.figures, judge.violations
     if laboratory is not None:
+        if violations:
+            laboratory.terminate()
         figures += _counts_of(laboratory, place)
-        violations += (
-            [] if laboratory.returncode == 0 else [f"the laboratory found something: {place / 'laboratory.log'}"]
-        )
+        if laboratory.returncode > 0:
+            violations.append(f"the laboratory found something: {place / 'laboratory.log'}")
     minutes = (time.monotonic() - started) / 60
     _tell(figures, violations, minutes)
     if given.json:

@@ -75,7 +75,7 @@ class Visitors:
 
     def _visit(self, task: Callable[[Life, Random], None], life: Life, dice: Random) -> None:
         self._spark.createDataFrame([(1,)], "i int")  # so that Spark knows data sources in this thread
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and not self.wrong:  # else what is wrong would be tidied away
             try:
                 task(life, dice)
             except Transient as error:

@@ -8,7 +8,8 @@ the next writer waits for them, at most as long as a sync takes.  One sync for a
 Invariants
  1. Bytes reach the files in the order of their LSNs; ``synced`` never runs ahead of what was synced.
  2. A write or sync that failed is final: what was in the system's cache may be gone, so nothing after it counts.
- 3. ``on_durable`` is called with each LSN up to which commits may be shown to others.
+ 3. ``on_durable`` is called with each LSN up to which commits may be shown to others, before anybody who waits for
+    it goes on: a session that has committed gives its tables and its slot away.
  4. A thread that is interrupted (by Ctrl-C, which may strike at any line) leaves nothing undone that others wait for:
     bytes that were taken from kernels are written by the next, and so is the next round led.
 """
@@ -157,12 +158,12 @@ class RedoLog:
         return (self._synced if turn.sync else self._durable) >= turn.lsn
 
     def _advance(self, end: int, synced: bool) -> None:
+        self.on_durable(end)  # first: whoever finds its LSN reached goes on as one whose commit others see
         with self._lock:
             self._durable = max(self._durable, end)
             if synced:
                 self._synced = max(self._synced, end)
                 self._set("log_durable", self._synced)
-        self.on_durable(end)
 
     def _hand_on(self, turn: _Turn) -> None:
         """Let those go whose bytes were written, and one of the others lead."""
