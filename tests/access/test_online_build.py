@@ -20,6 +20,7 @@ from gmdb.errors import LockTimeout, NoSuchIndex, UniqueViolation, ValueTooLong
 from gmdb.format.undo import UNDO_ENTRY, UNDO_RECORD, UndoOperation, record_extents
 from gmdb.inspect.files import DatabaseFiles
 from tests.integrity import problems
+from tests.sessions import answer, in_thread
 
 ROWS = 3000
 KINDS = ["btree", "hash"]
@@ -90,6 +91,39 @@ def test_what_others_commit_while_it_is_built_is_in_it(
     rows = by_key(db, "t_s")
     assert sum(values[1].startswith("changed") for _, values in rows) == 40
     other.close()
+
+
+def test_a_commit_is_in_it_though_an_earlier_one_of_another_table_has_not_quite_ended(
+    db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.create_table("u", {"i": "INT"})
+    writer, slow = gmdb.connect(db.path), gmdb.connect(db.path)
+    is_shown, may_end = threading.Event(), threading.Event()
+    finish = slow.session._finish_commit
+
+    def finish_slowly() -> None:
+        is_shown.set()
+        assert may_end.wait(60)
+        finish()
+
+    def change() -> None:
+        slow.insert("u", (1,))
+        monkeypatch.setattr(slow.session, "_finish_commit", finish_slowly)
+        ending.append(in_thread(slow.commit))
+        assert is_shown.wait(60)
+        writer.insert("t", (10_000, "late"))
+        writer.commit()
+
+    ending: list[Any] = []
+    meanwhile(monkeypatch, lambda: None, change)
+    try:
+        db.create_index("t_s", "t", ["s"])
+        assert len(db.heap("t").by("t_s").find(("late",))) == 1
+    finally:
+        may_end.set()
+        answer(ending[0])
+        for one in (writer, slow):
+            one.close()
 
 
 def test_a_change_leaves_a_shadow_operation(db: Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -157,6 +157,23 @@ def test_the_rows_of_an_interrupted_commit_are_others_soon_though_nobody_commits
         assert numbers(other) == [3]
 
 
+def test_an_index_that_is_built_right_after_an_interrupted_commit_has_its_rows(
+    db: Connection, path: Path, stopping: StoppingDisk
+) -> None:
+    for number in range(300):
+        db.insert("t", (number,))
+    db.commit()
+    db._database.transactions.stop()  # which would have the commit on disk in a moment
+    db.insert("t", (1000,))
+    stopping.at_next("sync", "redo-", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        db.commit()
+    with gmdb.connect(path, autocommit=True) as other:
+        other.create_index("t_i", "t", ["i"])
+        check_indexes(other, "t")
+        assert len(other.heap("t").by("t_i").find((1000,))) == 1
+
+
 def test_whoever_is_interrupted_while_it_waits_for_the_writer_has_committed_and_others_go_on(
     db: Connection, stopping: StoppingDisk
 ) -> None:
@@ -240,7 +257,7 @@ def is_free(guard: Any) -> bool:
 
 
 def test_a_number_that_a_commit_was_given_is_not_given_again_after_a_crash(path: Path) -> None:
-    """Also if a checkpoint, after which its redo is not replayed, ends before others may see the commit."""
+    """Also if a checkpoint, after which its redo is not replayed, comes before others may see the commit."""
     copy = path.with_name("copy")
     arrived, go_on = threading.Event(), threading.Event()
     with gmdb.connect(path) as db, gmdb.connect(path) as other:
@@ -258,9 +275,10 @@ def test_a_number_that_a_commit_was_given_is_not_given_again_after_a_crash(path:
         redo.on_durable = publish_later
         committing = in_thread(other.commit)
         assert arrived.wait(60)
-        db.checkpoint()
-        shutil.copytree(path, copy)
+        checkpointing = in_thread(db.checkpoint)
         go_on.set()
+        answer(checkpointing)
+        shutil.copytree(path, copy)
         answer(committing)
         given = hub.memory.scn
     with gmdb.connect(copy) as again:

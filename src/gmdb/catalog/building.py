@@ -73,13 +73,14 @@ class IndexBuild:
     def finish(self) -> None:
         """Catch up with the rest; nobody else uses the table from here to the end of the session's transaction."""
         self.session.take_alone(self._table)
-        self._catch_up()
+        self._catch_up(is_alone=True)
 
-    def _catch_up(self) -> int:
+    def _catch_up(self, is_alone: bool = False) -> int:
         """Do what transactions left that have ended by now; answers how many undo records those had."""
         with self._hub.guard:
             self._snapshot.check()
-            ended, limit = self._ended()
+            limit = self._hub.memory.scn if is_alone else self._known_limit()
+            ended = self._ended(limit)
             following = self._hub.snapshots.take(limit)
         places = [place for one in sorted(ended, key=lambda one: one.scn) for place in one.undo[one.done :]]
         self._filling.catch_up(np.array(places, np.int64))
@@ -89,20 +90,22 @@ class IndexBuild:
             self._snapshot = following
         return len(places)
 
-    def _ended(self) -> tuple[list[Ended], int]:
-        """Transactions that used the table and committed after the snapshot, and up to which commit all are known.
+    def _known_limit(self) -> int:
+        """Up to which commit all are known as ended: others see a commit a moment before.
 
-        Others see a commit before its session has made it known as ended.
+        Whoever has the table alone need not ask: who used it has ended, and let it go; others may take their time.
         """
         limit = self._hub.memory.scn
         for slot in self._hub.active:
             scn = int(self._hub.memory.transactions[slot]["scn"])
             if scn > 0:
                 limit = min(limit, scn - 1)
-        limit = max(limit, self._snapshot.scn)
+        return max(limit, self._snapshot.scn)
+
+    def _ended(self, limit: int) -> list[Ended]:
+        """Transactions that used the table and committed after the snapshot, up to a commit."""
         history = self._hub.collector.history
-        found = [one for one in history if self._snapshot.scn < one.scn <= limit and self._table_id in one.tables]
-        return found, limit
+        return [one for one in history if self._snapshot.scn < one.scn <= limit and self._table_id in one.tables]
 
     def give_up(self, hurry: threading.Event | None = None) -> None:
         """Take back what was made of an index that nobody is told of any more, once its last writers have ended.

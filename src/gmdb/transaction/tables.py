@@ -104,11 +104,15 @@ class HoldsTables:
         return key in self._locks_taken
 
     def take_alone(self, key: Hashable) -> None:
-        """Have a table, or a name, and nobody else, until the transaction ends."""
+        """Have a table, or a name, and nobody else, until the transaction ends.
+
+        Whoever committed before has let it go, and is seen: also one that was interrupted while it waited for the disk.
+        """
         session, tables = cast("Session", self), self.hub.tables
         if not tables.is_alone(key, session):
             _take(session, key, lambda: tables.take_alone(key, session))
             self._locks_taken.add(key)
+            self.hub.finish_commits()
 
     def share_instead(self, number: int) -> None:
         """Let others share a table that was taken alone; who needs it alone still waits."""
