@@ -115,19 +115,7 @@ def hunt(bug: Bug) -> tuple[float, str]:
     with tempfile.TemporaryDirectory(prefix="gmdb-planted-") as name:
         place = Path(name)
         plant(bug, place)
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-x",
-            "-n",
-            "2",
-            "--dist",
-            "loadfile",
-            "-p",
-            "no:cacheprovider",
-        ]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--dist", "loadfile", *TESTS]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place / "src"), str(place)])}
         subprocess.run([sys.executable, "-m", "gmdb.cli", "compile"], cwd=place, env=environment, check=True)
         started = time.monotonic()

@@ -11,7 +11,7 @@ import pytest
 
 import gmdb
 from gmdb.connection import Connection
-from gmdb.copies import verify_backup
+from gmdb.copies import restore, verify_backup
 from gmdb.errors import Corruption, DatabaseClosed, ReadOnly, TargetExists
 from gmdb.format.address import device_of, offset_of
 from gmdb.log import backup as backup_module
@@ -91,6 +91,25 @@ def test_a_backup_has_nothing_of_open_transactions(tmp_path: Path) -> None:
         assert copy.recovery is not None
         assert copy.recovery.rolled_back == 1
     assert_sound(tmp_path / "backup")
+
+
+def test_rows_of_a_column_that_was_never_committed_are_no_damage(tmp_path: Path) -> None:
+    with gmdb.connect(tmp_path / "db") as db:
+        db.execute("create table t (i int)")
+        db.executemany("insert into t values (?)", [(n,) for n in range(10)])
+        db.commit()
+        db.execute("alter table t add column n int default 5")
+        db.executemany("insert into t values (?, ?)", [(n, n) for n in range(100)])
+        db.backup(tmp_path / "backup")
+        db.rollback()
+    restore(tmp_path / "backup", tmp_path / "restored")
+    assert_sound(tmp_path / "restored")
+    with gmdb.connect(tmp_path / "restored") as db:
+        assert sorted(db.execute("select * from t").fetchall()) == [(n,) for n in range(10)]
+        db.execute("alter table t add column s varchar(10) default 'new'")
+        assert sorted(db.execute("select * from t").fetchall()) == [(n, "new") for n in range(10)]
+        db.commit()
+    assert_sound(tmp_path / "restored")
 
 
 def test_a_tablespace_that_is_made_during_a_backup_is_in_it(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def view_row(page: bytes, slot: int, offset: int, columns: Sequence[Column] | No
         try:
             cells = view_cells(page, offset, end, columns)
         except (Corruption, DataError) as error:
-            problem = str(error)
+            problem = "" if _is_dead(head.lock_id) else str(error)
     return RowView(
         slot=slot,
         offset=offset,
@@ -126,11 +126,18 @@ def view_row(page: bytes, slot: int, offset: int, columns: Sequence[Column] | No
     )
 
 
+def _is_dead(lock_word: int) -> bool:
+    """Whether a row is gone for everybody: then its columns may be those of a definition that was rolled back."""
+    return bool(_flags(lock_word) & RowFlag.DELETE) and lock_word & NO_LOCK == NO_LOCK
+
+
 def view_cells(page: bytes, offset: int, end: int, columns: Sequence[Column]) -> tuple[Cell, ...]:
     """The row's values by column.  Raises Corruption or DataError if they cannot be these columns' values."""
     cells = []
     for number, (code, at, length) in enumerate(walk_cells(page, offset, end)):
-        if number == len(columns):
+        if number >= len(columns):
+            if code == SizeCode.NULL:
+                continue  # what is left of a column whose addition was rolled back
             raise Corruption(f"the row has more columns than its table, {len(columns)}", offset=offset)
         column = columns[number]
         start = at - 2 if code == SizeCode.VARIABLE else at

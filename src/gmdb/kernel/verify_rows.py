@@ -164,8 +164,17 @@ def _lacks_value(table_address, column_count):
 
 
 @routine
+def _is_dead(row):
+    """Whether the row is gone for everybody: then its columns may be those of a definition that was rolled back."""
+    word = load_u32(row)
+    return word >> 24 & FLAG_DELETE != 0 and word & NO_LOCK == NO_LOCK
+
+
+@routine
 def row_verdict(row, end, table_address):
     """Of a row whose header lies before ``end``; without a table (0) only what all rows have in common."""
+    if _is_dead(row):
+        table_address = 0
     size, column_count = load_u16(row + SIZE_AT), load_u16(row + COL_COUNT_AT)
     words = max((column_count + 15) >> 4, 1)
     at, row_end = row + BITS_AT + 4 * words, row + size
