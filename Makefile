@@ -25,7 +25,7 @@ $(PYTHON) -c 'import venv, ensurepip' 2> /dev/null \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check lint bench bench-spark docs lock clean
+.PHONY: help setup demo test coverage soak check lint bench bench-spark docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ test: $(STAMP) ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs
 
 soak: $(STAMP) ## Crash databases with new random seeds for MINUTES=10, by power cuts, kills, flipped bits and odd statements
 	@$(PY) -m tests.crash.soak --minutes $(MINUTES) $(ARGS)
+
+coverage: $(STAMP) ## Say which branches of the engine's lower layers the tests take; ARGS=--missing lists the others
+	@$(PY) -m tests.branches --workers $(WORKERS) $(ARGS)
 
 check: lint test ## Run ruff, mypy, the import layers, and then the test suite
 

@@ -1,0 +1,95 @@
+"""Which branches of storage, log, transaction and access the tests take: ``make coverage``.
+
+With the JIT off kernels are Python, and coverage sees into them.  They are a hundred times slower then, so it is not
+the whole suite that runs, but the tests of these layers, some of them with smaller numbers (``scaled``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("storage", "log", "transaction", "access")
+ALSO_SHOWN = ("kernel",)
+SHARE_MIN = 0.95
+TESTS = (
+    "tests/storage", "tests/log", "tests/transaction", "tests/access", "tests/isolation", "tests/catalog",
+    "tests/model", "tests/feed", "tests/crash",
+)  # fmt: skip
+
+
+def scaled(count: int, plain: int) -> int:
+    """How many of something a test does: ``plain`` if kernels are plain Python."""
+    return plain if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" else count
+
+
+class Branches(NamedTuple):
+    taken: int
+    all: int
+
+    @property
+    def share(self) -> float:
+        return self.taken / self.all if self.all else 1.0
+
+    def __str__(self) -> str:
+        return f"{self.taken:>6} of {self.all:>6}   {100 * self.share:6.2f} %"
+
+
+def run_tests(data: Path, workers: int, arguments: list[str]) -> int:
+    """Run the tests with the JIT off, and every process that they start, and leave in ``data`` which lines ran."""
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "COVERAGE_FILE": str(data)}
+    command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-p", "no:cacheprovider"]
+    spread = ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"] if workers > 1 else []
+    return subprocess.run([*command, *spread, *(arguments or TESTS)], cwd=ROOT, env=environment, check=False).returncode
+
+
+def report(data: Path) -> dict[str, Any]:
+    """What coverage found out, by file."""
+    environment = {**os.environ, "COVERAGE_FILE": str(data)}
+    told = data.with_suffix(".json")
+    for command in (["combine", "-q"], ["json", "-q", "--ignore-errors", "-o", str(told)]):
+        subprocess.run([sys.executable, "-m", "coverage", *command], cwd=ROOT, env=environment, check=True)
+    files: dict[str, Any] = json.loads(told.read_text())["files"]
+    return files
+
+
+def branches(files: dict[str, Any], *packages: str) -> Branches:
+    """The branches of some packages' files."""
+    mine = [files[name]["summary"] for name in files if Path(name).parent.name in packages]
+    return Branches(sum(one["covered_branches"] for one in mine), sum(one["num_branches"] for one in mine))
+
+
+def show_missing(files: dict[str, Any], packages: tuple[str, ...]) -> None:
+    for name, file in files.items():
+        if Path(name).parent.name in packages and file["missing_branches"]:
+            print(f"{name}: {', '.join(f'{start}->{end}' for start, end in file['missing_branches'])}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.branches", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--workers", type=int, default=2, help="processes that run tests")
+    parser.add_argument("--missing", action="store_true", help="list the branches that no test takes, as line->line")
+    options, arguments = parser.parse_known_args()
+    with tempfile.TemporaryDirectory(prefix="gmdb-coverage-") as place:
+        failed = run_tests(Path(place) / "data", options.workers, arguments)
+        files = report(Path(place) / "data")
+    if options.missing:
+        show_missing(files, PACKAGES)
+    for package in (*PACKAGES, *ALSO_SHOWN):
+        print(f"{package:<12}{branches(files, package)}{'' if package in PACKAGES else '   (not part of the sum)'}")
+    together = branches(files, *PACKAGES)
+    print(f"{'the four':<12}{together}   {100 * SHARE_MIN:g} % are asked for")
+    if together.share < SHARE_MIN:
+        print("too few branches are taken by tests; --missing lists the others", file=sys.stderr)
+    return failed or int(together.share < SHARE_MIN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
