@@ -290,6 +290,7 @@ def test_writers_go_on_while_devices_are_made_shorter(db: Connection, path: Path
     assert len(keys(db)) == FEW + sum(count for _, count in written)
 
 
+@pytest.mark.skipif(not COMPILED, reason="plain kernels take longer than the test waits")
 def test_much_free_space_is_given_back_after_a_checkpoint(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durability, "INTERVAL", 0.2)
     with gmdb.connect(path) as db:
