@@ -13,15 +13,18 @@ import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import (
     Corruption,
+    DatabaseInUse,
     InterfaceError,
     NoSuchFeedReader,
+    NotADatabase,
     PositionUnknown,
     SnapshotExpired,
     StorageError,
 )
 from gmdb.format.address import FIRST_USER_DEVICE, page_id_of
 from gmdb.storage import feeds, loads
-from gmdb.storage.directory import device_path, read_control
+from gmdb.storage.directory import DirectoryLock, device_path, is_database, read_control
+from gmdb.storage.disk import Disk
 from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.holder import Holder
 from gmdb.storage.images import ImageIndex, image_files
@@ -36,6 +39,7 @@ from gmdb.storage.pins import (
     read_pins,
     renew,
 )
+from gmdb.storage.segment import Segment
 from tests.frozen import read_rows
 
 
@@ -289,3 +293,94 @@ def test_names_of_loads_lead_nowhere_else(path: Path) -> None:
     with pytest.raises(InterfaceError, match="no name of a staging file"):
         loads.staged_path(path, "load", "../file")
     assert loads.staged_path(path, "load", "part") == path / "loads" / "load" / "part"
+
+
+# ---- the rest of the directory, and who holds it
+
+
+def test_what_is_no_database_is_called_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    for name, what in (("file", "is a file"), ("", "without gmdb.control"), ("none", "does not exist")):
+        with pytest.raises(NotADatabase, match=what):
+            read_control(tmp_path / name)
+    with pytest.raises(StorageError, match="too long"):
+        is_database(tmp_path / ("x" * 300))
+
+
+def test_a_lock_is_let_go_once(path: Path) -> None:
+    gmdb.connect(path).close()
+    lock = DirectoryLock(path, exclusive=True)
+    with pytest.raises(DatabaseInUse, match=f"process {os.getpid()}"):
+        DirectoryLock(path, exclusive=False)
+    lock.release()
+    lock.release()
+    DirectoryLock(path, exclusive=False).release()
+
+
+def test_a_disk_that_takes_nothing_is_a_failure_and_the_end_of_a_file_is_none(tmp_path: Path) -> None:
+    class Stubborn(Disk):
+        def raw_write(self, *_: object) -> int:
+            return 0
+
+    (tmp_path / "file").write_bytes(b"12345")
+    with Stubborn().open(tmp_path / "file", writable=True) as file:
+        with pytest.raises(StorageError, match="only 0 of 3 bytes were written"):
+            file.write(b"abc", 0)
+        buffer = np.zeros(8, np.uint8)
+        assert file.read_into(buffer, 2) == 3
+    assert bytes(buffer) == b"345" + bytes(5)
+
+
+def test_a_process_that_works_for_java_belongs_to_it() -> None:
+    """Spark's driver is known by its name; here it is this process itself."""
+    comm = Path(f"/proc/{os.getpid()}/comm")
+    before = comm.read_text().strip()
+    assert Holder.driver() == Holder.this_process()
+    comm.write_text("java")
+    try:
+        found = Holder.driver()
+    finally:
+        comm.write_text(before)
+    assert found == Holder.this_process()
+    assert not found.is_gone
+
+
+def test_a_segment_whose_entry_page_no_device_has_is_damage(filled: Connection) -> None:
+    store = filled._database.store
+    for page_id in (page_id_of(900, 1), page_id_of(FIRST_USER_DEVICE, 1 << 20)):
+        with pytest.raises(Corruption, match="does not exist"):
+            _ = Segment(store, store.spaces[FIRST_USER_DEVICE], page_id).head
+
+
+def test_pages_that_a_file_has_lost_are_named_or_skipped(path: Path) -> None:
+    with gmdb.connect(path) as db:
+        db.create_table("t", {"i": "INT", "s": "VARCHAR(2000)"})
+        for i in range(20):
+            db.insert("t", (i, "x" * 1500))
+        db.commit()
+        pin = db.take_snapshot(holder=Holder.nobody())
+    last = pin.devices[FIRST_USER_DEVICE] - 1
+    store = FrozenStore(path, pin)
+    ids = np.arange(page_id_of(FIRST_USER_DEVICE, 1), page_id_of(FIRST_USER_DEVICE, last + 1)).astype(np.uint32)
+    assert store.read_pages(ids).tolist() == ids.tolist()
+    starts = store.page_starts(ids, 16)
+    assert [bytes(start) for start in starts] == [bytes(store.page(page_id)[:16]) for page_id in ids.tolist()]
+    with device_path(path, FIRST_USER_DEVICE).open("r+b") as file:
+        file.truncate(last * 8192)
+    store._images.newest.pop(int(ids[-1]), None)
+    with pytest.raises(Corruption, match="only zeros, or the file ends before it"):
+        store.read_pages(ids)
+    skipped: list[int] = []
+    store.skip = lambda page_id, _: skipped.append(page_id)
+    assert store.read_pages(ids).tolist() == ids[:-1].tolist()
+    assert skipped == [ids[-1]]
+    store.close()
+
+
+def test_a_reader_that_ends_just_now_needs_no_log(path: Path) -> None:
+    """A name that leads nowhere is what is found of it."""
+    path.mkdir()
+    feeds.write_reader(path, reader("one"))
+    (path / "feeds" / "gone.reader").symlink_to("nowhere")
+    assert feeds.log_needed(path, "id", 1000) == 100
+    assert [found.name for found in feeds.read_readers(path)] == ["one"]

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import gmdb
 from gmdb.access.heap import Heap
 from gmdb.connection import Connection
-from gmdb.errors import InterfaceError, LockTimeout, NoSuchSavepoint, SchemaError, StatementInterrupted, UniqueViolation
+from gmdb.errors import (
+    InterfaceError,
+    LocksExhausted,
+    LockTimeout,
+    NoSuchSavepoint,
+    SchemaError,
+    StatementInterrupted,
+    UniqueViolation,
+)
+from gmdb.format.address import page_id_of
+from gmdb.transaction import gc, memory
 from tests.sessions import Connect, answer, in_thread, until
 
 
@@ -168,3 +182,71 @@ def test_a_cursor_that_saw_nothing_of_what_is_taken_back_goes_on(db: Connection,
     heap.insert((2, 2))
     db.rollback_to("s")
     assert list(rows) == []
+
+
+def test_bulk_appends_that_nobody_sees_yet_are_limited(
+    db: Connection, heap: Heap, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "LOADS_MAX", 2)
+    data = pa.table({"id": pa.array(range(3000), pa.int32()), "value": pa.array(range(3000), pa.int32())})
+    sessions = [connect() for _ in range(3)]
+    for session in sessions[:2]:
+        session.append("t", data)
+    with pytest.raises(LocksExhausted, match="2 bulk appends"):
+        sessions[2].append("t", data)
+    sessions[0].rollback()
+    db.gc()
+    assert sessions[2].append("t", data) == 3000
+    sessions[2].rollback()
+    sessions[1].rollback()
+    assert list(heap.rows()) == []
+
+
+def test_rows_of_many_pages_are_removed_page_by_page(
+    db: Connection, heap: Heap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gc, "TIDY_AT_ONCE", 1)
+    ids = [heap.insert((number, number)) for number in range(900)]
+    db.commit()
+    for row_id in ids[::3]:
+        heap.delete(row_id)
+        if row_id[1] % 40 == 0:
+            db.commit()
+    db.commit()
+    db.gc()
+    assert len(list(heap.rows())) == 600
+    assert db.locks().num_rows == 0
+
+
+def test_a_table_that_another_drops_is_not_dropped_twice(heap: Heap, connect: Connect) -> None:
+    first, second = connect(), connect(lock_timeout=0)
+    first.drop_table("t")
+    with pytest.raises(LockTimeout):
+        second.drop_table("t")
+    first.rollback()
+    second.drop_table("t")
+    second.rollback()
+    assert list(heap.rows()) == []
+
+
+def test_who_recovers_is_told_how_far_it_is(db: Connection, heap: Heap, tmp_path: Path) -> None:
+    for number in range(10):
+        heap.insert((number, number))
+    db.commit()
+    db.update("t", {"value": 0})
+    db.checkpoint()
+    shutil.copytree(db.path, tmp_path / "left")
+    db.rollback()
+    told: list[tuple[str, int, int]] = []
+    with gmdb.connect(tmp_path / "left", progress=lambda *step: told.append(step)) as left:
+        assert {values[1] for _, values in left.heap("t").rows()} == set(range(10))
+    assert told[-1] == ("rolling back", 10, 10)
+
+
+def test_a_database_for_reading_only_needs_log_from_where_it_counts(path: Path) -> None:
+    with gmdb.connect(path) as db:
+        db.create_table("t", {"i": "INT"})
+    with gmdb.connect(path, read_only=True) as db:
+        hub = db.session.hub
+        assert hub.log_from() == hub.store.control["redo_lsn"]
+        assert hub.object_of(page_id_of(900, 0)) == 0
