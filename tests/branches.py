@@ -1,7 +1,7 @@
 """Which branches of storage, log, transaction and access the tests take: ``make coverage``.
 
 With the JIT off kernels are Python, and coverage sees into them.  They are a hundred times slower then, so it is not
-the whole suite that runs, but the tests of these layers, some of them with smaller numbers (``scaled``).
+the whole suite that runs, but the tests of these layers, without those that take too long then.
 """
 
 from __future__ import annotations
@@ -20,14 +20,35 @@ PACKAGES = ("storage", "log", "transaction", "access")
 ALSO_SHOWN = ("kernel",)
 SHARE_MIN = 0.95
 TESTS = (
-    "tests/storage", "tests/log", "tests/transaction", "tests/access", "tests/isolation", "tests/catalog",
-    "tests/model", "tests/feed", "tests/crash",
+    "tests/storage", "tests/log", "tests/transaction", "tests/access", "tests/isolation", "tests/feed",
+    "tests/kernel/test_wrapping.py", "tests/crash/test_failures.py", "tests/crash/test_interrupts.py",
 )  # fmt: skip
-
-
-def scaled(count: int, plain: int) -> int:
-    """How many of something a test does: ``plain`` if kernels are plain Python."""
-    return plain if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" else count
+TOO_LONG = (  # for plain kernels; others of the same files take the same branches
+    "tests/access/test_btree.py::test_many_duplicates",
+    "tests/access/test_btree.py::test_the_references_root",
+    "tests/access/test_cursors.py::test_every_way_to_rows",
+    "tests/access/test_reference_table.py",
+    "tests/crash/test_failures.py::test_a_bit_that",
+    "tests/crash/test_failures.py::test_a_page_that",
+    "tests/crash/test_failures.py::test_a_request_that_fails",
+    "tests/feed/test_model.py",
+    "tests/log/test_backup.py::test_a_backup_beside",
+    "tests/log/test_backup.py::test_backups_beside",
+    "tests/log/test_backup.py::test_devices_that_grow",
+    "tests/log/test_backup.py::test_the_log_that_a_backup_needs",
+    "tests/log/test_pins.py::test_dropping_pins",
+    "tests/log/test_pins.py::test_random_changes",
+    "tests/log/test_pins.py::test_writers_and_checkpoints",
+    "tests/log/test_read_only.py::test_rows_are_right",
+    "tests/log/test_upgrade.py::test_power_may_be_cut",
+    "tests/storage/test_shrink.py::test_a_scan_goes_on",
+    "tests/storage/test_shrink.py::test_writers_go_on",
+    "tests/storage/test_store.py::test_a_full_disk",
+    "tests/storage/test_store.py::test_dropped_pages",
+    "tests/storage/test_store.py::test_every_flipped_bit",
+    "tests/storage/test_store.py::test_pages_with_a_right_crc",
+    "tests/transaction/test_bank.py::test_money_moves",
+)
 
 
 class Branches(NamedTuple):
@@ -46,8 +67,11 @@ def run_tests(data: Path, workers: int, arguments: list[str]) -> int:
     """Run the tests with the JIT off, and every process that they start, and leave in ``data`` which lines ran."""
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "COVERAGE_FILE": str(data)}
     command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-p", "no:cacheprovider"]
+    chosen = [*TESTS, *(part for test in TOO_LONG for part in ("--deselect", test))]
     spread = ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"] if workers > 1 else []
-    return subprocess.run([*command, *spread, *(arguments or TESTS)], cwd=ROOT, env=environment, check=False).returncode
+    return subprocess.run(
+        [*command, *spread, *(arguments or chosen)], cwd=ROOT, env=environment, check=False
+    ).returncode
 
 
 def report(data: Path) -> dict[str, Any]:
