@@ -20,18 +20,25 @@ PACKAGES = ("storage", "log", "transaction", "access")
 ALSO_SHOWN = ("kernel",)
 SHARE_MIN = 0.95
 TESTS = (
-    "tests/storage", "tests/log", "tests/transaction", "tests/access", "tests/isolation", "tests/feed",
+    "tests/storage", "tests/log", "tests/transaction", "tests/isolation", "tests/feed",
+    "tests/access/test_heap.py", "tests/access/test_lobs.py", "tests/access/test_indexes.py",
+    "tests/access/test_online_build.py", "tests/access/test_cursors.py", "tests/access/test_rows_by_any_way.py",
     "tests/kernel/test_wrapping.py", "tests/crash/test_failures.py", "tests/crash/test_interrupts.py",
 )  # fmt: skip
 TOO_LONG = (  # for plain kernels; others of the same files take the same branches
-    "tests/access/test_btree.py::test_many_duplicates",
-    "tests/access/test_btree.py::test_the_references_root",
+    "tests/access/test_cursors.py::test_a_cursor_reads_many",
     "tests/access/test_cursors.py::test_every_way_to_rows",
-    "tests/access/test_reference_table.py",
+    "tests/access/test_indexes.py::test_no_group_of_redo",
+    "tests/access/test_lobs.py::test_a_process_that_is_killed",
+    "tests/access/test_lobs.py::test_pages_are_used_again",
+    "tests/access/test_online_build.py::test_it_is_right_beside",
     "tests/crash/test_failures.py::test_a_bit_that",
     "tests/crash/test_failures.py::test_a_page_that",
     "tests/crash/test_failures.py::test_a_request_that_fails",
+    "tests/feed/test_changes.py::test_a_bulk_append",
+    "tests/feed/test_changes.py::test_bulk_appends",
     "tests/feed/test_model.py",
+    "tests/feed/test_readers.py::test_a_crash_of_the_owner",
     "tests/log/test_backup.py::test_a_backup_beside",
     "tests/log/test_backup.py::test_backups_beside",
     "tests/log/test_backup.py::test_devices_that_grow",
@@ -40,6 +47,7 @@ TOO_LONG = (  # for plain kernels; others of the same files take the same branch
     "tests/log/test_pins.py::test_random_changes",
     "tests/log/test_pins.py::test_writers_and_checkpoints",
     "tests/log/test_read_only.py::test_rows_are_right",
+    "tests/log/test_replay.py::test_replayed_pages",
     "tests/log/test_upgrade.py::test_power_may_be_cut",
     "tests/storage/test_shrink.py::test_a_scan_goes_on",
     "tests/storage/test_shrink.py::test_writers_go_on",

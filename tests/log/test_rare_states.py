@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from gmdb.log import durability, pinning
 from gmdb.log.changes import ChangeLog
 from gmdb.log.files import open_if_there, redo_numbers, redo_path
 from gmdb.storage import disk
-from gmdb.storage.directory import device_path, read_control
+from gmdb.storage.directory import device_path, dropped_numbers, read_control
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import read_pins, write_pin
 from tests.crash.faults import FaultyDisk
@@ -236,3 +238,49 @@ def test_tablespaces_have_limits(db: Connection) -> None:
         db.create_tablespace("many", devices=2000)
     with pytest.raises(SchemaError, match="a database has at most"):
         db.create_tablespace("none", devices=0)
+
+
+def test_a_thread_of_checkpoints_is_ended_once(path: Path) -> None:
+    with gmdb.connect(path) as db:
+        work = db._database.durability
+        assert work is not None
+        work.stop()
+        work.stop()
+        make(db)  # the last checkpoint is made by whoever closes
+    assert_sound(path)
+
+
+def test_memory_that_the_system_refuses_is_a_storage_error(path: Path) -> None:
+    """In a process that may have no more than it has: whatever is opened first finds that out."""
+    with gmdb.connect(path) as db:
+        make(db)
+    script = (
+        "import resource, sys, pathlib\n"
+        "from gmdb.errors import StorageError\n"
+        "from gmdb.storage.device import Device, new_area\n"
+        "area = new_area()\n"
+        "used = int(pathlib.Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (30 << 20), resource.RLIM_INFINITY))\n"
+        "try:\n"
+        "    Device(area, pathlib.Path(sys.argv[1]), 4)\n"
+        "except StorageError as error:\n"
+        "    print(error)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
+    assert "cannot map it into memory" in ended.stdout, ended.stderr
+
+
+def test_a_dump_knows_which_devices_were_dropped(db: Connection, tmp_path: Path) -> None:
+    db.create_tablespace("fast")
+    db.drop_tablespace("fast")
+    db.dump(tmp_path / "dump")
+    assert dropped_numbers(tmp_path / "dump") == [FIRST_USER_DEVICE + 1]
+
+
+def test_a_reader_by_a_snapshot_that_another_holds_sees_the_same(db: Connection) -> None:
+    make(db)
+    with db.session.cursor() as (held, _):
+        db.update("t", {"s": "newer"})
+        db.commit()
+        with db.session.cursor(held.scn) as (snapshot, _):
+            assert snapshot.scn == held.scn < db._database.transactions.memory.scn
