@@ -12,7 +12,7 @@ import gmdb
 from tests.crash.faults import Journal, Write
 from tests.model.histories import check_indexes
 
-SEED, STEPS = 1, 60
+SEED, STEPS = 4, 100
 SCRIPT = """
 import sys
 import gmdb
@@ -66,6 +66,16 @@ def test_compiled_and_interpreted_runs_of_one_history_ask_the_same_of_the_disk(t
     compiled, interpreted = (pickle.loads((tmp_path / mode / "journals").read_bytes()) for mode in running)
     for name, one, other in zip(("history", "recovery"), compiled, interpreted, strict=True):
         assert difference(one, other) == "", name
-        assert {Path(file).name[:6] for file in (o.file for o in one if isinstance(o, Write))} >= {"device", "redo-0"}
-    written = sum(len(operation.data) for operation in compiled[0] if isinstance(operation, Write))
-    assert written > 1 << 20, "the history is too short to tell anything"
+    written = [operation for operation in compiled[0] if isinstance(operation, Write)]
+    assert {"device-0004", "device-0001", "gmdb.mirror"} <= {operation.file.partition("#")[0] for operation in written}
+    assert sum(len(operation.data) for operation in written) > 1 << 20, "the history is too short to tell anything"
+    assert any(isinstance(operation, Write) for operation in compiled[1]), "nothing was recovered"
+
+
+def test_a_single_byte_or_operation_is_a_difference() -> None:
+    one, other = Write("device", 8, b"ab"), Write("device", 8, b"ac")
+    assert difference([one], [one]) == ""
+    assert difference([one, one], [one, other]).endswith("two writes to device at 8 differ in byte 1: 0x62, 0x63")
+    assert difference([one], [Write("device", 8, b"abc")]).endswith("differ in their lengths")
+    assert difference([one], [Write("device", 9, b"ab")]).startswith("operation 0: Write(")
+    assert difference([one], [one, one]) == "1 operations or 2"
