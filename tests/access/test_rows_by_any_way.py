@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -90,6 +91,8 @@ def test_patches_take_columns_in_any_order(db: Connection, heap: Heap) -> None:
         heap.update(row_id, (1, 2))
     heap.update(row_id, (100, 4, "four"))
     assert heap.fetch(row_id) == (100, 4, "four")
+    heap.update(row_id, MappingProxyType({"a": 5}))
+    assert heap.fetch(row_id) == (100, 5, "four")
 
 
 # ---- keys
