@@ -25,7 +25,7 @@ $(PYTHON) -c 'import venv, ensurepip' 2> /dev/null \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak planted check lint bench bench-spark docs lock clean
+.PHONY: help setup demo test coverage soak planted check lint bench bench-spark docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,9 @@ soak: $(STAMP) ## Everything at once for MINUTES=10: writers, Spark, backups, a 
 
 planted: $(STAMP) ## Plant bugs in copies of the sources, one at a time, and see that the tests find each
 	@$(PY) -m tests.planted $(ARGS)
+
+coverage: $(STAMP) ## Say which branches of the engine's lower layers the tests take; ARGS=--missing lists the others
+	@$(PY) -m tests.branches --workers $(WORKERS) $(ARGS)
 
 check: lint test ## Run ruff, mypy, the import layers, and then the test suite
 

@@ -108,14 +108,20 @@ def test_a_drop_that_waits_for_one_who_wants_its_rows_is_a_circle(rows: list[Row
     assert second.tables() == []
 
 
-@pytest.mark.usefixtures("rows")
-def test_a_circle_through_the_line_for_a_row_is_found(connect: Connect) -> None:
-    """The third waits for the second only because the second came first."""
+def test_a_circle_through_the_line_for_a_row_is_found(rows: list[RowId], connect: Connect) -> None:
+    """The third waits for the second only because the second came first.
+
+    Each takes rows by their ids: a statement that looks for its rows again, since they have changed, leaves the line.
+    """
+
+    def take(session: Connection, row: int) -> None:
+        session.heap("t").update(rows[row], {"value": 5})
+
     first, second, third = (connect(lock_timeout=PATIENCE) for _ in range(3))
-    add(first, 0)
-    add(third, 1)
-    line = [start_waiting(second, lambda: (add(second, 0), add(second, 1), second.commit()))]
-    line.append(start_waiting(third, lambda: (add(third, 0), third.commit())))
+    take(first, 0)
+    take(third, 1)
+    line = [start_waiting(second, lambda: (take(second, 0), take(second, 1), second.commit()))]
+    line.append(start_waiting(third, lambda: (take(third, 0), third.commit())))
     first.commit()
     done, _ = wait(line, PATIENCE, FIRST_EXCEPTION)
     [victim] = [future for future in done if future.exception()]

@@ -29,13 +29,15 @@ def _table() -> tuple[int, ...]:
 CRC_TABLE = _table()
 
 
-def crc32c(data: Any) -> int:
+def crc32c(data: Any, crc: int = 0) -> int:
+    """The CRC of some bytes, behind others whose CRC is given."""
     data = bytes(data)
-    if _SHORT <= len(data) <= max(PAGE_SIZES):
-        return _by_bits(data)
-    table, crc = CRC_TABLE, 0xFFFF_FFFF
+    crc ^= 0xFFFF_FFFF
+    while len(data) >= _SHORT:
+        piece, data = data[: max(PAGE_SIZES)], data[max(PAGE_SIZES) :]
+        crc = _by_bits(piece, crc)
     for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+        crc = CRC_TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
     return crc ^ 0xFFFF_FFFF
 
 
@@ -43,12 +45,12 @@ def page_crc(page: Any) -> int:
     return crc32c(memoryview(page)[:-TAIL_SIZE])
 
 
-def _by_bits(data: bytes) -> int:
+def _by_bits(data: bytes, crc: int) -> int:
     flipped = np.frombuffer(data, np.uint8).copy()
-    flipped[:4] ^= 0xFF  # the same as to begin with a CRC of all ones
+    flipped[:4] ^= np.frombuffer(crc.to_bytes(4, "little"), np.uint8)  # the same as to begin with that CRC
     words = np.unpackbits(flipped, bitorder="little").astype(np.uint32)
     words *= _words_of_bits()[-len(words) :]
-    return int(np.bitwise_xor.reduce(words)) ^ 0xFFFF_FFFF
+    return int(np.bitwise_xor.reduce(words))
 
 
 @cache

@@ -1,4 +1,5 @@
 """CRC32C of pages: by the CPU's instruction in four streams where it has one, by a table elsewhere.
+Where kernels are not compiled, NumPy does it (format/checksum.py).
 
 The streams are independent, so that the CPU works on all of them at once; their values are then combined by
 shifting each past the bytes of the next.  Shifting a CRC past n zero bytes is linear, so it is four look-ups.
@@ -6,13 +7,15 @@ shifting each past the bytes of the next.  Shifting a CRC past n zero bytes is l
 
 from __future__ import annotations
 
+import ctypes
+
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gmdb.format.checksum import CRC_TABLE
+from gmdb.format.checksum import CRC_TABLE, crc32c
 from gmdb.format.page import PAGE_SIZES, TAIL_SIZE
 from gmdb.kernel.compiler import COMPILED, routine
 from gmdb.kernel.memory import load_i64, load_u8, load_u32, store_32
@@ -106,8 +109,19 @@ def _more_by_table(start, words, crc):
     return crc ^ 0xFFFF_FFFF
 
 
-page_crc = _crc_by_instruction if _INSTRUCTION else _crc_by_table
-crc_of_more_words = _more_by_instruction if _INSTRUCTION else _more_by_table  # behind those whose CRC is given
+def _plain_crc(page: int, page_size: int) -> int:
+    return crc32c(ctypes.string_at(int(page), int(page_size) - TAIL_SIZE))
+
+
+def _plain_more(start: int, words: int, crc: int) -> int:
+    return crc32c(ctypes.string_at(int(start), 8 * int(words)), int(crc))
+
+
+if COMPILED:
+    page_crc = _crc_by_instruction if _INSTRUCTION else _crc_by_table
+    crc_of_more_words = _more_by_instruction if _INSTRUCTION else _more_by_table  # behind those whose CRC is given
+else:
+    page_crc, crc_of_more_words = _plain_crc, _plain_more
 
 
 @routine

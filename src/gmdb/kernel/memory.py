@@ -26,7 +26,7 @@ from numba.extending import (
     register_model,
 )
 
-from gmdb.format.layout import Layout, Record
+from gmdb.format.layout import Layout
 from gmdb.kernel.compiler import COMPILED, routine
 
 _I64 = ir.IntType(64)
@@ -178,8 +178,12 @@ def _compiled_address(typing_context, array):
     return types.int64(array), code
 
 
+def _plain_number(bits: int, signed: bool) -> Any:
+    return getattr(ctypes, f"c_{'int' if signed or bits == 64 else 'uint'}{bits}")
+
+
 def _plain_load(bits: int, signed: bool) -> Any:
-    ctype = getattr(ctypes, f"c_{'int' if signed or bits == 64 else 'uint'}{bits}")
+    ctype = _plain_number(bits, signed)
     return lambda address: ctype.from_address(int(address)).value
 
 
@@ -192,14 +196,29 @@ def _plain_store(bits: int) -> Any:
     return store
 
 
+class _PlainRecord(ctypes.LittleEndianStructure):
+    """A structure at an address; a field keeps the low bits of what it is set to, as in compiled code."""
+
+    _pack_ = 1
+
+    def __setattr__(self, name: str, value: int) -> None:
+        super().__setattr__(name, int(value))
+
+
 def _plain_records(layout: Layout | np.dtype) -> Any:
     dtype = layout.dtype if isinstance(layout, Layout) else layout
-
-    def record(address: int) -> Record:
-        memory: Any = (ctypes.c_char * dtype.itemsize).from_address(int(address))
-        return Record(np.frombuffer(memory, dtype, 1)[0])
-
-    return record
+    fields: list[tuple[str, Any]] = []
+    end = 0
+    for name, (kind, offset, *_) in sorted((dtype.fields or {}).items(), key=lambda field: field[1][1]):
+        if offset > end:
+            fields.append((f"_before_{name}", ctypes.c_char * (offset - end)))
+        is_number = kind.kind in "iub" and kind.itemsize in (1, 2, 4, 8)
+        fields.append(
+            (name, _plain_number(8 * kind.itemsize, kind.kind == "i") if is_number else ctypes.c_char * kind.itemsize)
+        )
+        end = offset + kind.itemsize
+    record: Any = type("PlainRecord", (_PlainRecord,), {"_fields_": fields})
+    return lambda address: record.from_address(int(address))
 
 
 def records(layout: Layout | np.dtype) -> Any:
