@@ -155,6 +155,8 @@ class LobWriter:
 
 def read_bytes(store: PageStore, obj_id: int, locator: Locator, at: int, size: int, check: Check) -> bytes:
     """Some bytes of a value.  ``check`` raises if the snapshot by which it was found is not held any more."""
+    if locator.length > store.size():
+        raise damaged_lob(locator)
     target = np.empty(max(size, 1), np.uint8)
     done = 0
     while done < size:

@@ -16,7 +16,7 @@ from gmdb.format.address import UNDO_DEVICE
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD_AT
 from gmdb.format.undo import UndoOperation
-from gmdb.kernel.area import state_of, touch
+from gmdb.kernel.area import damaged, segment_head, state_of, touch
 from gmdb.kernel.btree_page import entry_size, set_word
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import touch_entry
@@ -38,16 +38,25 @@ from gmdb.kernel.keys import (
     POINTER_AT,
     compare_keys,
     has_null,
+    has_shape,
     index_head,
     key_columns,
     make_entry,
     place_of_word,
     row_id_word,
 )
-from gmdb.kernel.locks import ACTIVE, LOAD_SIZE, U_LOCK, load_record, lock_at, seen_by_all, transaction_at
+from gmdb.kernel.locks import (
+    ACTIVE,
+    LOAD_SIZE,
+    U_LOCK,
+    load_record,
+    lock_above,
+    lock_at,
+    seen_by_all,
+    transaction_at,
+)
 from gmdb.kernel.memory import load_i64, load_u32, move_bytes, store_32, store_64
 from gmdb.kernel.pages import pages_available
-from gmdb.kernel.segment import segment_head
 from gmdb.kernel.status import DONE, DUPLICATE, HASHES_CLASH, LOCKED, NEED_SPACE, NOT_FOUND, UNDO_FULL
 from gmdb.kernel.undo import (
     RECORD_SIZE,
@@ -59,6 +68,7 @@ from gmdb.kernel.undo import (
     record_lock,
     record_object,
     record_operation,
+    record_row_page,
     record_size,
     reserve_undo,
     write_record,
@@ -161,6 +171,8 @@ def _changer(area, call, row, page):
     lock_id = lock_of(row)
     while lock_id != NO_LOCK:
         lock = lock_at(area, lock_id)
+        if lock.action == 0:
+            break  # nobody holds it
         if lock.action != U_LOCK:
             is_open = lock.transaction != call.transaction and transaction_at(area, lock.transaction).scn == ACTIVE
             return lock.transaction if is_open else -1
@@ -195,7 +207,7 @@ def _check_row(area, call, target, index, entry, place):
 def _is_given_up(area, word):
     """Whether an entry was marked by a transaction that has ended: its row does not have the key, whoever holds it."""
     lock_id = word & NO_LOCK
-    if not word & _DELETED or lock_id == NO_LOCK:
+    if not word & _DELETED or lock_id == NO_LOCK or lock_at(area, lock_id).action == 0:
         return word & _DELETED != 0
     return transaction_at(area, lock_at(area, lock_id).transaction).scn != ACTIVE
 
@@ -400,6 +412,8 @@ def take_back_entry(area, record, locked):
     if index < 0 or is_shadow(record_operation(record)):
         return DONE
     word, entry = load_u32(record + RECORD_SIZE), recorded_entry(area, record)
+    if not has_shape(index, entry):
+        return damaged(area, record_row_page(record))
     is_free = word == SHADOW or not _is_held(area, record, word & NO_LOCK, locked)
     if adds_entry(record_operation(record)) and is_free:
         take_entry(area, index, entry)
@@ -421,9 +435,8 @@ def _is_held(area, record, lock_id, locked):
         return False
     if lock_id == record_lock(record):
         return True  # the same transaction's
-    beneath = lock_at(area, record_lock(record)).previous if locked else NO_LOCK
-    while beneath != NO_LOCK and beneath != lock_id:
-        beneath = lock_at(area, beneath).previous
+    above = lock_above(area, record_lock(record), lock_id) if locked else NO_LOCK
+    beneath = lock_id if above != NO_LOCK else NO_LOCK
     return beneath != NO_LOCK and not seen_by_all(area, lock_at(area, beneath).transaction)
 
 
@@ -434,7 +447,7 @@ def purge_entry(area, record):
     if index < 0 or is_shadow(record_operation(record)):
         return
     entry = recorded_entry(area, record)
-    found = find_entry(area, index, entry)
+    found = find_entry(area, index, entry) if has_shape(index, entry) else NOT_FOUND
     if found < 0:
         return
     page, there = touch(area, found >> 16), entry_at(area, found)

@@ -13,6 +13,7 @@ from gmdb.kernel.area import (
     address_of,
     begin_change,
     change,
+    damaged,
     device_of_page,
     end_change,
     page_head,
@@ -108,8 +109,8 @@ def take_page(area, space_id):
         if head.first_free_page != NO_PAGE:
             page_id = head.first_free_page
             freed = touch_type(area, page_id, _FREE, 0)
-            if freed < 0:
-                return freed
+            if freed < 0 or page_id >> OFFSET_BITS != device:
+                return damaged(area, page_id)
             head.first_free_page = load_u32(freed + FREE_NODE_AT)
             head.free_page_count -= 1
             log_device(area, page)
@@ -127,8 +128,10 @@ def take_page(area, space_id):
 
 @routine
 def give_page_back(area, space_id, page_id):
-    """Put a page that nobody uses on its device's free-page list."""
+    """Put a page that nobody uses on its device's free-page list; what is no page in use, whoever says so, is left."""
     home = page_id >> OFFSET_BITS << OFFSET_BITS
+    if page_id == home or not page_in_use(area, page_id):
+        return
     device_page = address_of(area, home)
     head = device_head(device_page + DEVICE_HEAD_AT)
     page = format_page(area, page_id, 0, 0, _FREE, HEAD_SIZE)

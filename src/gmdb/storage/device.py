@@ -117,7 +117,7 @@ class Device:
         try:
             page = self._read_head_page(mended)
             space = SPACE_HEAD.at(page, SPACE_HEAD_AT)
-            self.space_id, self.space_name = space.space_id, space.name.decode()
+            self.space_id, self.space_name = space.space_id, space.name.decode(errors="replace")
             self.page_size = space.page_size
             self.pages_per_chunk = CHUNK_SIZE // self.page_size
             self._dirty = np.zeros(PAGES_PER_DEVICE, np.uint8)
@@ -147,6 +147,8 @@ class Device:
             where, what = findings[0] if findings else (0, "it is no device head")
             raise Corruption(f"{self.path}: page 0, offset {where}: {what}", page_id, where)
         page_count = DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count
+        if not 0 < page_count <= PAGES_PER_DEVICE:
+            raise Corruption(f"{self.path}: its head says {page_count} pages; it cannot have as many", page_id, 0)
         if mended is not None and not self._read_only:
             self._file.allocate(page_count * page_size)  # it may have grown, and a crash taken the new length back
         elif length < page_count * page_size and mended is None:
@@ -280,6 +282,9 @@ class Device:
         target = self.head.page_count
         if target <= self.page_count:
             return False
+        if target >= PAGES_PER_DEVICE:
+            page_id = page_id_of(self.number, 0)
+            raise Corruption(f"{self.path}: its head says {target} pages; it cannot have as many", page_id)
         if not self._read_only:
             self._file.allocate(target * self.page_size)
         self._map(target)

@@ -197,6 +197,10 @@ class FrozenStore:
         if time.monotonic() - self._renewed > min(RENEWAL, self.pin.lease / 3):
             self.require_pin()
 
+    def size(self) -> int:
+        """Bytes of all pages."""
+        return sum(device.hwm * device.page_size for device in self.devices.values())
+
     def require_open(self) -> None:
         """A frozen store is open for as long as it is."""
 

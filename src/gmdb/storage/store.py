@@ -36,6 +36,7 @@ from gmdb.format.address import (
     UNDO_DEVICE,
     device_of,
     offset_of,
+    page_id_of,
     page_name,
 )
 from gmdb.format.anatomy import check
@@ -140,6 +141,7 @@ class PageStore:
             self.control = files.read_control(directory)
             files.check_devices_present(directory, (SYSTEM_DEVICE, UNDO_DEVICE, FIRST_USER_DEVICE))
             self._open_devices(None if mend is None else mend(self))
+            self._check_spaces()
         except BaseException:
             self.close()
             raise
@@ -152,6 +154,18 @@ class PageStore:
                 self.devices[number] = Device(self._area, self.directory, number, self.read_only, mended)
             elif not self.read_only:
                 disk.current.remove(files.device_path(self.directory, number))  # its tablespace was never finished
+
+    def _check_spaces(self) -> None:
+        """A tablespace is named by its first device, and has pages of one size: kernels rely on that."""
+        for device in self.devices.values():
+            first = self.devices.get(device.space_id)
+            is_own = device.number == device.space_id or device.number > FIRST_USER_DEVICE
+            if first is None or first.space_id != first.number or first.page_size != device.page_size or not is_own:
+                said = f"it cannot be of tablespace {device.space_id}, with pages of {device.page_size} bytes"
+                raise Corruption(f"{device.path}: {said}", page_id_of(device.number, 0))
+        if self.devices[UNDO_DEVICE].page_size != UNDO_PAGE_SIZE:
+            said = f"{self.devices[UNDO_DEVICE].path}: undo pages have {UNDO_PAGE_SIZE} bytes"
+            raise Corruption(said, page_id_of(UNDO_DEVICE, 0))
 
     # ---- tablespaces
 
@@ -235,6 +249,13 @@ class PageStore:
             self.raise_damage()
         return result
 
+    def call_surely(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
+        """``call_essential`` of a kernel that fails only if what it should work on is not what the pages say."""
+        result = self.call_essential(kernel, space_id, *arguments)
+        if result < 0:
+            raise Corruption(f"{self.directory}: undo is about what is not there; see gmdb verify")
+        return result
+
     def grow_for(self, space_id: int, pages: int) -> int:
         """Make room for a kernel that needs pages, for rows or for their undo: it does not say which, nor how many.
 
@@ -288,6 +309,10 @@ class PageStore:
                 f"{self.directory} takes no more changes: {self.failure}; what was committed before is safe: "
                 "close it, mend the disk, and open it again"
             ) from self.failure
+
+    def size(self) -> int:
+        """Bytes of all pages: nothing that is kept on them is longer."""
+        return sum(device.page_count * device.page_size for device in self.devices.values())
 
     def require_open(self) -> None:
         if not self.devices:

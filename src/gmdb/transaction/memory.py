@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.errors import LocksExhausted
+from gmdb.errors import Corruption, LocksExhausted
 from gmdb.format.address import device_of, offset_of
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import NO_LOCK
@@ -77,6 +77,8 @@ class TransactionMemory:
 
     def use_table(self, page_ids: np.ndarray) -> None:
         """The pages that the table has."""
+        if len(page_ids) > TABLE_PAGES_MAX:
+            raise Corruption(f"the table of transactions cannot have {len(page_ids)} pages")
         self._table_pages[: len(page_ids)] = page_ids
         self.set("table_page_count", len(page_ids))
 
