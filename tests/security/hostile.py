@@ -43,24 +43,52 @@ FILE_MAX = 256 << 20
 BAD = 3  # exit code of a child that saw what must not be
 
 
+CHAIN = os.environ.get("GMDB_CHAIN")
+
+
+def check_chain(step):
+    import gc
+    from gmdb.storage.store import PageStore, _open_stores
+    from gmdb.format.page import PAGE_HEAD
+    for s in list(_open_stores):
+        if not s.devices or s.read_only:
+            continue
+        with s.guard:
+            st = s._area["state"]
+            pid, n = int(st["dirty_first"][0]), 0
+            seen = []
+            while pid != 0xFFFFFFFF:
+                d = s.devices.get(pid >> 22)
+                if d is None or (pid & 0x3FFFFF) >= d.page_count or n > 100000:
+                    raise AssertionError(f"chain broken after {step}: {pid:#x} after {[hex(x) for x in seen[-3:]]} n={n}")
+                seen.append(pid)
+                pid = int(PAGE_HEAD.at(d.memory(pid & 0x3FFFFF)).next_ckpt_page); n += 1
+
+
 class Steps:
     """What a case does: an error of gmdb's ends a step, anything else the case."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: int) -> None:
         self.step = "start"
+        self.what = ""
         self.errors = 0
-        self.done = 0
+        self._told = told
+
+    def tell(self, what: str) -> None:
+        """Leave word of what is being done, for whoever finds that this process has died."""
+        self.step = what
+        os.pwrite(self._told, what.encode()[:200].ljust(200), 0)
 
     @contextmanager
     def at(self, step: str) -> Iterator[None]:
-        self.step = step
-        os.write(2, b"") if False else None
+        self.tell(f"{self.what}: {step}")
         try:
             yield
-            self.done += 1
         except gmdb.errors.Error as error:
             str(error)
             self.errors += 1
+        if CHAIN:
+            check_chain(step)
 
 
 def _read_table(db: Connection, name: str, steps: Steps) -> None:
@@ -176,14 +204,14 @@ def _use(directory: Path, random: Random, steps: Steps) -> None:
         with steps.at("shrink"):
             db.shrink()
         _read_all(db, steps)
-        steps.step = "close"
+        steps.tell(f"{steps.what}: close")
     with steps.at("verify"):
         verify(directory)
 
 
-def _child(victim: Path, place: Path, seed: int, base: int) -> int:
+def _child(victim: Path, place: Path, seed: int, told: int) -> int:
     random = Random(seed)
-    soft = int(time.process_time()) + CPU_SECONDS + int(base * 0)
+    soft = int(time.process_time()) + CPU_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (soft, soft + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_MAX, FILE_MAX))
@@ -192,19 +220,19 @@ def _child(victim: Path, place: Path, seed: int, base: int) -> int:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     directory = place / "db"
     shutil.copytree(victim, directory)
-    steps, what = Steps(), ""
+    steps = Steps(told)
     try:
-        what = attack(directory, random)
+        steps.what = attack(directory, random)
         _use(directory, random, steps)
         left = sorted(path.name for path in place.iterdir())
         assert left == ["db"], left
     except BaseException:
-        print(f"seed {seed}, {victim.name}, {what}, at {steps.step}:\n{traceback.format_exc()}", flush=True)
+        print(f"seed {seed}, {victim.name}, {steps.step}:\n{traceback.format_exc()}", flush=True)
         return BAD
     return min(steps.errors, 1)
 
 
-def run_case(victim: Path, place: Path, seed: int) -> tuple[int, float, int]:
+def run_case(victim: Path, place: Path, seed: int, told: int) -> tuple[int, float, int]:
     """How the child ended (negative: by a signal), its seconds of the CPU, and its memory."""
     place.mkdir()
     sys.stdout.flush()
@@ -212,7 +240,7 @@ def run_case(victim: Path, place: Path, seed: int) -> tuple[int, float, int]:
     if pid == 0:
         code = BAD
         try:
-            code = _child(victim, place, seed, 0)
+            code = _child(victim, place, seed, told)
         finally:
             sys.stdout.flush()
             os._exit(code)
@@ -223,34 +251,35 @@ def run_case(victim: Path, place: Path, seed: int) -> tuple[int, float, int]:
 
 def run(count: int, seed: int, say: Callable[[str], None]) -> dict[str, float]:
     place = Path(tempfile.mkdtemp(prefix="gmdb-hostile-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
+    told = os.memfd_create("told")
     counts: Counter[str] = Counter()
     slowest, largest = 0.0, 0
     try:
         victims = make_victims(place / "victims")
         for victim in victims.values():  # compiles all that the children need
-            code, _, _ = warm(victim, place / "warm")
+            code, _, _ = warm(victim, place / "warm", told)
             assert code == 0, f"{victim.name} does not work before it is changed"
         base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         for number in range(count):
-            name = list(victims)[number % len(victims)]
-            code, seconds, memory = run_case(victims[name], place / "case", seed + number)
+            name = list(victims)[(seed + number + 1) % len(victims)]
+            code, seconds, memory = run_case(victims[name], place / "case", seed + number, told)
             slowest, largest = max(slowest, seconds), max(largest, memory - base)
             counts["cases"] += 1
             counts[f"errors of {name}"] += code == 1
             if code not in (0, 1) or memory - base > MEMORY_MAX:
                 counts["bad"] += 1
                 how = f"signal {-code}" if code < 0 else f"code {code}" if code > 1 else f"memory {memory - base >> 20} MiB"
-                say(f"BAD seed {seed + number} {name}: {how}")
+                say(f"BAD seed {seed + number} {name}: {how}, {os.pread(told, 200, 0).decode(errors='replace').strip()}")
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return {**counts, "slowest": round(slowest, 2), "grown": largest}
 
 
-def warm(victim: Path, place: Path) -> tuple[int, float, int]:
+def warm(victim: Path, place: Path, told: int) -> tuple[int, float, int]:
     """Use a copy of a database that nobody has changed, in this process."""
     place.mkdir()
     shutil.copytree(victim, place / "db")
-    steps = Steps()
+    steps = Steps(told)
     _use(place / "db", Random(1), steps)
     shutil.rmtree(place)
     return steps.errors and 0, 0.0, 0

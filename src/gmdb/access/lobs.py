@@ -101,7 +101,12 @@ class Lobs:
     def read(self, column: Column, locator: Locator, check: Check) -> Any:
         """A whole value."""
         data = read_bytes(self._store, self.segment.obj_id, locator, 0, locator.length, check)
-        return data.decode() if column.type.name == "CLOB" else data
+        if column.type.name != "CLOB":
+            return data
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise Corruption(f"column {column.name}: a text is damaged: {error}", locator.first_page) from None
 
     def open(self, column: Column, value: Any, check: Check, let_go: Check) -> OpenLob:
         """A row's value, to be read from; the snapshot that ``check`` asks for is held until ``let_go``."""

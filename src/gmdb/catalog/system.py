@@ -147,7 +147,8 @@ class SystemTables:
 def create_system_tables(store: PageStore, session: Session) -> None:
     """Make the system tables of a new database; they list themselves."""
     known = {name: _make(store, session, name) for name in SYSTEM_TABLES}
-    assert known["sys_tables"].entry_page == SYS_TABLES_ENTRY
+    if known["sys_tables"].entry_page != SYS_TABLES_ENTRY:
+        raise Corruption(f"{store.directory} says that it is new, but has pages", SYS_TABLES_ENTRY)
     system = SystemTables(store, session, known)
     for table in known.values():
         system.enter(table)

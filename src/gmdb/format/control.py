@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 from gmdb.errors import NotADatabase, UnsupportedVersion
-from gmdb.format.address import DEVICES
+from gmdb.format.address import DEVICES, FIRST_USER_DEVICE
 from gmdb.format.checksum import crc32c
 from gmdb.format.layout import Layout, layout
 from gmdb.format.redo import FILE_SIZES, HEAD_SPACE
@@ -74,7 +74,7 @@ _BOUNDS = {
     "next_transaction": _COUNTER,
     "redo_lsn": _COUNTER,
     "scn": _COUNTER,
-    "next_device": (0, DEVICES),
+    "next_device": (0, DEVICES),  # 0: the database is older
     "redo_file_size": (0, FILE_SIZES[1]),
 }
 _VERSIONS_MAX = 1000  # a higher one is a copy that was torn
@@ -126,6 +126,8 @@ def newest_control(data: bytes) -> dict[str, Any]:
     for name, (lowest, highest) in _BOUNDS.items():
         if not lowest <= newest[name] <= highest:
             raise NotADatabase(f"the control record says {name} {newest[name]}, which cannot be")
+    if 0 < newest["next_device"] <= FIRST_USER_DEVICE:
+        raise NotADatabase(f"the control record says next_device {newest['next_device']}, which cannot be")
     if newest["redo_file_size"] <= HEAD_SPACE and (newest["redo_file_size"] or not newest["clean"]):
         raise NotADatabase(f"the control record says {newest['redo_file_size']} bytes a redo file, which cannot be")
     return newest

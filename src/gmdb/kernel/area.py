@@ -8,7 +8,7 @@ Invariants
     many pages the file has, its device head says.
  2. A page that is marked verified had the right CRC and a sound structure when it was first touched, and kernels
     have kept it sound since; so they follow its offsets without checking them again.  One that is marked SORTED is a
-    page of an index whose entries are such as the index has, in its order.
+    page of an index whose entries are such as the index has, in its order; one that is LET_GO is nobody's.
  3. Whoever changes a page marks it dirty, counts the change and logs the bytes, in the same kernel call.
  4. Whoever changes a page holds the store's guard.  Scans do not: they read a data page's version before and
     after, and start over if it was odd or has changed.
@@ -31,7 +31,7 @@ DEVICE_STATE = np.dtype(
     [
         ("chunks", "<i8"),  # address of the chunks' addresses
         ("dirty", "<i8"),  # address of a byte per page: 1 = changed since it was last written
-        ("verified", "<i8"),  # address of a byte per page: 1 = checked since it was mapped; SORTED
+        ("verified", "<i8"),  # address of a byte per page: 1 = checked since it was mapped; or SORTED, LET_GO
         ("versions", "<i8"),  # address of a u32 per page: odd while a kernel changes the page
         ("page_count", "<i8"),  # pages that can be read; 0 = no such device
         ("page_size", "<i8"),
@@ -86,7 +86,7 @@ page_head = records(PAGE_HEAD)
 DEVICES_AT = int(AREA.fields["devices"][1])  # type: ignore[index]
 DEVICE_SIZE = DEVICE_STATE.itemsize
 _OFFSET_MASK = PAGES_PER_DEVICE - 1
-SORTED = 2
+SORTED, LET_GO = 2, 3
 segment_head = records(SEGMENT_HEAD)
 _DATA, _ENTRY = int(PageType.DATA), int(PageType.SEGMENT_ENTRY)
 _HEAP, _SYSTEM = int(SegmentType.HEAP), int(SegmentType.SYSTEM)

@@ -48,7 +48,7 @@ from gmdb.kernel.index_sort import run_at
 from gmdb.kernel.indexing import enter_entry
 from gmdb.kernel.locks import INSERT, free_lock, lock_at, locks_available, new_lock, transaction_at
 from gmdb.kernel.memory import load_i64, load_u16, move_bytes, records, store_32
-from gmdb.kernel.pages import device_head, format_page, log_device
+from gmdb.kernel.pages import device_head, format_page, is_untouched, log_device
 from gmdb.kernel.redo import close_group, is_group_long, log_change, log_image, require_log_room
 from gmdb.kernel.segment import chain_map_page, log_map_head, log_segment
 from gmdb.kernel.status import DONE, LOCKS_FULL, LOG_FULL, NEED_SPACE
@@ -136,6 +136,8 @@ def _take_above(area, home):
     page = address_of(area, home)
     head = device_head(page + DEVICE_HEAD_AT)
     page_id = home | head.hwm
+    if not is_untouched(area, page_id):
+        return damaged(area, home)
     head.hwm += 1
     log_device(area, page)
     return page_id
@@ -151,12 +153,17 @@ def _reserve_page(area, entry_id, entry_page, home, place):
     head = map_head(map_page + map_at(map_page))
     if head.map_count == head.map_capacity:
         map_id = _take_above(area, home)
+        if map_id < 0:
+            return map_id
         page = format_page(area, map_id, segment.obj_id, segment.type, _MAP_PAGE, FURTHER_MAP_AT)
         chain_map_page(area, entry_page, page, map_id, map_page)
         map_page, head = page, map_head(page + FURTHER_MAP_AT)
+    page_id = _take_above(area, home)
+    if page_id < 0:
+        return page_id
     place.map_page = segment.last_map_page
     place.map_offset = head.map_count
-    place.page_id = _take_above(area, home)
+    place.page_id = page_id
     at = entry_address(map_page, head.map_count)
     entry = map_entry(at)
     entry.page_id = place.page_id

@@ -239,7 +239,7 @@ def reserve_undo(area, call, size):
         page_id = _new_page(area)
     if page_id < 0:
         return page_id
-    if _room(touch_undo(area, page_id)) < size + 2:
+    if _room(touch_undo(area, page_id)) < size + 2 or page_id == call.undo_page:
         return damaged(area, page_id)  # no page takes a record of such a row: it is not one of ours
     full = call.undo_page
     _begin_run(area, call, page_id, touch_undo(area, page_id))

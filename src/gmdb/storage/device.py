@@ -29,7 +29,7 @@ from gmdb.format.anatomy import check
 from gmdb.format.checksum import page_crc
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PAGE_TAIL, TAIL_SIZE, PageType
-from gmdb.kernel.area import AREA
+from gmdb.kernel.area import AREA, LET_GO
 from gmdb.kernel.checkpoint import seal_run
 from gmdb.kernel.pages import set_page_count
 from gmdb.storage import disk
@@ -259,6 +259,10 @@ class Device:
             self._map(target)
             self._state["page_count"] = max(target, self.page_count)
             set_page_count(self._area, self.number, target)
+
+    def let_go(self, first: int, end: int) -> None:
+        """Pages that the high-water mark has come down from may be taken again.  The guard is held."""
+        self._verified[first:end] = LET_GO
 
     def cut(self) -> int:
         """Cut the file off behind the pages that the device head says it has; answers by how many bytes.

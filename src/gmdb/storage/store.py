@@ -178,7 +178,10 @@ class PageStore:
 
     def space_of(self, page_id: int) -> Tablespace:
         """The tablespace that a page lies in."""
-        return self.spaces[self.devices[device_of(page_id)].space_id]
+        device = self.devices.get(device_of(page_id))
+        if device is None:
+            raise Corruption(f"page {page_name(page_id)} does not exist, though another page refers to it", page_id)
+        return self.spaces[device.space_id]
 
     def create_tablespace(self, name: str, page_size: int, devices: int, device_pages_max: int) -> Tablespace:
         self.require_writable()
