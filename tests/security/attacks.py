@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -65,7 +64,10 @@ def changed_page(page: bytes, random: Random, ids: list[int]) -> bytes:
             at, width = slot_offset(len(page), random.randrange(40)), 2
         elif kind in (5, 6):
             offset = int.from_bytes(data[slot_offset(len(page), random.randrange(30)) :][:2], "little") & 0x7FFF
-            at, width = offset + random.choice((0, 3, 4, 5, 6, 8, 9, 12, 14, 16, 18, 20, 22, 24)), random.choice((1, 2, 4))
+            at, width = (
+                offset + random.choice((0, 3, 4, 5, 6, 8, 9, 12, 14, 16, 18, 20, 22, 24)),
+                random.choice((1, 2, 4)),
+            )
         else:
             at, width = random.randrange(8, end), random.choice((1, 2, 4, 8))
         if at + width <= end:
@@ -154,13 +156,10 @@ def attack_control(directory: Path, random: Random) -> str:
     """Change fields of the control record, in both copies."""
     file = directory / "gmdb.control"
     data = bytearray(file.read_bytes())
-    names = [field.name for field in CONTROL.fields if field.name not in ("magic", "crc", "reserved")]
-    field = next(field for field in CONTROL.fields if field.name == random.choice(names) or field.name == names[0])
-    field = next(f for f in CONTROL.fields if f.name == random.choice(names)) if random.random() < 0.0 else field
-    chosen = random.choice([f for f in CONTROL.fields if f.name in names])
+    chosen = random.choice([field for field in CONTROL.fields if field.name not in ("magic", "crc", "reserved")])
     for start in (0, COPY_DISTANCE):
         copy = bytearray(data[start : start + CONTROL.size])
-        _set(copy, chosen.offset, min(chosen.size, 8), Random(random.random()) if start else random, [0])
+        _set(copy, chosen.offset, min(chosen.size, 8), random, [0])
         copy[-4:] = crc32c(bytes(copy[:-4])).to_bytes(4, "little")
         data[start : start + CONTROL.size] = copy
     file.write_bytes(data)
@@ -199,7 +198,3 @@ ATTACKS: tuple[Callable[[Path, Random], str], ...] = (
 
 def attack(directory: Path, random: Random) -> str:
     return random.choice(ATTACKS)(directory, random)
-
-
-def environment() -> dict[str, str]:
-    return dict(os.environ)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -27,7 +27,11 @@ def small_files() -> Iterator[None]:
 
 
 def _batch(count: int) -> pa.Table:
-    empty = {"b": pa.nulls(count, pa.bool_()), "d": pa.nulls(count, pa.date32()), "t": pa.nulls(count, pa.timestamp("us"))}
+    empty = {
+        "b": pa.nulls(count, pa.bool_()),
+        "d": pa.nulls(count, pa.date32()),
+        "t": pa.nulls(count, pa.timestamp("us")),
+    }
     return pa.table({"i": pa.array(range(count), pa.int32()), "s": ["a" * 20] * count, **empty})
 
 
@@ -43,8 +47,10 @@ def _fill(db: Connection, random: Random) -> None:
     db.create_table("gone", {"i": "INT"})
     db.commit()
     db.set_change_feed("keyed", True)
-    db.execute("create table told (id bigint generated always as identity primary key, n int check (n < 100000), "
-               "m varchar(20) default 'x' unique)")
+    db.execute(
+        "create table told (id bigint generated always as identity primary key, n int check (n < 100000), "
+        "m varchar(20) default 'x' unique)"
+    )
     db.commit()
     ids = [db.insert("plain", (n, "s" * random.randrange(60), n % 2 == 0, None, None)) for n in range(300)]
     for n in range(120):

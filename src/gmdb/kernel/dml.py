@@ -310,7 +310,8 @@ def _update(area, target, call, place):
             log_change(area, call, target.feed, UPDATED, place, call.undo, row, size, image, image_size, is_patch)
         if target.index_count:
             status = change_row(area, call, target, row, before_row, lock_id, place)
-        note_lobs(area, call, target, lobs)
+        if status == DONE:
+            status = note_lobs(area, call, target, lobs)
     end_change(area, page_id)
     return call.undo if status == DONE else status
 
@@ -355,10 +356,11 @@ def _delete(area, target, call, place):
     if target.feed:
         log_change(area, call, target.feed, DELETED_ROW, place, call.undo, data, load_u16(data + SIZE_AT), data, 0, 0)
     if target.index_count:
-        strike_row(area, call, target, data_of(area, home), lock_id, place)
-    note_lobs(area, call, target, lobs)
+        status = strike_row(area, call, target, data_of(area, home), lock_id, place)
+    if status == DONE:
+        status = note_lobs(area, call, target, lobs)
     end_change(area, page_id)
-    return DONE
+    return status
 
 
 @kernel

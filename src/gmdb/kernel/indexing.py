@@ -265,9 +265,11 @@ def _key_changes(area, index, entry, old):
 
 @routine
 def _note(area, call, index, entry, operation, lock_id, word, place):
-    """Write the undo record of a change of an entry; there is space for it."""
+    """Write the undo record of a change of an entry; there is space for it, unless pages of undo are damaged."""
     size = entry_size(entry)
-    reserve_undo(area, call, RECORD_SIZE + size)
+    status = reserve_undo(area, call, RECORD_SIZE + size)
+    if status < 0:
+        return status
     obj_id, entry_id = object_of(index), entry_page_of(index)
     record = write_record(area, call, place >> 16, place & 0xFFFF, lock_id, obj_id, entry_id, operation, size)
     copy_body(record, entry, size)
@@ -275,6 +277,7 @@ def _note(area, call, index, entry, operation, lock_id, word, place):
     log_newest(area, call, record)
     store_64(call.more + 8 * call.more_count, newest_place(area, call))
     call.more_count += 1
+    return DONE
 
 
 @routine
@@ -292,8 +295,7 @@ def _add(area, call, index, row, lock_id, place, is_new):
         status = add_entry(area, index, entry)
         if status < 0:
             return status
-    _note(area, call, index, entry, _HASH_ADD if is_hash(index) else _ADD, lock_id, word, place)
-    return DONE
+    return _note(area, call, index, entry, _HASH_ADD if is_hash(index) else _ADD, lock_id, word, place)
 
 
 @routine
@@ -303,11 +305,11 @@ def _mark(area, call, index, row, lock_id, place):
     make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
     found = find_entry(area, index, entry)
     if found < 0:
-        return
+        return DONE
     page, there = touch(area, found >> 16), entry_at(area, found)
     word = load_u32(there)
     set_word(area, page, there, lock_id | _DELETED)
-    _note(area, call, index, entry, _HASH_TAKE if is_hash(index) else _TAKE, lock_id, word, place)
+    return _note(area, call, index, entry, _HASH_TAKE if is_hash(index) else _TAKE, lock_id, word, place)
 
 
 @routine
@@ -316,7 +318,7 @@ def _note_shadow(area, call, index, row, adds, lock_id, place):
     entry = _entry_buffer(area)
     make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
     operation = (_SHADOW_ADD if adds else _SHADOW_TAKE) + (_HASH_SHADOW_ADD - _SHADOW_ADD if is_hash(index) else 0)
-    _note(area, call, index, entry, operation, lock_id, SHADOW, place)
+    return _note(area, call, index, entry, operation, lock_id, SHADOW, place)
 
 
 @routine
@@ -325,9 +327,9 @@ def enter_row(area, call, target, row, lock_id, place):
     for n in range(target.index_count):
         index = _index(area, target, n)
         if _is_building(target, n):
-            _note_shadow(area, call, index, row, True, lock_id, place)
-            continue
-        status = _add(area, call, index, row, lock_id, place, True)
+            status = _note_shadow(area, call, index, row, True, lock_id, place)
+        else:
+            status = _add(area, call, index, row, lock_id, place, True)
         if status < 0:
             return status
     return DONE
@@ -348,9 +350,7 @@ def enter_entry(area, call, target, n, entry, lock_id):
         if status == DONE:
             store_32(entry, lock_id)
             status = add_entry(area, index, entry)
-    if status == DONE:
-        _note(area, call, index, entry, operation, lock_id, SHADOW, place)
-    return status
+    return status if status < 0 else _note(area, call, index, entry, operation, lock_id, SHADOW, place)
 
 
 @routine
@@ -362,11 +362,13 @@ def change_row(area, call, target, new, old, lock_id, place):
         if not _key_changes(area, index, entry, old):
             continue
         if _is_building(target, n):
-            _note_shadow(area, call, index, old, False, lock_id, place)
-            _note_shadow(area, call, index, new, True, lock_id, place)
-            continue
-        _mark(area, call, index, old, lock_id, place)
-        status = _add(area, call, index, new, lock_id, place, False)
+            status = _note_shadow(area, call, index, old, False, lock_id, place)
+            if status == DONE:
+                status = _note_shadow(area, call, index, new, True, lock_id, place)
+        else:
+            status = _mark(area, call, index, old, lock_id, place)
+            if status == DONE:
+                status = _add(area, call, index, new, lock_id, place, False)
         if status < 0:
             return status
     return DONE
@@ -376,10 +378,14 @@ def change_row(area, call, target, new, old, lock_id, place):
 def strike_row(area, call, target, row, lock_id, place):
     """A row was deleted."""
     for n in range(target.index_count):
+        index = _index(area, target, n)
         if _is_building(target, n):
-            _note_shadow(area, call, _index(area, target, n), row, False, lock_id, place)
+            status = _note_shadow(area, call, index, row, False, lock_id, place)
         else:
-            _mark(area, call, _index(area, target, n), row, lock_id, place)
+            status = _mark(area, call, index, row, lock_id, place)
+        if status < 0:
+            return status
+    return DONE
 
 
 # ---- afterwards

@@ -88,7 +88,7 @@ def _put_lock_back(area, record, page, home):
         lock.undo_page = prior >> 16
         lock.undo_slot = prior & 0xFFFF
         before = find_record(area, lock.undo_page, lock.undo_slot)
-        lock.last_statement = record_statement(before) if is_further(before) else lock.statement
+        lock.last_statement = record_statement(before) if before > 0 and is_further(before) else lock.statement
         return
     lock.undo_page = NO_PAGE
     if lock.u_locked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gmdb.format.address import NO_SLOT
 from gmdb.format.page import PAGE_HEAD
-from gmdb.format.row import SIZE_AT
+from gmdb.format.row import NO_LOCK, SIZE_AT
 from gmdb.format.undo import NODE_AT, OWNER_SIZE, RECORDS_AT, UNDO_HEAD, UNDO_RECORD, UndoOperation
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.memory import load_u8, load_u16, load_u32, records
@@ -70,6 +70,8 @@ def undo_is_sound(page, page_size):
         if offset < RECORDS_AT or record + _RECORD_SIZE > end:
             return False
         size = load_u16(record + _SIZE_AT)
+        if load_u32(record + _LOCK_AT) > NO_LOCK:
+            return False
         if size < _RECORD_SIZE or record + size > end or not _body_is_sound(record, record + size):
             return False
         in_order = in_order and offset >= last

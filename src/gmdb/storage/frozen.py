@@ -34,6 +34,7 @@ from gmdb.kernel.status import DAMAGED
 from gmdb.kernel.visibility import ROW_BUFFER
 from gmdb.storage.device import OVERRUN, new_area
 from gmdb.storage.directory import device_path, read_control
+from gmdb.storage.disk import open_plain, storage_error
 from gmdb.storage.images import ImageIndex
 from gmdb.storage.lock_file import IN_FLIGHT, read_locks
 from gmdb.storage.pins import Pin, locks_path, read_pin, renew
@@ -70,9 +71,9 @@ class _FrozenDevice:
         self.path = device_path(directory, number)
         self._memory = memory
         try:
-            self.file = os.open(self.path, os.O_RDONLY)
+            self.file = open_plain(self.path)
         except OSError as error:
-            raise StorageError(f"{self.path}: {error.strerror}") from error
+            raise storage_error(self.path, error) from error
         start = os.pread(self.file, DEVICE_PAGE_END, 0)
         self.page_size = SPACE_HEAD.at(start, SPACE_HEAD_AT).page_size if len(start) == DEVICE_PAGE_END else 0
         if self.page_size not in PAGE_SIZES:

@@ -12,6 +12,7 @@ import numpy as np
 
 from gmdb.errors import Corruption
 from gmdb.kernel.locks import LOAD, LOCK, LOCKS_MAX
+from gmdb.storage.disk import read_plain
 
 IN_FLIGHT = 1  # the place of all of them
 _COUNTS = np.dtype("<i8")
@@ -33,7 +34,7 @@ def read_locks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     What is not touched of the area takes no memory.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_plain(path)
     except (FileNotFoundError, NotADirectoryError):
         return np.zeros(LOCKS_MAX, LOCK), np.zeros(0, np.uint32), np.zeros(0, LOAD)
     counts = np.frombuffer(raw[:16], _COUNTS).tolist() if len(raw) >= 16 else [-1, -1]

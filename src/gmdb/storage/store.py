@@ -122,6 +122,7 @@ class PageStore:
         self.control = files.read_control(directory)
         if self.control["purpose"] == Purpose.DUMP:
             raise NotADatabase(f"{directory} is a dump of a database's pages; look at it with gmstat")
+        files.refuse_links(directory)
         self._lock = files.DirectoryLock(directory, exclusive=not read_only)
         self._area = new_area()
         self.area = self._area.ctypes.data
