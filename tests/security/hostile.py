@@ -31,6 +31,7 @@ from gmdb.connection import Connection
 from gmdb.storage import disk
 from gmdb.verify import verify
 from tests.crash.harness import QuickDisk, connect
+from tests.frozen import read_table
 from tests.security.attacks import attack
 from tests.security.victims import make_victims
 from tests.speed import MEMORY
@@ -129,6 +130,16 @@ def _read_all(db: Connection, steps: Steps) -> None:
             db.system_view(view)
 
 
+def _read_as_spark_does(db: Connection, directory: Path, steps: Steps) -> None:
+    """By a pinned snapshot, out of the files, as another process would."""
+    with steps.at("pin"):
+        pin = db.take_snapshot(lease=60)
+        for name in ("plain", "keyed", "lobs"):
+            with steps.at(f"pages of {name}"):
+                read_table(directory, pin, name)
+        db.drop_snapshot(pin.name)
+
+
 def _change(db: Connection, random: Random, steps: Steps) -> None:
     for statement in (
         "insert into plain values (1, 'new', true, null, null)",
@@ -168,6 +179,7 @@ def _use(directory: Path, random: Random, steps: Steps) -> None:
         if random.random() < 0.5:
             _read_all(db, steps)
         _change(db, random, steps)
+        _read_as_spark_does(db, directory, steps)
         with steps.at("gc"):
             db.gc()
         with steps.at("checkpoint"):

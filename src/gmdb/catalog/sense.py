@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from gmdb.catalog.schema import SYS_TABLES_ENTRY, Constraint, TableDefinition, make_columns, require_name
 from gmdb.errors import Corruption, SchemaError
 from gmdb.format.address import device_of, offset_of, page_name
 from gmdb.format.btree import KEY_COLUMNS_MAX
-from gmdb.storage.store import PageStore
+
+if TYPE_CHECKING:
+    from gmdb.storage.store import PageStore
 
 _NONSENSE = (AttributeError, IndexError, KeyError, OverflowError, SchemaError, TypeError, UnicodeError, ValueError)
 

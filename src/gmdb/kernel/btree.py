@@ -157,7 +157,7 @@ def descend(area, index, key, columns, bound):
         if page < 0:
             return page
         node = node_at(page)
-        if node.level >= level:
+        if node.level >= level or (node.level and not node.slot_count):
             return damaged(area, page_id)
         level = node.level
         if level == 0:

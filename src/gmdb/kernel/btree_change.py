@@ -217,6 +217,8 @@ def _lower_root(area, index):
             return page
         if node_at(page).level == 0 or node_at(page).slot_count > 1:
             return DONE
+        if not node_at(page).slot_count:
+            return damaged(area, root)
         set_root(area, index, child_of(entry_in(page, page_size_of(area, root), 0)))
         status = release_page(area, entry_page_of(index), root)
         if status < 0:
@@ -234,6 +236,8 @@ def _merge(area, index, parent, page_size, slot):
     if left == right or node_at(left).level != node_at(right).level:
         return damaged(area, right_id)
     is_leaf = node_at(left).level == 0
+    if not is_leaf and not node_at(left).slot_count:
+        return damaged(area, left_id)
     regained = 0 if is_leaf else entry_size(lower) - _OPEN_SIZE
     if used_bytes(left, page_size) + regained + used_bytes(right, page_size) > capacity_of(page_size):
         return 0

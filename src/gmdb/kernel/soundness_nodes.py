@@ -61,11 +61,8 @@ def _entries_are_sound(page, page_size):
 
 @routine
 def node_is_sound(page, page_size):
-    """Of a B-tree: a branch leads somewhere."""
-    node = _node_of(page + NODE_AT)
-    if node.level >= LEVELS_MAX or (node.level and not node.slot_count):
-        return False
-    return _entries_are_sound(page, page_size)
+    """Of a B-tree; a branch that leads nowhere is one of an index that is being built."""
+    return _node_of(page + NODE_AT).level < LEVELS_MAX and _entries_are_sound(page, page_size)
 
 
 @routine

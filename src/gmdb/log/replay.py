@@ -108,7 +108,8 @@ class Replayer:
         for device in self._store.devices.values():
             device.cover()  # it may have grown without a page being used yet
         if check_replayed(self._store.area) == DAMAGED:
-            self._store.raise_damage()
+            page_id = self._store.damaged_page()
+            raise Corruption(f"with the redo log replayed, page {page_name(page_id)} is not as pages are", page_id)
 
     def _make_device(self, group: bytes, page_id: int) -> bool:
         """Make a device that the copy is too old to have, from its head in the log; False: it is not there."""

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from gmdb.errors import Corruption, SnapshotExpired, StorageError
-from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE, device_of, offset_of, page_id_of, page_name
+from gmdb.format.address import DEVICES, OFFSET_BITS, PAGES_PER_DEVICE, device_of, offset_of, page_id_of, page_name
 from gmdb.format.anatomy import check
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES
@@ -69,6 +69,8 @@ class _FrozenDevice:
     def __init__(self, area: np.ndarray, directory: Path, number: int, hwm: int, memory: _Memory) -> None:
         self.number, self.hwm = number, hwm
         self.path = device_path(directory, number)
+        if not (0 <= number < DEVICES and 0 < hwm <= PAGES_PER_DEVICE):
+            raise Corruption(f"{directory}: a snapshot of {hwm} pages of device {number} cannot be; load again")
         self._memory = memory
         try:
             self.file = open_plain(self.path)

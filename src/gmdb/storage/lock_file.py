@@ -41,6 +41,11 @@ def read_locks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if min(counts) < 0 or len(raw) != 16 + counts[0] * (4 + LOCK.itemsize) + counts[1] * LOAD.itemsize:
         raise Corruption(f"{path} is damaged; load again")
     ids = np.frombuffer(raw, "<u4", counts[0], 16)
+    locks = np.frombuffer(raw, LOCK, counts[0], 16 + 4 * counts[0])
+    loads = np.frombuffer(raw, LOAD, counts[1], 16 + counts[0] * (4 + LOCK.itemsize)).copy()
+    leads_astray = (ids >= LOCKS_MAX) | (locks["previous"] >= LOCKS_MAX) | (locks["transaction"] != IN_FLIGHT)
+    if leads_astray.any() or (loads["transaction"] != IN_FLIGHT).any():
+        raise Corruption(f"{path} is damaged; load again")
     area = np.zeros(LOCKS_MAX, LOCK)
-    area[ids] = np.frombuffer(raw, LOCK, counts[0], 16 + 4 * counts[0])
-    return area, ids, np.frombuffer(raw, LOAD, counts[1], 16 + counts[0] * (4 + LOCK.itemsize)).copy()
+    area[ids] = locks
+    return area, ids, loads

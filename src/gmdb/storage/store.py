@@ -269,9 +269,13 @@ class PageStore:
             self.spaces[space].grow(pages)
         return min(2 * pages, PAGES_MAX)
 
+    def damaged_page(self) -> int:
+        """The page that a kernel stumbled over last."""
+        return int(self._area["state"]["damaged_page"][0])
+
     def raise_damage(self) -> None:
         """Raise what is wrong with the page that a kernel stumbled over."""
-        page_id = int(self._area["state"]["damaged_page"][0])
+        page_id = self.damaged_page()
         name = page_name(page_id)
         device = self.devices.get(device_of(page_id))
         if device is None or offset_of(page_id) >= device.page_count:
