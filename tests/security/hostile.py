@@ -51,7 +51,7 @@ class Steps:
     def __init__(self, told: int) -> None:
         self.step = "start"
         self.what = ""
-        self.damaged = 0  # errors that say that files are not as they should be
+        self.damaged: list[str] = []  # errors that say that files are not as they should be
         self._told = told
 
     def tell(self, what: str) -> None:
@@ -66,7 +66,8 @@ class Steps:
             yield
         except gmdb.errors.Error as error:
             str(error)
-            self.damaged += isinstance(error, gmdb.errors.StorageError)
+            if isinstance(error, gmdb.errors.Corruption | gmdb.errors.NotADatabase):
+                self.damaged.append(f"{step}: {error}")
 
 
 def _read_table(db: Connection, name: str, steps: Steps) -> None:
@@ -279,7 +280,7 @@ def warm(victim: Path, place: Path, told: int) -> None:
     shutil.copytree(victim, place / "db")
     steps = Steps(told)
     _use(place / "db", Random(1), steps)
-    assert not steps.damaged, f"{victim.name} does not work before it is changed"
+    assert not steps.damaged, f"{victim.name} does not work before it is changed: {steps.damaged}"
     shutil.rmtree(place)
 
 
