@@ -20,6 +20,7 @@ from gmdb.access.indexes import EVERYTHING, KeyRange, keys_without_index
 from gmdb.access.keyed import KeyedRows
 from gmdb.arrow.lookup import Batch, Lookup
 from gmdb.arrow.scan import PLACE, Reading, Scan
+from gmdb.arrow.values import python_columns
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import SchemaError
 from gmdb.format.address import RowId
@@ -169,7 +170,7 @@ def _with_places(schema: pa.Schema, batches: Iterator[Batch], places: bool) -> I
 
 def _rows_of(batch: pa.RecordBatch, places: np.ndarray) -> Iterator[Row]:
     """A batch, row by row."""
-    columns = [column.to_pylist() for column in batch.columns]
+    columns = python_columns(batch)
     values = zip(*columns, strict=True) if columns else iter([()] * len(places))
     for place, row in zip(places.tolist(), values, strict=True):
         yield RowId(place >> 16, place & 0xFFFF), row

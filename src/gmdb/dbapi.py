@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from gmdb.arrow.schema import arrow_type
+from gmdb.arrow.values import python_columns
 from gmdb.errors import InterfaceError, ProgrammingError
 from gmdb.format.columns import ColumnType
 
@@ -78,7 +79,7 @@ def rows_of(reader: pa.RecordBatchReader) -> Iterator[Row]:
 
 def rows_in(batch: pa.RecordBatch) -> Iterable[Row]:
     """A batch, row by row."""
-    columns = [column.to_pylist() for column in batch.columns]
+    columns = python_columns(batch)
     return zip(*columns, strict=True) if columns else iter([()] * len(batch))
 
 

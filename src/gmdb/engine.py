@@ -10,9 +10,7 @@ Invariants
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,7 +38,7 @@ from gmdb.log.pinning import Instant
 from gmdb.log.redo import SYNC_MODES, RedoLog
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Step
 from gmdb.storage import disk
-from gmdb.storage.directory import is_database, require_database
+from gmdb.storage.directory import is_database, make_beside, require_database
 from gmdb.storage.feeds import KEEP, LogPosition, keep_definition
 from gmdb.storage.holder import Holder
 from gmdb.storage.loads import remove_litter
@@ -375,8 +373,7 @@ def create_database(directory: Path) -> None:
         raise NotADatabase(f"{directory} has files in it that are no gmdb database; choose another path")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{directory.name}.new-", dir=directory.parent))
-        os.chmod(made, 0o755)
+        made = make_beside(directory)
     except OSError as error:
         raise StorageError(f"{directory}: {error.strerror}") from error
     try:

@@ -70,6 +70,11 @@ def ask_anything(seed: int) -> str:
     return _in_pytest("../sql/test_fuzz.py", **settings) or "10,000 statements"
 
 
+def attack_files(seed: int) -> str:
+    settings = {"GMDB_HOSTILE": "1500", "GMDB_HOSTILE_SEED": str(seed)}
+    return _in_pytest("../security/test_hostile_files.py", **settings) or "1,500 attacks"
+
+
 def _in_pytest(file: str, **settings: str) -> str:
     """Run a file of tests in a process of its own."""
     with tempfile.TemporaryDirectory() as place:
@@ -95,6 +100,7 @@ KINDS: dict[str, Callable[[int], str]] = {
     "kills": kill,
     "flips": flip_bits,
     "statements": ask_anything,
+    "attacks": attack_files,
 }
 
 

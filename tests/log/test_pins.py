@@ -83,6 +83,19 @@ def test_what_was_not_committed_is_resolved_from_undo(db: Connection, connect: C
     assert read_rows(db.path, later, "t") == rows_of(db) != before
 
 
+def test_large_objects_are_read_from_pages_of_all_levels(db: Connection):
+    values = [bytes([n]) * size for n, size in enumerate((10, 1500, 9000, 70_000))]
+    db.create_table("lobs", {"k": "INT", "b": "BLOB"})
+    for n, value in enumerate(values):
+        db.insert("lobs", (n, value))
+    db.commit()
+    pin = db.take_snapshot(lease=600)
+    db.delete("lobs")
+    db.commit()
+    db.gc()
+    assert read_rows(db.path, pin, "lobs") == list(enumerate(values))
+
+
 def test_a_pin_taken_amid_a_rollback_does_not_see_half_of_it(db: Connection, connect: Connect):  # noqa: F811
     make(db)
     before = rows_of(db)

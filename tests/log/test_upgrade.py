@@ -53,6 +53,7 @@ def forget_the_table(path: Path, ckpt_id: int) -> None:
     head_at = entry + SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("child_seg")
     data[head_at : head_at + 4] = np.frombuffer(NO_PAGE.to_bytes(4, "little"), np.uint8)
     rewrite_device_head(data)
+    data[2 * size :] = 0  # pages above the high-water mark hold nothing
     for at in (0, entry):
         seal_run(data[at:].ctypes.data, 1, size, ckpt_id)
     file.write_bytes(data.tobytes())

@@ -23,9 +23,9 @@ from gmdb.errors import UniqueViolation, ValueTooLong
 from gmdb.format.btree import KEY_BYTES_MAX, IndexKind
 from gmdb.kernel.index_calls import add_some
 from gmdb.kernel.index_fill import FILL, FILL_SCRATCH, attach_leaves, fill_tree, finish_tree
-from gmdb.kernel.index_head import LEVELS_MAX
 from gmdb.kernel.index_shadow import apply_shadows, check_shadows
 from gmdb.kernel.index_sort import RUN
+from gmdb.kernel.soundness_nodes import LEVELS_MAX
 from gmdb.kernel.status import DUPLICATE, KEY_TOO_LONG
 
 PART_SIZE = 256 << 20  # bytes of pages that make a run, at most

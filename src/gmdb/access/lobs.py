@@ -101,7 +101,12 @@ class Lobs:
     def read(self, column: Column, locator: Locator, check: Check) -> Any:
         """A whole value."""
         data = read_bytes(self._store, self.segment.obj_id, locator, 0, locator.length, check)
-        return data.decode() if column.type.name == "CLOB" else data
+        if column.type.name != "CLOB":
+            return data
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise Corruption(f"column {column.name}: a text is damaged: {error}", locator.first_page) from None
 
     def open(self, column: Column, value: Any, check: Check, let_go: Check) -> OpenLob:
         """A row's value, to be read from; the snapshot that ``check`` asks for is held until ``let_go``."""
@@ -155,6 +160,8 @@ class LobWriter:
 
 def read_bytes(store: PageStore, obj_id: int, locator: Locator, at: int, size: int, check: Check) -> bytes:
     """Some bytes of a value.  ``check`` raises if the snapshot by which it was found is not held any more."""
+    if locator.length > store.size():
+        raise damaged_lob(locator)
     target = np.empty(max(size, 1), np.uint8)
     done = 0
     while done < size:

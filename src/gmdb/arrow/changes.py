@@ -14,7 +14,7 @@ from gmdb.arrow.schema import stored_type
 from gmdb.errors import Corruption
 from gmdb.format.columns import Column
 from gmdb.format.redo import ChangeOperation
-from gmdb.kernel.feed import DECODING, decode_rows, rows_before
+from gmdb.kernel.feed import DECODING, SIZE_BITS, decode_rows, rows_before
 from gmdb.log.changes import ChangeLog, Committed
 
 BATCH_ROWS = 1 << 16
@@ -135,11 +135,12 @@ def _decode(
 
 
 def _rows_before(changes: np.ndarray, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    room = int(changes["size"].sum() + np.abs(changes["before_size"]).sum())
+    room = int(changes["size"].sum() + np.abs(changes["before_size"]).sum()) + (SIZE_BITS + 8) * len(changes)
     target, places = np.empty(max(room, 1), np.uint8), np.zeros(len(changes), np.int64)
     offsets = np.ascontiguousarray(offsets, np.int64)
     arguments = (changes.ctypes.data, len(changes), data.ctypes.data, offsets.ctypes.data)
-    rows_before(*arguments, target.ctypes.data, places.ctypes.data)
+    if rows_before(*arguments, target.ctypes.data, places.ctypes.data) < 0:
+        raise Corruption("a row in the log was longer than a row can be")
     return target, places
 
 

@@ -45,6 +45,9 @@ class LobReading:
         for n in self._positions:
             values, offsets = _buffers(batch.column(n))
             measure_cells(values, offsets, len(batch), sizes.ctypes.data)
+        if len(batch) and not 0 <= int(sizes.min()) <= int(sizes.max()) <= len(self._positions) * self._store.size():
+            check()
+            raise Corruption("a large object has more bytes than the database")
         for start, end in _parts(sizes):
             part = batch.slice(start, end - start)
             arrays = [

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gmdb.catalog.system import SystemTables
-from gmdb.errors import ValueOutOfRange
+from gmdb.errors import Corruption, ValueOutOfRange
 from gmdb.format.address import RowId
 from gmdb.transaction.session import Session
 
@@ -47,7 +47,7 @@ class Identities:
     def take(self, number: int, count: int) -> int:
         """The first of ``count`` numbers that nobody else gets."""
         with self._lock:
-            counter = self._counters[number]
+            counter = self._counter(number)
             first, following = counter.following, counter.following + count
             if following > LARGEST:
                 raise ValueOutOfRange(f"an identity column has used up all numbers up to {LARGEST}")
@@ -56,10 +56,15 @@ class Identities:
             counter.following = following
             return first
 
+    def _counter(self, number: int) -> _Counter:
+        if number not in self._counters:
+            raise Corruption(f"sys_identities has no counter {number}; see gmdb verify")
+        return self._counters[number]
+
     def restart(self, number: int, start: int) -> None:
         """Go on with another number."""
         with self._lock:
-            counter = self._counters[number]
+            counter = self._counter(number)
             self._write(counter, number, start)
             counter.following = counter.end = start
 

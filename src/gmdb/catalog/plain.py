@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gmdb.access.indexes import IndexDefinition
-from gmdb.catalog.schema import Constraint, TableDefinition
+from gmdb.catalog.schema import Constraint, TableDefinition, make_columns, require_name
+from gmdb.catalog.sense import reading_catalog
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.lob import LobSegment
 from gmdb.storage.feeds import Feed
@@ -20,6 +21,15 @@ def table_to_plain(table: TableDefinition) -> list[Any]:
 
 
 def table_from_plain(plain: list[Any]) -> TableDefinition:
+    """What ``table_to_plain`` was given; Corruption if it was given something else."""
+    with reading_catalog():
+        table = _table_from_plain(plain)
+        require_name("table", table.name)
+        make_columns(table.name, table.columns)
+    return table
+
+
+def _table_from_plain(plain: list[Any]) -> TableDefinition:
     name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number, feed = plain
     made = tuple(column_from_plain(column) for column in columns)
     kept = tuple(constraint_from_plain(constraint) for constraint in constraints)

@@ -21,6 +21,7 @@ from gmdb.catalog.schema import (
     feed_of,
     lob_segment,
 )
+from gmdb.catalog.sense import require_place
 from gmdb.errors import Corruption
 from gmdb.format.address import SYSTEM_DEVICE, RowId
 from gmdb.format.columns import Column, ColumnType
@@ -146,7 +147,8 @@ class SystemTables:
 def create_system_tables(store: PageStore, session: Session) -> None:
     """Make the system tables of a new database; they list themselves."""
     known = {name: _make(store, session, name) for name in SYSTEM_TABLES}
-    assert known["sys_tables"].entry_page == SYS_TABLES_ENTRY
+    if known["sys_tables"].entry_page != SYS_TABLES_ENTRY:
+        raise Corruption(f"{store.directory} says that it is new, but has pages", SYS_TABLES_ENTRY)
     system = SystemTables(store, session, known)
     for table in known.values():
         system.enter(table)
@@ -162,6 +164,7 @@ def open_system_tables(store: PageStore, session: Session) -> dict[str, TableDef
     known = {}
     for name, (obj_id, columns) in SYSTEM_TABLES.items():
         if name in entries:
+            require_place(store, name, entries[name], SYSTEM_DEVICE)
             known[name] = TableDefinition(name, obj_id, SYSTEM_DEVICE, entries[name], columns)
     if not store.read_only:
         _bring_up_to_date(store, session, known)

@@ -16,6 +16,7 @@ from gmdb.access.heap import Heap
 from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.identities import Identities
 from gmdb.catalog.schema import FIRST_USER_ID, TableDefinition
+from gmdb.catalog.sense import reading_catalog, require_sense
 from gmdb.catalog.statistics import Statistics
 from gmdb.catalog.streams import Streams
 from gmdb.catalog.system import SystemTables, open_system_tables
@@ -32,9 +33,12 @@ class Catalog:
         """``session`` is the catalog's own, for what is no transaction's."""
         self.store = store
         self._numbering = threading.Lock()
-        self._system_tables = open_system_tables(store, session)
-        system = self.system(session)
-        self._use(system.definitions())
+        with reading_catalog():
+            self._system_tables = open_system_tables(store, session)
+            system = self.system(session)
+            tables = system.definitions()
+            require_sense(store, tables)
+        self._use(tables)
         lock = threading.Lock()
         self.identities = Identities(system, session, lock)
         self.statistics = Statistics(system, session, lock)

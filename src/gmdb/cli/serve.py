@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gmdb.cli.ending import until_told_to_end
 from gmdb.errors import CannotListen, InterfaceError
 from gmdb.storage.directory import require_database
+from gmdb.storage.disk import read_plain
 
 if TYPE_CHECKING:
     from gmdb.server.entrance import Listening
@@ -124,7 +125,7 @@ def _own_token(file: Path) -> str:
         if file.exists():
             if file.stat().st_mode & 0o077 or file.stat().st_uid != os.getuid():
                 raise CannotListen(f"others than you can read {file}; remove it, and there will be a new token")
-            return _read_token(file)
+            return read_plain(file).decode("ascii", "replace").strip()
         token = secrets.token_hex(32)
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
             made.write(token + "\n")

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from gmdb.arrow.changes import META_FIELDS, OPERATIONS, SNAPSHOT, feed_columns
 from gmdb.arrow.scan import PLACE, Reading, Scan, row_id_texts
+from gmdb.arrow.values import python_columns
 from gmdb.catalog.plain import table_from_plain
 from gmdb.catalog.schema import TableDefinition
 from gmdb.format.address import device_of
@@ -75,7 +76,7 @@ def _rows_of(table: TableDefinition, batch: pa.RecordBatch) -> Iterator[Change]:
     """A batch's rows: the table's columns, what became of the row, and perhaps the columns as they were before."""
     keys = [column.name for column in feed_columns(table.columns)]
     count, behind = len(keys), len(keys) + len(META_FIELDS)
-    for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+    for values in zip(*python_columns(batch), strict=True):
         operation, scn, sequence, at, row_id = values[count:behind]
         row = dict(zip(keys, values[:count], strict=True)) if operation in _ROWS else None
         old = values[behind:]

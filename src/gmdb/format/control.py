@@ -10,8 +10,10 @@ from enum import IntEnum
 from typing import Any
 
 from gmdb.errors import NotADatabase, UnsupportedVersion
+from gmdb.format.address import DEVICES, FIRST_USER_DEVICE
 from gmdb.format.checksum import crc32c
 from gmdb.format.layout import Layout, layout
+from gmdb.format.redo import FILE_SIZES, HEAD_SPACE
 
 MAGIC = b"GMDBCTRL"
 FORMAT_VERSION = 2
@@ -63,6 +65,18 @@ CONTROL_1 = layout(
 )
 # What version 1 did not have: it knew no log, and its files changed only as a whole.
 _SINCE_1 = {"clean": 1, "redo_lsn": 0, "scn": 1, "next_device": 0, "redo_file_size": 0, "archiving": 0}
+# Counters are far from their ends, however long a database is used: whoever adds to them need not ask.
+_COUNTER = (0, 1 << 60)
+_BOUNDS = {
+    "ckpt_id": (0, 0xFFFF_0000),
+    "sequence": _COUNTER,
+    "next_obj_id": (0, 0x7FFF_0000),
+    "next_transaction": _COUNTER,
+    "redo_lsn": _COUNTER,
+    "scn": _COUNTER,
+    "next_device": (0, DEVICES),  # 0: the database is older
+    "redo_file_size": (0, FILE_SIZES[1]),
+}
 _VERSIONS_MAX = 1000  # a higher one is a copy that was torn
 _VERSION_AT = CONTROL.offset("format_version")
 _SIZES = (64, 128, 256, 512, 1024, 2048, 4096)  # that a record of some version may have
@@ -108,4 +122,12 @@ def newest_control(data: bytes) -> dict[str, Any]:
     if not valid:
         raise NotADatabase("both copies of the control record are damaged")
     found = [{**_SINCE_1, **_layout_of(raw).values(raw)} for raw in valid]
-    return max(found, key=lambda fields: fields["sequence"])
+    newest = max(found, key=lambda fields: fields["sequence"])
+    for name, (lowest, highest) in _BOUNDS.items():
+        if not lowest <= newest[name] <= highest:
+            raise NotADatabase(f"the control record says {name} {newest[name]}, which cannot be")
+    if 0 < newest["next_device"] <= FIRST_USER_DEVICE:
+        raise NotADatabase(f"the control record says next_device {newest['next_device']}, which cannot be")
+    if newest["redo_file_size"] <= HEAD_SPACE and (newest["redo_file_size"] or not newest["clean"]):
+        raise NotADatabase(f"the control record says {newest['redo_file_size']} bytes a redo file, which cannot be")
+    return newest

@@ -16,6 +16,7 @@ from gmdb.errors import Corruption, StorageError
 from gmdb.format.address import UNDO_DEVICE, page_id_of, page_name
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, PAGE_SIZES, PageType
+from gmdb.storage.disk import open_plain
 
 USUAL_PAGE_SIZE = PAGE_SIZES[0]
 USUAL_UNDO_PAGE_SIZE = PAGE_SIZES[-1]
@@ -27,7 +28,7 @@ class DeviceFile:
     def __init__(self, path: Path, number: int) -> None:
         self.path, self.number = path, number
         try:
-            self._file = os.open(path, os.O_RDONLY)
+            self._file = open_plain(path)
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror}") from error
         self.read_head(self._read(DEVICE_PAGE_END, 0).ljust(DEVICE_PAGE_END, b"\0"))

@@ -7,7 +7,8 @@ Invariants
  1. A page below ``page_count`` lies in mapped memory: the file's, or zeros where the device was made shorter.  How
     many pages the file has, its device head says.
  2. A page that is marked verified had the right CRC and a sound structure when it was first touched, and kernels
-    have kept it sound since; so they follow its offsets without checking them again.
+    have kept it sound since; so they follow its offsets without checking them again.  One that is marked SORTED is a
+    page of an index whose entries are such as the index has, in its order; one that is LET_GO is nobody's.
  3. Whoever changes a page marks it dirty, counts the change and logs the bytes, in the same kernel call.
  4. Whoever changes a page holds the store's guard.  Scans do not: they read a data page's version before and
     after, and start over if it was odd or has changed.
@@ -19,17 +20,18 @@ import numpy as np
 
 from gmdb.format.address import DEVICES, NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
+from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.crc32c import crc_is_right
 from gmdb.kernel.memory import fence, load_i64, load_u8, load_u32, records, store_8, store_32
-from gmdb.kernel.soundness import heap_is_sound, lob_is_sound, map_is_sound
+from gmdb.kernel.soundness import structure_is_sound
 from gmdb.kernel.status import DAMAGED, NOT_FOUND
 
 DEVICE_STATE = np.dtype(
     [
         ("chunks", "<i8"),  # address of the chunks' addresses
         ("dirty", "<i8"),  # address of a byte per page: 1 = changed since it was last written
-        ("verified", "<i8"),  # address of a byte per page: 1 = checked since it was mapped
+        ("verified", "<i8"),  # address of a byte per page: 1 = checked since it was mapped; or SORTED, LET_GO
         ("versions", "<i8"),  # address of a u32 per page: odd while a kernel changes the page
         ("page_count", "<i8"),  # pages that can be read; 0 = no such device
         ("page_size", "<i8"),
@@ -84,8 +86,10 @@ page_head = records(PAGE_HEAD)
 DEVICES_AT = int(AREA.fields["devices"][1])  # type: ignore[index]
 DEVICE_SIZE = DEVICE_STATE.itemsize
 _OFFSET_MASK = PAGES_PER_DEVICE - 1
-_DATA, _MAP, _ENTRY = int(PageType.DATA), int(PageType.MAP), int(PageType.SEGMENT_ENTRY)
-_HEAP, _SYSTEM, _LOB = int(SegmentType.HEAP), int(SegmentType.SYSTEM), int(SegmentType.LOB)
+SORTED, LET_GO = 2, 3
+segment_head = records(SEGMENT_HEAD)
+_DATA, _ENTRY = int(PageType.DATA), int(PageType.SEGMENT_ENTRY)
+_HEAP, _SYSTEM = int(SegmentType.HEAP), int(SegmentType.SYSTEM)
 
 
 @routine
@@ -111,18 +115,33 @@ def damaged(area, page_id):
 
 
 @routine
-def is_sound(page, page_id, page_size):
+def holds_rows(head):
+    """Whether a page is one of a table's rows, by its head."""
+    return head.page_type == _DATA and (head.seg_type == _HEAP or head.seg_type == _SYSTEM)
+
+
+@routine
+def is_sound(area, page, page_id):
     """Whether the page is what was written, and its offsets can be followed."""
-    head = page_head(page)
-    if head.page_id != page_id or not crc_is_right(page, page_size):
+    page_size = device_of_page(area, page_id).page_size
+    if page_head(page).page_id != page_id or not crc_is_right(page, page_size):
         return False
-    if head.page_type == _DATA and (head.seg_type == _HEAP or head.seg_type == _SYSTEM):
-        return heap_is_sound(page, page_size)
-    if head.page_type == _DATA and head.seg_type == _LOB:
-        return lob_is_sound(page, page_size)
-    if head.page_type == _MAP or head.page_type == _ENTRY:
-        return map_is_sound(page, page_size)
-    return True
+    return is_followable(area, page, page_id)
+
+
+@routine
+def is_followable(area, page, page_id):
+    """Whether the page's offsets can be followed; its CRC may be that of before a change."""
+    head, page_size = page_head(page), device_of_page(area, page_id).page_size
+    if head.page_id != page_id or not structure_is_sound(page, page_size):
+        return False
+    if head.page_type != _ENTRY:
+        return True
+    space_id = segment_head(page + SEGMENT_HEAD_AT).space_id
+    if space_id >= DEVICES:
+        return False
+    space = device_state(area + DEVICES_AT + space_id * DEVICE_SIZE)
+    return space.page_count > 0 and space.page_size == page_size  # what the segment takes fits its other pages
 
 
 @routine
@@ -135,7 +154,7 @@ def touch(area, page_id):
     page = address_of(area, page_id)
     if not load_u8(device.verified + offset):
         # Somebody may change the page while it is checked here; they checked it first, and marked it.
-        if not is_sound(page, page_id, device.page_size) and not load_u8(device.verified + offset):
+        if not is_sound(area, page, page_id) and not load_u8(device.verified + offset):
             return damaged(area, page_id)
         store_8(device.verified + offset, 1)
     return page
@@ -152,6 +171,18 @@ def touch_type(area, page_id, page_type, seg_type):
         if head.page_type != page_type or (seg_type and head.seg_type != seg_type):
             return damaged(area, page_id)
     return page
+
+
+@routine
+def is_sorted(area, page_id):
+    """Whether a page that was touched is known to be in its index's order."""
+    return load_u8(device_of_page(area, page_id).verified + (page_id & _OFFSET_MASK)) == SORTED
+
+
+@routine
+def set_sorted(area, page_id, is_so):
+    """Note that a page of an index is in order; or that it must be looked at again."""
+    store_8(device_of_page(area, page_id).verified + (page_id & _OFFSET_MASK), SORTED if is_so else 1)
 
 
 @routine
@@ -174,7 +205,8 @@ def mark_dirty(area, page_id):
     """The page was, or is about to be, changed by this kernel."""
     device = device_of_page(area, page_id)
     offset = page_id & _OFFSET_MASK
-    store_8(device.verified + offset, 1)
+    if not load_u8(device.verified + offset):
+        store_8(device.verified + offset, 1)
     if not load_u8(device.dirty + offset):
         store_8(device.dirty + offset, 1)
         _enter_dirty_chain(area, device, page_id)

@@ -18,19 +18,39 @@ from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import NO_LOCK, SIZE_AT
 from gmdb.format.segment import FURTHER_MAP_AT, LOADING, MAP_ENTRY, NO_LIST, SEGMENT_HEAD_AT
 from gmdb.kernel.append import fill_pages, formatting_at
-from gmdb.kernel.area import address_of, begin_change, end_change, page_head, state_of, touch
+from gmdb.kernel.area import (
+    address_of,
+    begin_change,
+    damaged,
+    end_change,
+    holds_rows,
+    page_head,
+    page_size_of,
+    segment_head,
+    state_of,
+    touch,
+)
 from gmdb.kernel.call import call_at, target_at
 from gmdb.kernel.compiler import kernel, routine
-from gmdb.kernel.free_lists import clear_links, entry_address, log_entry, map_at, map_entry, touch_entry, touch_map
+from gmdb.kernel.free_lists import (
+    clear_links,
+    entry_address,
+    log_entry,
+    map_at,
+    map_entry,
+    map_head,
+    touch_entry,
+    touch_map,
+)
 from gmdb.kernel.heap import relist, touch_heap
 from gmdb.kernel.heap_page import heap_node, log_appended, row_in_slot
 from gmdb.kernel.index_sort import run_at
 from gmdb.kernel.indexing import enter_entry
 from gmdb.kernel.locks import INSERT, free_lock, lock_at, locks_available, new_lock, transaction_at
 from gmdb.kernel.memory import load_i64, load_u16, move_bytes, records, store_32
-from gmdb.kernel.pages import device_head, format_page, log_device
+from gmdb.kernel.pages import device_head, format_page, is_untouched, log_device
 from gmdb.kernel.redo import close_group, is_group_long, log_change, log_image, require_log_room
-from gmdb.kernel.segment import chain_map_page, log_map_head, log_segment, map_head, segment_head
+from gmdb.kernel.segment import chain_map_page, log_map_head, log_segment
 from gmdb.kernel.status import DONE, LOCKS_FULL, LOG_FULL, NEED_SPACE
 from gmdb.kernel.undo import OP_INSERT, RECORD_SIZE, log_newest, newest_place, reserve_undo, write_record
 
@@ -38,7 +58,7 @@ PLACE = np.dtype([("page_id", "<u4"), ("map_page", "<u4"), ("map_offset", "<u4")
 place_at = records(PLACE)
 PLACE_SIZE = PLACE.itemsize
 _INSERT_BODY, _PAGES_BODY = 4, 12
-_MAP_PAGE, _DATA_PAGE = int(PageType.MAP), int(PageType.DATA)
+_MAP_PAGE = int(PageType.MAP)
 _ENTRY_SIZE = MAP_ENTRY.size
 MIN_PAGE_SIZE = PAGE_SIZES[0]
 ENTRIES_AT_ONCE = 512  # entries that a call enters into an index
@@ -66,8 +86,10 @@ def _top_up(area, call, state, obj_id, entry_id, page_id, count, feed):
     page = touch(area, page_id)
     if page < 0:
         return page
-    if page_head(page).page_type != _DATA_PAGE or page_head(page).obj_id != obj_id:
+    if not holds_rows(page_head(page)) or page_head(page).obj_id != obj_id:
         return 0  # it was empty, and has been given back
+    if page_size_of(area, page_id) != state.page_size:
+        return damaged(area, page_id)
     status = reserve_undo(area, call, RECORD_SIZE + _INSERT_BODY)
     if status < 0:
         return status
@@ -114,6 +136,8 @@ def _take_above(area, home):
     page = address_of(area, home)
     head = device_head(page + DEVICE_HEAD_AT)
     page_id = home | head.hwm
+    if not is_untouched(area, page_id):
+        return damaged(area, home)
     head.hwm += 1
     log_device(area, page)
     return page_id
@@ -129,12 +153,17 @@ def _reserve_page(area, entry_id, entry_page, home, place):
     head = map_head(map_page + map_at(map_page))
     if head.map_count == head.map_capacity:
         map_id = _take_above(area, home)
+        if map_id < 0:
+            return map_id
         page = format_page(area, map_id, segment.obj_id, segment.type, _MAP_PAGE, FURTHER_MAP_AT)
         chain_map_page(area, entry_page, page, map_id, map_page)
         map_page, head = page, map_head(page + FURTHER_MAP_AT)
+    page_id = _take_above(area, home)
+    if page_id < 0:
+        return page_id
     place.map_page = segment.last_map_page
     place.map_offset = head.map_count
-    place.page_id = _take_above(area, home)
+    place.page_id = page_id
     at = entry_address(map_page, head.map_count)
     entry = map_entry(at)
     entry.page_id = place.page_id

@@ -10,10 +10,19 @@ from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.heap import NODE_AT
-from gmdb.format.page import PageType
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import NO_LOCK, SIZE_AT
-from gmdb.kernel.area import address_of, begin_change, end_change, page_head, page_size_of, state_of, touch
+from gmdb.kernel.area import (
+    address_of,
+    begin_change,
+    damaged,
+    end_change,
+    holds_rows,
+    page_head,
+    page_size_of,
+    state_of,
+    touch,
+)
 from gmdb.kernel.call import call_at, target_at
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import LOAD_NUMBER_AT, data_of, home_of, place_row, replace_row, row_fits
@@ -71,7 +80,6 @@ from gmdb.kernel.undo import (
 )
 from gmdb.kernel.visibility import ROW_BUFFER, load_is_seen, resolve, snapshot_at
 
-_DATA = int(PageType.DATA)
 _INSERT_BODY = 4
 _DELETE_BODY = 4
 _LOCK_BODY = 4
@@ -111,6 +119,9 @@ def _claim(area, call, page, word):
     lock_id = word & NO_LOCK
     while lock_id != NO_LOCK:
         lock = lock_at(area, lock_id)
+        if lock.action == 0:
+            lock_id = NO_LOCK  # nobody holds it
+            break
         if lock.transaction == call.transaction:
             break
         scn = transaction_at(area, lock.transaction).scn
@@ -143,7 +154,9 @@ def _claimed_home(area, call, obj_id, page_id, slot):
 def _holds(area, call, row):
     """Whether the row's lock is the call's transaction's own."""
     lock_id = lock_of(row)
-    return lock_id != NO_LOCK and lock_at(area, lock_id).transaction == call.transaction
+    if lock_id == NO_LOCK or lock_at(area, lock_id).action == 0:
+        return False
+    return lock_at(area, lock_id).transaction == call.transaction
 
 
 @routine
@@ -286,6 +299,8 @@ def _update(area, target, call, place):
     status = replace_row(area, entry_id, page_id, page, slot, row, size)
     if status == DONE:
         home = row_in_slot(page, page_size_of(area, page_id), slot)
+        if home < 0:
+            return damaged(area, page_id)
         before = lock_beneath(area, lock_of(home))
         lock_id = _lock_row(area, call, page_id, slot, home, UPDATE)
         set_lock(area, page, home, lock_id)
@@ -295,7 +310,8 @@ def _update(area, target, call, place):
             log_change(area, call, target.feed, UPDATED, place, call.undo, row, size, image, image_size, is_patch)
         if target.index_count:
             status = change_row(area, call, target, row, before_row, lock_id, place)
-        note_lobs(area, call, target, lobs)
+        if status == DONE:
+            status = note_lobs(area, call, target, lobs)
     end_change(area, page_id)
     return call.undo if status == DONE else status
 
@@ -340,10 +356,11 @@ def _delete(area, target, call, place):
     if target.feed:
         log_change(area, call, target.feed, DELETED_ROW, place, call.undo, data, load_u16(data + SIZE_AT), data, 0, 0)
     if target.index_count:
-        strike_row(area, call, target, data_of(area, home), lock_id, place)
-    note_lobs(area, call, target, lobs)
+        status = strike_row(area, call, target, data_of(area, home), lock_id, place)
+    if status == DONE:
+        status = note_lobs(area, call, target, lobs)
     end_change(area, page_id)
-    return DONE
+    return status
 
 
 @kernel
@@ -437,7 +454,7 @@ def list_rows(area, snapshot_address, obj_id, page_id, slots):
     page = touch(area, page_id)
     if page < 0:
         return page
-    if page_head(page).obj_id != obj_id or page_head(page).page_type != _DATA:
+    if page_head(page).obj_id != obj_id or not holds_rows(page_head(page)):
         return 0
     page_size = page_size_of(area, page_id)
     seen = load_is_seen(area, snapshot, page)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
-from gmdb.kernel.area import change, state_of
+from gmdb.kernel.area import change, segment_head, state_of
 from gmdb.kernel.call import call_at
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.free_lists import touch_entry
 from gmdb.kernel.locks import transaction_at
 from gmdb.kernel.pages import pages_available
 from gmdb.kernel.redo import close_group, log_bytes, log_change, log_commit, require_log_room
-from gmdb.kernel.segment import make_segment, segment_head
+from gmdb.kernel.segment import make_segment
 from gmdb.kernel.status import DONE, LOG_FULL, NEED_SPACE
 from gmdb.kernel.transactions import clear_entry, enter_commit
 from gmdb.kernel.undo import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.format.address import NO_PAGE, NO_SLOT
-from gmdb.format.heap import NODE_AT
-from gmdb.format.redo import REDO_GROUP, ChangeOperation
-from gmdb.format.row import SIZE_AT
+from gmdb.format.heap import NODE_AT, ROWS_AT
+from gmdb.format.redo import REDO_COMMIT, REDO_GROUP, REDO_TAKEN_BACK, ChangeOperation
+from gmdb.format.row import MAX_COLUMNS, SIZE_AT
 from gmdb.kernel.columns import BLOCK_ROWS
 from gmdb.kernel.compiler import long_kernel, routine
 from gmdb.kernel.decode import decode_block
@@ -30,7 +30,8 @@ from gmdb.kernel.redo import (
     taken_back_head,
 )
 from gmdb.kernel.replay import END, MORE, group_is_whole
-from gmdb.kernel.status import DONE
+from gmdb.kernel.soundness_rows import image_end
+from gmdb.kernel.status import DAMAGED, DONE
 
 LOG_CHANGE = np.dtype(
     [
@@ -71,9 +72,12 @@ decoding_at = records(DECODING)
 change_at = records(LOG_CHANGE)
 commit_at = records(LOG_COMMIT)
 FULL = 3  # there is no room for what the next group may have
+SIZE_BITS = MAX_COLUMNS // 4  # bytes that the size bits of a row take at most
 ROW_MIN = 12  # bytes that a row on a page takes at least, its slot included
 _CHANGE_ROW, _COMMIT_ROW, _GROUP_SIZE = LOG_CHANGE.itemsize, LOG_COMMIT.itemsize, REDO_GROUP.size
 _LOAD, _INSERT = int(ChangeOperation.LOAD), int(ChangeOperation.INSERT)
+_LAST_OF_ROW = int(ChangeOperation.DELETE)
+_LAST_OPERATION, _COMMIT_SIZE, _TAKEN_BACK_SIZE = int(max(ChangeOperation)), REDO_COMMIT.size, REDO_TAKEN_BACK.size
 
 
 @routine
@@ -90,26 +94,46 @@ def _new_change(scan, group, place, version, operation):
 
 
 @routine
+def _rows_are_sound(row, row_size, before_size, is_patch):
+    """Whether the bytes of a row, and those behind it that say what it was, can be followed."""
+    if before_size < 0:
+        return False
+    if row_size and image_end(row, row + row_size, False) != row + row_size:
+        return False
+    before, end = row + row_size, row + row_size + before_size
+    return before_size == 0 or image_end(before, end, is_patch != 0) > 0
+
+
+@routine
 def _find_change(scan, group, item, data, lsn):
     head = change_head(data)
+    before_size = item.length - CHANGE_SIZE - head.row_size
+    if not _rows_are_sound(data + CHANGE_SIZE, head.row_size, before_size, head.before_is_patch):
+        return False
     change = _new_change(scan, group, item.page_id << 16 | head.slot, head.version, head.operation)
     change.undo = head.undo_page << 16 | head.undo_slot
     change.at = lsn + CHANGE_SIZE
     change.size = head.row_size
-    before_size = item.length - CHANGE_SIZE - head.row_size
     change.before_size = -before_size if head.before_is_patch else before_size
+    return 0 < head.operation <= _LAST_OPERATION and (head.row_size > 0 or head.operation > _LAST_OF_ROW)
 
 
 @routine
 def _find_loaded(scan, group, item, data, image, image_size, image_lsn):
     """Every row of a page whose image is there is one that a bulk load has inserted."""
-    version = change_head(data).version
-    for slot in range(heap_node(image + NODE_AT).slot_count):
+    version, slot_count = change_head(data).version, heap_node(image + NODE_AT).slot_count
+    end = image_size - 2 * slot_count
+    if end < ROWS_AT or scan.change_count + slot_count > scan.change_room:
+        return False
+    for slot in range(slot_count):
         offset = load_u16(image + image_size - 2 * (slot + 1))
+        if offset < ROWS_AT or image_end(image + offset, image + end, False) == 0:
+            return False
         change = _new_change(scan, group, item.page_id << 16 | slot, version, _INSERT)
         change.undo = NO_PAGE << 16 | NO_SLOT
         change.at = image_lsn + offset
         change.size = load_u16(image + offset + SIZE_AT)
+    return True
 
 
 @routine
@@ -122,37 +146,59 @@ def _find_taken_back(scan, group, data):
 
 
 @routine
+def _find_commit(scan, group, data):
+    commit = commit_at(scan.commits + scan.commit_count * _COMMIT_ROW)
+    scan.commit_count += 1
+    commit.transaction = group.transaction
+    commit.scn = load_i64(data)
+    commit.time = load_i64(data + 8)
+    commit.began = load_i64(data + 16)
+    commit.lsn = group.lsn
+
+
+@routine
+def _least(offset):
+    """Bytes that an item has at least, by what it is."""
+    if offset == CHANGE:
+        return CHANGE_SIZE
+    if offset == IMAGE:
+        return ROWS_AT
+    return _COMMIT_SIZE if offset == COMMIT else _TAKEN_BACK_SIZE if offset == TAKEN_BACK else 0
+
+
+@routine
 def _find_in_group(scan, at, length):
+    """Whether all items of a group are such as kernels log: what another has written might lead anywhere."""
     group = group_head(at)
     done, image, image_size = _GROUP_SIZE, 0, 0
     while done + ITEM_SIZE <= length:
         item = item_head(at + done)
-        data, lsn = at + done + ITEM_SIZE, group.lsn + done + ITEM_SIZE
+        data, lsn, is_right = at + done + ITEM_SIZE, group.lsn + done + ITEM_SIZE, True
         if item.length == 0 and item.page_id == 0 and item.offset == 0:
-            return  # the zeros at its end
+            return True  # the zeros at its end
+        if done + ITEM_SIZE + item.length > length or item.length < _least(item.offset):
+            return False
         if item.offset == IMAGE:
             image, image_size = data, item.length
         elif item.offset == CHANGE and change_head(data).operation == _LOAD:
-            if image:
-                _find_loaded(scan, group, item, data, image, image_size, group.lsn + (image - at))
+            is_right = image == 0 or _find_loaded(scan, group, item, data, image, image_size, group.lsn + (image - at))
         elif item.offset == CHANGE:
-            _find_change(scan, group, item, data, lsn)
+            is_right = _find_change(scan, group, item, data, lsn)
         elif item.offset == TAKEN_BACK:
             _find_taken_back(scan, group, data)
         elif item.offset == COMMIT:
-            commit = commit_at(scan.commits + scan.commit_count * _COMMIT_ROW)
-            scan.commit_count += 1
-            commit.transaction = group.transaction
-            commit.scn = load_i64(data)
-            commit.time = load_i64(data + 8)
-            commit.began = load_i64(data + 16)
-            commit.lsn = group.lsn
+            is_right = scan.commit_count < scan.commit_room
+            if is_right:
+                _find_commit(scan, group, data)
+        if not is_right or scan.change_count >= scan.change_room:
+            return False
         done += ITEM_SIZE + item.length
+    return True
 
 
 @long_kernel
 def scan_log(scan_address):
-    """Find the changes and commits of the buffer's groups; answers END, MORE or FULL.
+    """Find the changes and commits of the buffer's groups; answers END, MORE, FULL or DAMAGED.
 
     MORE: the buffer ends within a group.  END: no group is there.  FULL: take what was found, and call it again.
     """
@@ -163,9 +209,10 @@ def scan_log(scan_address):
         length = group_is_whole(at, scan.length - (scan.lsn - start), scan.lsn)
         if length == MORE or length == 0:
             return MORE if length == MORE else END
-        if scan.change_count + length // ROW_MIN > scan.change_room or scan.commit_count == scan.commit_room:
+        if scan.change_count + length // ROW_MIN >= scan.change_room or scan.commit_count == scan.commit_room:
             return FULL
-        _find_in_group(scan, at, length)
+        if not _find_in_group(scan, at, length):
+            return DAMAGED
         scan.lsn += length
 
 
@@ -188,7 +235,7 @@ def copy_rows(buffer, lsn, length, changes, first, count, target, offsets):
 def rows_before(changes, count, rows, offsets, target, places):
     """Rows as they were before they were changed, to ``target``; of others, as they are.
 
-    ``places`` (i64s) gets where each was put.  A row has twice its bytes, and those of what was before, as room.
+    ``places`` (i64s) gets where each was put.  A row has its bytes, those of what was before, and SIZE_BITS as room.
     """
     done = 0
     for i in range(count):
@@ -196,7 +243,10 @@ def rows_before(changes, count, rows, offsets, target, places):
         row = rows + load_i64(offsets + 8 * i)
         store_64(places + 8 * i, done)
         if change.before_size < 0:
-            done += merge_patch(target + done, row, row + change.size)
+            size = merge_patch(target + done, row, row + change.size)
+            if size < 0:
+                return size
+            done += size
             continue
         source = row + change.size if change.before_size else row
         size = load_u16(source + SIZE_AT)

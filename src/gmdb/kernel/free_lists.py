@@ -25,7 +25,7 @@ from gmdb.format.segment import (
     SEGMENT_HEAD,
     SEGMENT_HEAD_AT,
 )
-from gmdb.kernel.area import change, page_head, touch_type
+from gmdb.kernel.area import change, damaged, page_head, touch_type
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.memory import load_u32, records
 from gmdb.kernel.redo import log_bytes, log_list
@@ -33,6 +33,7 @@ from gmdb.kernel.status import DAMAGED, DONE
 
 map_entry = records(MAP_ENTRY)
 map_link = records(MAP_LINK)
+map_head = records(MAP_HEAD)
 _ENTRY_PAGE, _MAP_PAGE = int(PageType.SEGMENT_ENTRY), int(PageType.MAP)
 _ENTRY_SIZE, _MAP_HEAD_SIZE = MAP_ENTRY.size, MAP_HEAD.size
 _PRIOR_AT, _NEXT_AT = MAP_ENTRY.offset("prior.map_page"), MAP_ENTRY.offset("next.map_page")
@@ -59,6 +60,12 @@ def map_at(page):
 @routine
 def entry_address(map_page, number):
     return map_page + map_at(map_page) + _MAP_HEAD_SIZE + number * _ENTRY_SIZE
+
+
+@routine
+def has_entry(map_page, number):
+    """Whether a map page has an entry of that number; what leads to one, on another page, may not be true."""
+    return number < map_head(map_page + map_at(map_page)).map_count
 
 
 @routine
@@ -102,10 +109,19 @@ def _write_neighbour(area, entry_id, entry_page, list_id, link_at, backwards, ma
     if page < 0:
         return page
     other = map_link(link_at).offset
+    if not has_entry(page, other):
+        return damaged(area, neighbour)
     at = entry_address(page, other)
     set_link(at + _PRIOR_AT if backwards else at + _NEXT_AT, map_id, number, page_id)
     log_entry(area, page, other)
     return DONE
+
+
+@routine
+def names_page(area, entry_id, map_id, number, page_id):
+    """Whether a map entry exists and lists the page."""
+    page = touch_map(area, entry_id, map_id)
+    return page > 0 and has_entry(page, number) and map_entry(entry_address(page, number)).page_id == page_id
 
 
 @routine
@@ -114,6 +130,8 @@ def unlink_entry(area, entry_id, map_id, number):
     entry_page, map_page = touch_entry(area, entry_id), touch_map(area, entry_id, map_id)
     if entry_page < 0 or map_page < 0:
         return DAMAGED
+    if not has_entry(map_page, number):
+        return damaged(area, map_id)
     at = entry_address(map_page, number)
     entry = map_entry(at)
     list_id = entry.list_id
@@ -149,6 +167,8 @@ def link_entry(area, entry_id, map_id, number, list_id):
     entry_page, map_page = touch_entry(area, entry_id), touch_map(area, entry_id, map_id)
     if entry_page < 0 or map_page < 0:
         return DAMAGED
+    if not has_entry(map_page, number):
+        return damaged(area, map_id)
     at = entry_address(map_page, number)
     page_id = map_entry(at).page_id
     list_at = entry_page + LISTS_AT + list_id * LIST_SIZE
@@ -177,6 +197,8 @@ def relist_page(area, entry_id, page, list_id):
     if list_id + 1 == head.fl_flag or (list_id == NO_LIST and head.fl_flag == 0):
         return DONE
     map_id, number = head.map_page_id, head.map_offset
+    if not names_page(area, entry_id, map_id, number, head.page_id):
+        return damaged(area, head.page_id)
     status = unlink_entry(area, entry_id, map_id, number)
     if status == DONE and list_id != NO_LIST:
         status = link_entry(area, entry_id, map_id, number, list_id)

@@ -8,7 +8,16 @@ from __future__ import annotations
 from gmdb.format.address import NO_PAGE, PAGES_PER_DEVICE
 from gmdb.format.heap import NODE_AT
 from gmdb.format.row import NO_LOCK, SIZE_AT
-from gmdb.kernel.area import address_of, device_of_page, is_sound, page_head, page_size_of, touch
+from gmdb.kernel.area import (
+    address_of,
+    damaged,
+    device_of_page,
+    holds_rows,
+    is_sound,
+    page_head,
+    page_size_of,
+    touch,
+)
 from gmdb.kernel.compiler import long_kernel
 from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, heap_node, occupied, row_in_slot
 from gmdb.kernel.locks import lock_at
@@ -33,7 +42,7 @@ def check_loaded(area, ids, count, ckpt_id, refused):
         if load_u8(device.verified + offset):
             continue
         page = address_of(area, page_id)
-        if is_sound(page, page_id, device.page_size) and page_head(page).ckpt_id <= ckpt_id:
+        if is_sound(area, page, page_id) and page_head(page).ckpt_id <= ckpt_id:
             store_8(device.verified + offset, 1)
         else:
             store_32(refused + 4 * bad, page_id)
@@ -73,6 +82,8 @@ def count_rows(area, ids, count, counts):
         page = touch(area, page_id)
         if page < 0:
             return page
+        if not holds_rows(page_head(page)):
+            return damaged(area, page_id)
         page_size, slots = page_size_of(area, page_id), heap_node(page + NODE_AT).slot_count
         live, dead, entries, links, locked, live_bytes = 0, 0, 0, 0, 0, 0
         for slot in range(slots):

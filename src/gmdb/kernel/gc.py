@@ -10,13 +10,13 @@ from __future__ import annotations
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.heap import NODE_AT
 from gmdb.format.row import NO_LOCK
-from gmdb.kernel.area import begin_change, change, end_change, page_head, page_size_of, touch, touch_type
+from gmdb.kernel.area import begin_change, change, end_change, page_head, page_size_of, touch
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import compact, home_of, release_if_empty, remove_row, touch_heap
 from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_ENTRY, flags_of, heap_node, lock_of, row_in_slot, set_lock
 from gmdb.kernel.indexing import is_of_entry, purge_entry
 from gmdb.kernel.lob import release_lob
-from gmdb.kernel.locks import free_lock, lock_at
+from gmdb.kernel.locks import free_lock, lock_above, lock_at
 from gmdb.kernel.memory import load_i64, load_u16, store_32, store_64
 from gmdb.kernel.redo import close_group, log_bytes, require_log_room
 from gmdb.kernel.rollback import DROP_STEP, release_u_lock
@@ -79,8 +79,7 @@ def _take_lock_off(area, obj_id, page_id, slot, lock_id):
     if top == lock_id:
         set_lock(area, page, row, NO_LOCK)
     else:
-        while top != NO_LOCK and lock_at(area, top).previous != lock_id:
-            top = lock_at(area, top).previous
+        top = lock_above(area, top, lock_id)
         if top != NO_LOCK:
             _forget_beneath(area, top)
     end_change(area, page_id)
@@ -218,7 +217,7 @@ def tidy_page(area, obj_id, entry_id, page_id):
     Answers how many rows were removed: call again until it is none, for one call logs only so much.  A page without
     rows goes back to the tablespace, but for the segment's last.
     """
-    page = touch_type(area, page_id, 3, 0)
+    page = touch_heap(area, page_id)
     if page < 0 or page_head(page).obj_id != obj_id:
         return 0
     if require_log_room(area) < 0:

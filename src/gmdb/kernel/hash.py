@@ -8,7 +8,8 @@ Invariants
 from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE
-from gmdb.kernel.area import damaged, page_size_of
+from gmdb.format.hash import LEVEL_BITS
+from gmdb.kernel.area import damaged, device_of_page, page_size_of
 from gmdb.kernel.btree_page import (
     capacity_of,
     entry_in,
@@ -35,8 +36,9 @@ from gmdb.kernel.hash_page import (
     slot_of,
     start_of,
     touch_hash,
+    touch_of_index,
 )
-from gmdb.kernel.index_head import path_at, root_of
+from gmdb.kernel.index_head import entry_page_of, path_at, root_of
 from gmdb.kernel.keys import compare_keys, key_columns
 from gmdb.kernel.memory import add, load_i64, store_64, wrap
 from gmdb.kernel.status import NOT_FOUND
@@ -65,7 +67,7 @@ def descend(area, index, address, place):
     """The bucket that an entry belongs to, NO_PAGE if there is none yet; the path has the way there and the end."""
     page_id = root_of(index)
     for level in range(LEVELS):
-        page = touch_hash(area, page_id)
+        page = touch_of_index(area, index, page_id)
         if page < 0:
             return page
         depth = node_at(page).level
@@ -76,7 +78,7 @@ def descend(area, index, address, place):
         if child_id == NO_PAGE:
             _keep_end(area, level, depth, address, place)
             return NO_PAGE
-        child = touch_hash(area, child_id)
+        child = touch_of_index(area, index, child_id)
         if child < 0:
             return child
         if not is_directory(child):
@@ -143,7 +145,7 @@ def can_take(area, index, entry):
 def _at_or_after(area, index, key, page_id, slot):
     """The place of the first entry with a key (0: any) from a slot on of the bucket that was just descended to."""
     key_hash = hash_key(index, key) if key else 0
-    while True:
+    for _ in range(device_of_page(area, entry_page_of(index)).page_count << LEVEL_BITS):
         if page_id != NO_PAGE:
             page, page_size = touch_hash(area, page_id), page_size_of(area, page_id)
             while slot < node_at(page).slot_count:
@@ -159,6 +161,7 @@ def _at_or_after(area, index, key, page_id, slot):
         page_id, slot = descend(area, index, address, place), 0
         if page_id < 0:
             return page_id
+    return damaged(area, root_of(index))  # there are not as many slots: directories lead round in a circle
 
 
 @routine
@@ -179,8 +182,10 @@ def next_with_key(area, index, key, place):
     """``first_with_key``, behind the entry at a place."""
     page_id, slot = place >> 16, place & 0xFFFF
     entry = entry_in(touch_hash(area, page_id), page_size_of(area, page_id), slot)
-    page_id = descend(area, index, address_in(entry), place_in(entry))
-    return page_id if page_id < 0 else _at_or_after(area, index, key, page_id, slot + 1)
+    bucket = descend(area, index, address_in(entry), place_in(entry))
+    if bucket >= 0 and bucket != page_id:
+        return damaged(area, page_id)  # the entry belongs to another bucket
+    return bucket if bucket < 0 else _at_or_after(area, index, key, page_id, slot + 1)
 
 
 @routine

@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE
-from gmdb.kernel.area import change, damaged, page_size_of
+from gmdb.kernel.area import change, damaged, page_size_of, set_sorted
 from gmdb.kernel.btree_page import (
     append_entries,
     capacity_of,
@@ -51,6 +51,7 @@ from gmdb.kernel.hash_page import (
     slot_of,
     start_of,
     touch_hash,
+    touch_of_index,
 )
 from gmdb.kernel.index_head import entry_page_of, path_at, write_head
 from gmdb.kernel.memory import load_i64, store_64
@@ -172,8 +173,8 @@ def _bucket_with_room(area, index, page_id, entry):
             common_bits(address, place, address_in(first), place_in(first)),
             common_bits(address, place, address_in(last), place_in(last)),
         )
-        if bits == ALL_BITS:
-            return damaged(area, page_id)  # ``can_take`` was not asked
+        if bits == ALL_BITS or bits < start_of(level) + node_at(page).level:
+            return damaged(area, page_id)  # ``can_take`` was not asked; or its entries belong elsewhere
         level = _put_directories(area, index, level, page_id, entry, bits)
         if level < 0:
             return level
@@ -211,6 +212,7 @@ def _merge(area, index, directory, slot, page_id, other_id):
     left, right = touch_hash(area, left_id), touch_hash(area, right_id)
     cut_entries(left, page_size, node_at(left).slot_count)
     append_entries(left, page_size, right, 0, node_at(right).slot_count)
+    set_sorted(area, left_id, False)
     count_pages(directory, -1)
     status = release_page(area, entry_page_of(index), right_id)
     return status if status < 0 else left_id
@@ -231,9 +233,11 @@ def _widen(area, index, directory, slot, page_id):
             if not block_is_free(directory, buddy, depth):
                 break
         else:
-            other = touch_hash(area, other_id)
+            other = touch_of_index(area, index, other_id)
             if other < 0:
                 return other
+            if other == page or page_size_of(area, other_id) != page_size:
+                return damaged(area, other_id)
             if is_directory(other) or node_at(other).level != depth:
                 break
             if used + used_bytes(other, page_size) > capacity_of(page_size):
@@ -270,7 +274,7 @@ def _shrink(area, index, directory, slot, page_id):
 
 
 @routine
-def _only_bucket(area, directory):
+def _only_bucket(area, index, directory):
     """The bucket that a directory leads to, NO_PAGE if it leads to nothing; -1 if there is more to it."""
     if pages_of(directory) > 1:
         return -1
@@ -278,7 +282,7 @@ def _only_bucket(area, directory):
     for slot in range(node_at(directory).slot_count):
         child_id = min(child_id, child_in(directory, slot))
     if child_id != NO_PAGE:
-        child = touch_hash(area, child_id)
+        child = touch_of_index(area, index, child_id)
         if child < 0 or is_directory(child):
             return -1
     return child_id
@@ -306,7 +310,7 @@ def _rebalance(area, index, level, page_id, address, place):
             page_id = _shrink(area, index, directory, slot, page_id)
             if page_id < 0:
                 return page_id
-        page_id = _only_bucket(area, directory)
+        page_id = _only_bucket(area, index, directory)
         if page_id < 0:
             return DONE
         if level == 0:

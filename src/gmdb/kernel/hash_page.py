@@ -13,11 +13,13 @@ from gmdb.format.address import NO_PAGE
 from gmdb.format.btree import ENTRIES_AT, NODE_AT
 from gmdb.format.hash import HASH_NODE, LEVEL_BITS, HashPageType
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
-from gmdb.kernel.area import page_head, touch_type
-from gmdb.kernel.btree_page import init_node, node_at
+from gmdb.format.row import COL_COUNT_AT
+from gmdb.kernel.area import damaged, is_sorted, page_head, page_size_of, set_sorted, touch_type
+from gmdb.kernel.btree_page import entry_in, init_node, node_at
 from gmdb.kernel.compiler import routine
-from gmdb.kernel.hash_keys import PLACE_BITS
-from gmdb.kernel.index_head import entry_page_of
+from gmdb.kernel.hash_keys import PLACE_BITS, address_in, comes_before, place_in
+from gmdb.kernel.index_head import entry_page_of, object_of
+from gmdb.kernel.keys import has_shape, key_columns
 from gmdb.kernel.memory import load_u8, load_u16, load_u32, store_8, store_16, store_32
 from gmdb.kernel.redo import log_bytes
 from gmdb.kernel.segment import add_page
@@ -36,6 +38,34 @@ _DATA, _HASH = int(PageType.DATA), int(SegmentType.HASH)
 @routine
 def touch_hash(area, page_id):
     return touch_type(area, page_id, _DATA, _HASH)
+
+
+@routine
+def touch_of_index(area, index, page_id):
+    """A page of the index; the first time that it is used, it is checked that it is the index's, and in order."""
+    page = touch_hash(area, page_id)
+    if page > 0 and not is_sorted(area, page_id):
+        if not _is_of_index(area, index, page, page_id):
+            return damaged(area, page_id)
+        set_sorted(area, page_id, True)
+    return page
+
+
+@routine
+def _is_of_index(area, index, page, page_id):
+    page_size, last = page_size_of(area, page_id), 0
+    if page_head(page).obj_id != object_of(index) or page_size != page_size_of(area, entry_page_of(index)):
+        return False
+    if is_directory(page):
+        return True
+    for slot in range(node_at(page).slot_count):
+        entry = entry_in(page, page_size, slot)
+        if not has_shape(index, entry) or load_u16(entry + COL_COUNT_AT) == key_columns(index):
+            return False  # its last column is its address
+        if last and comes_before(address_in(entry), place_in(entry), address_in(last), place_in(last)):
+            return False
+        last = entry
+    return True
 
 
 @routine

@@ -10,10 +10,20 @@ from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.heap import NODE_AT, ROWS_AT, UNDO_IMAGE_MAX
-from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType
+from gmdb.format.page import PAGE_HEAD, TAIL_SIZE
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, MIN_OCCUPIED, SIZE_AT, UNLOCKED, SizeCode
 from gmdb.format.segment import SEGMENT_HEAD_AT
-from gmdb.kernel.area import begin_change, change, end_change, page_head, page_size_of, touch, touch_type
+from gmdb.kernel.area import (
+    begin_change,
+    change,
+    damaged,
+    end_change,
+    holds_rows,
+    page_head,
+    page_size_of,
+    segment_head,
+    touch,
+)
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import page_with_room, relist_page, touch_entry
 from gmdb.kernel.heap_page import (
@@ -37,10 +47,9 @@ from gmdb.kernel.locks import load_is_open
 from gmdb.kernel.memory import load_i64, load_u16, load_u32, store_8, store_16, store_32
 from gmdb.kernel.pages import page_in_use
 from gmdb.kernel.redo import log_bytes, log_counts, log_page
-from gmdb.kernel.segment import add_page, release_page, segment_head
+from gmdb.kernel.segment import add_page, release_page
 from gmdb.kernel.status import DONE, NOT_FOUND, ROW_TOO_LARGE
 
-_DATA = int(PageType.DATA)
 _ENTRY_SIZE = MIN_OCCUPIED
 _ENTRY_BITS = int(SizeCode.EIGHT)
 _TARGET_AT = BITS_AT + 4
@@ -55,7 +64,11 @@ def row_fits(size, page_size):
 
 @routine
 def touch_heap(area, page_id):
-    return touch_type(area, page_id, _DATA, 0)
+    """A page that must have rows: anything else there is damage."""
+    page = touch(area, page_id)
+    if page == NOT_FOUND or (page > 0 and not holds_rows(page_head(page))):
+        return damaged(area, page_id)
+    return page
 
 
 @routine
@@ -105,6 +118,9 @@ def place_row(area, entry_id, row, size):
     page = touch_heap(area, page_id)
     if page < 0:
         return page
+    room = page_head(page).free_end - page_head(page).free_begin
+    if room < occupied(size) + 2 or page_size_of(area, page_id) != page_size:
+        return damaged(area, page_id)  # its free list, or the segment, says what is not so
     begin_change(area, page_id)
     slot = put_row(area, page, page_size, row, size)
     end_change(area, page_id)
@@ -121,7 +137,7 @@ def home_of(area, obj_id, page_id, slot):
     if page < 0:
         return page
     head = page_head(page)
-    if head.obj_id != obj_id or head.page_type != _DATA:
+    if head.obj_id != obj_id or not holds_rows(head):
         return NOT_FOUND
     row = row_in_slot(page, page_size_of(area, page_id), slot)
     return NOT_FOUND if row < 0 or flags_of(row) & FLAG_LINK else row
@@ -138,9 +154,14 @@ def linked_row(area, entry_row):
     """The LINK row that an ENTRY row leads to."""
     page_id = link_target(entry_row)
     page = touch_heap(area, page_id)
-    if page < 0:
-        return page
-    return row_in_slot(page, page_size_of(area, page_id), load_u16(entry_row + _TARGET_AT + 4))
+    return page if page < 0 else link_in_slot(area, page, page_id, load_u16(entry_row + _TARGET_AT + 4))
+
+
+@routine
+def link_in_slot(area, page, page_id, slot):
+    """The LINK row in a slot; NOT_FOUND if there is none."""
+    row = row_in_slot(page, page_size_of(area, page_id), slot)
+    return row if row > 0 and flags_of(row) & FLAG_LINK else NOT_FOUND
 
 
 @routine
@@ -190,6 +211,8 @@ def remove_link(area, entry_id, page_id, slot):
     page = touch_heap(area, page_id)
     if page < 0:
         return page
+    if link_in_slot(area, page, page_id, slot) < 0:
+        return damaged(area, page_id)
     begin_change(area, page_id)
     free_slot(area, page, page_size_of(area, page_id), slot)
     status = compact(area, entry_id, page_id, page)
@@ -233,6 +256,8 @@ def _replace_migrated(area, entry_id, page_id, page, slot, row, size):
     link_page = touch_heap(area, link_id)
     if link_page < 0:
         return link_page
+    if link_in_slot(area, link_page, link_id, link_slot) < 0 or page_size_of(area, link_id) != page_size:
+        return damaged(area, link_id)
     if rewrite_row(area, page, page_size, slot, row, size) == DONE:
         status = relist(area, entry_id, page_id, page)
         return remove_link(area, entry_id, link_id, link_slot) if status == DONE else status

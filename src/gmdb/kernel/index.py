@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gmdb.format.btree import INDEX_AT, IndexKind
 from gmdb.format.page import PageType, SegmentType
-from gmdb.kernel import btree, hash, hash_change
+from gmdb.kernel import btree, btree_change, hash, hash_change
 from gmdb.kernel.area import damaged, page_head, page_size_of, touch, touch_type
 from gmdb.kernel.btree_page import entry_in
 from gmdb.kernel.compiler import routine
@@ -35,13 +35,13 @@ def plant(area, index, head):
     """Give an index without pages its head and its first page."""
     if index_head(head).kind == _HASH_KIND:
         return hash_change.plant(area, index, head)
-    return btree.plant(area, index, head)
+    return btree_change.plant(area, index, head)
 
 
 @routine
 def pages_for_entry(area, index):
     """How many pages adding an entry may take; a status if the index cannot be read."""
-    return hash_change.PAGES_FOR_ENTRY if is_hash(index) else btree.pages_for_entry(area, index)
+    return hash_change.PAGES_FOR_ENTRY if is_hash(index) else btree_change.pages_for_entry(area, index)
 
 
 @routine
@@ -62,13 +62,13 @@ def find_entry(area, index, entry):
 @routine
 def add_entry(area, index, entry):
     """Put an entry into the index, which does not have it; there are the pages that this may take."""
-    return hash_change.add_entry(area, index, entry) if is_hash(index) else btree.add_entry(area, index, entry)
+    return hash_change.add_entry(area, index, entry) if is_hash(index) else btree_change.add_entry(area, index, entry)
 
 
 @routine
 def take_entry(area, index, entry):
     """Take the entry with this key and row id out of the index; NOT_FOUND if it is not there."""
-    return hash_change.take_entry(area, index, entry) if is_hash(index) else btree.take_entry(area, index, entry)
+    return hash_change.take_entry(area, index, entry) if is_hash(index) else btree_change.take_entry(area, index, entry)
 
 
 @routine
@@ -92,7 +92,7 @@ def first_with_key(area, index, entry):
         return hash.first_with_key(area, index, entry)
     place = btree.seek(area, index, entry, key_columns(index), -1)
     if place >= 0:
-        place = btree.at_or_after(area, place >> 16, place & 0xFFFF)
+        place = btree.at_or_after(area, index, place >> 16, place & 0xFFFF)
     return _if_same_key(area, index, entry, place)
 
 
@@ -101,4 +101,4 @@ def next_with_key(area, index, entry, place):
     """Where the next of the entries with this entry's key is, behind one at a place; NOT_FOUND after the last."""
     if is_hash(index):
         return hash.next_with_key(area, index, entry, place)
-    return _if_same_key(area, index, entry, btree.at_or_after(area, place >> 16, (place & 0xFFFF) + 1))
+    return _if_same_key(area, index, entry, btree.at_or_after(area, index, place >> 16, (place & 0xFFFF) + 1))

@@ -12,7 +12,7 @@ import numpy as np
 
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.area import change, mark_dirty, page_size_of, touch
-from gmdb.kernel.btree import new_node, open_last, write_open, write_separator
+from gmdb.kernel.btree_change import new_node, open_last, write_open, write_separator
 from gmdb.kernel.btree_page import (
     append_entry,
     capacity_of,
@@ -24,12 +24,13 @@ from gmdb.kernel.btree_page import (
 )
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.index import open_index
-from gmdb.kernel.index_head import LEVELS_MAX, set_root, space_of
+from gmdb.kernel.index_head import set_root, space_of
 from gmdb.kernel.index_sort import RUN, comes_before, run_at
 from gmdb.kernel.keys import ENTRY_BUFFER, VALUES_AT, compare_keys, has_null, index_head, key_columns
 from gmdb.kernel.memory import load_i64, records, store_64
 from gmdb.kernel.pages import pages_available
 from gmdb.kernel.redo import close_group, log_page, require_log_room
+from gmdb.kernel.soundness_nodes import LEVELS_MAX
 from gmdb.kernel.status import DONE, DUPLICATE, LOG_FULL, NEED_SPACE
 
 FILL = np.dtype(

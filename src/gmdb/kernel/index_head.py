@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from gmdb.format.btree import INDEX_AT, INDEX_HEAD, IndexKind
 from gmdb.format.segment import SEGMENT_HEAD_AT
-from gmdb.kernel.area import change, page_head, state_of
+from gmdb.kernel.area import change, page_head, segment_head, state_of
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.keys import ENTRY_BUFFER, index_head
 from gmdb.kernel.memory import move_bytes
 from gmdb.kernel.redo import log_bytes
-from gmdb.kernel.segment import segment_head
+from gmdb.kernel.soundness_nodes import LEVELS_MAX
 from gmdb.kernel.status import DONE
 
-LEVELS_MAX = 16
 OTHER_AT = 4 * ENTRY_BUFFER  # in the scratch: the entry at hand, three for splits and merges, another, the way down
 SCRATCH_SIZE = 5 * ENTRY_BUFFER + 8 * LEVELS_MAX
 _PATH_AT = 5 * ENTRY_BUFFER

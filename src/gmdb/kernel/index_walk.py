@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from gmdb.kernel.area import damaged
 from gmdb.kernel.btree import at_or_after, before, seek
 from gmdb.kernel.btree_page import entry_size
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.hash import first_with_key, next_behind, next_with_key
 from gmdb.kernel.index import entry_at
 from gmdb.kernel.index_head import is_hash
-from gmdb.kernel.keys import POINTER_AT, compare_keys, key_columns
+from gmdb.kernel.keys import POINTER_AT, compare_keys, key_columns, place_of_word
 from gmdb.kernel.memory import load_i64, move_bytes, records
 from gmdb.kernel.status import NOT_FOUND
 
@@ -57,12 +58,15 @@ def first_entry(area, walk, index):
     if place < 0:
         return place
     if walk.backwards:
-        return _if_within(area, walk, index, before(area, place >> 16, place & 0xFFFF))
-    place = at_or_after(area, place >> 16, place & 0xFFFF)
+        place = before(area, index, place >> 16, place & 0xFFFF)
+    else:
+        place = at_or_after(area, index, place >> 16, place & 0xFFFF)
     if place >= 0 and walk.started:
-        found = entry_at(area, place)
-        if _same_row(found, walk.position) and compare_keys(index, found, walk.position, key_columns(index)) == 0:
+        order = _order_to_position(walk, index, entry_at(area, place))
+        if order == 0:
             return next_entry(area, walk, index, place)
+        if order > 0 if walk.backwards else order < 0:
+            return damaged(area, place >> 16)  # a branch led to the wrong leaf: the walk would not come to an end
     return _if_within(area, walk, index, place)
 
 
@@ -72,7 +76,7 @@ def next_entry(area, walk, index, place):
     if is_hash(index):
         return next_with_key(area, index, walk.low, place)
     page_id, slot = place >> 16, place & 0xFFFF
-    place = before(area, page_id, slot) if walk.backwards else at_or_after(area, page_id, slot + 1)
+    place = before(area, index, page_id, slot) if walk.backwards else at_or_after(area, index, page_id, slot + 1)
     return _if_within(area, walk, index, place)
 
 
@@ -92,8 +96,13 @@ def end_call(walk, place, used):
 
 
 @routine
-def _same_row(a, b):
-    return load_i64(a + POINTER_AT) == load_i64(b + POINTER_AT)
+def _order_to_position(walk, index, entry):
+    """Where an entry of a B-tree stands to the last one given out: before it (-1), at it (0), behind it (1)."""
+    order = compare_keys(index, entry, walk.position, key_columns(index))
+    if order:
+        return order
+    here, last = place_of_word(load_i64(entry + POINTER_AT)), place_of_word(load_i64(walk.position + POINTER_AT))
+    return 1 if here > last else -1 if here < last else 0
 
 
 @routine

@@ -16,7 +16,7 @@ from gmdb.format.address import UNDO_DEVICE
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD_AT
 from gmdb.format.undo import UndoOperation
-from gmdb.kernel.area import state_of, touch
+from gmdb.kernel.area import damaged, segment_head, state_of, touch
 from gmdb.kernel.btree_page import entry_size, set_word
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import touch_entry
@@ -38,16 +38,25 @@ from gmdb.kernel.keys import (
     POINTER_AT,
     compare_keys,
     has_null,
+    has_shape,
     index_head,
     key_columns,
     make_entry,
     place_of_word,
     row_id_word,
 )
-from gmdb.kernel.locks import ACTIVE, LOAD_SIZE, U_LOCK, load_record, lock_at, seen_by_all, transaction_at
+from gmdb.kernel.locks import (
+    ACTIVE,
+    LOAD_SIZE,
+    U_LOCK,
+    load_record,
+    lock_above,
+    lock_at,
+    seen_by_all,
+    transaction_at,
+)
 from gmdb.kernel.memory import load_i64, load_u32, move_bytes, store_32, store_64
 from gmdb.kernel.pages import pages_available
-from gmdb.kernel.segment import segment_head
 from gmdb.kernel.status import DONE, DUPLICATE, HASHES_CLASH, LOCKED, NEED_SPACE, NOT_FOUND, UNDO_FULL
 from gmdb.kernel.undo import (
     RECORD_SIZE,
@@ -59,6 +68,7 @@ from gmdb.kernel.undo import (
     record_lock,
     record_object,
     record_operation,
+    record_row_page,
     record_size,
     reserve_undo,
     write_record,
@@ -161,6 +171,8 @@ def _changer(area, call, row, page):
     lock_id = lock_of(row)
     while lock_id != NO_LOCK:
         lock = lock_at(area, lock_id)
+        if lock.action == 0:
+            break  # nobody holds it
         if lock.action != U_LOCK:
             is_open = lock.transaction != call.transaction and transaction_at(area, lock.transaction).scn == ACTIVE
             return lock.transaction if is_open else -1
@@ -195,7 +207,7 @@ def _check_row(area, call, target, index, entry, place):
 def _is_given_up(area, word):
     """Whether an entry was marked by a transaction that has ended: its row does not have the key, whoever holds it."""
     lock_id = word & NO_LOCK
-    if not word & _DELETED or lock_id == NO_LOCK:
+    if not word & _DELETED or lock_id == NO_LOCK or lock_at(area, lock_id).action == 0:
         return word & _DELETED != 0
     return transaction_at(area, lock_at(area, lock_id).transaction).scn != ACTIVE
 
@@ -253,9 +265,11 @@ def _key_changes(area, index, entry, old):
 
 @routine
 def _note(area, call, index, entry, operation, lock_id, word, place):
-    """Write the undo record of a change of an entry; there is space for it."""
+    """Write the undo record of a change of an entry; there is space for it, unless pages of undo are damaged."""
     size = entry_size(entry)
-    reserve_undo(area, call, RECORD_SIZE + size)
+    status = reserve_undo(area, call, RECORD_SIZE + size)
+    if status < 0:
+        return status
     obj_id, entry_id = object_of(index), entry_page_of(index)
     record = write_record(area, call, place >> 16, place & 0xFFFF, lock_id, obj_id, entry_id, operation, size)
     copy_body(record, entry, size)
@@ -263,6 +277,7 @@ def _note(area, call, index, entry, operation, lock_id, word, place):
     log_newest(area, call, record)
     store_64(call.more + 8 * call.more_count, newest_place(area, call))
     call.more_count += 1
+    return DONE
 
 
 @routine
@@ -280,8 +295,7 @@ def _add(area, call, index, row, lock_id, place, is_new):
         status = add_entry(area, index, entry)
         if status < 0:
             return status
-    _note(area, call, index, entry, _HASH_ADD if is_hash(index) else _ADD, lock_id, word, place)
-    return DONE
+    return _note(area, call, index, entry, _HASH_ADD if is_hash(index) else _ADD, lock_id, word, place)
 
 
 @routine
@@ -291,11 +305,11 @@ def _mark(area, call, index, row, lock_id, place):
     make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
     found = find_entry(area, index, entry)
     if found < 0:
-        return
+        return DONE
     page, there = touch(area, found >> 16), entry_at(area, found)
     word = load_u32(there)
     set_word(area, page, there, lock_id | _DELETED)
-    _note(area, call, index, entry, _HASH_TAKE if is_hash(index) else _TAKE, lock_id, word, place)
+    return _note(area, call, index, entry, _HASH_TAKE if is_hash(index) else _TAKE, lock_id, word, place)
 
 
 @routine
@@ -304,7 +318,7 @@ def _note_shadow(area, call, index, row, adds, lock_id, place):
     entry = _entry_buffer(area)
     make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
     operation = (_SHADOW_ADD if adds else _SHADOW_TAKE) + (_HASH_SHADOW_ADD - _SHADOW_ADD if is_hash(index) else 0)
-    _note(area, call, index, entry, operation, lock_id, SHADOW, place)
+    return _note(area, call, index, entry, operation, lock_id, SHADOW, place)
 
 
 @routine
@@ -313,9 +327,9 @@ def enter_row(area, call, target, row, lock_id, place):
     for n in range(target.index_count):
         index = _index(area, target, n)
         if _is_building(target, n):
-            _note_shadow(area, call, index, row, True, lock_id, place)
-            continue
-        status = _add(area, call, index, row, lock_id, place, True)
+            status = _note_shadow(area, call, index, row, True, lock_id, place)
+        else:
+            status = _add(area, call, index, row, lock_id, place, True)
         if status < 0:
             return status
     return DONE
@@ -336,9 +350,7 @@ def enter_entry(area, call, target, n, entry, lock_id):
         if status == DONE:
             store_32(entry, lock_id)
             status = add_entry(area, index, entry)
-    if status == DONE:
-        _note(area, call, index, entry, operation, lock_id, SHADOW, place)
-    return status
+    return status if status < 0 else _note(area, call, index, entry, operation, lock_id, SHADOW, place)
 
 
 @routine
@@ -350,11 +362,13 @@ def change_row(area, call, target, new, old, lock_id, place):
         if not _key_changes(area, index, entry, old):
             continue
         if _is_building(target, n):
-            _note_shadow(area, call, index, old, False, lock_id, place)
-            _note_shadow(area, call, index, new, True, lock_id, place)
-            continue
-        _mark(area, call, index, old, lock_id, place)
-        status = _add(area, call, index, new, lock_id, place, False)
+            status = _note_shadow(area, call, index, old, False, lock_id, place)
+            if status == DONE:
+                status = _note_shadow(area, call, index, new, True, lock_id, place)
+        else:
+            status = _mark(area, call, index, old, lock_id, place)
+            if status == DONE:
+                status = _add(area, call, index, new, lock_id, place, False)
         if status < 0:
             return status
     return DONE
@@ -364,10 +378,14 @@ def change_row(area, call, target, new, old, lock_id, place):
 def strike_row(area, call, target, row, lock_id, place):
     """A row was deleted."""
     for n in range(target.index_count):
+        index = _index(area, target, n)
         if _is_building(target, n):
-            _note_shadow(area, call, _index(area, target, n), row, False, lock_id, place)
+            status = _note_shadow(area, call, index, row, False, lock_id, place)
         else:
-            _mark(area, call, _index(area, target, n), row, lock_id, place)
+            status = _mark(area, call, index, row, lock_id, place)
+        if status < 0:
+            return status
+    return DONE
 
 
 # ---- afterwards
@@ -400,6 +418,8 @@ def take_back_entry(area, record, locked):
     if index < 0 or is_shadow(record_operation(record)):
         return DONE
     word, entry = load_u32(record + RECORD_SIZE), recorded_entry(area, record)
+    if not has_shape(index, entry):
+        return damaged(area, record_row_page(record))
     is_free = word == SHADOW or not _is_held(area, record, word & NO_LOCK, locked)
     if adds_entry(record_operation(record)) and is_free:
         take_entry(area, index, entry)
@@ -421,9 +441,8 @@ def _is_held(area, record, lock_id, locked):
         return False
     if lock_id == record_lock(record):
         return True  # the same transaction's
-    beneath = lock_at(area, record_lock(record)).previous if locked else NO_LOCK
-    while beneath != NO_LOCK and beneath != lock_id:
-        beneath = lock_at(area, beneath).previous
+    above = lock_above(area, record_lock(record), lock_id) if locked else NO_LOCK
+    beneath = lock_id if above != NO_LOCK else NO_LOCK
     return beneath != NO_LOCK and not seen_by_all(area, lock_at(area, beneath).transaction)
 
 
@@ -434,7 +453,7 @@ def purge_entry(area, record):
     if index < 0 or is_shadow(record_operation(record)):
         return
     entry = recorded_entry(area, record)
-    found = find_entry(area, index, entry)
+    found = find_entry(area, index, entry) if has_shape(index, entry) else NOT_FOUND
     if found < 0:
         return
     page, there = touch(area, found >> 16), entry_at(area, found)

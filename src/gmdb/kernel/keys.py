@@ -22,6 +22,7 @@ ENTRY_BUFFER = 2048
 index_head = records(INDEX_HEAD)
 _ORDERS_AT, _POSITIONS_AT = INDEX_HEAD.offset("orders"), INDEX_HEAD.offset("positions")
 _WORD, _LONG, _DOUBLE, _WIDE, _BYTES = (int(order) for order in Order)
+_EIGHT = 2
 _LOWEST = -(1 << 63)
 _LOWEST_WORD = -(1 << 31)
 _NO_LIMIT = (1 << 63) - 1
@@ -92,6 +93,35 @@ def order_at(index, number):
 
 
 @routine
+def _is_of_order(order, code, value):
+    """Whether a value that is stored so can be one of a key column, NULL apart."""
+    if order == _WORD:
+        return code == 1
+    if order == _LONG or order == _DOUBLE:
+        return code == 2
+    return code == 3 and (order != _WIDE or load_u16(value) == 16)
+
+
+@routine
+def has_shape(index, entry):
+    """Whether an entry, which is sound, has the index's key columns, and at most 8 bytes more.
+
+    Whoever compares keys goes by the index's columns, so an entry that has others would lead it astray.
+    """
+    columns, count, bits = key_columns(index), load_u16(entry + COL_COUNT_AT), load_u32(entry + BITS_AT)
+    at = entry + VALUES_AT
+    if count < columns or count > columns + 1 or (count > columns and bits >> 2 * columns & 3 != _EIGHT):
+        return False
+    for n in range(columns):
+        code = bits >> 2 * n & 3
+        if code:
+            if not _is_of_order(order_at(index, n), code, at):
+                return False
+            at += stored_bytes(at, code)
+    return True
+
+
+@routine
 def compare_keys(index, a, b, columns):
     """Compare the first ``columns`` key columns of two entries: -1, 0 or 1."""
     a_bits, b_bits = load_u32(a + BITS_AT), load_u32(b + BITS_AT)
@@ -155,6 +185,8 @@ def make_entry_within(index, row, limit, entry, row_id):
             return NOT_FOUND
         if to + length - entry - VALUES_AT > KEY_BYTES_MAX:
             return KEY_TOO_LONG
+        if not _is_of_order(order_at(index, n), code, value):
+            continue  # a row that is not its table's: whoever reads it will say so
         copy_short(to, value, length)
         bits |= code << 2 * n
         to += length

@@ -417,10 +417,13 @@ def note_lobs(area, call, target, count):
     """Leave word that a row has values no longer, whose pages go when nobody needs them.  There is space for it."""
     for n in range(count):
         first_page = load_i64(call.more + 8 * (ROOTS_AT + n))
-        reserve_undo(area, call, RECORD_SIZE)
+        status = reserve_undo(area, call, RECORD_SIZE)
+        if status < 0:
+            return status
         record = write_record(
             area, call, first_page, NO_SLOT, NO_LOCK, target.lob_id, target.lob_entry, OP_LOB_DELETE, 0
         )
         log_newest(area, call, record)
         store_64(call.more + 8 * call.more_count, newest_place(area, call))
         call.more_count += 1
+    return DONE

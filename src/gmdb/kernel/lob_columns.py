@@ -44,7 +44,7 @@ def fill_values(area, obj_id, values, offsets, count, target, target_offsets):
         if _is_locator(values + start, end - start):
             done = read_value(area, obj_id, load_u32(values + start + _FIRST_PAGE_AT), 0, target + to, size)
             if done < size:
-                return min(done, NOT_FOUND)
+                return done if done < 0 else NOT_FOUND  # a page that was not read yet is DAMAGED: it will be
         elif end > start:
             move_bytes(target + to, values + start + 1, size)
     return DONE

@@ -26,6 +26,7 @@ from gmdb.kernel.status import LOCKS_FULL
 
 LOCKS_MAX = 1 << 24
 TRANSACTIONS_MAX = 1 << 22
+CHAIN_MAX = 1 << 20  # locks on one row; in a file that others have written they may go round in a circle
 ACTIVE, ROLLED_BACK = 0, -1  # what ``scn`` says of a transaction that has not committed
 
 
@@ -155,14 +156,28 @@ def seen_by_all(area, transaction):
 @routine
 def lock_beneath(area, lock_id):
     """The lock that counts for a new holder: past U-locks that have ended, none if everyone sees its work."""
-    while lock_id != NO_LOCK:
+    for _ in range(CHAIN_MAX):
+        if lock_id == NO_LOCK:
+            break
         lock = lock_at(area, lock_id)
         if lock.action == U_LOCK:
             lock_id = lock.previous
-        elif seen_by_all(area, lock.transaction):
-            return NO_LOCK
+        elif lock.action == 0 or seen_by_all(area, lock.transaction):
+            return NO_LOCK  # a lock that nobody holds was left in the row by somebody else than gmdb
         else:
             return lock_id
+    return NO_LOCK
+
+
+@routine
+def lock_above(area, top, lock_id):
+    """Which lock, from a row's ``top`` on downwards, lies on another one; NO_LOCK if none does."""
+    for _ in range(CHAIN_MAX):
+        if top == NO_LOCK or lock_at(area, top).action == 0:
+            break
+        if lock_at(area, top).previous == lock_id:
+            return top
+        top = lock_at(area, top).previous
     return NO_LOCK
 
 

@@ -6,26 +6,30 @@ of free pages; the first device's space head counts for all of them.
 
 from __future__ import annotations
 
-from gmdb.format.address import DEVICES, NO_PAGE, OFFSET_BITS
+from gmdb.format.address import DEVICES, NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD, SPACE_HEAD_AT
-from gmdb.format.page import HEAD_SIZE, PageType
+from gmdb.format.page import HEAD_SIZE, PageType, SegmentType
 from gmdb.kernel.area import (
+    LET_GO,
     address_of,
     begin_change,
     change,
+    damaged,
     device_of_page,
     end_change,
+    is_sound,
     page_head,
     touch_type,
 )
 from gmdb.kernel.compiler import kernel, routine
-from gmdb.kernel.memory import fill_bytes, load_u32, records, store_32
+from gmdb.kernel.memory import fill_bytes, load_u8, load_u32, records, store_8, store_32
 from gmdb.kernel.redo import close_group, log_bytes, log_format
 from gmdb.kernel.status import NEED_SPACE
 
 device_head = records(DEVICE_HEAD)
 space_head = records(SPACE_HEAD)
-_FREE = int(PageType.FREE)
+_FREE, _HEAP = int(PageType.FREE), int(SegmentType.HEAP)
+_OFFSET_MASK = PAGES_PER_DEVICE - 1
 _COUNTS_SIZE = DEVICE_HEAD.offset("pages_max")
 _SPACE_COUNTS_SIZE = SPACE_HEAD.offset("space_id")
 
@@ -98,6 +102,27 @@ def pages_available(area, space_id):
 
 
 @routine
+def is_untouched(area, page_id):
+    """``is_nobodys``, for whoever does not look at the page: nobody has, since it was let go."""
+    seen = load_u8(device_of_page(area, page_id).verified + (page_id & _OFFSET_MASK))
+    return seen == 0 or is_nobodys(area, page_id)
+
+
+@routine
+def is_nobodys(area, page_id):
+    """Whether a page above the high-water mark may be taken: a mark that is not true would hand out pages in use.
+
+    What a load that a crash has ended wrote there, or what was given back, is nobody's.
+    """
+    device, head = device_of_page(area, page_id), page_head(address_of(area, page_id))
+    seen = load_u8(device.verified + (page_id & _OFFSET_MASK))
+    if seen == LET_GO or head.page_type == 0 or head.page_type == _FREE:
+        store_8(device.verified + (page_id & _OFFSET_MASK), 0)
+        return True
+    return seen == 0 and (head.seg_type == _HEAP or not is_sound(area, address_of(area, page_id), page_id))
+
+
+@routine
 def take_page(area, space_id):
     """A page for the taker to format: a freed one, or the next above the high-water mark."""
     device = space_id
@@ -108,8 +133,8 @@ def take_page(area, space_id):
         if head.first_free_page != NO_PAGE:
             page_id = head.first_free_page
             freed = touch_type(area, page_id, _FREE, 0)
-            if freed < 0:
-                return freed
+            if freed < 0 or page_id >> OFFSET_BITS != device:
+                return damaged(area, page_id)
             head.first_free_page = load_u32(freed + FREE_NODE_AT)
             head.free_page_count -= 1
             log_device(area, page)
@@ -117,6 +142,8 @@ def take_page(area, space_id):
             return page_id
         if head.hwm < head.page_count:
             page_id = home | head.hwm
+            if not is_nobodys(area, page_id):
+                return damaged(area, home)
             head.hwm += 1
             log_device(area, page)
             return page_id
@@ -127,8 +154,10 @@ def take_page(area, space_id):
 
 @routine
 def give_page_back(area, space_id, page_id):
-    """Put a page that nobody uses on its device's free-page list."""
+    """Put a page that nobody uses on its device's free-page list; what is no page in use, whoever says so, is left."""
     home = page_id >> OFFSET_BITS << OFFSET_BITS
+    if page_id == home or not page_in_use(area, page_id):
+        return
     device_page = address_of(area, home)
     head = device_head(device_page + DEVICE_HEAD_AT)
     page = format_page(area, page_id, 0, 0, _FREE, HEAD_SIZE)

@@ -13,13 +13,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.format.address import DEVICES, OFFSET_BITS, PAGES_PER_DEVICE
+from gmdb.format.address import DEVICES, NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
-from gmdb.format.redo import REDO_GROUP, REDO_ITEM
-from gmdb.kernel.area import address_of, damaged, device_of_page, mark_dirty, page_head, touch
+from gmdb.format.redo import REDO_COMMIT, REDO_GROUP, REDO_ITEM
+from gmdb.kernel.area import (
+    address_of,
+    damaged,
+    device_of_page,
+    is_followable,
+    mark_dirty,
+    page_head,
+    state_of,
+    touch,
+)
 from gmdb.kernel.compiler import long_kernel, routine
 from gmdb.kernel.crc32c import crc_of_words
-from gmdb.kernel.memory import fill_bytes, load_i64, load_u16, move_bytes, records, store_64
+from gmdb.kernel.memory import fill_bytes, load_i64, load_u16, load_u32, move_bytes, records, store_64
 from gmdb.kernel.redo import CHANGE, COMMIT, FORMAT, GROUP_MAX, IMAGE, TAKEN_BACK, group_head, item_head
 from gmdb.kernel.status import DAMAGED, DONE, NEED_SPACE, NOT_FOUND
 
@@ -44,6 +53,7 @@ END, MORE, STOPPED = 1, 2, 3  # no group here; part of one; the time is reached
 LENGTH_MAX = 2 * GROUP_MAX
 _GROUP_SIZE, _ITEM_SIZE = REDO_GROUP.size, REDO_ITEM.size
 _CRC_FROM = REDO_GROUP.offset("lsn")
+_COMMIT_SIZE, _PAGE_ID_AT = REDO_COMMIT.size, PAGE_HEAD.offset("page_id")
 _FREE_BEGIN_AT, _FREE_END_AT = PAGE_HEAD.offset("free_begin"), PAGE_HEAD.offset("free_end")
 
 
@@ -63,8 +73,9 @@ def group_is_whole(at, room, lsn):
 
 @routine
 def _exists(area, page_id):
-    device = device_of_page(area, page_id)
-    return page_id >> OFFSET_BITS < DEVICES and page_id & (PAGES_PER_DEVICE - 1) < device.page_count
+    if page_id >> OFFSET_BITS >= DEVICES:
+        return False
+    return page_id & (PAGES_PER_DEVICE - 1) < device_of_page(area, page_id).page_count
 
 
 @routine
@@ -72,6 +83,8 @@ def _write_whole(area, page_id, item, data):
     """Apply a format or an image; the page keeps its place in the chain of changed ones."""
     page = address_of(area, page_id)
     page_size = device_of_page(area, page_id).page_size
+    if item.length < HEAD_SIZE or load_u32(data + _PAGE_ID_AT) != page_id:
+        return damaged(area, page_id)
     mark_dirty(area, page_id)
     head = page_head(page)
     following = head.next_ckpt_page
@@ -81,7 +94,7 @@ def _write_whole(area, page_id, item, data):
     else:
         free_begin, free_end = load_u16(data + _FREE_BEGIN_AT), load_u16(data + _FREE_END_AT)
         behind = item.length - free_begin
-        if free_begin > item.length or free_end + behind != page_size - TAIL_SIZE:
+        if not HEAD_SIZE <= free_begin <= min(item.length, free_end) or free_end + behind != page_size - TAIL_SIZE:
             return damaged(area, page_id)
         move_bytes(page, data, free_begin)
         fill_bytes(page + free_begin, 0, free_end - free_begin)
@@ -110,14 +123,32 @@ def _write_bytes(area, page_id, item, data):
     if newer_format > 0 or newer > 1 or item.offset + item.length > device_of_page(area, page_id).page_size:
         return damaged(area, page_id)
     mark_dirty(area, page_id)
+    following = head.next_ckpt_page
     move_bytes(page + item.offset, data, item.length)
+    head.page_id = page_id
+    head.next_ckpt_page = following
+    head.dirty_flag = 1
     head.chg_num = item.chg_num
+    return DONE
+
+
+@long_kernel
+def check_replayed(area):
+    """DONE if the pages that replaying has changed can be followed: with what it wrote, their CRCs tell nothing."""
+    page_id = state_of(area).dirty_first
+    while page_id != NO_PAGE:
+        page = address_of(area, page_id)
+        if not is_followable(area, page, page_id):
+            return damaged(area, page_id)
+        page_id = page_head(page).next_ckpt_page
     return DONE
 
 
 @routine
 def _apply_item(area, replay, item, data):
     if item.offset == COMMIT:
+        if item.length < _COMMIT_SIZE:
+            return DAMAGED
         replay.scn = max(replay.scn, load_i64(data))
         replay.time = load_i64(data + 8)
         replay.commits += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.row import NO_LOCK, SIZE_AT
-from gmdb.kernel.area import begin_change, end_change, page_size_of, state_of
+from gmdb.kernel.area import begin_change, damaged, end_change, page_head, page_size_of, state_of
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import data_of, replace_row, touch_heap
 from gmdb.kernel.heap_page import lock_of, row_in_slot, set_deleted, set_lock
@@ -15,7 +15,7 @@ from gmdb.kernel.memory import load_u16, load_u32, move_bytes
 from gmdb.kernel.patch import merge_patch
 from gmdb.kernel.redo import close_group, log_taken_back, require_log_room
 from gmdb.kernel.segment import drop_some, release_listed
-from gmdb.kernel.status import DONE, LOG_FULL
+from gmdb.kernel.status import DONE, LOG_FULL, NOT_FOUND, ROW_TOO_LARGE
 from gmdb.kernel.undo import (
     OP_CREATE,
     OP_DELETE,
@@ -42,6 +42,7 @@ from gmdb.kernel.undo import (
 )
 
 DROP_STEP = 256  # pages that a segment gives back in one call
+MAP_ENTRIES_MAX = 1024  # of one map page, which a run of pages does not go beyond
 
 
 @routine
@@ -72,6 +73,8 @@ def _put_data_back(area, record, page_id, page, slot, home):
         move_bytes(row, record + RECORD_SIZE, size)
     else:
         size = merge_patch(row, data, record + RECORD_SIZE)
+    if size < 0:
+        return size
     return replace_row(area, record_entry(record), page_id, page, slot, row, size)
 
 
@@ -85,7 +88,7 @@ def _put_lock_back(area, record, page, home):
         lock.undo_page = prior >> 16
         lock.undo_slot = prior & 0xFFFF
         before = find_record(area, lock.undo_page, lock.undo_slot)
-        lock.last_statement = record_statement(before) if is_further(before) else lock.statement
+        lock.last_statement = record_statement(before) if before > 0 and is_further(before) else lock.statement
         return
     lock.undo_page = NO_PAGE
     if lock.u_locked:
@@ -105,7 +108,7 @@ def _take_back_pages(area, record):
     """Whole pages of a bulk load go back to the tablespace."""
     first, body = record_row_page(record), record + RECORD_SIZE
     map_id, number = load_u32(body + 4), load_u32(body + 8)
-    for i in range(load_u32(body)):
+    for i in range(min(load_u32(body), MAP_ENTRIES_MAX)):
         status = release_listed(area, record_entry(record), map_id, number + i, first + i)
         if status < 0:
             return status
@@ -136,11 +139,15 @@ def _take_back_row(area, record, page_id, page, locked):
     """Put a row's data, flag and lock back; without lock area, the row ends without a lock."""
     slot, status = record_row_slot(record), DONE
     home = row_in_slot(page, page_size_of(area, page_id), slot)
+    if home < 0:
+        return damaged(area, page_id)
     if record_operation(record) == OP_DELETE:
         set_deleted(area, page, home, False)
     elif record_operation(record) != OP_LOCK:
         status = _put_data_back(area, record, page_id, page, slot, home)
         home = row_in_slot(page, page_size_of(area, page_id), slot)
+        if status == NOT_FOUND or status == ROW_TOO_LARGE or home < 0:
+            return damaged(area, page_id)  # the record is about another row
     if status == DONE and locked:
         _put_lock_back(area, record, page, home)
     elif status == DONE:
@@ -168,6 +175,8 @@ def _take_back(area, record, locked):
     page = touch_heap(area, page_id)
     if page < 0:
         return page
+    if page_head(page).obj_id != record_object(record):
+        return damaged(area, page_id)
     begin_change(area, page_id)
     status = DONE
     if operation == OP_INSERT:

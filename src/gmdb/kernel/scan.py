@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.format.heap import NODE_AT
-from gmdb.format.page import TAIL_SIZE, PageType
+from gmdb.format.page import TAIL_SIZE
 from gmdb.format.row import NO_LOCK, UNLOCKED
 from gmdb.format.slotted import SLOT_FREED
-from gmdb.kernel.area import damaged, page_head, page_size_of, touch, version_address
+from gmdb.kernel.area import damaged, holds_rows, page_head, page_size_of, touch, version_address
 from gmdb.kernel.columns import BLOCK_ROWS
 from gmdb.kernel.compiler import long_kernel, routine
 from gmdb.kernel.decode import decode_block, keep_version, restore_columns, save_columns
@@ -33,7 +33,6 @@ from gmdb.kernel.visibility import ROW_BUFFER, load_is_seen, resolve
 WATCHED_MAX = 1024  # pages that a block may read
 ARENA_SIZE = 1 << 20  # for versions that a block builds from undo
 RETRIES = 8
-_DATA = int(PageType.DATA)
 
 SCAN = np.dtype(
     [
@@ -67,7 +66,7 @@ def measure_pages(area, ids, count, sizes):
         page = touch(area, load_u32(ids + 4 * i))
         if page < 0:
             return page
-        if page_head(page).page_type == _DATA:  # a page that was empty may have gone to somebody else
+        if holds_rows(page_head(page)):  # a page that was empty may have gone to somebody else
             slots += heap_node(page + NODE_AT).slot_count
             row_bytes += page_head(page).free_begin
     store_64(sizes, slots)
@@ -138,7 +137,7 @@ def _gather_page(area, scan, page_id, page, rows, limits, places, watch, arenas,
     """Add the rows of a page from where the scan stands until the block is full; answers how many it has."""
     head, page_size = page_head(page), page_size_of(area, page_id)
     slot_count = min(heap_node(page + NODE_AT).slot_count, page_size >> 2)
-    if head.obj_id != scan.obj_id or head.page_type != _DATA:
+    if head.obj_id != scan.obj_id or not holds_rows(head):
         slot_count = 0  # it was empty, and has gone to somebody else since
     page_seen = load_is_seen(area, scan, page)
     room, place = min(BLOCK_ROWS, scan.row_capacity - scan.done), page_id << 16

@@ -7,7 +7,7 @@ Not here: which page has room (free_lists.py).
 
 from __future__ import annotations
 
-from gmdb.format.address import NO_PAGE
+from gmdb.format.address import DEVICES, NO_PAGE
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.segment import (
     ENTRY_MAP_AT,
@@ -21,7 +21,17 @@ from gmdb.format.segment import (
     SEGMENT_HEAD,
     SEGMENT_HEAD_AT,
 )
-from gmdb.kernel.area import change, page_head, page_size_of, touch, touch_type
+from gmdb.kernel.area import (
+    DEVICE_SIZE,
+    DEVICES_AT,
+    change,
+    damaged,
+    device_state,
+    page_head,
+    page_size_of,
+    segment_head,
+    touch,
+)
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.free_lists import (
     LAST_AT,
@@ -33,19 +43,19 @@ from gmdb.kernel.free_lists import (
     log_entry,
     map_at,
     map_entry,
+    map_head,
     map_link,
+    names_page,
     set_link,
     touch_entry,
     touch_map,
     unlink_entry,
 )
-from gmdb.kernel.memory import move_bytes, records, store_32
+from gmdb.kernel.memory import move_bytes, store_32
 from gmdb.kernel.pages import count_segment, format_page, give_page_back, pages_available, take_page
 from gmdb.kernel.redo import log_bytes, log_counts
 from gmdb.kernel.status import DAMAGED, DONE, NEED_SPACE
 
-segment_head = records(SEGMENT_HEAD)
-map_head = records(MAP_HEAD)
 _ENTRY_PAGE, _MAP_PAGE, _DATA_PAGE = int(PageType.SEGMENT_ENTRY), int(PageType.MAP), int(PageType.DATA)
 _ENTRY_SIZE, _MAP_HEAD_SIZE = MAP_ENTRY.size, MAP_HEAD.size
 _FIELDS_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("last_map_page")
@@ -174,9 +184,20 @@ def space_of_segment(area, entry_id):
 
 
 @routine
+def _pages_at_most(area):
+    """Pages that there are: a segment has no more, nor its map, unless it leads round in a circle."""
+    total = 1
+    for device in range(DEVICES):
+        total += device_state(area + DEVICES_AT + device * DEVICE_SIZE).page_count
+    return total
+
+
+@routine
 def _next_page(area, entry_id, map_id, first):
     """The data page that is listed next in map order, from entry ``first`` of a map page on; NO_PAGE if none is."""
-    while map_id != NO_PAGE:
+    for _ in range(_pages_at_most(area)):
+        if map_id == NO_PAGE:
+            break
         page = touch_map(area, entry_id, map_id)
         if page < 0:
             return NO_PAGE
@@ -201,7 +222,9 @@ def _comes_first(area, entry_id, map_id, number, first):
     if map_id == segment_head(entry_page + SEGMENT_HEAD_AT).last_map_page:
         return False
     following = entry_id
-    while following != NO_PAGE and following != at:
+    for _ in range(_pages_at_most(area)):
+        if following == NO_PAGE or following == at:
+            break
         if following == map_id:
             return True
         map_page = touch_map(area, entry_id, following)
@@ -253,9 +276,12 @@ def read_map(area, entry_id, ids, capacity):
 
     Counts on past ``capacity`` without writing, so that a caller can ask for the number first.
     """
-    count = 0
-    map_id = entry_id
-    while map_id != NO_PAGE:
+    count, map_id, pages_max = 0, entry_id, _pages_at_most(area)
+    for _ in range(pages_max):
+        if map_id == NO_PAGE:
+            return count
+        if count > pages_max:
+            break
         page = touch_map(area, entry_id, map_id)
         if page < 0:
             return page
@@ -267,7 +293,7 @@ def read_map(area, entry_id, ids, capacity):
                     store_32(ids + 4 * count, entry.page_id)
                 count += 1
         map_id = head.next
-    return count
+    return damaged(area, entry_id)  # the map leads round in a circle
 
 
 @routine
@@ -342,23 +368,23 @@ def _release_entry(area, entry_id, map_id, number):
 @routine
 def release_page(area, entry_id, page_id):
     """Take a data page out of the segment and give it back to the tablespace."""
-    page = touch_type(area, page_id, _DATA_PAGE, 0)
+    page = touch(area, page_id)
     if page < 0:
-        return page
-    return _release_entry(area, entry_id, page_head(page).map_page_id, page_head(page).map_offset)
+        return damaged(area, page_id)
+    map_id, number = page_head(page).map_page_id, page_head(page).map_offset
+    if page_head(page).page_type != _DATA_PAGE or not names_page(area, entry_id, map_id, number, page_id):
+        return damaged(area, page_id)
+    return _release_entry(area, entry_id, map_id, number)
 
 
 @routine
-def _lists(area, entry_id, map_id, number, page_id):
-    """Whether the map entry exists and lists the page."""
+def _is_map(area, entry_id, map_id):
     page = touch(area, map_id)
-    if page < 0 or (page_head(page).page_type != _MAP_PAGE and map_id != entry_id):
-        return False
-    head = map_head(page + map_at(page))
-    return number < head.map_count and map_entry(entry_address(page, number)).page_id == page_id
+    return page > 0 and (page_head(page).page_type == _MAP_PAGE or map_id == entry_id)
 
 
 @routine
 def release_listed(area, entry_id, map_id, number, page_id):
     """Release a page that may never have been written, so that only the map knows it."""
-    return _release_entry(area, entry_id, map_id, number) if _lists(area, entry_id, map_id, number, page_id) else DONE
+    is_listed = _is_map(area, entry_id, map_id) and names_page(area, entry_id, map_id, number, page_id)
+    return _release_entry(area, entry_id, map_id, number) if is_listed else DONE

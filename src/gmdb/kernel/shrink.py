@@ -18,16 +18,16 @@ from gmdb.format.device import DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD_AT
 from gmdb.format.heap import NODE_AT
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.segment import SEGMENT_HEAD_AT
-from gmdb.kernel.area import address_of, change, damaged, device_of_page, page_head, touch, touch_type
+from gmdb.kernel.area import address_of, change, damaged, device_of_page, page_head, segment_head, touch, touch_type
 from gmdb.kernel.compiler import kernel, long_kernel, routine
-from gmdb.kernel.free_lists import entry_address, map_at, map_entry, touch_map, unlink_entry
+from gmdb.kernel.free_lists import entry_address, map_at, map_entry, map_head, touch_map, unlink_entry
 from gmdb.kernel.heap import LOAD_NUMBER_AT, touch_heap
 from gmdb.kernel.heap_page import heap_node
 from gmdb.kernel.locks import load_is_open
 from gmdb.kernel.memory import load_i64, load_u8, load_u32, records, store_8, store_32
 from gmdb.kernel.pages import count_free_pages, device_head, give_page_back, log_device, space_head
 from gmdb.kernel.redo import close_group, log_bytes, require_log_room
-from gmdb.kernel.segment import log_map_head, log_segment, map_head, release_page, segment_head
+from gmdb.kernel.segment import log_map_head, log_segment, release_page
 from gmdb.kernel.status import DAMAGED, DONE, LOG_FULL
 
 MORE = 1

@@ -10,13 +10,13 @@ from __future__ import annotations
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.segment import SEGMENT_HEAD_AT
 from gmdb.format.transactions import TRANSACTION_ENTRY
-from gmdb.kernel.area import change, page_head, page_size_of, state_of, touch_type
+from gmdb.kernel.area import change, damaged, page_head, page_size_of, segment_head, state_of, touch_type
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import touch_entry
 from gmdb.kernel.locks import transaction_at
 from gmdb.kernel.memory import load_u32, records, store_32
 from gmdb.kernel.redo import log_bytes, log_counts
-from gmdb.kernel.segment import add_page, segment_head
+from gmdb.kernel.segment import add_page
 from gmdb.kernel.status import DONE
 
 entry_record = records(TRANSACTION_ENTRY)
@@ -61,6 +61,8 @@ def _write_entry(area, slot, number, scn):
     page = touch_type(area, load_u32(state.table_pages + 4 * (slot // per_page)), _TABLE, 0)
     if page < 0:
         return page
+    if page_size_of(area, page_head(page).page_id) != page_size_of(area, state.undo_entry):
+        return damaged(area, page_head(page).page_id)
     at = HEAD_SIZE + slot % per_page * _ENTRY_SIZE
     change(area, page)
     entry = entry_record(page + at)

@@ -19,7 +19,7 @@ no page if that was the insert) and the statement that made this one.
 from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE, NO_SLOT
-from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType
+from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD_AT
 from gmdb.format.undo import (
@@ -31,13 +31,13 @@ from gmdb.format.undo import (
     UNDO_RECORD,
     UndoOperation,
 )
-from gmdb.kernel.area import change, page_head, page_size_of, state_of, touch_type
+from gmdb.kernel.area import change, damaged, page_head, page_size_of, segment_head, state_of, touch_type
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import touch_entry
 from gmdb.kernel.locks import transaction_at
 from gmdb.kernel.memory import load_u8, load_u16, load_u32, move_bytes, records, store_8, store_16, store_32
 from gmdb.kernel.redo import log_bytes, log_counts
-from gmdb.kernel.segment import add_page, release_page, segment_head
+from gmdb.kernel.segment import add_page, release_page
 from gmdb.kernel.status import DONE, NOT_FOUND, UNDO_FULL
 from gmdb.kernel.transactions import reserve_entry
 
@@ -59,7 +59,7 @@ OP_LOB_INSERT, OP_LOB_DELETE = int(UndoOperation.LOB_INSERT), int(UndoOperation.
 POOL_MAX = 4096
 _POOL_ROOM = 1024  # a page with less room than this is not worth handing on
 _WRITING, _POOLED = 1, 2
-_DATA = int(PageType.DATA)
+_DATA, _UNDO = int(PageType.DATA), int(SegmentType.UNDO)
 _ROW_PAGE_AT = UNDO_RECORD.offset("row_id.page_id")
 _ROW_SLOT_AT = UNDO_RECORD.offset("row_id.slot_id")
 _LOCK_AT, _OBJECT_AT = UNDO_RECORD.offset("lock_id"), UNDO_RECORD.offset("obj_id")
@@ -137,19 +137,19 @@ def record_statement(record):
 
 
 @routine
+def touch_undo(area, page_id):
+    return touch_type(area, page_id, _DATA, _UNDO)
+
+
+@routine
 def find_record(area, page_id, slot):
     """The address of an undo record; a negative status if there is none there."""
-    page = touch_type(area, page_id, _DATA, 0)
+    page = touch_undo(area, page_id)
     if page < 0:
         return page
     if slot >= undo_head(page + NODE_AT).slot_count:
         return NOT_FOUND
     return page + load_u16(page + page_size_of(area, page_id) - TAIL_SIZE - 2 * (slot + 1))
-
-
-@routine
-def touch_undo(area, page_id):
-    return touch_type(area, page_id, _DATA, 0)
 
 
 @routine
@@ -239,6 +239,8 @@ def reserve_undo(area, call, size):
         page_id = _new_page(area)
     if page_id < 0:
         return page_id
+    if _room(touch_undo(area, page_id)) < size + 2 or page_id == call.undo_page:
+        return damaged(area, page_id)  # no page takes a record of such a row: it is not one of ours
     full = call.undo_page
     _begin_run(area, call, page_id, touch_undo(area, page_id))
     return _leave(area, full, touch_undo(area, full)) if full >= 0 else DONE

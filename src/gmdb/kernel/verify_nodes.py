@@ -14,8 +14,8 @@ from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, COLUMNS_PER_WORD, ROW_HEAD, SIZE_AT, UNLOCKED
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.hash_page import BUCKET, DIRECTORY, pages_of
-from gmdb.kernel.index_head import LEVELS_MAX
 from gmdb.kernel.memory import load_u8, load_u16, load_u32, records
+from gmdb.kernel.soundness_nodes import LEVELS_MAX
 from gmdb.kernel.verify_rows import BROKEN, FLAG_DELETE, GOOD, SUSPECT
 from gmdb.kernel.verify_slots import directory_is_right, overlap, slot_value
 

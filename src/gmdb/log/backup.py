@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -42,12 +41,13 @@ from gmdb.storage.directory import (
     LOCK_NAME,
     device_path,
     dropped_numbers,
+    make_beside,
     note_dropped,
     require_database,
     sync_directory,
     write_control,
 )
-from gmdb.storage.disk import DiskFile
+from gmdb.storage.disk import DiskFile, read_plain
 from gmdb.storage.store import PageStore
 
 NOTE_NAME = "gmdb.backup"
@@ -85,7 +85,7 @@ def read_note(directory: Path) -> Note:
     if not is_backup(directory):
         raise NotABackup(f"{directory} is no backup, or was opened since it was one; gmdb backup makes one")
     try:
-        return Note(**json.loads((directory / NOTE_NAME).read_bytes()))
+        return Note(**json.loads(read_plain(directory / NOTE_NAME)))
     except (OSError, ValueError, TypeError) as error:
         raise NotABackup(f"{directory / NOTE_NAME} cannot be read: {error}") from error
 
@@ -109,8 +109,7 @@ def new_directory(target: Path) -> Iterator[Path]:
         raise TargetExists(f"{target} is there already; choose another path, or remove it first")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.new-", dir=target.parent))
-        os.chmod(made, 0o755)
+        made = make_beside(target)
     except OSError as error:
         raise StorageError(f"{target}: {error.strerror}") from error
     try:

@@ -26,6 +26,7 @@ from gmdb.format.redo import payload
 from gmdb.kernel.feed import FULL, LOG_CHANGE, LOG_COMMIT, LOG_SCAN, ROW_MIN, copy_rows, scan_log
 from gmdb.kernel.redo import GROUP_MAX
 from gmdb.kernel.replay import LENGTH_MAX, MORE, first_group
+from gmdb.kernel.status import DAMAGED
 from gmdb.log.files import ARCHIVE, RedoReader, open_if_there, redo_numbers, redo_path
 from gmdb.storage.directory import read_control
 from gmdb.storage.feeds import LogPosition
@@ -265,6 +266,8 @@ class LogScan:
         scan["changes"], scan["change_room"] = self._changes.ctypes.data, len(self._changes)
         scan["commits"], scan["commit_room"] = self._commits.ctypes.data, len(self._commits)
         status = scan_log(scan.ctypes.data) if len(data) else MORE
+        if status == DAMAGED:
+            raise self._log.damaged(int(scan["lsn"][0]))
         start, self._lsn = self._lsn, int(scan["lsn"][0])
         self._data = data[self._lsn - start :]
         changes = self._changes[: int(scan["change_count"][0])]

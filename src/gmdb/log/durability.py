@@ -50,8 +50,6 @@ def open_store(
         if store.control["clean"]:
             return store, None
         Replayer(store, recovery, archive).run(stop_time, progress)
-        for device in store.devices.values():
-            device.cover()  # it may have grown without a page being used yet
     except BaseException:
         store.close()
         raise

@@ -11,8 +11,9 @@ import numpy as np
 from gmdb.errors import Corruption
 from gmdb.format.address import OFFSET_BITS, device_of, page_name
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
+from gmdb.format.page import PAGE_SIZES
 from gmdb.format.redo import REDO_GROUP, REDO_ITEM, RedoItem
-from gmdb.kernel.replay import MORE, REPLAY, STOPPED, find_group_after, replay_groups
+from gmdb.kernel.replay import MORE, REPLAY, STOPPED, check_replayed, find_group_after, replay_groups
 from gmdb.kernel.status import DAMAGED, NEED_SPACE
 from gmdb.log.files import ARCHIVE, RedoReader
 from gmdb.log.mirror import torn_pages, write_torn
@@ -84,6 +85,7 @@ class Replayer:
                 break
             start, lsn, data = following, following, b""
             state["lsn"] = lsn
+        self._check()
         self._report(lsn, time.monotonic() - started)
 
     def _apply(self, data: bytes) -> int:
@@ -101,6 +103,14 @@ class Replayer:
             self._store.raise_damage()
         return status
 
+    def _check(self) -> None:
+        """See that the pages are sound with all that was written to them, and as many as their devices say."""
+        for device in self._store.devices.values():
+            device.cover()  # it may have grown without a page being used yet
+        if check_replayed(self._store.area) == DAMAGED:
+            page_id = self._store.damaged_page()
+            raise Corruption(f"with the redo log replayed, page {page_name(page_id)} is not as pages are", page_id)
+
     def _make_device(self, group: bytes, page_id: int) -> bool:
         """Make a device that the copy is too old to have, from its head in the log; False: it is not there."""
         head = next((page for at, page in _images(group) if at == page_id), b"")
@@ -108,7 +118,12 @@ class Replayer:
             return False
         number, pages_max = device_of(page_id), DEVICE_HEAD.at(head, DEVICE_HEAD_AT).pages_max
         space = SPACE_HEAD.at(head, SPACE_HEAD_AT)
-        create_device(self._store.directory, number, space.space_id, space.name.decode(), space.page_size, pages_max)
+        first = self._store.devices.get(space.space_id)
+        size = space.page_size if first is None else first.page_size
+        if space.page_size not in PAGE_SIZES or space.page_size != size or space.space_id > number or number < 1:
+            raise Corruption(f"the redo log makes device {number} as no device can be", page_id)
+        name = space.name.decode(errors="replace")
+        create_device(self._store.directory, number, space.space_id, name, space.page_size, pages_max)
         sync_directory(self._store.directory)
         self._store.write_control(next_device=max(number + 1, self._store.control["next_device"]))
         self._store.adopt_device(number)
@@ -143,5 +158,7 @@ def _images(group: bytes) -> Iterator[tuple[int, bytes]]:
     while at + REDO_ITEM.size <= end:
         item = REDO_ITEM.at(group, at)
         at += REDO_ITEM.size + item.length
+        if at > end:
+            return
         if item.offset == RedoItem.IMAGE:
             yield item.page_id, group[at - item.length : at]

@@ -129,7 +129,9 @@ class Shrinking:
             if not same or not whole or self._redo.files.oldest_held() < cut.redo_end:
                 return False
             page_count = max(cut.target, min(_least(cut.device), cut.device.head.page_count))
+            before = cut.device.head.hwm
             store.call(cut_tail, 0, number, cut.target, page_count, address)
+            cut.device.let_go(cut.target, before)
             return True
 
     def _cut_file(self, device: Device) -> int:

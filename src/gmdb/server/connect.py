@@ -121,7 +121,7 @@ def is_open_here(directory: Path) -> bool:
 def _has_owner(directory: Path) -> bool:
     """Whether a process holds the lock alone, as owners do."""
     try:
-        file = os.open(directory / LOCK_NAME, os.O_RDONLY)
+        file = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

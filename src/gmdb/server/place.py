@@ -5,7 +5,9 @@ Invariants
  2. The path of a socket is short enough for the system, however long the database's own path is.
  3. The file is there only while its owner holds the database's lock, or because an owner died; then nobody answers
     at its socket, and the next owner removes both.
- 4. A copy of a database's directory leads nobody to the owner of the original: the file names its directory's inode.
+ 4. Whoever looks for an owner trusts only a file and a directory that are both of one user, its own unless it is root,
+    and that nobody else can write to.
+ 5. A copy of a database's directory leads nobody to the owner of the original: the file names its directory's inode.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +26,7 @@ ENDPOINT_NAME = "gmdb.endpoint"
 DOOR_NAME, FLIGHT_NAME = "door", "flight"
 PREFIX = "gmdb-"
 SOCKET_PATH_MAX = 107
+_FILE_MAX = 4096
 _PLAIN = re.compile(r"[\w./-]+", re.ASCII)  # a Flight location is a URI, and takes no other characters
 
 
@@ -73,12 +77,29 @@ def publish(directory: Path, place: Place) -> None:
 def find_place(directory: Path) -> Place | None:
     """What the database's file says; nothing if there is none, none that can be read, or that of another directory."""
     try:
-        fields = json.loads((directory / ENDPOINT_NAME).read_bytes())
-        if fields["inode"] != directory.stat().st_ino:
-            return None
-        return Place(int(fields["pid"]), str(fields["folder"]), str(fields["token"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        raw, user = _read(directory / ENDPOINT_NAME)
+        fields = json.loads(raw)
+        place = Place(int(fields["pid"]), str(fields["folder"]), str(fields["token"]))
+        return place if fields["inode"] == directory.stat().st_ino and _is_private(place.folder, user) else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _read(path: Path) -> tuple[bytes, int]:
+    """What a file says that only its user could write, and whose it is."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o022 or found.st_size > _FILE_MAX:
+            raise ValueError(f"{path} is no file of an owner")
+        if found.st_uid != os.getuid() and os.getuid() != 0:
+            raise ValueError(f"{path} is another user's")
+        return file.read(), found.st_uid
+
+
+def _is_private(folder: str, user: int) -> bool:
+    """Whether nobody but the user could have put a socket there."""
+    found = os.lstat(folder)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
 
 
 def withdraw(directory: Path, place: Place) -> None:

@@ -29,7 +29,7 @@ from gmdb.format.anatomy import check
 from gmdb.format.checksum import page_crc
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PAGE_TAIL, TAIL_SIZE, PageType
-from gmdb.kernel.area import AREA
+from gmdb.kernel.area import AREA, LET_GO
 from gmdb.kernel.checkpoint import seal_run
 from gmdb.kernel.pages import set_page_count
 from gmdb.storage import disk
@@ -117,7 +117,7 @@ class Device:
         try:
             page = self._read_head_page(mended)
             space = SPACE_HEAD.at(page, SPACE_HEAD_AT)
-            self.space_id, self.space_name = space.space_id, space.name.decode()
+            self.space_id, self.space_name = space.space_id, space.name.decode(errors="replace")
             self.page_size = space.page_size
             self.pages_per_chunk = CHUNK_SIZE // self.page_size
             self._dirty = np.zeros(PAGES_PER_DEVICE, np.uint8)
@@ -147,6 +147,8 @@ class Device:
             where, what = findings[0] if findings else (0, "it is no device head")
             raise Corruption(f"{self.path}: page 0, offset {where}: {what}", page_id, where)
         page_count = DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count
+        if not 0 < page_count <= PAGES_PER_DEVICE:
+            raise Corruption(f"{self.path}: its head says {page_count} pages; it cannot have as many", page_id, 0)
         if mended is not None and not self._read_only:
             self._file.allocate(page_count * page_size)  # it may have grown, and a crash taken the new length back
         elif length < page_count * page_size and mended is None:
@@ -258,6 +260,10 @@ class Device:
             self._state["page_count"] = max(target, self.page_count)
             set_page_count(self._area, self.number, target)
 
+    def let_go(self, first: int, end: int) -> None:
+        """Pages that the high-water mark has come down from may be taken again.  The guard is held."""
+        self._verified[first:end] = LET_GO
+
     def cut(self) -> int:
         """Cut the file off behind the pages that the device head says it has; answers by how many bytes.
 
@@ -280,6 +286,9 @@ class Device:
         target = self.head.page_count
         if target <= self.page_count:
             return False
+        if target >= PAGES_PER_DEVICE:
+            page_id = page_id_of(self.number, 0)
+            raise Corruption(f"{self.path}: its head says {target} pages; it cannot have as many", page_id)
         if not self._read_only:
             self._file.allocate(target * self.page_size)
         self._map(target)

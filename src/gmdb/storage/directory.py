@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,16 @@ def note_dropped(directory: Path, device: int) -> None:
     sync_directory(directory)
 
 
+def make_beside(target: Path) -> Path:
+    """A folder of a name of its own beside another: for what gets the other's name once it is whole.
+
+    As the user's umask says, and never for others to write to.
+    """
+    made = target.parent / f".{target.name}.new-{secrets.token_hex(8)}"
+    os.mkdir(made, 0o755)
+    return made
+
+
 def is_database(directory: Path) -> bool:
     try:
         return (directory / CONTROL_NAME).is_file()
@@ -64,6 +75,14 @@ def require_database(directory: Path) -> None:
     if directory.is_dir():
         raise NotADatabase(f"{directory} is a directory without {CONTROL_NAME}, so it is no gmdb database")
     raise NotADatabase(f"{directory} does not exist")
+
+
+def refuse_links(directory: Path) -> None:
+    """A folder of a database that is a link would have files written elsewhere."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                raise StorageError(f"{entry.path} is a link; a database has none, for it could lead to any file")
 
 
 def read_control(directory: Path) -> dict[str, Any]:
@@ -104,9 +123,9 @@ class DirectoryLock:
     def __init__(self, directory: Path, exclusive: bool) -> None:
         flags = os.O_RDWR | os.O_CREAT if exclusive else os.O_RDONLY
         try:
-            self._file = os.open(directory / LOCK_NAME, flags, 0o644)
+            self._file = disk.open_plain(directory / LOCK_NAME, flags)
         except OSError as error:
-            raise StorageError(f"{directory / LOCK_NAME}: {error.strerror}") from error
+            raise disk.storage_error(directory / LOCK_NAME, error) from error
         try:
             fcntl.flock(self._file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,15 +26,34 @@ import numpy as np
 
 from gmdb.errors import DiskFull, StorageError
 
-MODE = 0o644
+MODE = 0o644  # less what the user's umask takes away
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# A link could lead out of the database, and opening a pipe would wait for somebody at its other end.
+_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
     """What the operating system's error means to a user."""
     if error.errno in _FULL:
         return DiskFull(f"{path}: {error.strerror}; nothing was changed, free some space and try again")
+    if error.errno == errno.ELOOP:
+        return StorageError(f"{path} is a link; a database has none, for it could lead to any file")
     return StorageError(f"{path}: {error.strerror}")
+
+
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a file of a database, which is a regular one; OSError if it is a link, a pipe or a directory."""
+    number = os.open(path, flags | _PLAIN, MODE)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return number
+
+
+def read_plain(path: Path) -> bytes:
+    """All bytes of such a file."""
+    with os.fdopen(open_plain(path), "rb") as file:
+        return file.read()
 
 
 @contextmanager
@@ -157,7 +177,7 @@ class Disk:
 
     def raw_open(self, path: Path, flags: int, create: bool, exclusive: bool) -> int:
         flags |= (os.O_CREAT if create else 0) | (os.O_EXCL if create and exclusive else 0)
-        return os.open(path, flags, MODE)
+        return open_plain(path, flags)
 
     def raw_size(self, file: DiskFile) -> int:
         return os.fstat(file.number).st_size

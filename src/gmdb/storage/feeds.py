@@ -25,6 +25,7 @@ from gmdb.errors import Corruption, InterfaceError, NoSuchFeedReader, PositionUn
 from gmdb.format.redo import payload
 from gmdb.storage import disk
 from gmdb.storage.directory import read_control
+from gmdb.storage.disk import read_plain
 
 FOLDER = "feeds"
 KEEP = 1 << 30  # bytes of log that are kept for a reader, unless it asks for more or less
@@ -90,7 +91,7 @@ def keep_definition(directory: Path, version: int, plain: Any) -> None:
 def read_definition(directory: Path, version: int) -> Any:
     path = _definition_path(directory, version)
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(read_plain(path))
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}; without it the log's changes cannot be read") from error
     except ValueError as error:
@@ -145,7 +146,7 @@ def read_reader(directory: Path, name: str) -> Reader | None:
     """A reader by its name; None if there is no such reader, or none any more."""
     path = _reader_path(directory, name)
     try:
-        fields: Mapping[str, Any] = json.loads(path.read_bytes())
+        fields: Mapping[str, Any] = json.loads(read_plain(path))
         return Reader(**fields)
     except FileNotFoundError:
         return None

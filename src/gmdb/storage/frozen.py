@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from gmdb.errors import Corruption, SnapshotExpired, StorageError
-from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE, device_of, offset_of, page_id_of, page_name
+from gmdb.format.address import DEVICES, OFFSET_BITS, PAGES_PER_DEVICE, device_of, offset_of, page_id_of, page_name
 from gmdb.format.anatomy import check
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES
@@ -34,6 +34,7 @@ from gmdb.kernel.status import DAMAGED
 from gmdb.kernel.visibility import ROW_BUFFER
 from gmdb.storage.device import OVERRUN, new_area
 from gmdb.storage.directory import device_path, read_control
+from gmdb.storage.disk import open_plain, storage_error
 from gmdb.storage.images import ImageIndex
 from gmdb.storage.lock_file import IN_FLIGHT, read_locks
 from gmdb.storage.pins import Pin, locks_path, read_pin, renew
@@ -68,11 +69,13 @@ class _FrozenDevice:
     def __init__(self, area: np.ndarray, directory: Path, number: int, hwm: int, memory: _Memory) -> None:
         self.number, self.hwm = number, hwm
         self.path = device_path(directory, number)
+        if not (0 <= number < DEVICES and 0 < hwm <= PAGES_PER_DEVICE):
+            raise Corruption(f"{directory}: a snapshot of {hwm} pages of device {number} cannot be; load again")
         self._memory = memory
         try:
-            self.file = os.open(self.path, os.O_RDONLY)
+            self.file = open_plain(self.path)
         except OSError as error:
-            raise StorageError(f"{self.path}: {error.strerror}") from error
+            raise storage_error(self.path, error) from error
         start = os.pread(self.file, DEVICE_PAGE_END, 0)
         self.page_size = SPACE_HEAD.at(start, SPACE_HEAD_AT).page_size if len(start) == DEVICE_PAGE_END else 0
         if self.page_size not in PAGE_SIZES:
@@ -196,6 +199,10 @@ class FrozenStore:
     def _renew(self) -> None:
         if time.monotonic() - self._renewed > min(RENEWAL, self.pin.lease / 3):
             self.require_pin()
+
+    def size(self) -> int:
+        """Bytes of all pages."""
+        return sum(device.hwm * device.page_size for device in self.devices.values())
 
     def require_open(self) -> None:
         """A frozen store is open for as long as it is."""

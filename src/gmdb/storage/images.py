@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from gmdb.format.images import IMAGE_BATCH, IMAGE_ENTRY, read_batch_head, read_entries
 from gmdb.storage import disk
+from gmdb.storage.disk import open_plain
 from gmdb.storage.pins import Pin, folder_of
 
 SUFFIX = ".images"
@@ -56,7 +57,7 @@ class _File:
     """An image file, read as far as its batches are whole."""
 
     def __init__(self, path: Path) -> None:
-        self.number = os.open(path, os.O_RDONLY)
+        self.number = open_plain(path)
         self._read = 0
 
     def new_images(self) -> list[tuple[int, Image]]:

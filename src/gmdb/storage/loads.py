@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gmdb.errors import InterfaceError
-from gmdb.storage.disk import storage_error
+from gmdb.storage.disk import read_plain, storage_error
 from gmdb.storage.holder import Holder
 
 LOADS_NAME = "loads"
@@ -102,6 +102,6 @@ def _is_litter(folder: Path) -> bool:
 
 def _driver_of(folder: Path) -> Holder | None:
     try:
-        return Holder.from_plain(json.loads((folder / NOTE_NAME).read_text()))
+        return Holder.from_plain(json.loads(read_plain(folder / NOTE_NAME)))
     except (OSError, ValueError, TypeError):
         return None

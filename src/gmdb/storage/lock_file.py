@@ -12,6 +12,7 @@ import numpy as np
 
 from gmdb.errors import Corruption
 from gmdb.kernel.locks import LOAD, LOCK, LOCKS_MAX
+from gmdb.storage.disk import read_plain
 
 IN_FLIGHT = 1  # the place of all of them
 _COUNTS = np.dtype("<i8")
@@ -33,13 +34,18 @@ def read_locks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     What is not touched of the area takes no memory.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_plain(path)
     except (FileNotFoundError, NotADirectoryError):
         return np.zeros(LOCKS_MAX, LOCK), np.zeros(0, np.uint32), np.zeros(0, LOAD)
     counts = np.frombuffer(raw[:16], _COUNTS).tolist() if len(raw) >= 16 else [-1, -1]
     if min(counts) < 0 or len(raw) != 16 + counts[0] * (4 + LOCK.itemsize) + counts[1] * LOAD.itemsize:
         raise Corruption(f"{path} is damaged; load again")
     ids = np.frombuffer(raw, "<u4", counts[0], 16)
+    locks = np.frombuffer(raw, LOCK, counts[0], 16 + 4 * counts[0])
+    loads = np.frombuffer(raw, LOAD, counts[1], 16 + counts[0] * (4 + LOCK.itemsize)).copy()
+    leads_astray = (ids >= LOCKS_MAX) | (locks["previous"] >= LOCKS_MAX) | (locks["transaction"] != IN_FLIGHT)
+    if leads_astray.any() or (loads["transaction"] != IN_FLIGHT).any():
+        raise Corruption(f"{path} is damaged; load again")
     area = np.zeros(LOCKS_MAX, LOCK)
-    area[ids] = np.frombuffer(raw, LOCK, counts[0], 16 + 4 * counts[0])
-    return area, ids, np.frombuffer(raw, LOAD, counts[1], 16 + counts[0] * (4 + LOCK.itemsize)).copy()
+    area[ids] = locks
+    return area, ids, loads

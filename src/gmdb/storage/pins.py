@@ -23,6 +23,7 @@ from typing import Any
 from gmdb.errors import Corruption, InterfaceError, SnapshotExpired, StorageError
 from gmdb.storage import disk
 from gmdb.storage.directory import DirectoryLock, read_control
+from gmdb.storage.disk import read_plain
 from gmdb.storage.holder import Holder
 
 FOLDER = "snapshots"
@@ -124,7 +125,7 @@ def read_pin(directory: Path, name: str) -> Pin:
     """A pin that is there; SnapshotExpired if it is not any more."""
     path = pin_path(directory, name)
     try:
-        return Pin.from_json(path.read_bytes())
+        return Pin.from_json(read_plain(path))
     except FileNotFoundError:
         said = f"{directory} has no snapshot {name} any more: nobody read by it for too long, or it was dropped"
         raise SnapshotExpired(f"{said}; load again") from None

@@ -36,6 +36,7 @@ from gmdb.format.address import (
     UNDO_DEVICE,
     device_of,
     offset_of,
+    page_id_of,
     page_name,
 )
 from gmdb.format.anatomy import check
@@ -121,6 +122,7 @@ class PageStore:
         self.control = files.read_control(directory)
         if self.control["purpose"] == Purpose.DUMP:
             raise NotADatabase(f"{directory} is a dump of a database's pages; look at it with gmstat")
+        files.refuse_links(directory)
         self._lock = files.DirectoryLock(directory, exclusive=not read_only)
         self._area = new_area()
         self.area = self._area.ctypes.data
@@ -140,6 +142,7 @@ class PageStore:
             self.control = files.read_control(directory)
             files.check_devices_present(directory, (SYSTEM_DEVICE, UNDO_DEVICE, FIRST_USER_DEVICE))
             self._open_devices(None if mend is None else mend(self))
+            self._check_spaces()
         except BaseException:
             self.close()
             raise
@@ -153,6 +156,18 @@ class PageStore:
             elif not self.read_only:
                 disk.current.remove(files.device_path(self.directory, number))  # its tablespace was never finished
 
+    def _check_spaces(self) -> None:
+        """A tablespace is named by its first device, and has pages of one size: kernels rely on that."""
+        for device in self.devices.values():
+            first = self.devices.get(device.space_id)
+            is_own = device.number == device.space_id or device.number > FIRST_USER_DEVICE
+            if first is None or first.space_id != first.number or first.page_size != device.page_size or not is_own:
+                said = f"it cannot be of tablespace {device.space_id}, with pages of {device.page_size} bytes"
+                raise Corruption(f"{device.path}: {said}", page_id_of(device.number, 0))
+        if self.devices[UNDO_DEVICE].page_size != UNDO_PAGE_SIZE:
+            said = f"{self.devices[UNDO_DEVICE].path}: undo pages have {UNDO_PAGE_SIZE} bytes"
+            raise Corruption(said, page_id_of(UNDO_DEVICE, 0))
+
     # ---- tablespaces
 
     def space(self, name: str) -> Tablespace:
@@ -164,7 +179,10 @@ class PageStore:
 
     def space_of(self, page_id: int) -> Tablespace:
         """The tablespace that a page lies in."""
-        return self.spaces[self.devices[device_of(page_id)].space_id]
+        device = self.devices.get(device_of(page_id))
+        if device is None:
+            raise Corruption(f"page {page_name(page_id)} does not exist, though another page refers to it", page_id)
+        return self.spaces[device.space_id]
 
     def create_tablespace(self, name: str, page_size: int, devices: int, device_pages_max: int) -> Tablespace:
         self.require_writable()
@@ -235,6 +253,13 @@ class PageStore:
             self.raise_damage()
         return result
 
+    def call_surely(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
+        """``call_essential`` of a kernel that fails only if what it should work on is not what the pages say."""
+        result = self.call_essential(kernel, space_id, *arguments)
+        if result < 0:
+            raise Corruption(f"{self.directory}: undo is about what is not there; see gmdb verify")
+        return result
+
     def grow_for(self, space_id: int, pages: int) -> int:
         """Make room for a kernel that needs pages, for rows or for their undo: it does not say which, nor how many.
 
@@ -244,9 +269,13 @@ class PageStore:
             self.spaces[space].grow(pages)
         return min(2 * pages, PAGES_MAX)
 
+    def damaged_page(self) -> int:
+        """The page that a kernel stumbled over last."""
+        return int(self._area["state"]["damaged_page"][0])
+
     def raise_damage(self) -> None:
         """Raise what is wrong with the page that a kernel stumbled over."""
-        page_id = int(self._area["state"]["damaged_page"][0])
+        page_id = self.damaged_page()
         name = page_name(page_id)
         device = self.devices.get(device_of(page_id))
         if device is None or offset_of(page_id) >= device.page_count:
@@ -288,6 +317,10 @@ class PageStore:
                 f"{self.directory} takes no more changes: {self.failure}; what was committed before is safe: "
                 "close it, mend the disk, and open it again"
             ) from self.failure
+
+    def size(self) -> int:
+        """Bytes of all pages: nothing that is kept on them is longer."""
+        return sum(device.page_count * device.page_size for device in self.devices.values())
 
     def require_open(self) -> None:
         if not self.devices:

@@ -101,13 +101,13 @@ class Collector:
             count = min(BATCH, len(places) - done)
             with self._hub.guard:
                 at, to = places.ctypes.data + 8 * done, pages.ctypes.data + 8 * done
-                purged = self._hub.store.call_essential(purge_records, UNDO_DEVICE, at, count, to, 1)
+                purged = self._hub.store.call_surely(purge_records, UNDO_DEVICE, at, count, to, 1)
             _note_purged(ended, pages[done : done + purged].tolist())
             done += purged
         with self._hub.guard:
             for one in ended:
                 if one.scn:
-                    self._hub.store.call_essential(forget_transaction, UNDO_DEVICE, one.slot)
+                    self._hub.store.call_surely(forget_transaction, UNDO_DEVICE, one.slot)
                 self._hub.memory.forget_load(one.slot)
                 self.history.popleft()
                 self._hub.memory.free(one.slot)
@@ -120,7 +120,7 @@ class Collector:
             removed = 1
             while removed > 0:
                 with self._hub.guard:
-                    removed = self._hub.store.call_essential(tidy_page, space_id, obj_id, entry_page, page_id)
+                    removed = self._hub.store.call_surely(tidy_page, space_id, obj_id, entry_page, page_id)
 
 
 def _note_purged(ended: list[Ended], pages: list[int]) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gmdb.errors import LocksExhausted, UndoExhausted
+from gmdb.errors import Corruption, LocksExhausted, UndoExhausted
 from gmdb.format.address import NO_PAGE, UNDO_DEVICE, device_of, offset_of
 from gmdb.format.page import PAGE_HEAD, SegmentType
 from gmdb.format.undo import TRANSACTIONS_ID, UNDO_ENTRY, UNDO_ID
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 def create_undo_segment(store: PageStore) -> None:
     """Make a new database's undo segment."""
     segment = Segment.create(store, store.spaces[UNDO_DEVICE], UNDO_ID, "undo", SegmentType.UNDO, pct_free=0)
-    assert segment.entry_page == UNDO_ENTRY
+    if segment.entry_page != UNDO_ENTRY:
+        raise Corruption(f"{store.directory} says that it is new, but has pages", UNDO_ENTRY)
 
 
 def _table_segment(store: PageStore) -> Segment:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.errors import LocksExhausted
+from gmdb.errors import Corruption, LocksExhausted
 from gmdb.format.address import device_of, offset_of
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import NO_LOCK
@@ -77,6 +77,8 @@ class TransactionMemory:
 
     def use_table(self, page_ids: np.ndarray) -> None:
         """The pages that the table has."""
+        if len(page_ids) > TABLE_PAGES_MAX:
+            raise Corruption(f"the table of transactions cannot have {len(page_ids)} pages")
         self._table_pages[: len(page_ids)] = page_ids
         self.set("table_page_count", len(page_ids))
 
@@ -117,9 +119,9 @@ class TransactionMemory:
         return int(self.transactions[slot]["number"])
 
     def free(self, slot: int) -> None:
-        """Nothing refers to the transaction any more."""
-        assert self.transactions[slot]["locks"] == 0
-        self._free_slots.append(slot)
+        """Nothing refers to the transaction any more; if a damaged page kept one of its locks, nobody else gets it."""
+        if self.transactions[slot]["locks"] == 0:
+            self._free_slots.append(slot)
 
     # ---- bulk loads
 

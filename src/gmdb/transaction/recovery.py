@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gmdb.format.address import UNDO_DEVICE, device_of, offset_of
-from gmdb.format.page import slot_offset
+from gmdb.errors import Corruption
+from gmdb.format.address import UNDO_DEVICE, device_of, offset_of, page_name
+from gmdb.format.page import PAGE_HEAD, PageType, SegmentType, slot_offset
 from gmdb.format.transactions import committed
 from gmdb.format.undo import NODE_AT, OWNER_AT, UNDO_HEAD, UNDO_OWNER, UNDO_RECORD, UndoOperation, record_extents
 from gmdb.kernel.ending import forget_transaction
 from gmdb.kernel.gc import purge_records, tidy_page
 from gmdb.kernel.recovery import check_page, release_dead_page
 from gmdb.kernel.rollback import take_back
+from gmdb.kernel.status import DONE
 from gmdb.log.reports import Progress, Recovery
 from gmdb.storage.segment import Segment
+from gmdb.storage.store import UNDO_PAGE_SIZE
 
 if TYPE_CHECKING:
     from gmdb.transaction.hub import Transactions
@@ -68,13 +71,20 @@ class _Work:
         self._undo = undo
         self._untidy: set[tuple[int, int, int]] = set()  # obj_id, entry page, page
 
-    def _page(self, page_id: int) -> memoryview:
-        self._store.call(check_page, UNDO_DEVICE, page_id)
-        return self._store.devices[device_of(page_id)].memory(offset_of(page_id))
+    def _page(self, page_id: int, kind: PageType = PageType.DATA) -> memoryview:
+        """A page of undo, or of the table of those that committed."""
+        found = self._store.call(check_page, UNDO_DEVICE, page_id) == DONE
+        device = self._store.devices.get(device_of(page_id))
+        if found and device is not None and device.page_size == UNDO_PAGE_SIZE:
+            page = device.memory(offset_of(page_id))
+            if PAGE_HEAD.at(page).page_type == kind and PAGE_HEAD.at(page).seg_type == SegmentType.UNDO:
+                return page
+        raise Corruption(f"page {page_name(page_id)} should be one of undo, and is not", page_id)
 
     def sort_out(self) -> tuple[dict[int, _Left], dict[int, _Left]]:
         """The transactions that committed, and those that did not, by their numbers."""
-        pages = (self._page(page_id) for page_id in self._hub.memory.table_page_ids())
+        table = self._hub.memory.table_page_ids()
+        pages = (self._page(page_id, PageType.TRANSACTIONS) for page_id in table)
         done = {number for page in pages for _, number, _ in committed(page)}
         found: dict[int, _Left] = defaultdict(_Left)
         for page_id in self._undo.page_ids().tolist():
@@ -106,21 +116,27 @@ class _Work:
             self._untidy.add((record.obj_id, record.seg_entry, record.row_id.page_id))  # type: ignore[attr-defined]
 
     def take_back(self, place: int, number: int) -> None:
-        while self._store.call_essential(take_back, self._space_of(place), place, 0, number):
+        while self._store.call_surely(take_back, self._space_of(place), place, 0, number):
             pass
 
     def _space_of(self, place: int) -> int:
         page = self._page(place >> 16)
         at = slot_offset(len(page), place & 0xFFFF)
         record = UNDO_RECORD.at(page, int.from_bytes(page[at : at + 2], "little"))
-        return self._store.devices[device_of(record.row_id.page_id)].space_id
+        return self._space(record.row_id.page_id)
+
+    def _space(self, page_id: int) -> int:
+        device = self._store.devices.get(device_of(page_id))
+        if device is None:
+            raise Corruption(f"undo is about page {page_name(page_id)}, which no device has", page_id)
+        return device.space_id
 
     def clean_up(self, places: list[int]) -> None:
         batch = np.array(places, np.int64)
         pages = np.zeros(len(batch), np.int64)
         done = 0
         while done < len(batch):
-            done += self._store.call_essential(
+            done += self._store.call_surely(
                 purge_records,
                 UNDO_DEVICE,
                 batch.ctypes.data + 8 * done,
@@ -132,13 +148,12 @@ class _Work:
     def finish(self) -> None:
         """Tidy up the pages, free the table's entries and the undo pages."""
         for obj_id, entry_page, page_id in self._untidy:
-            space_id = self._store.devices[device_of(entry_page)].space_id
-            while self._store.call_essential(tidy_page, space_id, obj_id, entry_page, page_id):
+            while self._store.call_surely(tidy_page, self._space(entry_page), obj_id, entry_page, page_id):
                 pass
         for slot in self._hub.memory.table_slots_used():
-            self._store.call_essential(forget_transaction, UNDO_DEVICE, slot)
+            self._store.call_surely(forget_transaction, UNDO_DEVICE, slot)
         for page_id in self._undo.page_ids().tolist():
-            self._store.call_essential(release_dead_page, UNDO_DEVICE, page_id)
+            self._store.call_surely(release_dead_page, UNDO_DEVICE, page_id)
 
 
 def _keep(found: dict[int, _Left], number: int, run: int, places: list[int]) -> None:

@@ -479,7 +479,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         return page_id
 
     def _space_of(self, page_id: int) -> int:
-        return self.hub.store.devices[page_id >> 22].space_id
+        return self.hub.store.space_of(page_id).space_id
 
     def close(self) -> None:
         """Roll back what is open and end the session.  What another thread is committing here is committed first."""

@@ -9,6 +9,7 @@ from gmdb.format.checksum import crc32c
 from gmdb.format.control import CONTROL, CONTROL_1, CONTROL_SIZE, COPY_DISTANCE, FORMAT_VERSION, MAGIC
 from gmdb.format.redo import FILE_SIZES
 from gmdb.storage.directory import CONTROL_NAME
+from gmdb.storage.disk import read_plain
 from gmdb.verify.findings import Findings
 from gmdb.verify.reader import VerifiedFiles
 
@@ -18,7 +19,7 @@ _SWITCHES = ("clean", "archiving")
 
 
 def check_control(files: VerifiedFiles, findings: Findings) -> None:
-    data = (files.path / CONTROL_NAME).read_bytes()
+    data = read_plain(files.path / CONTROL_NAME)
     if len(data) != CONTROL_SIZE:
         findings.in_file(CONTROL_NAME, f"the file has {len(data)} bytes instead of {CONTROL_SIZE}")
     data = data.ljust(CONTROL_SIZE, b"\0")

@@ -16,7 +16,7 @@ from gmdb.format.hash import HASH_NODE, LEVEL_BITS, HashPageType
 from gmdb.format.layout import Finding
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, slot_offset
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, COLUMNS_PER_WORD, ROW_HEAD, SIZE_AT, UNLOCKED, RowFlag, walk_cells
-from gmdb.kernel.index_head import LEVELS_MAX
+from gmdb.kernel.soundness_nodes import LEVELS_MAX
 
 _SHORTEST = ROW_HEAD.size + POINTER_SIZE
 

@@ -30,6 +30,7 @@ from gmdb.storage.directory import (
     read_control,
     require_database,
 )
+from gmdb.storage.disk import open_plain
 
 
 class VerifiedFiles(DatabaseFiles):
@@ -47,7 +48,7 @@ class VerifiedFiles(DatabaseFiles):
             for number in device_numbers(path):
                 if number < known:  # others are litter: their tablespace was never finished
                     device = self.devices[number] = DeviceFile(device_path(path, number), number)
-                    self._runs[number] = os.open(device.path, os.O_RDONLY)
+                    self._runs[number] = open_plain(device.path)
         except BaseException:
             self.close()
             raise

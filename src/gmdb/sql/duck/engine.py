@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import tempfile
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 
 import duckdb
 
@@ -32,8 +32,14 @@ class Settings:
     @classmethod
     def default(cls) -> Settings:
         pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-        directory = Path(tempfile.gettempdir()) / f"gmdb-sql-{os.getpid()}"
-        return cls(int(pages * size * MEMORY_SHARE), len(os.sched_getaffinity(0)), str(directory))
+        directory = tempfile.mkdtemp(prefix="gmdb-sql-")  # the user's alone: it may get a part of any table
+        atexit.register(_remove, directory, os.getpid())
+        return cls(int(pages * size * MEMORY_SHARE), len(os.sched_getaffinity(0)), directory)
+
+
+def _remove(directory: str, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child's end is not its parent's
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 _guard = threading.Lock()
