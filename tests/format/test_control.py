@@ -13,7 +13,7 @@ from gmdb.storage.directory import CONTROL_NAME, read_control, require_database,
 
 
 def written_twice(directory):
-    fields = write_control(directory, {"ckpt_id": 1, "database_id": [7] * 16, "next_obj_id": 16})
+    fields = write_control(directory, {"ckpt_id": 1, "database_id": [7] * 16, "next_obj_id": 16, "clean": 1})
     return write_control(directory, {**fields, "ckpt_id": 2})
 
 

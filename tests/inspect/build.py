@@ -240,7 +240,7 @@ def build_database(directory: Path, rows: Sequence[Sequence[object]] | None = No
     users.add_segment(INDEX_ID, "tbl_i", SegmentType.BTREE, [index_root()])
     for device in (system, undo, users):
         device.write(directory)
-    write_control(directory, {"ckpt_id": 1, "database_id": list(range(16)), "next_obj_id": 18})
+    write_control(directory, {"ckpt_id": 1, "database_id": list(range(16)), "next_obj_id": 18, "clean": 1})
     return directory
 
 
