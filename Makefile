@@ -63,9 +63,9 @@ lint: $(STAMP) ## Run ruff, mypy and the import layers alone
 bench: $(STAMP) ## Measure gmdb beside SQLite and DuckDB, and how cost grows, into docs/benchmarks; ARGS="--only scan" a part
 	@$(PY) -m bench $(or $(ARGS),--into docs/benchmarks)
 
-bench-spark: $(STAMP) ## Measure Spark with gmdb beside Spark with PostgreSQL over JDBC and with Parquet; a quarter of an hour
+bench-spark: $(STAMP) ## Measure Spark with gmdb beside PostgreSQL over JDBC and Parquet, into docs/benchmarks; a quarter of an hour
 	@scripts/programs --install-peers || true
-	@$(WITH_JAVA) $(PY) -m bench.spark $(ARGS)
+	@$(WITH_JAVA) $(PY) -m bench.spark $(or $(ARGS),--into docs/benchmarks)
 
 docs: $(STAMP) ## Write docs/file_format.md again from the layouts in src/gmdb/format
 	@$(PY) -m gmdb.inspect.document > docs/file_format.md.new

@@ -23,6 +23,7 @@ from bench import (
     transactions,
     undo,
 )
+from bench.arguments import positive
 from bench.harness import Benchmark, Result, run_benchmark
 from bench.report import behind_first, heading, results_json, results_table
 
@@ -97,10 +98,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     own = (("lookups", lookups), ("memory", memory), ("inspect", inspection))
     larger = ", ".join(f"{mode} {module.DEFAULT_ROWS:,}" for mode, module in own)
     parser.add_argument(
-        "--rows", type=_positive, help=f"rows of the largest table (default: {DEFAULT_ROWS:,}, {larger})"
+        "--rows", type=positive, help=f"rows of the largest table (default: {DEFAULT_ROWS:,}, {larger})"
     )
     parser.add_argument(
-        "--rounds", type=_positive, default=DEFAULT_ROUNDS, help="rounds that count (default: %(default)s)"
+        "--rounds", type=positive, default=DEFAULT_ROUNDS, help="rounds that count (default: %(default)s)"
     )
     parser.add_argument(
         "--only", action="append", metavar="NAME", help="benchmarks with NAME in their name; repeatable"
@@ -113,13 +114,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="measure growth, too; tables, measurements and pictures go there",
     )
     return parser.parse_args(arguments)
-
-
-def _positive(text: str) -> int:
-    number = int(text.replace("_", ""))
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
 
 
 def _run(chosen: Sequence[Benchmark], rounds: int) -> list[Result]:

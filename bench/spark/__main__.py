@@ -1,4 +1,4 @@
-"""``python -m bench.spark``: measure Spark with gmdb, print how it compares, and draw a picture of it."""
+"""``python -m bench.spark``: measure Spark with gmdb, and print how it compares."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import gmdb
+from bench.arguments import positive
 from bench.harness import Result, run_benchmark, show_progress
-from bench.report import results_json, results_table
+from bench.report import behind_first, results_json, results_table
 from bench.spark import feed, growth, jdbc, live, picture
 from bench.spark.peers import GmdbPeer, Nowhere, ParquetPeer
 from bench.spark.source import Source, write_source
@@ -37,7 +38,11 @@ DEFAULT_ROWS = 10_000_000
 CHANGES_SHARE = 5  # a stream carries one change for so many rows
 LARGEST_TIMES = 5  # as many rows has the largest table of those that show growth
 DEFAULT_ROUNDS = 3
-DEFAULT_OUTPUT = Path("build/bench-spark")
+INTRODUCTION = (
+    "# gmdb beside JDBC and Parquet, in Spark\n\n"
+    "Written by `make bench-spark`: the same Spark reads and loads the same rows with each, one after the other in\n"
+    "each round, and what it read is checked. What is behind a peer stands first, then what misses its target."
+)
 
 
 @dataclass
@@ -80,24 +85,15 @@ def _end(*_: object) -> None:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench.spark", description="Measure Spark with gmdb, JDBC and Parquet.")
-    parser.add_argument("--rows", type=_positive, default=DEFAULT_ROWS, help="rows to read and load (%(default)s)")
+    parser.add_argument("--rows", type=positive, default=DEFAULT_ROWS, help="rows to read and load (%(default)s)")
     parser.add_argument(
-        "--largest", type=_positive, help="rows of the largest table of those that show growth (five times --rows)"
+        "--largest", type=positive, help="rows of the largest table of those that show growth (five times --rows)"
     )
-    parser.add_argument("--rounds", type=_positive, default=DEFAULT_ROUNDS, help="rounds that count (%(default)s)")
+    parser.add_argument("--rounds", type=positive, default=DEFAULT_ROUNDS, help="rounds that count (%(default)s)")
     parser.add_argument("--only", action="append", choices=PARTS, help="a part of it; repeatable")
     parser.add_argument("--no-jdbc", action="store_true", help="leave PostgreSQL out")
-    parser.add_argument(
-        "--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help="for the picture and figures"
-    )
+    parser.add_argument("--into", type=Path, metavar="DIR", help="tables, measurements and a picture go there, too")
     return parser.parse_args(arguments)
-
-
-def _positive(text: str) -> int:
-    number = int(text.replace("_", ""))
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
 
 
 def _configuration() -> dict[str, str]:
@@ -177,28 +173,26 @@ def _load(
 def _report(given: argparse.Namespace, outcome: Outcome) -> None:
     versions = ", ".join(f"{name} {version}" for name, version in outcome.versions.items())
     heading = f"Spark on {CORES} cores of {len(os.sched_getaffinity(0))}; {given.rounds} rounds; {versions}"
-    print(heading)
-    if outcome.results:
-        print("", results_table(outcome.results), sep="\n")
-    if outcome.measured:
-        print("", growth.growth_table(outcome.measured), sep="\n")
-    print("", *outcome.notes, sep="\n")
-    given.output.mkdir(parents=True, exist_ok=True)
+    tables = results_table(behind_first(outcome.results)) if outcome.results else ""
+    grown = growth.growth_table(outcome.measured) if outcome.measured else ""
+    notes = "\n".join(f"- {note}" for note in outcome.notes)
+    print(*filter(None, (heading, tables, grown, notes)), sep="\n\n")
+    if given.into:
+        parts = (INTRODUCTION, f"{heading}.", tables, notes, "![Seconds](spark.png)", grown and f"## Growth\n\n{grown}")
+        _write(given.into, outcome, "\n\n".join(filter(None, parts)), heading)
+
+
+def _write(folder: Path, outcome: Outcome, text: str, heading: str) -> None:
+    """The tables, every single measurement, and a picture of both."""
+    folder.mkdir(parents=True, exist_ok=True)
     figures = {**json.loads(results_json(outcome.results)), "versions": outcome.versions, "notes": outcome.notes}
     figures["live"] = live.summary(outcome.live) if outcome.live else None
     figures["feed"] = feed.summary(outcome.feed) if outcome.feed is not None else None
     figures["growth"] = growth.growth_json(outcome.measured)
-    file = given.output / "figures.json"
-    file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    print(f"figures: {file}")
-    if not outcome.results and not outcome.measured:
-        return
-    try:
-        picture.draw(given.output / "picture.png", outcome.results, outcome.measured, heading)
-    except ImportError:
-        print("no picture: matplotlib is not installed (pip install 'gmdb[plot]')")
-    else:
-        print(f"picture: {given.output / 'picture.png'}")
+    (folder / "spark.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    (folder / "spark.md").write_text(text + "\n", encoding="utf-8")
+    if outcome.results or outcome.measured:
+        picture.draw(folder / "spark.png", outcome.results, outcome.measured, heading)
 
 
 if __name__ == "__main__":

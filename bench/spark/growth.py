@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_LARGEST = 50_000_000
-SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
+SIZES = (10_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 ONE_ROUND_FROM = 20_000_000  # rows; so many smooth a round by themselves
 FIT_FROM = 1_000_000  # rows; below, a job's fixed cost outweighs them
 EXPONENT_MAX = 1.1

@@ -7,6 +7,7 @@ one through an owner).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -240,11 +241,11 @@ class Cursor:
         self.close()
 
 
-class RunsStatements:
+class RunsStatements(ABC):
     """A base of connections: what makes cursors of them."""
 
-    def _require_open(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _require_open(self) -> None: ...
 
     def cursor(self: Any) -> Cursor:
         """A cursor for statements, as PEP 249 has it."""

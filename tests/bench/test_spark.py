@@ -13,7 +13,7 @@ import pytest
 from bench.harness import Benchmark, Contender, Measurement, Result, Summary
 from bench.postgres import Listening, server
 from bench.spark import jdbc
-from bench.spark.__main__ import DEFAULT_OUTPUT, main
+from bench.spark.__main__ import main
 from bench.spark.growth import Growth, WorkerPeak, conclusions, descendants, fit, growth_table, table_sizes
 from bench.spark.picture import draw
 from bench.spark.source import batches, digest_of_arrow, keys_of, write_source
@@ -132,7 +132,7 @@ def test_what_is_no_option_is_refused(arguments: list[str], capsys):
 
 def test_without_java_it_says_what_to_do(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert main(["--output", str(tmp_path / "out")]) == 1
+    assert main(["--into", str(tmp_path / "out")]) == 1
     assert "JAVA_HOME" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -147,18 +147,15 @@ def test_the_program_measures_prints_draws_and_leaves_no_files(tmp_path: Path):
     command += ["--no-jdbc", "--only", "read", "--only", "load", "--only", "growth"]
     environment = {**os.environ, "TMPDIR": str(work)}
     root = Path(__file__).resolve().parents[2]
-    command += ["--output", str(out)]
+    command += ["--into", str(out)]
     done = subprocess.run(command, check=False, cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    figures = json.loads((out / "figures.json").read_text())
+    figures = json.loads((out / "spark.json").read_text())
     peers = ["gmdb", "Parquet"]
     names = {b["name"]: [m["contender"] for m in b["measured"]] for b in figures["benchmarks"]}
     assert names == {"read": peers, "read-key": peers, "load": [*peers, "source alone"]}
     assert [growth["rows"] for growth in figures["growth"]] == [ROWS]
-    assert (out / "picture.png").exists()
+    assert (out / "spark.png").exists()
+    assert f"read {ROWS:,} rows of 6 columns" in (out / "spark.md").read_text()
     assert f"read {ROWS:,} rows of 6 columns" in done.stdout
     assert not list(work.glob("gmdb-bench-*"))
-
-
-def test_figures_go_where_make_clean_finds_them():
-    assert DEFAULT_OUTPUT.parts[0] == "build"

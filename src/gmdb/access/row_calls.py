@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,12 @@ if TYPE_CHECKING:
     from gmdb.access.heap import Heap
 
 
-class ChangesRows:
+class ChangesRows(ABC):
     """A base of connections, which know tables by their names."""
 
+    @abstractmethod
     def heap(self, name: str) -> Heap:
         """A table's rows one by one: insert, fetch, update, delete by row id."""
-        raise NotImplementedError
 
     def open_lob(self, table: str, column: str, row_id: RowId) -> File:
         """A value of a BLOB column as a file of bytes, of a CLOB column as one of text, which can be read from.

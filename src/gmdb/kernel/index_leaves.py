@@ -12,7 +12,7 @@ import numpy as np
 from gmdb.format.address import NO_PAGE
 from gmdb.format.btree import ENTRIES_AT, KEY_BYTES_MAX
 from gmdb.format.page import HEAD_SIZE, TAIL_SIZE, PageType, SegmentType
-from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, UNLOCKED
+from gmdb.format.row import COL_COUNT_AT, SIZE_AT, UNLOCKED
 from gmdb.kernel.area import page_head
 from gmdb.kernel.btree_page import append_entry, entry_in, entry_size, node_at, slot_at
 from gmdb.kernel.compiler import long_kernel, routine
@@ -21,7 +21,7 @@ from gmdb.kernel.index_fill import fits
 from gmdb.kernel.index_sort import comes_before, run_at
 from gmdb.kernel.keys import VALUES_AT, compare_keys, has_null, index_head, key_columns
 from gmdb.kernel.memory import fill_bytes, load_i64, load_u16, load_u32, move_bytes, records, store_64
-from gmdb.kernel.patch import stored_bytes
+from gmdb.kernel.soundness_nodes import entry_is_sound
 from gmdb.kernel.status import DONE, DUPLICATE
 
 PIECE = np.dtype([("next", "<i8"), ("end", "<i8")])  # addresses: of the first entry not used yet, behind the last
@@ -163,16 +163,8 @@ def _entry_is_sound(index, entry, end):
     """Whether bytes before ``end`` are an entry of a leaf that nobody has locked."""
     if entry + VALUES_AT > end or load_u32(entry) != UNLOCKED:
         return False
-    size, columns = load_u16(entry + SIZE_AT), key_columns(index)
-    if size > VALUES_AT + KEY_BYTES_MAX or entry + size > end or load_u16(entry + COL_COUNT_AT) != columns:
-        return False
-    at, entry_end, bits = entry + VALUES_AT, entry + size, load_u32(entry + BITS_AT)
-    for n in range(columns):
-        code = bits >> 2 * n & 3
-        if code == 3 and at + 2 > entry_end:
-            return False
-        at += stored_bytes(at, code) if code else 0
-    return at == entry_end and bits >> 2 * columns == 0
+    is_of_index = load_u16(entry + COL_COUNT_AT) == key_columns(index)
+    return is_of_index and load_u16(entry + SIZE_AT) <= VALUES_AT + KEY_BYTES_MAX and entry_is_sound(entry, end)
 
 
 @routine

@@ -18,8 +18,8 @@ from gmdb.kernel.compiler import kernel, long_kernel, routine
 from gmdb.kernel.index_head import is_hash
 from gmdb.kernel.keys import POINTER_AT, VALUES_AT, key_columns, make_entry, order_of_double, place_of_word
 from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, multiply, records, store_64
+from gmdb.kernel.soundness_nodes import values_reach
 from gmdb.kernel.verify import heap_node, page_head
-from gmdb.kernel.verify_nodes import values_reach
 from gmdb.kernel.verify_rows import ENTRY_TARGET_AT, FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, SUSPECT
 from gmdb.kernel.verify_slots import slot_value
 

@@ -8,22 +8,20 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.format.address import NO_PAGE
-from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, NODE_AT, POINTER_SIZE
+from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, NODE_AT
 from gmdb.format.hash import LEVEL_BITS
 from gmdb.format.page import PAGE_HEAD
-from gmdb.format.row import BITS_AT, COL_COUNT_AT, COLUMNS_PER_WORD, ROW_HEAD, SIZE_AT, UNLOCKED
+from gmdb.format.row import SIZE_AT, UNLOCKED
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.hash_page import BUCKET, DIRECTORY, pages_of
+from gmdb.kernel.keys import POINTER_AT, VALUES_AT
 from gmdb.kernel.memory import load_u8, load_u16, load_u32, records
-from gmdb.kernel.soundness_nodes import LEVELS_MAX
+from gmdb.kernel.soundness_nodes import LEVELS_MAX, has_no_more_bits, values_reach
 from gmdb.kernel.verify_rows import BROKEN, FLAG_DELETE, GOOD, SUSPECT
 from gmdb.kernel.verify_slots import directory_is_right, overlap, slot_value
 
 _page_head = records(PAGE_HEAD)
 _node_of = records(BTREE_NODE)
-_POINTER_AT = ROW_HEAD.size
-VALUES_AT = _POINTER_AT + POINTER_SIZE
-_VARIABLE = 3
 _USED_AT = PAGE_HEAD.offset("hash_tab_head.used_flag")
 
 
@@ -33,35 +31,14 @@ def page_node(page):
 
 
 @routine
-def values_reach(entry, end):
-    """Whether an entry's size, number of columns and lengths agree, and it ends by ``end``."""
-    size, count = load_u16(entry + SIZE_AT), load_u16(entry + COL_COUNT_AT)
-    at, entry_end = entry + VALUES_AT, entry + size
-    if size < VALUES_AT or entry_end > end or count < 1 or count > COLUMNS_PER_WORD:
-        return False
-    bits = load_u32(entry + BITS_AT)
-    for n in range(count):
-        code = bits >> 2 * n & 3
-        length = 4 * code
-        if code == _VARIABLE:
-            if at + 2 > entry_end:
-                return False
-            length = 2 + load_u16(at)
-        at += length
-        if at > entry_end:
-            return False
-    return at == entry_end
-
-
-@routine
 def _entry_is_right(entry, is_leaf):
     """Of an entry that can be followed: what nobody would stumble over, but is wrong."""
-    word, count = load_u32(entry), load_u16(entry + COL_COUNT_AT)
-    if load_u32(entry + BITS_AT) >> 2 * count:
+    word = load_u32(entry)
+    if not has_no_more_bits(entry):
         return False
     if is_leaf:
-        return load_u16(entry + _POINTER_AT + 6) == 0xFFFF and word >> 24 & ~FLAG_DELETE == 0
-    return load_u32(entry + _POINTER_AT + 4) == 0 and word == UNLOCKED
+        return load_u16(entry + POINTER_AT + 6) == 0xFFFF and word >> 24 & ~FLAG_DELETE == 0
+    return load_u32(entry + POINTER_AT + 4) == 0 and word == UNLOCKED
 
 
 @routine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,7 +45,7 @@ class Given(NamedTuple):
     context: EvaluationContext | None  # if the statement asks for the time
 
 
-class Statement:
+class Statement(ABC):
     """A statement that was prepared, for the tables as they are defined now."""
 
     def __init__(self, connection: Connection) -> None:
@@ -101,8 +102,8 @@ class Statement:
         except NoSuchTable:
             return False
 
-    def run(self, parameters: Parameters) -> Result:
-        raise NotImplementedError
+    @abstractmethod
+    def run(self, parameters: Parameters) -> Result: ...
 
     def run_many(self, sets: Sequence[Parameters]) -> Result:
         """The statement for each of many sets of parameters, all or none."""
@@ -112,9 +113,9 @@ class Statement:
                 changed += max(self.run(parameters).rowcount, 0)
         return Result(rowcount=changed)
 
+    @abstractmethod
     def explain(self) -> list[str]:
         """What the statement does, a line each."""
-        raise NotImplementedError
 
 
 def no_such_table(connection: Connection, name: str, node: exp.Expr) -> NoSuchTable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -40,16 +41,16 @@ class Found:
     batches: Iterator[pa.RecordBatch]
 
 
-class Output:
+class Output(ABC):
     """Writes results.  The file, if one was named, is made when there is a first result, anew if it was there."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._file: TextIO | None = None
 
+    @abstractmethod
     def write(self, found: Found) -> int:
         """Write a result; answers its number of rows."""
-        raise NotImplementedError
 
     @property
     def file(self) -> TextIO:

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from bench.__main__ import main
+from bench.growth import Curve, Point, curves, growth_json, growth_table
+from bench.harness import Benchmark, Contender, Measurement, Result, Summary
+from bench.picture import draw_growth, draw_results
+from bench.report import behind_first
+
+from bench import growth
+
+ROWS = 1000
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The same curves over little data."""
+    monkeypatch.setattr(growth, "COLUMNS", (1, 3))
+    monkeypatch.setattr(growth, "VALUES", 3 * ROWS)
+    monkeypatch.setattr(growth, "THREADS", (1, 2))
+    monkeypatch.setattr(growth, "COMMITS", 20)
+    monkeypatch.setattr(growth, "VERSIONS", (0, 3))
+    monkeypatch.setattr(growth, "VERSIONED_ROWS", 50)
+
+
+@pytest.mark.usefixtures("small")
+def test_cost_is_measured_by_rows_columns_threads_and_versions():
+    drawn = list(curves(1, ROWS))
+    assert [curve.axis for curve in drawn] == [
+        "rows",
+        "rows",
+        "rows",
+        "columns",
+        "columns",
+        "threads",
+        "versions a row",
+    ]
+    by_columns, by_threads = drawn[3].points, drawn[5].points
+    assert {name: [point.size for point in points] for name, points in by_columns.items()} == {
+        "gmdb": [1, 3],
+        "DuckDB": [1, 3],
+        "SQLite": [1, 3],
+    }
+    assert [point.size for point in by_threads["gmdb"]] == [1, 2]
+    assert all(p.least <= p.median <= p.most for curve in drawn for points in curve.points.values() for p in points)
+
+
+@pytest.mark.usefixtures("small")
+def test_one_command_writes_tables_measurements_and_pictures(tmp_path: Path, capsys):
+    into = tmp_path / "figures"
+    assert main(["--rows", str(ROWS), "--rounds", "1", "--only", "append-narrow", "--into", str(into)]) == 0
+    assert {file.name for file in into.iterdir()} == {"engine.md", "engine.json", "engine.png", "growth.png"}
+    text, figures = (into / "engine.md").read_text(), json.loads((into / "engine.json").read_text())
+    assert f"append {ROWS:,} (int, varchar) rows" in text
+    assert "versions a row" in text
+    assert [one["name"] for one in figures["benchmarks"]] == ["append-narrow"]
+    assert len(figures["growth"]) == 7
+    assert "versions a row" in capsys.readouterr().out
+
+
+def test_pictures_are_drawn(tmp_path: Path):
+    result = _result("work", gmdb=1.0, SQLite=3.0, DuckDB=0.5)
+    draw_results(tmp_path / "results.png", [result], "heading")
+    curve = Curve("work", "rows", "ns a row", {"gmdb": [Point(0, 2.0, 1.0, 3.0), Point(10, 2.0, 1.0, 3.0)]})
+    draw_growth(tmp_path / "growth.png", [curve] * 5, "heading")
+    for file in tmp_path.iterdir():
+        assert file.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_table_of_costs_has_a_line_for_every_point():
+    curve = Curve("scan", "rows", "ns a row", {"gmdb": [Point(10_000, 123.4, 99.0, 150.0)]})
+    *_, line = growth_table([curve]).splitlines()
+    assert line == "| scan | gmdb | 10,000 rows | 123 ns a row | 99 – 150 |"
+    assert growth_json([curve])[0]["points"] == {
+        "gmdb": [{"size": 10_000, "median": 123.4, "least": 99.0, "most": 150.0}]
+    }
+
+
+def test_what_is_behind_a_peer_comes_first_then_what_misses_a_target():
+    ahead = _result("ahead", gmdb=1.0, SQLite=3.0)
+    missing = _result("missing", {"SQLite": 5.0}, gmdb=1.0, SQLite=2.0)
+    behind = _result("behind", gmdb=1.0, SQLite=9.0, DuckDB=0.9)
+    far_behind = _result("far behind", gmdb=1.0, SQLite=0.1)
+    ordered = [result.benchmark.name for result in behind_first([ahead, missing, behind, far_behind])]
+    assert ordered == ["far behind", "behind", "missing", "ahead"]
+
+
+def _result(name: str, targets: dict[str, float] | None = None, **seconds: float) -> Result:
+    contenders = [Contender(contender, Summary(1, 0), lambda _: None) for contender in seconds]
+    measured = tuple(Measurement(contender, 1, (taken,)) for contender, taken in seconds.items())
+    return Result(Benchmark(name, name, contenders, targets or {}), measured)
