@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -38,11 +38,15 @@ class MemoryUse:
     scan_growth: float
 
 
-class PeakSampler:
-    """The largest anonymous memory of this process, in MiB, while the block runs."""
+class Peak:
+    """The most that ``look`` answered while the block ran; it is asked again and again, and at both ends."""
 
-    def __enter__(self) -> PeakSampler:
-        self.peak = anonymous_memory()
+    def __init__(self, look: Callable[[], float], seconds: float = _SAMPLE_SECONDS) -> None:
+        self._look = look
+        self._seconds = seconds
+
+    def __enter__(self) -> Peak:
+        self.peak = self._look()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
@@ -53,10 +57,11 @@ class PeakSampler:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        self.peak = max(self.peak, self._look())
 
     def _sample(self) -> None:
-        while not self._stop.wait(_SAMPLE_SECONDS):
-            self.peak = max(self.peak, anonymous_memory())
+        while not self._stop.wait(self._seconds):
+            self.peak = max(self.peak, self._look())
 
 
 def anonymous_memory() -> float:
@@ -99,9 +104,9 @@ def measure_here(row_count: int) -> MemoryUse:
         scan(Path(directory) / "warm.gmdb")
         before = anonymous_memory()
         path = Path(directory) / "memory.gmdb"
-        with PeakSampler() as loading:
+        with Peak(anonymous_memory) as loading:
             load(path, row_count)
-        with PeakSampler() as scanning:
+        with Peak(anonymous_memory) as scanning:
             rows, total = scan(path)
     assert (rows, total) == (row_count, row_count * (row_count - 1) // 2)
     return MemoryUse(row_count, before, loading.peak - before, scanning.peak - before)

@@ -9,17 +9,16 @@ from __future__ import annotations
 import math
 import shutil
 import statistics
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bench.harness import WrongResultError, show_progress
+from bench.memory import Peak
 from bench.spark.peers import loaded_gmdb
 from bench.spark.source import TABLE, create_gmdb, digest_of, write_source
 from bench.spark.work import read_everything
@@ -69,7 +68,7 @@ def measure(spark: SparkSession, directory: Path, rows: int, rounds: int) -> Gro
             _require(loaded_gmdb(database), source.keys)
             reads.append(_seconds(lambda: read_everything(table.load(str(database)))))
         show_progress(f"growth: {rows:,} rows, memory")
-        with WorkerPeak(java_process(spark)) as workers:
+        with worker_peak(java_process(spark)) as workers:
             _require(digest_of(read_everything(table.load(str(database)))), source.digest)
     finally:
         shutil.rmtree(directory)
@@ -91,32 +90,9 @@ def _require(found: Any, expected: Any) -> None:
 # ---- memory
 
 
-class WorkerPeak:
-    """The most private memory that any one process below ``root`` had, in MiB, while the block runs."""
-
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self.peak = 0.0
-
-    def __enter__(self) -> WorkerPeak:
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._look()
-
-    def _sample(self) -> None:
-        while not self._stop.wait(_SAMPLE_SECONDS):
-            self._look()
-
-    def _look(self) -> None:
-        self.peak = max([self.peak, *(private_memory(pid) for pid in descendants(self._root))])
+def worker_peak(root: int) -> Peak:
+    """The most private memory that any one process below ``root`` had, in MiB."""
+    return Peak(lambda: max(map(private_memory, descendants(root)), default=0.0), _SAMPLE_SECONDS)
 
 
 def java_process(spark: SparkSession) -> int:

@@ -14,7 +14,7 @@ from bench.harness import Benchmark, Contender, Measurement, Result, Summary
 from bench.postgres import Listening, server
 from bench.spark import jdbc
 from bench.spark.__main__ import main
-from bench.spark.growth import Growth, WorkerPeak, conclusions, descendants, fit, growth_table, table_sizes
+from bench.spark.growth import Growth, conclusions, descendants, fit, growth_table, table_sizes, worker_peak
 from bench.spark.picture import draw
 from bench.spark.source import batches, digest_of_arrow, keys_of, write_source
 
@@ -84,7 +84,7 @@ def test_the_memory_of_the_largest_process_below_is_found():
     with subprocess.Popen([sys.executable, "-c", "\n".join(lines)], stdin=-1, stdout=-1) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        with WorkerPeak(process.pid) as workers:
+        with worker_peak(process.pid) as workers:
             process.stdout.readline()
             (child,) = descendants(process.pid)
         assert {process.pid, child} <= set(descendants(os.getpid()))

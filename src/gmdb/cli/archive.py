@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gmdb.storage.directory import require_database
 
+NAME = "archive"
 HELP = "keep a database's log, or do not, for gmdb restore"
 DESCRIPTION = (
     "Have a database keep its log in its folder archive, where it is moved when it is needed no more, or have it\n"
@@ -18,14 +18,7 @@ DESCRIPTION = (
 EXAMPLE = "examples:\n  gmdb archive shop.gmdb on\n  gmdb archive shop.gmdb off"
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "archive",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("database", metavar="DB", help="the database's directory")
     parser.add_argument("state", choices=("on", "off"), help="whether the log is kept from now on")
     parser.set_defaults(run=run)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gmdb.cli.table import print_json
 from gmdb.cli.terminal import progress_of_steps
 from gmdb.errors import InterfaceError
 from gmdb.storage.directory import require_database
 
+NAME = "backup"
 HELP = "copy a database, in use or not, as it is at one instant"
 DESCRIPTION = (
     "Copy a database to a new directory, as it is at one instant. If another process has it open, that process makes\n"
@@ -20,14 +20,7 @@ DESCRIPTION = (
 EXAMPLE = "examples:\n  gmdb backup shop.gmdb backups/monday\n  gmdb backup shop.gmdb backups/monday --json"
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "backup",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("database", metavar="DB", help="the database's directory")
     parser.add_argument("target", metavar="TARGET", help="where the backup is to be; nothing may be there yet")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
 import gmdb.storage
 from gmdb.cli.terminal import progress_of_steps
 
 OTHERS = Path(gmdb.storage.__file__).with_name("scatter.py")  # has a kernel, and is not among the others
 
+NAME = "compile"
 HELP = "compile the kernels for this machine now, instead of each when it is first used"
 DESCRIPTION = (
     "Make the machine code of all kernels, on all cores, and keep it in the user's cache (~/.cache/gmdb, or where\n"
@@ -21,14 +21,7 @@ DESCRIPTION = (
 EXAMPLE = "examples:\n  gmdb compile"
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "compile",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 

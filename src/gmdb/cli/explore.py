@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import threading
 import webbrowser
-from typing import Any
 
 from gmdb.cli.ending import until_told_to_end
 from gmdb.cli.serve import port_number
 
+NAME = "explore"
 HELP = "look at a database in the browser"
 DESCRIPTION = (
     "Show a database in the browser: a map of all its pages, any page with the meaning of each byte, segments and\n"
@@ -20,14 +20,7 @@ DESCRIPTION = (
 EXAMPLE = "examples:\n  gmdb explore shop.gmdb\n  gmdb explore shop.gmdb --no-browser --port 8080"
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "explore",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("database", metavar="DB", help="the database's directory")
     parser.add_argument("--port", type=port_number, default=0, help="the port (any that is free)")
     parser.add_argument("--no-browser", action="store_true", help="only print the URL")

@@ -16,6 +16,10 @@ from gmdb.storage.feeds import LogPosition, Reader, log_behind, read_readers, re
 
 NAME = "feeds"
 HELP = "list the named readers of the database's changes, or drop some"
+DESCRIPTION = (
+    "A named reader of changes, as a stream is, stands behind a commit; the log of the commits after it is kept until\n"
+    "the reader has them, up to a limit."
+)
 LIST_HELP = "list them"
 LIST_DESCRIPTION = (
     "List every named reader of changes: behind which commit it stands, when it last said so, how much log is kept\n"
@@ -29,8 +33,8 @@ EXAMPLE = "examples:\n  gmdb feeds list shop.gmdb\n  gmdb feeds drop shop.gmdb n
 HEADINGS = ("reader", "behind commit", "last seen", "log kept", "at most")
 
 
-def add(commands: Any) -> None:
-    listing = add_list_and_drop(commands, sys.modules[__name__], "readers")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    listing = add_list_and_drop(parser, sys.modules[__name__], "readers")
     listing.add_argument("--json", action="store_true", help="print one JSON document instead")
     listing.set_defaults(run=_list)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gmdb.cli.sources.plan import Source, TablePlan
     from gmdb.connection import Connection
 
+NAME = "import"
 HELP = "bring a SQLite database, a CSV or a Parquet file over"
 DESCRIPTION = (
     "Read a SQLite database with its keys, defaults, checks, indexes and rows, or a CSV or Parquet file, into a\n"
@@ -36,14 +37,7 @@ EXAMPLE = (
 )
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "import",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="a SQLite database, a CSV or a Parquet file")
     parser.add_argument(
         "--into", metavar="DB", type=Path, help="the database's directory; without it, FILE with the ending .gmdb"

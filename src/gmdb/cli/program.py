@@ -30,6 +30,7 @@ from gmdb.cli import (
     stat,
     verify,
 )
+from gmdb.cli.verbs import add_verb
 from gmdb.errors import Error
 
 COMMANDS = (
@@ -59,14 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser("gmdb", "Work with gmdb databases from the command line.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
-        command.add(commands)
+        command.add_arguments(add_verb(commands, command))
     return _run(parser, arguments)
 
 
 def gmstat(arguments: Sequence[str] | None = None) -> int:
     """The ``gmstat`` command: ``gmdb stat`` by its own name."""
     parser = _parser("gmstat", stat.DESCRIPTION)
-    stat.add_verbs(parser)
+    stat.add_arguments(parser)
     return _run(parser, arguments)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gmdb.cli.table import print_json
 from gmdb.cli.terminal import progress_of_steps
@@ -13,6 +13,7 @@ from gmdb.errors import InterfaceError
 if TYPE_CHECKING:
     from gmdb.log.reports import Recovery
 
+NAME = "restore"
 HELP = "make a database out of a backup, as it was then or later"
 DESCRIPTION = (
     "Make a database out of a backup, as it was when the backup was made. With the log that was archived since, it is\n"
@@ -28,14 +29,7 @@ EXAMPLE = (
 )
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "restore",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("backup", metavar="BACKUP", help="what gmdb backup made")
     parser.add_argument("target", metavar="TARGET", help="where the database is to be; nothing may be there yet")
     parser.add_argument("--archive", metavar="DIR", help="a folder with archived log, or a database that has one")

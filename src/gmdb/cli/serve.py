@@ -6,7 +6,7 @@ import argparse
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gmdb.cli.ending import until_told_to_end
 from gmdb.errors import CannotListen, InterfaceError
@@ -16,6 +16,7 @@ from gmdb.storage.disk import read_plain
 if TYPE_CHECKING:
     from gmdb.server.entrance import Listening
 
+NAME = "serve"
 HELP = "offer a database to other machines, or other users of this one"
 DESCRIPTION = (
     "Open a database and keep it open, for clients that come over TCP: gmdb.connect('gmdb://host:7433', token=...),\n"
@@ -36,14 +37,7 @@ TOKEN_NAME = "gmdb.token"
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 7433
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "serve",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("database", metavar="DB", help="the database's directory")
     parser.add_argument("--host", default=DEFAULT_HOST, help="where to listen (127.0.0.1)")
     parser.add_argument("--port", type=port_number, default=DEFAULT_PORT, help="the port (7433); 0: any that is free")

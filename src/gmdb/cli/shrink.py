@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gmdb.cli.table import print_json
 from gmdb.storage.directory import require_database
 from gmdb.storage.pins import read_pins
 
+NAME = "shrink"
 HELP = "make a database's files as short as their last page in use allows"
 DESCRIPTION = (
     "Give free pages at the end of a database's files back to the operating system, after rows were deleted or tables\n"
@@ -19,14 +19,7 @@ DESCRIPTION = (
 EXAMPLE = "examples:\n  gmdb shrink shop.gmdb\n  gmdb shrink shop.gmdb --json"
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "shrink",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("database", metavar="DB", help="the database's directory")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead")
     parser.set_defaults(run=run)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gmdb.cli.live import ask_owner
 from gmdb.cli.stat_lists import SNAPSHOTS
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 NAME = "snapshots"
 HELP = "list the snapshots that are pinned for readers in other processes, or drop some"
+DESCRIPTION = (
+    "A snapshot is pinned for readers in other processes, as Spark's are: what they may still read is kept for them\n"
+    "until they let it go, or it expires."
+)
 LIST_HELP, LIST_DESCRIPTION = SNAPSHOTS.HELP, SNAPSHOTS.DESCRIPTION
 DROP_DESCRIPTION = (
     "Drop pinned snapshots: whoever still reads by one is told that it has expired, and what was kept for it is\n"
@@ -26,8 +31,8 @@ EXAMPLE = "examples:\n  gmdb snapshots list shop.gmdb\n  gmdb snapshots drop sho
 EXAMPLE += "  gmdb snapshots drop shop.gmdb --all"
 
 
-def add(commands: Any) -> None:
-    listing = add_list_and_drop(commands, sys.modules[__name__], "snapshots")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    listing = add_list_and_drop(parser, sys.modules[__name__], "snapshots")
     SNAPSHOTS.add_arguments(listing)
     listing.set_defaults(run=SNAPSHOTS.run)
 

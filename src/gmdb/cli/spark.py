@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from gmdb.cli import spark_export, spark_index, spark_load, spark_stats, spark_verify
 from gmdb.cli.spark_work import Work
 from gmdb.cli.terminal import clear_line
 from gmdb.cli.verbs import add_verb
 
+NAME = "spark"
 HELP = "load, export, index, verify and describe with Spark, on this machine or a cluster"
 DESCRIPTION = (
     "Work on whole tables and databases with Apache Spark: on all cores of this machine, or on a cluster (--master),\n"
     "whose workers must reach the database by the same path. Needs Java 17 or later, and pip install 'gmdb[spark]'."
 )
+EXAMPLE = "examples:\n  gmdb spark stats shop.gmdb\n  gmdb spark load --help"
 VERBS = (spark_load, spark_export, spark_index, spark_verify, spark_stats)
 INTERRUPTED = 130
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "spark", help=HELP, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for verb in VERBS:
         made = add_verb(verbs, verb)

@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gmdb import __version__
 from gmdb.errors import InterfaceError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gmdb.cli.shell.pieces import Piece
     from gmdb.cli.shell.shell import Shell
 
+NAME = "sql"
 HELP = "a shell for SQL, or statements from the command line or a file"
 DESCRIPTION = (
     "Read statements and print what comes of them. On a terminal it is a shell with history and completion; help\n"
@@ -36,14 +37,7 @@ FAILED = 2
 INTERRUPTED = 130
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "sql",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("database", metavar="DB", help="the database's directory, or a server: gmdb://host:7433")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-c", "--command", metavar="STATEMENT", action="append", help="run this; may be given repeatedly")

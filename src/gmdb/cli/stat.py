@@ -19,10 +19,13 @@ from gmdb.cli import (
 from gmdb.cli.stat_lists import LIST_VERBS
 from gmdb.cli.verbs import add_verb
 
+NAME = "stat"
+HELP = "look at a database's bytes (also called gmstat)"
 DESCRIPTION = (
     "Look at the bytes of a database: it may be closed, damaged, or in use elsewhere. Nothing is changed and no lock "
     "is taken. Exit status: 0 sound, 1 something is damaged, 2 the command failed."
 )
+EXAMPLE = "examples:\n  gmstat spaces shop.gmdb\n  gmstat page shop.gmdb 4:2\n  gmstat page --help"
 _ORDER = (
     "spaces", "devices", "segments", "maps", "freelists", "fill", "pages", "page", "hex", "rows", "row", "find",
     "index", "hash", "lob", "undo", "locks", "transactions", "waits", "snapshots", "redo", "history", "checkpoints",
@@ -42,13 +45,7 @@ _DRAWN: tuple[Any, ...] = (
 VERBS: list[Any] = sorted((*LIST_VERBS, *_DRAWN), key=lambda verb: _ORDER.index(verb.NAME))
 
 
-def add(commands: Any) -> None:
-    add_verbs(
-        commands.add_parser("stat", help="look at a database's bytes (also called gmstat)", description=DESCRIPTION)
-    )
-
-
-def add_verbs(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for verb in VERBS:
         made = add_verb(verbs, verb)

@@ -1,4 +1,4 @@
-"""Commands that have verbs: a verb is a module with NAME, HELP, DESCRIPTION, EXAMPLE, ``add_arguments`` and ``run``."""
+"""Commands and their verbs: modules with NAME, HELP, DESCRIPTION, EXAMPLE and ``add_arguments``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ def add_verb(verbs: Any, verb: Any) -> argparse.ArgumentParser:
     return made
 
 
-def add_list_and_drop(commands: Any, command: Any, things: str) -> argparse.ArgumentParser:
-    """Make a command known that lists things by their names and drops some; answers the parser of its ``list``.
+def add_list_and_drop(parser: argparse.ArgumentParser, command: Any, things: str) -> argparse.ArgumentParser:
+    """Give a command verbs that list things by their names and drop some; answers the parser of ``list``.
 
-    ``command`` is a module with NAME, HELP, EXAMPLE, LIST_HELP, LIST_DESCRIPTION, DROP_DESCRIPTION, and with ``names``
-    and ``drop``: which things a database has, and dropping some.
+    ``command`` is a module with LIST_HELP, LIST_DESCRIPTION, DROP_DESCRIPTION, too, and with ``names`` and ``drop``:
+    which things a database has, and dropping some.
     """
     raw = argparse.RawDescriptionHelpFormatter
-    parser = commands.add_parser(command.NAME, help=command.HELP, epilog=command.EXAMPLE, formatter_class=raw)
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     listing: argparse.ArgumentParser = verbs.add_parser(
         "list", help=command.LIST_HELP, description=command.LIST_DESCRIPTION, formatter_class=raw

@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gmdb.cli.live import ask_owner
 from gmdb.cli.table import print_json
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gmdb.log.reports import Recovery
     from gmdb.verify import Report
 
+NAME = "verify"
 HELP = "check everything about a database"
 DESCRIPTION = (
     "Check every page of a database in all its bytes, rows against their tables, and pages against each other: maps,\n"
@@ -31,14 +32,7 @@ DESCRIPTION = (
 EXAMPLE = "examples:\n  gmdb verify shop.gmdb\n  gmdb verify shop.gmdb --json"
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "verify",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("database", metavar="DB", help="the database's directory")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead")
     parser.set_defaults(run=run)

@@ -11,12 +11,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gmdb.cli.demo import bank, crash, kernels, reference, spark
 from gmdb.cli.demo.steps import DATABASE_NAME, Story
 from gmdb.errors import InterfaceError
 
+NAME = "demo"
 HELP = "make a database, crash it, query it, read it with Spark while it is written, and see that all agree"
 DESCRIPTION = (
     "Tell what gmdb does by doing it: a table of 150,002 rows from Arrow, a page of it drawn byte by byte, two\n"
@@ -39,14 +39,7 @@ CHAPTERS: tuple[Callable[[Story], None], ...] = (
 )
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "demo",
-        help=HELP,
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", metavar="DIR", type=Path, help=f"make {DATABASE_NAME} in DIR and leave it there")
     parser.set_defaults(run=run)
 
