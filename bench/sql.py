@@ -43,12 +43,13 @@ Run = Callable[[Any], Any]
 def benchmarks(rows: int) -> list[Benchmark]:
     count = max(rows // TABLE_SHARE, 1)
     keys = random_keys(np.random.default_rng(20_000_101), count, max(rows // POINTS_SHARE, 1))
-    total = Summary(count, count * (count - 1) // 2)
+    few, total = (Summary(n, n * (n - 1) // 2) for n in (len(keys), count))
     lines = max(int(rows * LINES_TIMES), 1)
     return [
         _points("sql-select", f"select {len(keys):,} of {count:,} rows by key", count, keys, _select),
         _points("sql-update", f"update {len(keys):,} of {count:,} rows by key", count, keys, _update),
-        _rows("sql-executemany", f"executemany of {count:,} inserts", total, entering, INSERT_TARGETS),
+        _rows("sql-insert", f"insert {len(keys):,} rows, a statement each", few, entering_each, POINT_TARGETS),
+        _rows("sql-executemany", f"executemany of {count:,} inserts", total, entering_all, INSERT_TARGETS),
         _rows("sql-fetchall", f"fetchall of {count:,} rows", total, fetching, FETCH_TARGETS),
         _query("tpch-1", f"TPC-H query 1 over {lines:,} order lines", lines, lineitem.PRICING_SUMMARY, _counted),
         _query("tpch-6", f"TPC-H query 6 over {lines:,} order lines", lines, lineitem.FORECAST_REVENUE, _summed),
@@ -187,8 +188,20 @@ def _update(connection: Any, keys: list[int]) -> None:
     connection.commit()
 
 
+def _insert_all(connection: Any, rows: list[tuple]) -> None:
+    connection.executemany(INSERT, rows)
+
+
+def _insert_each(connection: Any, rows: list[tuple]) -> None:
+    cursor = connection.cursor()
+    for row in rows:
+        cursor.execute(INSERT, row)
+
+
 @contextmanager
-def entering(connect: Callable[[Path], Any], count: int, directory: Path) -> Iterator[Attempt]:
+def entering(
+    insert: Callable[[Any, list[tuple]], None], connect: Callable[[Path], Any], count: int, directory: Path
+) -> Iterator[Attempt]:
     """Insert all rows into an empty table in one transaction, and have them on disk."""
     place = directory / "enter"
     place.mkdir()
@@ -198,11 +211,14 @@ def entering(connect: Callable[[Path], Any], count: int, directory: Path) -> Ite
         connection.commit()
 
         def run() -> None:
-            connection.executemany(INSERT, rows)
+            insert(connection, rows)
             connection.commit()
 
         yield Attempt(run, lambda _: Summary(*connection.execute("select count(*), sum(i) from t").fetchone()))
     shutil.rmtree(place)
+
+
+entering_all, entering_each = partial(entering, _insert_all), partial(entering, _insert_each)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from bench.__main__ import main
-from bench.growth import Curve, Point, curves, growth_json, growth_table
+from bench.growth import Curve, Point, growth_json, growth_table
 from bench.harness import Benchmark, Contender, Measurement, Result, Summary
 from bench.picture import draw_growth, draw_results
 from bench.report import behind_first
@@ -27,38 +27,22 @@ def small(monkeypatch):
 
 
 @pytest.mark.usefixtures("small")
-def test_cost_is_measured_by_rows_columns_threads_and_versions():
-    drawn = list(curves(1, ROWS))
-    assert [curve.axis for curve in drawn] == [
-        "rows",
-        "rows",
-        "rows",
-        "columns",
-        "columns",
-        "threads",
-        "versions a row",
-    ]
-    by_columns, by_threads = drawn[3].points, drawn[5].points
-    assert {name: [point.size for point in points] for name, points in by_columns.items()} == {
-        "gmdb": [1, 3],
-        "DuckDB": [1, 3],
-        "SQLite": [1, 3],
-    }
-    assert [point.size for point in by_threads["gmdb"]] == [1, 2]
-    assert all(p.least <= p.median <= p.most for curve in drawn for points in curve.points.values() for p in points)
-
-
-@pytest.mark.usefixtures("small")
-def test_one_command_writes_tables_measurements_and_pictures(tmp_path: Path, capsys):
+def test_one_command_measures_growth_and_writes_tables_measurements_and_pictures(tmp_path: Path, capsys):
     into = tmp_path / "figures"
     assert main(["--rows", str(ROWS), "--rounds", "1", "--only", "append-narrow", "--into", str(into)]) == 0
     assert {file.name for file in into.iterdir()} == {"engine.md", "engine.json", "engine.png", "growth.png"}
     text, figures = (into / "engine.md").read_text(), json.loads((into / "engine.json").read_text())
     assert f"append {ROWS:,} (int, varchar) rows" in text
     assert "versions a row" in text
-    assert [one["name"] for one in figures["benchmarks"]] == ["append-narrow"]
-    assert len(figures["growth"]) == 7
     assert "versions a row" in capsys.readouterr().out
+    assert [one["name"] for one in figures["benchmarks"]] == ["append-narrow"]
+    drawn = figures["growth"]
+    assert [curve["axis"] for curve in drawn] == [*3 * ["rows"], *2 * ["columns"], "threads", "versions a row"]
+    sizes = [{name: [p["size"] for p in points] for name, points in curve["points"].items()} for curve in drawn]
+    assert sizes[3] == {"gmdb": [1, 3], "DuckDB": [1, 3], "SQLite": [1, 3]}
+    assert sizes[5] == {"gmdb": [1, 2], "SQLite": [1, 2]}
+    points = [point for curve in drawn for found in curve["points"].values() for point in found]
+    assert all(point["least"] <= point["median"] <= point["most"] for point in points)
 
 
 def test_pictures_are_drawn(tmp_path: Path):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -184,6 +185,38 @@ class Insert(Statement):
     # ---- inserting
 
     def run(self, parameters: Parameters) -> Result:
+        makers = self._makers_of_all_columns()
+        self.run = self._run if makers is None else self._insert_at_once(makers)  # type: ignore[assignment, method-assign]
+        return self.run(parameters)
+
+    def _makers_of_all_columns(self) -> list[Assign] | None:
+        """What makes the values of a single row, if the statement says them all, and nothing more is to be done."""
+        if self._query or self._conflict or self._returning or self._uses_time or self.definition.lobs is not None:
+            return None
+        if len(self._makers) != 1 or len(self._makers[0]) != len(self.definition.columns):
+            return None
+        by_position = sorted(zip(self._targets, self._makers[0], strict=True), key=itemgetter(0))
+        makers = [make for _, make in by_position if make is not None]
+        return makers if len(makers) == len(by_position) else None
+
+    def _insert_at_once(self, makers: list[Assign]) -> Callable[[Parameters], Result]:
+        """``run`` for a single row, with all that it needs bound to it: it is what programs do most."""
+        insert, number = self.connection.heap(self.definition.name).insert, self._number
+        check = self._checks.check if self._checks.concern(range(len(makers))) else None
+
+        def run(parameters: Parameters) -> Result:
+            row = [make((), parameters, None) for make in makers]
+            if check is not None:
+                check(row, None)
+            try:
+                insert(row)
+            except UniqueViolation as violation:
+                raise name_key(violation, self.definition.index(violation.index), row) from None
+            return Result((), (), 1, None, None, None if number is None else row[number])
+
+        return run
+
+    def _run(self, parameters: Parameters) -> Result:
         if self.definition.lobs is not None:
             parameters = rereadable(parameters)
         heap, given = self.connection.heap(self.definition.name), self.given(parameters)

@@ -70,8 +70,9 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self._buffer = np.zeros(len(CALL.names or ()), np.int64)
         self.call = self._buffer.data
         self.call_address = self._buffer.ctypes.data
-        self._more = np.zeros(MORE_MAX, np.int64)
-        self.call[MORE] = self._more.ctypes.data
+        more = np.zeros(MORE_MAX, np.int64)
+        self.call[MORE] = more.ctypes.data
+        self._more = more.data
         self._cursors: weakref.WeakSet[Snapshot] = weakref.WeakSet()
         self.pages_wanted = 0  # how many pages a change asks for that found too few
         self._do_nothing_yet()
@@ -323,11 +324,12 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
 
     def keep_result(self) -> None:
         """Keep where the undo record is that the last call wrote, if any, for the transaction's end."""
-        if self.call[UNDO] >= 0:
-            self.undo.append(self.call[UNDO])
-        if self.call[MORE_COUNT]:
-            self.undo.extend(self._more[: self.call[MORE_COUNT]].tolist())
-            self.call[MORE_COUNT] = 0
+        call = self.call
+        if (place := call[UNDO]) >= 0:
+            self.undo.append(place)
+        if count := call[MORE_COUNT]:
+            self.undo.extend(self._more[:count])
+            call[MORE_COUNT] = 0
             self._has_index_records = True
 
     def log_newest(self, count: int) -> None:

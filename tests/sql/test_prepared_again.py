@@ -1,0 +1,65 @@
+"""Statements are prepared once and kept: they go by the table as it is, whatever has become of it meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import gmdb
+from gmdb.errors import CheckViolation, InvalidSyntax, NullNotAllowed, UniqueViolation
+
+INSERT = "insert into t values (?, ?)"
+
+
+@pytest.fixture
+def db(path: Path):
+    with gmdb.connect(path) as db:
+        db.execute("create table t (i int primary key, s varchar(9) not null)")
+        db.execute(INSERT, (1, "a"))
+        db.commit()
+        yield db
+
+
+def rows(db: gmdb.Connection) -> list[tuple]:
+    return sorted(db.execute("select * from t").fetchall())
+
+
+def test_a_row_of_parameters_is_checked_and_counted(db: gmdb.Connection) -> None:
+    assert db.execute(INSERT, (2, "b")).rowcount == 1
+    assert db.execute("insert into t (s, i) values (?, ?)", ("c", 3)).lastrowid == 3
+    assert db.execute("insert into t values (:i, :s || '!')", {"i": 4, "s": "d"}).lastrowid == 4
+    with pytest.raises(UniqueViolation, match=r"\(i\) = \(2\)|i.*2"):
+        db.execute(INSERT, (2, "again"))
+    with pytest.raises(NullNotAllowed, match="column s"):
+        db.execute(INSERT, (5, None))
+    with pytest.raises(gmdb.DataError):
+        db.execute(INSERT, (6, "longer than nine"))
+    assert rows(db) == [(1, "a"), (2, "b"), (3, "c"), (4, "d!")]
+
+
+def test_a_column_that_comes_and_goes(db: gmdb.Connection) -> None:
+    db.execute("alter table t add column n int")
+    db.execute(INSERT, (2, "b"))
+    db.execute("insert into t values (?, ?, ?)", (3, "c", 7))
+    assert rows(db) == [(1, "a", None), (2, "b", None), (3, "c", 7)]
+    db.rollback()
+    db.execute(INSERT, (2, "b"))
+    with pytest.raises(InvalidSyntax, match="3 values for 2 columns"):
+        db.execute("insert into t values (?, ?, ?)", (3, "c", 7))
+    assert rows(db) == [(1, "a"), (2, "b")]
+
+
+def test_what_another_session_does_to_the_table(db: gmdb.Connection, path: Path) -> None:
+    with gmdb.connect(path) as other:
+        other.execute("alter table t add constraint small check (i < 10)")
+    with pytest.raises(CheckViolation, match="small"):
+        db.execute(INSERT, (10, "b"))
+    db.commit()
+    with gmdb.connect(path) as other:
+        other.execute("drop table t")
+        other.execute("create table t (s varchar(9), i bigint)")
+    with pytest.raises(gmdb.Error):
+        db.execute(INSERT, (1 << 40, "b"))
+    db.execute(INSERT, ("b", 1 << 40))
+    assert rows(db) == [("b", 1 << 40)]
