@@ -11,6 +11,9 @@ WORKERS ?= 2
 # Spark's driver and workers talk over the loopback device only.
 export SPARK_LOCAL_IP := 127.0.0.1
 
+# Tests, Spark and the shell start processes by the hundred: without bytecode each compiles all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Run what follows with the Java that scripts/java finds or installs.
 WITH_JAVA = JAVA_HOME="$$(scripts/java --install)" && export JAVA_HOME &&
 

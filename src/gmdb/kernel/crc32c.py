@@ -31,20 +31,35 @@ def _stream_words(page_size: int) -> int:
 
 def _shift_tables() -> np.ndarray:
     """For each page size: what each of a CRC's four bytes becomes, shifted past one stream."""
-    tables = np.zeros((len(PAGE_SIZES), 4, 256), np.int64)
-    for number, page_size in enumerate(PAGE_SIZES):
-        single = []
-        for bit in range(32):
-            crc = 1 << bit
-            for _ in range(8 * _stream_words(page_size)):
-                crc = CRC_TABLE[crc & 0xFF] ^ crc >> 8
-            single.append(crc)
-        for byte in range(4):
-            for value in range(256):
-                for bit in range(8):
-                    if value >> bit & 1:
-                        tables[number, byte, value] ^= single[8 * byte + bit]
-    return tables
+    by_byte = [CRC_TABLE[1 << bit & 0xFF] ^ 1 << bit >> 8 for bit in range(32)]
+    tables = [_table_of(_times(by_byte, 8 * _stream_words(page_size))) for page_size in PAGE_SIZES]
+    return np.array(tables, np.int64).reshape(len(PAGE_SIZES), 4, 256)
+
+
+# A shift is linear: it is known by what becomes of each of 32 bits, and 2n shifts are n shifts of n shifts.
+
+
+def _shifted(shift: list[int], crc: int) -> int:
+    found = 0
+    while crc:
+        found ^= shift[(crc & -crc).bit_length() - 1]
+        crc &= crc - 1
+    return found
+
+
+def _times(shift: list[int], count: int) -> list[int]:
+    found = [1 << bit for bit in range(32)]
+    while count:
+        if count & 1:
+            found = [_shifted(shift, crc) for crc in found]
+        shift = [_shifted(shift, crc) for crc in shift]
+        count >>= 1
+    return found
+
+
+def _table_of(shift: list[int]) -> list[int]:
+    """What becomes of each value of each byte."""
+    return [_shifted(shift, value << 8 * byte) for byte in range(4) for value in range(256)]
 
 
 _SHIFT = _shift_tables() if _INSTRUCTION else np.zeros((1, 1, 1), np.int64)

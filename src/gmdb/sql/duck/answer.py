@@ -15,21 +15,20 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Protocol
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gmdb.arrow.schema import arrow_type
 from gmdb.errors import StatementInterrupted, ValueOutOfRange
-from gmdb.format.columns import Column, ColumnType
-from gmdb.sql.duck.engine import cursor
+from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, Column, ColumnType
+from gmdb.sql.duck.engine import cursor, failure
 from gmdb.sql.duck.failures import translated
 
 BATCH_ROWS = 1 << 17
 _MICROSECONDS = pa.timestamp("us")
-_LIMITS = {
-    pa.date32(): [pa.scalar(end, pa.date32()).cast(pa.int32()) for end in (date.min, date.max)],
-    _MICROSECONDS: [pa.scalar(end, _MICROSECONDS).cast(pa.int64()) for end in (datetime.min, datetime.max)],
+_LIMITS = {  # as numbers, and how those are stored; (a pa.scalar here would bring pandas, where that is installed)
+    pa.date32(): (pa.int32(), *((end - EPOCH_DATE).days for end in (date.min, date.max))),
+    _MICROSECONDS: (pa.int64(), *((end - EPOCH) // MICROSECOND for end in (datetime.min, datetime.max))),
 }
 
 
@@ -142,7 +141,7 @@ class Execution:
 
     def __init__(self) -> None:
         self.scans = Scans()
-        self.connection = cursor()
+        self.connection, self._failure = cursor(), failure()
         self._guard = threading.Lock()
         self._ended = False
         self._interrupted = False  # DuckDB itself forgets it if the statement has not begun to run
@@ -186,7 +185,7 @@ class Execution:
         self.end()
         if self.scans.error is not None:
             return self.scans.error
-        if isinstance(error, duckdb.Error | pa.ArrowException | OSError | RuntimeError):
+        if isinstance(error, self._failure | pa.ArrowException | OSError | RuntimeError):
             return translated(error)
         return error
 
@@ -203,7 +202,7 @@ class Execution:
             self.connection.interrupt()
             try:
                 self.connection.close()
-            except duckdb.Error:  # another thread is reading: it is interrupted now, and ends the statement itself
+            except self._failure:  # another thread is reading: it is interrupted now, and ends the statement itself
                 return
             self._ended = True
         self.scans.close()
@@ -219,9 +218,9 @@ def _require_moments(batch: pa.RecordBatch) -> None:
         limits = _LIMITS.get(column.type)
         if limits is None or not len(column):
             continue
-        found = pc.min_max(column)
-        low, high = (found[end].cast(limits[0].type).as_py() for end in ("min", "max"))
-        if low is not None and not limits[0].as_py() <= low <= high <= limits[1].as_py():
+        found, (stored, first, last) = pc.min_max(column), limits
+        low, high = (found[end].cast(stored).as_py() for end in ("min", "max"))
+        if low is not None and not first <= low <= high <= last:
             raise ValueOutOfRange(f"{'date' if pa.types.is_date(column.type) else 'timestamp'} out of range")
 
 

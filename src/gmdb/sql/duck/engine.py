@@ -12,11 +12,13 @@ import shutil
 import tempfile
 import threading
 from dataclasses import dataclass
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from gmdb.errors import InterfaceError
 from gmdb.sql.duck.macros import MACROS
+
+if TYPE_CHECKING:
+    import duckdb
 
 MEMORY_SHARE = 0.4  # of the machine's memory; beyond it, sorts and joins go to temporary files
 
@@ -66,7 +68,16 @@ def cursor() -> duckdb.DuckDBPyConnection:
         return _instance.cursor()
 
 
+def failure() -> type[Exception]:
+    """What DuckDB raises."""
+    import duckdb
+
+    return duckdb.Error
+
+
 def _start(settings: Settings) -> duckdb.DuckDBPyConnection:
+    import duckdb  # when it is needed: many programs find rows by their keys alone
+
     instance = duckdb.connect(
         ":memory:",
         config={
