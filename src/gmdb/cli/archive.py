@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gmdb.cli.verbs import add_database
 from gmdb.storage.directory import require_database
 
 NAME = "archive"
@@ -19,7 +20,7 @@ EXAMPLE = "examples:\n  gmdb archive shop.gmdb on\n  gmdb archive shop.gmdb off"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("database", metavar="DB", help="the database's directory")
+    add_database(parser)
     parser.add_argument("state", choices=("on", "off"), help="whether the log is kept from now on")
     parser.set_defaults(run=run)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gmdb.cli.table import print_json
 from gmdb.cli.terminal import progress_of_steps
+from gmdb.cli.verbs import add_database, add_json
 from gmdb.errors import InterfaceError
 from gmdb.storage.directory import require_database
 
@@ -21,9 +22,9 @@ EXAMPLE = "examples:\n  gmdb backup shop.gmdb backups/monday\n  gmdb backup shop
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("database", metavar="DB", help="the database's directory")
+    add_database(parser)
     parser.add_argument("target", metavar="TARGET", help="where the backup is to be; nothing may be there yet")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

@@ -8,6 +8,7 @@ import webbrowser
 
 from gmdb.cli.ending import until_told_to_end
 from gmdb.cli.serve import port_number
+from gmdb.cli.verbs import add_database
 
 NAME = "explore"
 HELP = "look at a database in the browser"
@@ -21,7 +22,7 @@ EXAMPLE = "examples:\n  gmdb explore shop.gmdb\n  gmdb explore shop.gmdb --no-br
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("database", metavar="DB", help="the database's directory")
+    add_database(parser)
     parser.add_argument("--port", type=port_number, default=0, help="the port (any that is free)")
     parser.add_argument("--no-browser", action="store_true", help="only print the URL")
     parser.set_defaults(run=run)

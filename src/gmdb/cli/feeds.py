@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gmdb.cli.table import print_json, print_table
-from gmdb.cli.verbs import add_list_and_drop, database_directory
+from gmdb.cli.verbs import add_json, add_list_and_drop, database_directory
 from gmdb.storage.directory import read_control
 from gmdb.storage.feeds import LogPosition, Reader, log_behind, read_readers, remove_reader
 
@@ -35,7 +35,7 @@ HEADINGS = ("reader", "behind commit", "last seen", "log kept", "at most")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = add_list_and_drop(parser, sys.modules[__name__], "readers")
-    listing.add_argument("--json", action="store_true", help="print one JSON document instead")
+    add_json(listing)
     listing.set_defaults(run=_list)
 
 

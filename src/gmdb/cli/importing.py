@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.cli.table import print_json, print_table
 from gmdb.cli.terminal import progress
+from gmdb.cli.verbs import add_json
 from gmdb.errors import Error, InterfaceError
 from gmdb.inspect.canvas import printable
 
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table", metavar="NAME", help="of SQLite: this table only; else: what the table is called, and not as FILE"
     )
     parser.add_argument("--delimiter", metavar="CHARACTER", help="between the fields of a CSV file")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.cli.live import ask_owner
 from gmdb.cli.table import NONE, print_problems, print_table
+from gmdb.cli.verbs import add_json
 from gmdb.errors import StorageError
 from gmdb.format.address import parse_page_id
 from gmdb.inspect.files import DatabaseFiles
@@ -28,7 +29,7 @@ Draw = Callable[[Listing], None]
 
 def add_output(parser: argparse.ArgumentParser, listing: str | None) -> None:
     """The arguments that say what to show of a listing, and how."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead")
+    add_json(parser)
     parser.add_argument("--csv", action="store_true", help="print comma-separated values instead, all columns")
     parser.add_argument("--arrow", metavar="FILE", help="write an Arrow file instead, all columns")
     parser.add_argument("--where", metavar="CONDITION", help="show only what a condition of SQL is true of")

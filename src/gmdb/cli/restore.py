@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gmdb.cli.table import print_json
 from gmdb.cli.terminal import progress_of_steps
+from gmdb.cli.verbs import add_json
 from gmdb.errors import InterfaceError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="where the database is to be; nothing may be there yet")
     parser.add_argument("--archive", metavar="DIR", help="a folder with archived log, or a database that has one")
     parser.add_argument("--to", metavar="TIME", help="the time to go to: local, or in ISO form with a zone")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gmdb.cli.ending import until_told_to_end
+from gmdb.cli.verbs import add_database
 from gmdb.errors import CannotListen, InterfaceError
 from gmdb.storage.directory import require_database
 from gmdb.storage.disk import read_plain
@@ -38,7 +39,7 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 7433
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("database", metavar="DB", help="the database's directory")
+    add_database(parser)
     parser.add_argument("--host", default=DEFAULT_HOST, help="where to listen (127.0.0.1)")
     parser.add_argument("--port", type=port_number, default=DEFAULT_PORT, help="the port (7433); 0: any that is free")
     parser.add_argument("--flight-port", type=port_number, default=0, help="the second port (any that is free)")

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from gmdb.cli.table import print_json
+from gmdb.cli.verbs import add_database, add_json
 from gmdb.storage.directory import require_database
 from gmdb.storage.pins import read_pins
 
@@ -20,8 +21,8 @@ EXAMPLE = "examples:\n  gmdb shrink shop.gmdb\n  gmdb shrink shop.gmdb --json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("database", metavar="DB", help="the database's directory")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead")
+    add_database(parser)
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

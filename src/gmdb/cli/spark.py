@@ -8,7 +8,7 @@ import sys
 from gmdb.cli import spark_export, spark_index, spark_load, spark_stats, spark_verify
 from gmdb.cli.spark_work import Work
 from gmdb.cli.terminal import clear_line
-from gmdb.cli.verbs import add_verb
+from gmdb.cli.verbs import add_json, add_verb
 
 NAME = "spark"
 HELP = "load, export, index, verify and describe with Spark, on this machine or a cluster"
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         made = add_verb(verbs, verb)
         verb.add_arguments(made)
         made.add_argument("--master", default="local[*]", help="where Spark works; local[*], all cores, if not given")
-        made.add_argument("--json", action="store_true", help="print one JSON document instead")
+        add_json(made)
         made.add_argument("--quiet", action="store_true", help="show no progress bar")
         made.set_defaults(run=run, verb=verb)
 

@@ -17,7 +17,7 @@ from gmdb.cli import (
     stat_salvage,
 )
 from gmdb.cli.stat_lists import LIST_VERBS
-from gmdb.cli.verbs import add_verb
+from gmdb.cli.verbs import add_database, add_verb
 
 NAME = "stat"
 HELP = "look at a database's bytes (also called gmstat)"
@@ -49,6 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for verb in VERBS:
         made = add_verb(verbs, verb)
-        made.add_argument("database", metavar="DB", help="the database's directory")
+        add_database(made)
         verb.add_arguments(made)
         made.set_defaults(run=verb.run)

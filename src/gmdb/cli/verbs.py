@@ -12,6 +12,14 @@ from gmdb.errors import InterfaceError
 from gmdb.storage.directory import require_database
 
 
+def add_database(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("database", metavar="DB", help="the database's directory")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead")
+
+
 def add_verb(verbs: Any, verb: Any) -> argparse.ArgumentParser:
     """Make a verb known; answers the parser for its arguments."""
     made: argparse.ArgumentParser = verbs.add_parser(
@@ -37,8 +45,8 @@ def add_list_and_drop(parser: argparse.ArgumentParser, command: Any, things: str
     )
     dropping = verbs.add_parser("drop", help="drop some", description=command.DROP_DESCRIPTION, formatter_class=raw)
     for verb in (listing, dropping):
-        verb.add_argument("database", metavar="DB", help="the database's directory")
-    dropping.add_argument("--json", action="store_true", help="print one JSON document instead")
+        add_database(verb)
+    add_json(dropping)
     metavar = things.upper().removesuffix("S")
     dropping.add_argument("names", metavar=metavar, nargs="*", help=f"as gmdb {command.NAME} list names them")
     dropping.add_argument("--all", action="store_true", help="all of them")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gmdb.cli.live import ask_owner
 from gmdb.cli.table import print_json
 from gmdb.cli.terminal import progress, progress_of_steps
+from gmdb.cli.verbs import add_database, add_json
 from gmdb.errors import DatabaseInUse, NotClosed
 from gmdb.inspect.canvas import printable
 
@@ -33,8 +34,8 @@ EXAMPLE = "examples:\n  gmdb verify shop.gmdb\n  gmdb verify shop.gmdb --json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("database", metavar="DB", help="the database's directory")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead")
+    add_database(parser)
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
