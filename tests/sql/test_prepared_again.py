@@ -38,12 +38,32 @@ def test_a_row_of_parameters_is_checked_and_counted(db: gmdb.Connection) -> None
     assert rows(db) == [(1, "a"), (2, "b"), (3, "c"), (4, "d!")]
 
 
+def test_a_row_is_changed_by_its_key_or_nothing_is(db: gmdb.Connection) -> None:
+    update = "update t set s = ? where i = ?"
+    db.execute(INSERT, (2, "b"))
+    assert [db.execute(update, given).rowcount for given in (("x", 1), ("x", 7), ("x", None), ("y", 2))] == [1, 0, 0, 1]
+    with pytest.raises(NullNotAllowed, match="column s"):
+        db.execute(update, (None, 1))
+    with pytest.raises(gmdb.DataError):
+        db.execute(update, ("longer than nine", 1))
+    with pytest.raises(UniqueViolation):
+        db.execute("update t set i = ? where i = ?", (2, 1))
+    assert db.execute("update t set i = ?, s = s || ? where i = ?", (3, "!", 1)).rowcount == 1
+    assert rows(db) == [(2, "y"), (3, "x!")]
+    db.rollback()
+    assert db.execute(update, ("z", 1)).rowcount == 1  # no transaction is open: the long way
+    assert rows(db) == [(1, "z")]
+
+
 def test_a_column_that_comes_and_goes(db: gmdb.Connection) -> None:
     db.execute("alter table t add column n int")
     db.execute(INSERT, (2, "b"))
     db.execute("insert into t values (?, ?, ?)", (3, "c", 7))
-    assert rows(db) == [(1, "a", None), (2, "b", None), (3, "c", 7)]
+    db.execute("update t set s = ? where i = ?", ("bb", 2))
+    assert rows(db) == [(1, "a", None), (2, "bb", None), (3, "c", 7)]
     db.rollback()
+    db.execute("update t set s = ? where i = ?", ("aa", 1))
+    db.execute("update t set s = ? where i = ?", ("a", 1))
     db.execute(INSERT, (2, "b"))
     with pytest.raises(InvalidSyntax, match="3 values for 2 columns"):
         db.execute("insert into t values (?, ?, ?)", (3, "c", 7))

@@ -30,7 +30,6 @@ from gmdb.sql.scope import folded
 from gmdb.sql.statement import Found, Given, Parameters, PointFinder, RowFinder, Statement, is_for_rows
 
 if TYPE_CHECKING:
-    from gmdb.access.keyed import KeyedRows
     from gmdb.connection import Connection
 
 
@@ -159,8 +158,7 @@ class Update(_Change):
             self.note_time(node)
         self._needs_check = self._checks.concern(positions)
         is_plain = self._query is None and self.returning is None and not self.finder.scope.uses_row_id
-        self._point = self.finder.point if is_plain else None
-        self._rows: KeyedRows | None = None
+        self._point = self.finder.point if is_plain and not self._uses_time else None
 
     def _assignment(self, part: exp.Expr, defaults: Defaults) -> tuple[int, str, Assign | None]:
         if not isinstance(part, exp.EQ) or not isinstance(part.this, exp.Column):
@@ -186,11 +184,11 @@ class Update(_Change):
         return [assign_found(type_, column) for type_, column in zip(types, asked, strict=True)]
 
     def run(self, parameters: Parameters) -> Result:
+        self.run = self._run if self._point is None else self._change_at_once(self._point)  # type: ignore[assignment, method-assign]
+        return self.run(parameters)
+
+    def _run(self, parameters: Parameters) -> Result:
         given = self.given(parameters if self.definition.lobs is None else rereadable(parameters))
-        if self._point is not None and self.session.plain:
-            count = self._change_at_once(self._point, given)
-            if count >= 0:
-                return Result(rowcount=count)
         heap = self.connection.heap(self.definition.name).wanting(None if self._checks else self.finder.scope.used)
         changed: list[Found] = []
 
@@ -204,31 +202,34 @@ class Update(_Change):
             raise name_key(violation, self.definition.index(violation.index), changed[-1][1]) from None
         return self.result(self.seen(heap, changed), given)
 
-    def _change_at_once(self, point: PointFinder, given: Given) -> int:
-        """Change one row while nobody comes between; less than 0 if that is not to be had."""
-        if self._rows is None:
-            self._rows = point.rows(self.connection)
-            self._encode = self.connection.heap(self.definition.name).patch_encoder(
-                [name for _, name, _ in self._assigns]
-            )
-        assigns, encode, (parameters, context) = self._assigns, self._encode, given
+    def _change_at_once(self, point: PointFinder) -> Callable[[Parameters], Result]:
+        """``run`` for a single row by its key, if nobody can come between, with all that it needs bound to it."""
+        session, change, key_of = self.session, point.rows(self.connection).change_at_once, point.key
+        positions, names, assigns = zip(*self._assigns, strict=True)
+        encode = self.connection.heap(self.definition.name).patch_encoder(names)
+        check = self._checks.check if self._needs_check else None
 
-        def patch_of(values: tuple[Any, ...]) -> bytes:
-            new = [assign(values, parameters, context) for _, _, assign in assigns]  # type: ignore[misc]
-            if self._needs_check:
-                row = list(values)
-                for (position, _, _), value in zip(assigns, new, strict=True):
-                    row[position] = value
-                self._checks.check(row, context)
-            return encode(new)
+        def run(parameters: Parameters) -> Result:
+            def patch_of(values: tuple[Any, ...]) -> bytes:
+                new = [assign(values, parameters, None) for assign in assigns]
+                if check is not None:
+                    row = list(values)
+                    for position, value in zip(positions, new, strict=True):
+                        row[position] = value
+                    check(row, None)
+                return encode(new)
 
-        key = point.key(parameters)
-        if None in key:
-            return 0
-        try:
-            return self._rows.change_at_once(key, patch_of)
-        except DataError:  # the long way tells what is wrong, if anything is
-            return -1
+            if session.plain:
+                key = key_of(parameters)
+                try:
+                    count = change(key, patch_of) if None not in key else 0
+                except DataError:  # the long way tells what is wrong, if anything is
+                    count = -1
+                if count >= 0:
+                    return Result((), (), count)
+            return self._run(parameters)
+
+        return run
 
     def _changes(self, found: list[tuple[Any, ...]], given: Given, changed: list[Found]) -> Any:
         """The new values of each row; the whole rows are collected in ``changed``."""
