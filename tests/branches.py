@@ -24,6 +24,7 @@ TESTS = (
     "tests/access/test_heap.py", "tests/access/test_lobs.py", "tests/access/test_indexes.py",
     "tests/access/test_online_build.py", "tests/access/test_cursors.py", "tests/access/test_rows_by_any_way.py",
     "tests/kernel/test_wrapping.py", "tests/crash/test_failures.py", "tests/crash/test_interrupts.py",
+    "tests/security/test_hostile_files.py",
 )  # fmt: skip
 TOO_LONG = (  # for plain kernels; others of the same files take the same branches
     "tests/access/test_cursors.py::test_a_cursor_reads_many",
@@ -49,6 +50,7 @@ TOO_LONG = (  # for plain kernels; others of the same files take the same branch
     "tests/log/test_read_only.py::test_rows_are_right",
     "tests/log/test_replay.py::test_replayed_pages",
     "tests/log/test_upgrade.py::test_power_may_be_cut",
+    "tests/security/test_hostile_files.py::test_files_that_an_attacker",
     "tests/storage/test_shrink.py::test_a_scan_goes_on",
     "tests/storage/test_shrink.py::test_writers_go_on",
     "tests/storage/test_store.py::test_a_full_disk",

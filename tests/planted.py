@@ -94,6 +94,8 @@ BUGS = (
 
 def plant(bug: Bug, place: Path) -> None:
     """Copy the sources and tests, with the bug among them."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
     for part in ("src", "tests", "bench", "pyproject.toml", "docs", "README.md"):
         source = TOP / part
         if source.is_dir():
@@ -107,25 +109,23 @@ def plant(bug: Bug, place: Path) -> None:
     file.write_text(text.replace(bug.old, bug.new))
 
 
-def hunt(bug: Bug) -> tuple[float, str]:
+def hunt(bug: Bug, place: Path) -> tuple[float, str]:
     """Run the tests with the bug in place; answers after how many seconds which test failed and why, or "" if none did.
 
     Kernels are compiled before: that the sources have changed is not what takes a test its time.
     """
-    with tempfile.TemporaryDirectory(prefix="gmdb-planted-") as name:
-        place = Path(name)
-        plant(bug, place)
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--dist", "loadfile", *TESTS]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place / "src"), str(place)])}
-        subprocess.run([sys.executable, "-m", "gmdb.cli", "compile"], cwd=place, env=environment, check=True)
-        started = time.monotonic()
-        try:
-            ended = subprocess.run(
-                command, cwd=place, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return LIMIT, ""
-        seconds = time.monotonic() - started
+    plant(bug, place)
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--dist", "loadfile", *TESTS]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place / "src"), str(place)])}
+    subprocess.run([sys.executable, "-m", "gmdb.cli", "compile"], cwd=place, env=environment, check=True)
+    started = time.monotonic()
+    try:
+        ended = subprocess.run(
+            command, cwd=place, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return LIMIT, ""
+    seconds = time.monotonic() - started
     failed = re.search(r"^(?:FAILED|ERROR) (.+)", ended.stdout, re.MULTILINE)
     return seconds, failed[1] if failed else ""
 
@@ -136,11 +136,13 @@ def main() -> int:
     wanted = parser.parse_args().name
     bugs = [bug for bug in BUGS if not wanted or any(word in bug.name for word in wanted)]
     escaped = 0
-    for bug in bugs:
-        print(f"{bug.name}: {bug.story}", flush=True)
-        seconds, test = hunt(bug)
-        escaped += not test
-        print(f"  found by {test} after {seconds:.0f} s" if test else f"  NOT FOUND in {seconds:.0f} s", flush=True)
+    with tempfile.TemporaryDirectory(prefix="gmdb-planted-") as folder:
+        place = Path(folder) / "sources"  # always the same: machine code is kept by where its source is
+        for bug in bugs:
+            print(f"{bug.name}: {bug.story}", flush=True)
+            seconds, test = hunt(bug, place)
+            escaped += not test
+            print(f"  found by {test} after {seconds:.0f} s" if test else f"  NOT FOUND in {seconds:.0f} s", flush=True)
     print(f"{len(bugs) - escaped} of {len(bugs)} were found")
     return 1 if escaped else 0
 
