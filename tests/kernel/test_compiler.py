@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import gmdb.kernel
+from gmdb.kernel.compile_all import mark_of
 from gmdb.kernel.compiler import COMPILED, routine
 from gmdb.kernel.kept import sources_of
 
@@ -48,3 +49,15 @@ def test_a_routine_that_python_calls_is_an_error_of_python():
 
     with pytest.raises(TypeError):
         successor(1)
+
+
+def test_sources_elsewhere_or_changed_are_not_compiled_yet(tmp_path: Path) -> None:
+    first, second = tmp_path / "first" / "k.py", tmp_path / "second" / "k.py"
+    for source in (first, second):
+        source.parent.mkdir()
+        source.write_text("from gmdb.kernel.memory import load_u8\n")
+    before = mark_of([first])
+    assert mark_of([first]) == before
+    assert mark_of([second]) != before
+    first.write_text("from gmdb.kernel.memory import load_u16\n")
+    assert mark_of([first]) != before

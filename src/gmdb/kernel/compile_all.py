@@ -7,6 +7,7 @@ loading the compiler.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import multiprocessing
 import os
@@ -21,10 +22,16 @@ FOLDER = Path(__file__).parent
 Report = Callable[[int, int], None]  # (kernels that are compiled, all of them)
 
 
+def mark_of(files: Sequence[Path]) -> Path:
+    """What is there once the kernels of some files are compiled: as they are, where they are; Numba asks for both."""
+    where = hashlib.sha256(str(files[0].parent).encode()).hexdigest()[:8]
+    return kept_in() / f"all-{where}-{digest_of(sorted({path for file in files for path in sources_of(file)}))}"
+
+
 def compile_all(others: Sequence[Path], report: Report, processes: int | None = None) -> int:
     """Compile all kernels of this folder and some other files, unless that was done before; answers how many."""
     files = sorted([*FOLDER.glob("*.py"), *others])
-    mark = kept_in() / f"all-{digest_of(sorted({path for file in files for path in sources_of(file)}))}"
+    mark = mark_of(files)
     if mark.exists():
         return 0
     from gmdb.kernel.compiler import COMPILED
