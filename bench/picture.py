@@ -34,7 +34,9 @@ def draw_results(file: Path, results: Sequence[Result], heading: str) -> None:
     axis.axvline(1, color="#cf222e", linewidth=1)
     axis.set_xscale("log")
     axis.tick_params(axis="y", labelsize=7)
-    axis.set_xlabel("gmdb's speed as a multiple of the peer's; thin lines: the slowest and the fastest round")
+    axis.set_xlabel(
+        "gmdb's speed as a multiple of the peer's; thin lines: the slowest and the fastest round", fontsize=7
+    )
     figure.suptitle(heading, fontsize=8)
     _save(pyplot, figure, file)
 

@@ -15,8 +15,11 @@ import gmdb
 from gmdb.errors import Corruption, NotADatabase, StorageError
 from gmdb.format.checksum import crc32c
 from gmdb.format.control import CONTROL, COPY_DISTANCE
+from gmdb.format.page import PAGE_HEAD, SegmentType
+from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.inspect.files import DatabaseFiles
 from gmdb.verify import verify
+from tests.inspect.build import change_page
 
 CASES = int(os.environ.get("GMDB_HOSTILE", "24"))
 SEED = int(os.environ.get("GMDB_HOSTILE_SEED", "1"))
@@ -143,3 +146,47 @@ def test_an_attack_is_undone_by_putting_the_files_back(closed: Path) -> None:
     shutil.copy(closed / "gmdb.control", copy / "gmdb.control")
     with gmdb.connect(copy) as db:
         assert db.execute("select * from t").fetchall() == [(1, "one")]
+
+
+KINDS = ("heap", "btree", "hash", "lob")
+SAME = {"type": "seg_type", "obj_id": "obj_id"}  # what a segment's head and its page's both say
+GROWING = """
+import sys, gmdb
+from gmdb.errors import Corruption
+with gmdb.connect(sys.argv[1]) as db:
+    try:
+        for n in range(2, 3000):
+            db.insert("t", (n, f"{n:09}", n, b"x" * 20_000 if n < 20 else None))
+    except Corruption as error:
+        print("told:", error)
+    db.rollback()
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("field", ["type", "obj_id"])
+def test_a_segment_that_says_it_is_of_something_else(tmp_path: Path, kind: str, field: str) -> None:
+    """Pages that it gets are not what the table or index takes them for; in a process of its own, which may die."""
+    path = tmp_path / "shop.gmdb"
+    with gmdb.connect(path) as db:
+        db.execute("create table t (i int primary key, s varchar(10), h int, b blob)")
+        db.execute("create index t_h on t using hash (h)")
+        db.insert("t", (1, "one", 1, b"x" * 20_000))
+        db.commit()
+        table = db.table("t")
+        assert table.lobs is not None
+        pages = {"heap": table.entry_page, "lob": table.lobs.entry_page}
+        pages |= {index.using: index.entry_page for index in table.indexes}
+    other = 77_777 if field == "obj_id" else int(SegmentType.BTREE if kind == "heap" else SegmentType.HEAP)
+    for layout, at, name in ((SEGMENT_HEAD, SEGMENT_HEAD_AT, field), (PAGE_HEAD, 0, SAME[field])):
+        raw = other.to_bytes(layout.dtype[name].itemsize, "little")
+        change_page(path, pages[kind], at + layout.offset(name), raw, sealed=True)
+    ended = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", GROWING, str(path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode >= 0, ended.stderr[-3000:]
+    assert "told:" in ended.stdout or "Corruption" in ended.stderr, ended.stderr[-3000:]

@@ -44,8 +44,12 @@ _EIGHT = 2
 def new_node(area, index, level):
     """A page without entries for a level; the caller has made sure that there is one to take."""
     page_id = add_page(area, entry_page_of(index))
-    if page_id >= 0:
-        init_node(area, touch_node(area, index, page_id), level)
+    if page_id < 0:
+        return page_id
+    page = touch_node(area, index, page_id)
+    if page < 0:
+        return page  # the segment's head says that it is of something else
+    init_node(area, page, level)
     return page_id
 
 

@@ -80,6 +80,8 @@ def new_hash_page(area, index, kind, depth):
     if page_id < 0:
         return page_id
     page = touch_hash(area, page_id)
+    if page < 0:
+        return page  # the segment's head says that it is of something else
     store_8(page + _USED_AT, 1)
     store_8(page + _TYPE_AT, kind)
     log_bytes(area, page, _USED_AT, _TYPE_AT + 1 - _USED_AT)

@@ -89,8 +89,12 @@ def _page_for(area, entry_id, need):
     if page_id != NO_PAGE:
         return page_id
     page_id = add_page(area, entry_id)
-    if page_id >= 0:
-        init_heap_page(area, touch_heap(area, page_id))
+    if page_id < 0:
+        return page_id
+    page = touch_heap(area, page_id)
+    if page < 0:
+        return page  # the segment's head says that it is of something else
+    init_heap_page(area, page)
     return page_id
 
 

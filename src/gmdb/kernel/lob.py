@@ -81,6 +81,8 @@ def _add(area, entry_id, first_page, number, level):
     if page_id < 0:
         return page_id
     page = _touch_lob(area, page_id)
+    if page < 0:
+        return page  # the segment's head says that it is of something else
     node = lob_node(page + NODE_AT)
     node.first_page = first_page if first_page else page_id
     node.number = number

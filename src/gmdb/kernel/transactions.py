@@ -44,6 +44,8 @@ def reserve_entry(area, slot):
         if page_id < 0:
             return page_id
         page = touch_type(area, page_id, 3, 0)
+        if page < 0:
+            return page
         head = page_head(page)
         head.page_type = _TABLE
         head.free_begin = head.free_end

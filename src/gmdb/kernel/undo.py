@@ -167,10 +167,13 @@ def _new_page(area):
     if segment_head(entry_page + SEGMENT_HEAD_AT).page_count >= state.undo_limit:
         return UNDO_FULL
     page_id = add_page(area, state.undo_entry)
-    if page_id >= 0:
-        page = touch_undo(area, page_id)
-        page_head(page).free_begin = RECORDS_AT
-        log_counts(area, page)
+    if page_id < 0:
+        return page_id
+    page = touch_undo(area, page_id)
+    if page < 0:
+        return page  # the segment's head says that it is of something else
+    page_head(page).free_begin = RECORDS_AT
+    log_counts(area, page)
     return page_id
 
 
