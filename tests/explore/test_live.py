@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.explore.conftest import Complaints
 from tests.explore.exploring import Exploring
 from tests.server.peer import Peer
 
@@ -147,10 +148,11 @@ def test_the_map_has_pages_that_are_in_memory_alone(tab: Page, scene: Scene) -> 
     expect(tab.get_by_role("application")).to_have_attribute("data-painted", f"segment {pages}")
 
 
-def test_when_the_owner_is_killed_the_files_are_shown(tab: Page, scene: Scene, complaints: list[str]) -> None:
+def test_when_the_owner_is_killed_the_files_are_shown(tab: Page, scene: Scene, complaints: Complaints) -> None:
     begin_to_wait(scene.owner)
     scene.explorer.show(tab, "live")
     expect(table_named(tab, "Waits").locator("tbody tr")).to_have_count(1)
+    complaints.expected = "Failed to load resource"  # a request that is on its way when the process dies
     scene.owner.kill()
     expect(tab.locator("main")).to_contain_text("No process has the database open: this is what its files tell.")
     expect(tab.get_by_label("State")).to_have_value("files")
@@ -158,7 +160,6 @@ def test_when_the_owner_is_killed_the_files_are_shown(tab: Page, scene: Scene, c
     tab.goto(f"{scene.explorer.base}#page/{scene.page()}")
     expect(tab.locator(".seen tbody tr")).to_have_count(20)
     expect(tab.locator("#trouble")).to_be_hidden()
-    complaints.clear()  # a request that was on its way when the process died
 
 
 def test_an_owner_that_comes_is_noticed(tab: Page, scene: Scene) -> None:
