@@ -18,9 +18,8 @@ from pyarrow import flight
 import gmdb
 from gmdb.server.door import introduce
 from gmdb.server.place import ENDPOINT_NAME, find_place
+from tests.security.users import NOBODY, as_user, root_only
 from tests.server.serving import TOKEN, Serving
-
-NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +128,7 @@ def test_an_owners_sockets_and_its_file_are_its_users_alone(path: Path) -> None:
         os.umask(before)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@root_only
 def test_another_user_gets_nowhere() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as made:
         os.chmod(made, 0o755)
@@ -139,7 +138,7 @@ def test_another_user_gets_nowhere() -> None:
             db.commit()
             place = find_place(path)
             assert place is not None
-            assert as_nobody(lambda: _attempts(path, place.folder)) == ["PermissionError"] * 4
+            assert as_user(lambda: _attempts(path, place.folder)) == ["PermissionError"] * 4
 
 
 def _attempts(path: Path, folder: str) -> list[str]:
@@ -158,25 +157,6 @@ def _attempts(path: Path, folder: str) -> list[str]:
         except OSError as error:
             said.append(type(error).__name__)
     return said
-
-
-def as_nobody(work: Callable[[], list[str]]) -> list[str]:
-    """What a child says that is another user."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            os.write(writing, json.dumps(work()).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    os.waitpid(pid, 0)
-    with os.fdopen(reading, "rb") as said:
-        found: list[str] = json.loads(said.read())
-        return found
 
 
 # ---- a file that lies
@@ -248,13 +228,41 @@ def test_a_file_that_others_may_write_is_not_believed(closed: Path, short: Path)
     assert not listener.heard_anything()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+@root_only
 def test_a_folder_of_another_user_is_not_believed(closed: Path, short: Path) -> None:
     listener = Listener(short / "gmdb-x", 0o700)
     os.chown(short / "gmdb-x", NOBODY, NOBODY)
     leave_file(closed, folder=str(short / "gmdb-x"))
     gmdb.connect(closed, read_only=True).close()
     assert not listener.heard_anything()
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o777])
+def test_a_client_knocks_at_no_socket_that_others_can_put_aside(closed: Path, short: Path, mode: int) -> None:
+    """Between the look at a folder and the call, others may rename it who can write the one above it."""
+    (short / "above").mkdir()
+    listener = Listener(short / "above" / "gmdb-x", 0o700)
+    (short / "above").chmod(mode)
+    leave_file(closed, folder=str(short / "above" / "gmdb-x"))
+    gmdb.connect(closed, read_only=True).close()
+    assert not listener.heard_anything()
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o777, pytest.param(None, marks=root_only)])
+def test_an_owner_listens_where_nobody_else_can_put_its_folder_aside(
+    path: Path, short: Path, mode: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runtime directory may be another user's: su leaves the variable as it is."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    with gmdb.connect(path):
+        assert (place := find_place(path)) is not None
+        assert Path(place.folder).parent == short
+    short.chmod(mode or 0o700)
+    if mode is None:
+        os.chown(short, NOBODY, NOBODY)
+    with gmdb.connect(path):
+        assert (place := find_place(path)) is not None
+        assert Path(place.folder).parent != short
 
 
 @pytest.mark.parametrize("what", ["pipe", "link", "huge", "deep", "noise", "numbers", "folder"])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import gmdb.storage
 from gmdb.cli.terminal import progress_of_steps
+from gmdb.errors import OperationalError
 
 OTHERS = Path(gmdb.storage.__file__).with_name("scatter.py")  # has a kernel, and is not among the others
 
@@ -28,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(_arguments: argparse.Namespace) -> int:
     from gmdb.kernel.kept import kept_in
 
+    if kept_in() is None:
+        raise OperationalError("machine code cannot be kept; set GMDB_CACHE_DIR to a directory that only you can write")
     started = time.monotonic()
     made = compile_kernels()
     if made:
@@ -38,7 +41,7 @@ def run(_arguments: argparse.Namespace) -> int:
 
 
 def compile_kernels() -> int:
-    """Compile what is not compiled, with a progress bar; answers how many kernels that were."""
+    """Compile what is not compiled, with a progress bar; returns how many kernels that were."""
     from gmdb.kernel.compile_all import compile_all
 
     with progress_of_steps() as show:

@@ -22,16 +22,22 @@ FOLDER = Path(__file__).parent
 Report = Callable[[int, int], None]  # (kernels that are compiled, all of them)
 
 
-def mark_of(files: Sequence[Path]) -> Path:
+def mark_of(folder: Path, files: Sequence[Path]) -> Path:
     """What is there once the kernels of some files are compiled: as they are, where they are; Numba asks for both."""
     where = hashlib.sha256(str(files[0].parent).encode()).hexdigest()[:8]
-    return kept_in() / f"all-{where}-{digest_of(sorted({path for file in files for path in sources_of(file)}))}"
+    return folder / f"all-{where}-{digest_of(sorted({path for file in files for path in sources_of(file)}))}"
 
 
 def compile_all(others: Sequence[Path], report: Report, processes: int | None = None) -> int:
-    """Compile all kernels of this folder and some other files, unless that was done before; answers how many."""
+    """Compile all kernels of this folder and some other files, unless that was done before; returns how many.
+
+    Where nothing is kept there is nothing to be done before it is needed.
+    """
+    folder = kept_in()
+    if folder is None:
+        return 0
     files = sorted([*FOLDER.glob("*.py"), *others])
-    mark = mark_of(files)
+    mark = mark_of(folder, files)
     if mark.exists():
         return 0
     from gmdb.kernel.compiler import COMPILED

@@ -25,9 +25,11 @@ _is_announced = False
 _kernels: list[Any] = []
 
 
-def _announce_first_compilation(directory: Path) -> None:
+def _announce_first_compilation(directory: Path | None) -> None:
     """Tell a person at a terminal why the first call takes long; once for each set of sources."""
     global _is_announced
+    if directory is None:  # and a warning has said so
+        return
     mark = directory / "announced"
     if COMPILED and not mark.exists():
         mark.touch()
@@ -52,13 +54,24 @@ def long_kernel(function: Callable[..., Any]) -> Callable[..., int]:
 def _compile(function: Callable[..., Any], nogil: bool) -> Any:
     directory = cache_directory(Path(function.__code__.co_filename))
     _announce_first_compilation(directory)
-    before, config.CACHE_DIR = config.CACHE_DIR, str(directory)  # read when the function is decorated
-    try:
-        made = numba.njit(nogil=nogil, cache=True, boundscheck=False, no_cfunc_wrapper=True)(function)
-    finally:
-        config.CACHE_DIR = before
+    options = {"nogil": nogil, "boundscheck": False, "no_cfunc_wrapper": True}
+    made = None if directory is None else _kept(function, directory, options)
+    made = made or numba.njit(**options)(function)
     _kernels.append(made)
     return made
+
+
+def _kept(function: Callable[..., Any], directory: Path, options: dict[str, Any]) -> Any:
+    """The function, kept in a directory; None if Numba cannot write there and chose a place that nobody has checked."""
+    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+    config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = str(directory), ""  # read when the function is decorated
+    try:
+        made = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # there is no place at all
+        return None
+    finally:
+        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
+    return made if not COMPILED or Path(made.stats.cache_path).parent == directory else None
 
 
 def is_kernel(value: object) -> bool:

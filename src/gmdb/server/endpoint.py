@@ -14,7 +14,6 @@ import os
 import secrets
 import threading
 import warnings
-import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ import pyarrow as pa
 
 from gmdb.engine import Database
 from gmdb.errors import CannotListen, Error
+from gmdb.finalizers import Living
 from gmdb.server import forks
 from gmdb.server.door import Door
 from gmdb.server.entrance import Entrance, Listening, NetworkEntrance, UnixEntrance
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 HANG_UP_INTERVAL = 0.05
 _starting = threading.Lock()
-_served: weakref.WeakSet[Database] = weakref.WeakSet()
+_served: Living[Database] = Living()
 
 
 def serve(database: Database) -> None:
@@ -116,9 +116,9 @@ class Endpoint:
         if not self._stopping:
             threading.Thread(target=self._end, args=(client,), name="gmdb-client-gone", daemon=True).start()
 
-    def _interrupt(self, client: Client) -> None:
+    def _interrupt(self, client: Client, number: int) -> None:
         """A client wants its statement to end; that may have to wait for the guard, and the door does not."""
-        threading.Thread(target=client.interrupt, name="gmdb-interrupt", daemon=True).start()
+        threading.Thread(target=client.interrupt, args=(number,), name="gmdb-interrupt", daemon=True).start()
 
     def _end(self, client: Client) -> None:
         client.end()

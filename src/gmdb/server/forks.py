@@ -8,17 +8,14 @@ whoever asks for Flight is told to use spawn.  A child of a process that never u
 
 from __future__ import annotations
 
-import ctypes
 import os
 import weakref
 from typing import Any, Protocol
 
 from gmdb.errors import ForkedProcess
+from gmdb.finalizers import Living
+from gmdb.forked import ADVICE, keep_for_ever
 from gmdb.server.sockets import End, sockets_at
-
-ADVICE = (
-    "start processes with spawn instead: multiprocessing.get_context('spawn'), or ProcessPoolExecutor(mp_context=...)"
-)
 
 
 class Inherited(Protocol):
@@ -26,7 +23,7 @@ class Inherited(Protocol):
         """Close sockets in the child; answers the objects whose destructors must not run there."""
 
 
-_in_use: weakref.WeakSet[Inherited] = weakref.WeakSet()
+_in_use: Living[Inherited] = Living()
 _ends: set[End] = set()
 _used = False
 _spoilt = False
@@ -48,17 +45,12 @@ def use_flight(*ends: End) -> None:
     _ends.update(ends)
 
 
-def _keep_for_ever(thing: Any) -> None:
-    """Let no destructor run, not even at the process's end."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-
-
 def _detach_finalizers(thing: Any) -> None:
     """Flight has a server shut down at exit, and offers no way to take that back."""
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         found = finalizer.peek()
         if found is not None and found[0] is thing:
-            _keep_for_ever(finalizer.detach())
+            keep_for_ever(finalizer.detach())
 
 
 def _after_in_child() -> None:
@@ -66,7 +58,7 @@ def _after_in_child() -> None:
     for inherited in list(_in_use):
         for thing in inherited.leave_to_parent():
             _detach_finalizers(thing)
-            _keep_for_ever(thing)
+            keep_for_ever(thing)
     _in_use.clear()
     if _used:
         _spoilt = True

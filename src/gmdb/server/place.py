@@ -22,6 +22,8 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from gmdb.trust import flaw_of, flaw_on_way
+
 ENDPOINT_NAME = "gmdb.endpoint"
 DOOR_NAME, FLIGHT_NAME = "door", "flight"
 PREFIX = "gmdb-"
@@ -57,9 +59,10 @@ def _base() -> str:
     longest = len(f"/{PREFIX}12345678/{FLIGHT_NAME}")
     for base in (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp", "/var/tmp"):
         short = len(os.fsencode(base)) + longest <= SOCKET_PATH_MAX
-        if short and _PLAIN.fullmatch(base) and os.access(base, os.W_OK | os.X_OK):
+        writable = short and _PLAIN.fullmatch(base) and os.access(base, os.W_OK | os.X_OK)
+        if writable and flaw_on_way(base) is None:  # su, for one, leaves XDG_RUNTIME_DIR as another user had it
             return base
-    raise OSError("there is no directory for temporary files with a short, plain path")
+    raise OSError("there is no directory for temporary files with a short, plain path where others cannot replace ours")
 
 
 def publish(directory: Path, place: Place) -> None:
@@ -99,7 +102,8 @@ def _read(path: Path) -> tuple[bytes, int]:
 def _is_private(folder: str, user: int) -> bool:
     """Whether nobody but the user could have put a socket there."""
     found = os.lstat(folder)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
+    private = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
+    return private and flaw_of(folder, user) is None
 
 
 def withdraw(directory: Path, place: Place) -> None:

@@ -34,7 +34,7 @@ def kill_and_recover(story: Story) -> None:
 
 def _run_and_kill(database: Path) -> int:
     """How many commits the process had told of when it was killed."""
-    command = [sys.executable, "-m", "gmdb.cli.demo.victim", str(database)]
+    command = [sys.executable, "-P", "-m", "gmdb.cli.demo.victim", str(database)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
         assert victim.stdout is not None
         told = [victim.stdout.readline() for _ in range(ENOUGH)]

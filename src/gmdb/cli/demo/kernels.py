@@ -28,5 +28,7 @@ def prepare(story: Story) -> None:
             row_id, _ = next(db.heap(TABLE).rows())
             db.heap(TABLE).update(row_id, {"s": "x"})
             db.heap(TABLE).fetch(row_id)
-        where = str(kept_in()).replace(str(Path.home()), "~", 1)
-        notes.append(f"compiled {made} of them, once; kept in {where}" if made else f"compiled before, kept in {where}")
+        folder = kept_in()
+        where = f"kept in {str(folder).replace(str(Path.home()), '~', 1)}"
+        text = f"compiled {made} of them, once; {where}" if made else f"compiled before, {where}"
+        notes.append(text if folder else "compiled for this process alone")
