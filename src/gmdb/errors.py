@@ -211,7 +211,11 @@ class RowLocked(TransactionError, Transient):
 
 
 class WriteConflict(TransactionError, Transient):
-    """Under repeatable read: another transaction has changed the row since the snapshot was taken."""
+    """Under repeatable read: another transaction has changed the row, or the table's definition, since the snapshot."""
+
+
+class DefinitionChanged(TransactionError, Transient):
+    """A table's definition changed between the preparation of a statement and its beginning.  Nothing was done."""
 
 
 class SnapshotTooOld(TransactionError, Transient):
@@ -278,6 +282,10 @@ class UnsafeListening(CannotListen):
 
 class StorageError(OperationalError):
     """The family of all that goes wrong with files."""
+
+
+class UnsafeDirectory(StorageError):
+    """Compiled code was to be kept where other users could put code of theirs."""
 
 
 class NotADatabase(StorageError):

@@ -16,6 +16,7 @@ import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import NoSuchColumn, NoSuchIndex, NotSupportedError, SchemaError, SnapshotTooOld
 from gmdb.format.address import RowId
+from tests.searches import extent
 
 COLUMNS = {"i": "INT", "s": "VARCHAR(900)", "d": "DOUBLE", "b": "BOOLEAN", "n": "DECIMAL(30,2)", "t": "DATE"}
 NAMES = list(COLUMNS)
@@ -107,7 +108,8 @@ def check(db: Connection, r: random.Random) -> None:
     assert db.select("t").arrow().read_all().num_rows == len(rows)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.search
+@pytest.mark.parametrize("seed", range(extent(3, 6)))
 def test_every_way_to_rows_gives_the_same_rows(db: Connection, seed: int) -> None:
     """Two sessions change a table; what each reads by every index, covered or not, is what its scan reads."""
     r = random.Random(seed)

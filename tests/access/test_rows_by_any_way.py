@@ -79,7 +79,8 @@ def test_patches_take_columns_in_any_order(db: Connection, heap: Heap) -> None:
     row_id, _ = heap.by("by_k").find((100,))[0]
     db.insert("t", (300, 300, None))
     for names, values in ((["a"], (1,)), (["a", "s"], (2, "two")), (["s", "k", "a"], ("three", 100, 3))):
-        assert heap.update_at_once(row_id, heap.patch_encoder(names)(values))
+        patch = heap.patch_encoder(names)(values)
+        assert heap.by("by_k").change_at_once((100,), lambda _, patch=patch: patch) == 1
         assert {**dict(zip("kas", heap.fetch(row_id), strict=True))} | dict(zip(names, values, strict=True)) == dict(
             zip("kas", heap.fetch(row_id), strict=True)
         )

@@ -17,19 +17,19 @@ from gmdb.connection import Connection
 from gmdb.log import durability, redo
 from gmdb.sql.runner import Runner
 from gmdb.storage import disk
-from gmdb.storage.disk import Disk, DiskFile
+from gmdb.storage.disk import DiskFile
 from gmdb.verify import control
 from tests.crash.faults import Journal, Mark, RecordingDisk, marks
 from tests.crash.power_cut import PowerCut
 from tests.crash.workload import Tables, allowed, found
 from tests.integrity import problems
-from tests.speed import MEMORY, ask_the_system_for_zeros
+from tests.speed import MEMORY, MemoryDisk, ask_the_system_for_zeros
 
 READ_ONLY_EVERY = 5  # how many states go by until one is first opened for reading alone
 ask_the_system_for_zeros()
 
 
-class QuickDisk(Disk):
+class QuickDisk(MemoryDisk):
     """For directories that nobody cuts the power of: what is written there need not last."""
 
     def raw_sync(self, file: DiskFile, everything: bool) -> None:
@@ -37,10 +37,6 @@ class QuickDisk(Disk):
 
     def raw_sync_directory(self, directory: Path) -> None:
         pass
-
-    def raw_allocate(self, file: DiskFile, length: int) -> None:
-        if self.raw_size(file) < length:
-            self.raw_truncate(file, length)
 
 
 class QuickRecordingDisk(RecordingDisk, QuickDisk):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import SystemRandom
 
+from tests import searches
 from tests.crash.harness import scratch, small_log
 from tests.crash.test_crashes import cut_large, cut_sessions, cut_writers
 from tests.crash.test_splits import cut_step, first_of_each_kind
@@ -70,17 +72,70 @@ def ask_anything(seed: int) -> str:
     return _in_pytest("../sql/test_fuzz.py", **settings) or "10,000 statements"
 
 
+def ask_in_three_ways(seed: int) -> str:
+    """Of gmdb by rows and by DuckDB, and of PostgreSQL."""
+    _in_process("tests.sql.three_ways", "--count", "4000", "--seed", str(seed))
+    return "4,000 questions"
+
+
+def add_clauses(seed: int) -> str:
+    _in_process("tests.sql.clauses", "--count", "4000", "--seed", str(seed))
+    return "4,000 clauses"
+
+
+def damage_pages(seed: int) -> str:
+    return _in_pytest("test_damage.py", GMDB_DAMAGE="500", GMDB_DAMAGE_SEED=str(seed)) or "500 damaged pages"
+
+
 def attack_files(seed: int) -> str:
-    settings = {"GMDB_HOSTILE": "1500", "GMDB_HOSTILE_SEED": str(seed)}
-    return _in_pytest("../security/test_hostile_files.py", **settings) or "1,500 attacks"
+    settings = {"GMDB_HOSTILE": "1000", "GMDB_HOSTILE_SEED": str(seed)}
+    return _in_pytest("../security/test_hostile_files.py", **settings) or "1,000 attacks"
 
 
-def _in_pytest(file: str, **settings: str) -> str:
+def search_fully(_seed: int) -> str:
+    return _in_pytest("..", "-m", "search", **searches.SETTING) or "1 full search of the suite"
+
+
+def interrupt(seed: int) -> str:
+    told = _in_process("tests.interrupts.hunt", "--interrupts", "5000", "--seed", str(seed))
+    return f"{_count(told)} interrupts"
+
+
+def interrupt_clients(seed: int) -> str:
+    told = _in_process("tests.interrupts.hunt", "--interrupts", "2000", "--seed", str(seed), "--remote")
+    return f"{_count(told)} interrupts"
+
+
+def interrupt_points(seed: int) -> str:
+    """Every eleventh point of every operation, others with each seed; now and then again while it cleans up."""
+    given = ["--stride", "11", "--offset", str(seed % 11), "--seed", str(seed % 1000), "--seconds", "600"]
+    given += ["--handler", ("own", "default", "deadline")[seed % 3]]
+    if seed % 2 and seed % 3 != 1:  # the default handler sends no second signal
+        given += ["--second", str(seed % 40)]
+    return f"{_count(_in_process('tests.interrupts.points', *given))} interrupts at points"
+
+
+def _in_process(module: str, *arguments: str) -> str:
+    """Run a module that is told of by its exit status; returns what it printed."""
+    command = [sys.executable, "-m", module, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout[-5000:] + ended.stderr[-5000:]
+    return ended.stdout
+
+
+def _count(told: str) -> str:
+    """How many interrupts a line speaks of."""
+    found = re.search(r"([\d,]+) interrupts (?:in|at) ", told)
+    assert found is not None, told[-1000:]
+    return found[1]
+
+
+def _in_pytest(file: str, *arguments: str, **settings: str) -> str:
     """Run a file of tests in a process of its own."""
     with tempfile.TemporaryDirectory() as place:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"--basetemp={place}/tests"]
         ended = subprocess.run(
-            [*command, str(Path(__file__).parent / file)],
+            [*command, *arguments, str(Path(__file__).parent / file)],
             env={**os.environ, **settings},
             capture_output=True,
             text=True,
@@ -100,7 +155,14 @@ KINDS: dict[str, Callable[[int], str]] = {
     "kills": kill,
     "flips": flip_bits,
     "statements": ask_anything,
+    "ways": ask_in_three_ways,
+    "clauses": add_clauses,
+    "damage": damage_pages,
     "attacks": attack_files,
+    "searches": search_fully,
+    "interrupts": interrupt,
+    "clients": interrupt_clients,
+    "points": interrupt_points,
 }
 
 

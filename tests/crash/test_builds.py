@@ -21,6 +21,7 @@ from tests.crash.harness import QuickDisk, QuickRecordingDisk, connect, create, 
 from tests.crash.power_cut import crash_states
 from tests.integrity import problems
 from tests.model.checks import check_indexes
+from tests.searches import extent
 
 POINTS, ROWS = 50, 4000
 SCHEMA = pa.schema([("k", pa.int32()), ("s", pa.string())])
@@ -109,7 +110,8 @@ def record(path: Path, recording: QuickRecordingDisk, seed: int, monkeypatch: py
         assert work.changes > 10
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.search
+@pytest.mark.parametrize("seed", range(extent(1, 2)))
 def test_an_index_is_whole_or_not_there_after_a_power_cut_at_any_operation(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

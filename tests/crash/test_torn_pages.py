@@ -24,6 +24,7 @@ from tests.crash.harness import QuickDisk, QuickRecordingDisk, connect, scratch,
 from tests.crash.power_cut import SECTOR
 from tests.crash.workload import COLUMNS, SCHEMA, Tables, found
 from tests.integrity import problems
+from tests.searches import extent
 
 
 class Recorded:
@@ -131,6 +132,7 @@ def test_the_checkpoint_writes_pages_of_every_kind(recorded: Recorded) -> None:
     assert len(in_place(recorded)) > 20
 
 
+@pytest.mark.search
 def test_every_page_that_is_torn_at_any_sector_is_mended(recorded: Recorded) -> None:
     """One state for each page and boundary; where many boundaries leave the same bytes, one of them will do.
 
@@ -155,14 +157,14 @@ def test_every_page_that_is_torn_at_any_sector_is_mended(recorded: Recorded) -> 
                 check(recorded, directory, page_id, is_torn, where, is_read_first=is_first)
                 shutil.rmtree(directory)
                 checked += 1
-    assert checked >= 120
+    assert checked >= extent(60, 120)
 
 
 def boundaries(old: bytes, new: bytes, number: int) -> list[int]:
     """Sector boundaries at which a torn page is neither the old nor the new one; for most pages, the two ends."""
     differ = [at for at in range(0, len(new), SECTOR) if old[at : at + SECTOR] != new[at : at + SECTOR]]
     every = [at for at in range(SECTOR, len(new), SECTOR) if differ and differ[0] < at <= differ[-1]]
-    return every if number % 7 == 0 else sorted({*every[:1], *every[-1:]})
+    return every if number % extent(21, 7) == 0 else sorted({*every[:1], *every[-1:]})
 
 
 def test_all_pages_torn_at_once_are_mended(recorded: Recorded) -> None:

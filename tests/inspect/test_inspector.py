@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
@@ -22,6 +21,7 @@ from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.inspector import LISTINGS, arguments_of, open_inspector
 from gmdb.inspect.listing import Listing
 from tests.inspect.states import ALL_DAMAGE, ROWS, build, damaged, fill
+from tests.sessions import until
 
 ASKED = {"segment": "t", "name": "t_i", "table": "t", "page": "4:1", "row_id": "4:7:3", "first": "4:1", "second": "4:7"}
 
@@ -189,9 +189,8 @@ def test_who_waits_is_listed(tmp_path: Path) -> None:
         waiter = Thread(target=lambda: other.execute("update t set i = 3"))
         waiter.start()
         try:
-            began = time.monotonic()
-            while not (found := db.inspect("waits").to_pylist()) and time.monotonic() - began < 20:
-                time.sleep(0.01)
+            until(lambda: db.inspect("waits").num_rows)
+            found = db.inspect("waits").to_pylist()
         finally:
             db.rollback()
             waiter.join()

@@ -17,8 +17,9 @@ from gmdb.format.row import MAX_COLUMNS, ROW_HEAD, UNLOCKED, header_size
 from gmdb.inspect.files import DatabaseFiles
 from tests.inspect.mutations import look
 from tests.inspect.states import build
+from tests.searches import extent
 
-MUTATIONS = os.environ.get("GMDB_MUTATIONS", "600")
+MUTATIONS = os.environ.get("GMDB_MUTATIONS", str(extent(200, 600)))
 SEED = os.environ.get("GMDB_MUTATIONS_SEED", "0")
 MEMORY_MAX = 100 << 20
 SECONDS_MAX = 2.0  # of the CPU, for one page
@@ -29,6 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("mutations"))["checkpointed"]
 
 
+@pytest.mark.search
 def test_mutated_pages_are_shown(place: Path) -> None:
     command = [sys.executable, "-m", "tests.inspect.mutations", str(place), MUTATIONS, SEED]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)

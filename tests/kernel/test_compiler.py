@@ -56,8 +56,8 @@ def test_sources_elsewhere_or_changed_are_not_compiled_yet(tmp_path: Path) -> No
     for source in (first, second):
         source.parent.mkdir()
         source.write_text("from gmdb.kernel.memory import load_u8\n")
-    before = mark_of([first])
-    assert mark_of([first]) == before
-    assert mark_of([second]) != before
+    before = mark_of(tmp_path, [first])
+    assert mark_of(tmp_path, [first]) == before
+    assert mark_of(tmp_path, [second]) != before
     first.write_text("from gmdb.kernel.memory import load_u16\n")
-    assert mark_of([first]) != before
+    assert mark_of(tmp_path, [first]) != before

@@ -17,11 +17,11 @@ import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import InterfaceError, SchemaError, SnapshotExpired
 from gmdb.format.address import FIRST_USER_DEVICE, device_of, offset_of
-from gmdb.log import images
+from gmdb.log import images, pinning
 from gmdb.storage.directory import device_path
 from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.holder import Holder
-from gmdb.storage.images import image_files
+from gmdb.storage.images import image_files, read_images
 from gmdb.storage.pins import Pin, expires_at, folder_of, pin_path, read_pins
 from tests.frozen import grow_older, read_rows
 from tests.integrity import assert_sound
@@ -41,6 +41,18 @@ def make(db: Connection, count: int = 300) -> None:
     for i in range(count):
         db.insert("t", (i, f"row {i}"))
     db.commit()
+
+
+def change_all(db: Connection, value: str) -> None:
+    """Have every page of the table rewritten in its file.
+
+    What garbage collection changes is written as well, and not whenever it comes round to it: how many versions of
+    pages there are is the same each time.
+    """
+    db.update("t", {"s": value})
+    db.commit()
+    db.gc()
+    db.checkpoint()
 
 
 def image_bytes(path: Path) -> int:
@@ -152,6 +164,8 @@ def test_random_changes_and_pins(db: Connection, connect: Connect, seed: int):  
             assert read_rows(db.path, pin, "t") == expected
     for pin, expected in pins:
         assert read_rows(db.path, pin, "t") == expected
+    versions = kept_versions(db.path)
+    assert len(set(versions)) == len(versions)  # each is kept once, whoever needs it
 
 
 def test_writers_and_checkpoints_beside_many_reads(db: Connection):
@@ -226,14 +240,15 @@ def test_a_pin_falls_when_its_lease_runs_out_and_reading_renews_it(db: Connectio
         read_rows(db.path, pin, "t")
 
 
-def test_a_pin_falls_when_the_process_that_it_is_for_ends(db: Connection):
+def test_a_pin_falls_when_the_process_that_it_is_for_ends(db: Connection, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pinning, "EXPIRY_INTERVAL", 0.0)
     make(db)
     pid = os.fork()
     if pid == 0:
         time.sleep(60)
         os._exit(0)
     pin = db.take_snapshot(holder=Holder.of(pid))
-    time.sleep(1.5)
+    db._database.durability.pins.expire()  # as the background does, all the time
     assert pin_path(db.path, pin.name).exists()
     os.kill(pid, 9)
     until(lambda: not pin_path(db.path, pin.name).exists())
@@ -276,8 +291,95 @@ def test_a_page_that_changes_often_is_kept_once(db: Connection):
     assert image_bytes(db.path) == once
 
 
+def kept_versions(path: Path) -> list[tuple[int, int]]:
+    """Page and checkpoint of every image that is kept."""
+    return [(page_id, image.ckpt_id) for _, _, file in image_files(path) for page_id, image in read_images(file)]
+
+
+def test_pins_share_the_images_of_pages_that_have_not_changed_between_them(db: Connection):
+    make(db, 3000)
+    db.update("t", {"s": "x" * 1000})  # in memory, and in no file yet
+    db.commit()
+    pins, expected = [db.take_snapshot()], [rows_of(db)]
+    once = image_bytes(db.path)
+    for n in range(12):
+        db.update("t", {"s": f"changed {n}"}, lambda row, n=n: row["i"] == 200 * n)
+        db.commit()
+        pins.append(db.take_snapshot())
+        expected.append(rows_of(db))
+    assert image_bytes(db.path) < 3 * once
+    for n in (0, 0, 4, 2):  # whoever goes, the others keep what they share
+        db.drop_snapshot(pins.pop(n).name)
+        del expected[n]
+        db.update("t", {"s": f"later {n}"})
+        db.commit()
+        db.checkpoint()
+        assert [read_rows(db.path, pin, "t") for pin in pins] == expected
+    versions = kept_versions(db.path)
+    assert len(set(versions)) == len(versions)
+
+
+def test_a_pin_that_goes_takes_the_images_along_that_it_alone_needs(db: Connection):
+    make(db, 3000)
+    db.gc()
+    db.checkpoint()
+    pins, sizes = [], []
+    for n in range(3):
+        pins.append(db.take_snapshot())
+        change_all(db, f"round {n}")
+        sizes.append(image_bytes(db.path))
+    db.drop_snapshot(pins[1].name)  # an older one stays
+    assert image_bytes(db.path) < sizes[1] + (sizes[1] - sizes[0]) // 2
+    assert {s for _, s in read_rows(db.path, pins[2], "t")} == {"round 1"}
+    assert len({s for _, s in read_rows(db.path, pins[0], "t")}) == 3000
+
+
+def test_images_take_no_more_than_their_share_and_the_oldest_pin_falls(db: Connection, monkeypatch: pytest.MonkeyPatch):
+    make(db, 3000)
+    db.gc()
+    db.checkpoint()
+    pins = [db.take_snapshot()]
+    change_all(db, "first")
+    monkeypatch.setattr(images, "SHARE_MIN", 5 * image_bytes(db.path) // 2)
+    monkeypatch.setattr(images, "SHARE", 0)
+    for n in range(6):
+        pins.append(db.take_snapshot())
+        before = rows_of(db)
+        change_all(db, f"round {n}")
+        assert image_bytes(db.path) <= images.SHARE_MIN
+        assert read_rows(db.path, pins[-1], "t") == before
+    assert [pin.name for pin in read_pins(db.path)] == [pin.name for pin in pins[-2:]]
+    for pin in pins[:-2]:
+        with pytest.raises(SnapshotExpired, match=r"it was given up, for the pages kept .* hold fewer at a time"):
+            read_rows(db.path, pin, "t")
+
+
+def test_shared_images_are_found_again_when_the_database_is_opened(path: Path):
+    kept = Holder.nobody()
+    with gmdb.connect(path) as db:
+        make(db, 1000)
+        first = db.take_snapshot(holder=kept)
+        db.update("t", {"s": "changed"}, lambda row: row["i"] == 7)
+        db.commit()
+        second, before = db.take_snapshot(holder=kept), rows_of(db)
+    with gmdb.connect(path) as db:
+        db.drop_snapshot(first.name)
+        db.update("t", {"s": "later"})
+        db.commit()
+        third, then = db.take_snapshot(holder=kept), rows_of(db)
+        db.checkpoint()
+    assert read_rows(path, second, "t") == before
+    assert read_rows(path, third, "t") == then
+    with gmdb.connect(path) as db:
+        db.delete("t")
+        db.commit()
+    assert read_rows(path, second, "t") == before
+    assert read_rows(path, third, "t") == then
+
+
 def test_a_full_disk_takes_the_oldest_pin_and_no_writer(db: Connection, monkeypatch: pytest.MonkeyPatch):
     make(db, 1000)
+    db.checkpoint()
     first, second = db.take_snapshot(), db.take_snapshot()
     found = os.statvfs(db.path)
     monkeypatch.setattr(images, "DISK_RESERVE", found.f_bavail * found.f_frsize * 2)

@@ -18,6 +18,7 @@ from gmdb.log.files import redo_numbers, redo_path
 from gmdb.storage.store import PageStore
 from tests.crash.faults import RecordingDisk
 from tests.crash.workload import Workload
+from tests.searches import extent
 
 # What only memory needs, or only a page that was written: it need not be the same.
 VOLATILE = [
@@ -44,7 +45,8 @@ def flush(db: Connection) -> None:
     durability.redo.make_durable(end)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.search
+@pytest.mark.parametrize("seed", range(extent(4, 12)))
 def test_replayed_pages_are_the_pages_in_memory_byte_for_byte(tmp_path: Path, seed: int) -> None:
     path, copy = tmp_path / "db", tmp_path / "copy"
     db, other = gmdb.connect(path), gmdb.connect(path)

@@ -15,6 +15,7 @@ from gmdb.errors import NoSuchRow
 from gmdb.format.address import RowId
 from gmdb.format.heap import check
 from tests.integrity import assert_sound
+from tests.searches import extent
 
 SIZES = st.one_of(st.integers(0, 30), st.integers(0, 4000), st.sampled_from([7, 8, 2019, 2020, 4000]))
 
@@ -107,6 +108,6 @@ class HeapMachine(RuleBasedStateMachine):
 
 
 HeapMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=extent(12, 25), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
-test_a_heap_behaves_like_a_dict = HeapMachine.TestCase
+test_a_heap_behaves_like_a_dict = pytest.mark.search(HeapMachine.TestCase)

@@ -19,11 +19,13 @@ from tests.integrity import assert_sound
 from tests.model.checks import undo_is_empty
 from tests.model.histories import run
 from tests.model.members import World
+from tests.searches import extent
 
-BATCHES = 8
+BATCHES = extent(2, 8)
 HISTORIES = 250
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_every_read_of_interleaved_sessions_is_what_their_snapshots_say(path: Path, batch: int) -> None:
     world = World(path)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import Transient
 from gmdb.format.address import RowId
 from tests.model.checks import undo_is_empty
+from tests.searches import extent
+from tests.sessions import PATIENCE
 
 THREADS = 4
 GROUPS = 30
 ROWS = 8  # of a group
 TOTAL = 100  # of a group's values, whenever somebody looks
-SECONDS = 6.0
+SECONDS = extent(2, 6)
 COLUMNS = {"part": "INT NOT NULL", "value": "INT NOT NULL", "counter": "INT NOT NULL", "text": "VARCHAR(2000)"}
 
 
@@ -147,6 +150,7 @@ def fill(db: Connection) -> list[RowId]:
     return counters
 
 
+@pytest.mark.search
 def test_threads_lose_no_increment_and_see_every_group_in_balance(db: Connection, path: Path) -> None:
     counters, stop = fill(db), threading.Event()
     actors = [Actor(path, seed, stop, counters) for seed in range(THREADS)]
@@ -154,9 +158,8 @@ def test_threads_lose_no_increment_and_see_every_group_in_balance(db: Connection
         actor.start()
     stop.wait(SECONDS)
     stop.set()
-    deadline = time.monotonic() + 60
     for actor in actors:
-        actor.join(max(deadline - time.monotonic(), 0))
+        actor.join(PATIENCE)
         assert not actor.is_alive(), "a thread hangs"
     for actor in actors:
         if actor.failure is not None:

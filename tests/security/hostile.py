@@ -9,6 +9,7 @@ file outside of the database.  It prints those, and in the end what it did, as J
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import logging
 import os
@@ -28,20 +29,25 @@ from random import Random
 
 import gmdb.errors
 from gmdb.connection import Connection
+from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PageType, SegmentType
+from gmdb.log.backup import is_backup
 from gmdb.storage import disk
+from gmdb.storage.pins import read_pins
 from gmdb.verify import verify
 from tests.crash.harness import QuickDisk, connect
-from tests.frozen import read_table
 from tests.security.attacks import attack
-from tests.security.victims import make_victims
+from tests.security.uses import CHANGING, CLOSED, LASTING, OF_BACKUPS, READING, Use, read_pinned
+from tests.security.victims import WITNESS, make_victims
 from tests.speed import MEMORY
 
 CPU_SECONDS = 20
 SECONDS = 90
-MEMORY_MAX = 400 << 20  # bytes that a child may need more than its parent
+MEMORY_MAX = 300 << 20  # bytes that a child may need more than its parent
+MEMORY_AT = 256  # where a child leaves word of what it needed
+USES = 10  # of a database that a case has open
 ADDRESSES = 24 << 30
 FILE_MAX = 256 << 20
-PROGRESS = 500
+PROGRESS = 250
 DAMAGED, BAD = 1, 3  # exit codes: it was told of damage; it saw what must not be
 
 
@@ -52,6 +58,8 @@ class Steps:
         self.step = "start"
         self.what = ""
         self.damaged: list[str] = []  # errors that say that files are not as they should be
+        self.refused: list[str] = []  # other errors
+        self.spared = False  # nothing that a table called witness needs was changed
         self._told = told
 
     def tell(self, what: str) -> None:
@@ -68,139 +76,91 @@ class Steps:
             str(error)
             if isinstance(error, gmdb.errors.Corruption | gmdb.errors.NotADatabase):
                 self.damaged.append(f"{step}: {error}")
+            else:
+                self.refused.append(f"{step}: {error!r}")
 
 
-def _read_table(db: Connection, name: str, steps: Steps) -> None:
-    with steps.at(f"scan {name}"):
-        for batch in db.arrow(name):
-            batch.validate()
-    with steps.at(f"rows {name}"):
-        for n, _ in enumerate(db.heap(name).rows()):
-            if n > 3000:
-                break
-    with steps.at(f"count {name}"):
-        db.execute(f'select count(*) from "{name}"').fetchall()
+def _see_witness(db: Connection, steps: Steps) -> None:
+    """A table that nobody has touched is there, whatever was done to others."""
+    steps.tell(f"{steps.what}: witness")
+    assert db.execute("select * from witness order by k").fetchall() == WITNESS
+    assert [row for _, row in db.select("witness", by="witness_pkey").rows()] == WITNESS
 
 
-def _read_indexes(db: Connection, steps: Steps) -> None:
-    for statement in (
-        "select * from keyed where k = 17",
-        "select k from keyed where k between 5 and 60 order by k",
-        "select k from keyed where k > 90 order by k desc",
-        "select k from keyed where s = '3333'",
-        "select max(k), min(k) from keyed",
-        "select s, w from keyed where s >= '2' and s < '5' order by s limit 50",
-        "select * from told where id = 1",
-    ):
-        with steps.at(statement):
-            db.execute(statement).fetchall()
-    for index in ("keyed_k", "keyed_s", "keyed_hash", "keyed_deep"):
-        with steps.at(f"index {index}"):
-            db.index_pages(index)
+def _do(db: Connection, uses: dict[str, Use], count: int, random: Random, steps: Steps) -> None:
+    """Some uses in any order; half of them are taken back."""
+    for name in random.sample(list(uses), min(count, len(uses))):
+        with steps.at(name):
+            uses[name](db)
+        with steps.at(f"end of {name}"):
+            db.commit() if random.random() < 0.5 else db.rollback()
 
 
-def _read_lobs(db: Connection, steps: Steps) -> None:
-    with steps.at("lobs"):
-        for row_id, _ in db.heap("lobs").rows():
-            for column in ("b", "c"):
-                with db.open_lob("lobs", column, row_id) as file:
-                    file.read(1000)
-                    file.seek(max(0, file.seek(0, 2) - 10))
-                    file.read()
+def _use_pins(directory: Path, steps: Steps) -> None:
+    """Read by pins that were taken before, as a task of Spark's does."""
+    for pin in read_pins(directory):
+        with steps.at("a pin of before"):
+            read_pinned(directory, pin)
 
 
-def _read_changes(db: Connection, steps: Steps) -> None:
-    for options in ({"reader": "slow"}, {"reader": "slow", "before": True}):
-        with steps.at(f"changes {options}"), db.changes(tables=["keyed"], **options) as feed:
-            for n, change in enumerate(feed):
-                str(change)
-                if n > 2000:
-                    break
+def _use(directory: Path, random: Random, steps: Steps, everything: bool = False) -> None:
+    """Some of what can be done with a database, or all of it."""
+
+    def chance(share: float) -> bool:
+        return everything or random.random() < share
+
+    if is_backup(directory):
+        for name in OF_BACKUPS:
+            if chance(0.25):
+                with steps.at(name):
+                    OF_BACKUPS[name](directory, random)
+    if reads := chance(0.45):
+        with steps.at("open to read"), connect(directory, read_only=True) as db:
+            if steps.spared:
+                _see_witness(db, steps)
+            _do(db, READING, len(READING) if everything else USES, random, steps)
+    for name, share in (("verify", 0.12), ("listings of files", 0.06), ("salvage", 0.04)):
+        if chance(share):
+            with steps.at(name):
+                CLOSED[name](directory, random)
+    if chance(0.2):
+        _use_pins(directory, steps)
+    if not reads or chance(0.5):
+        with steps.at("open to write"), connect(directory, lock_timeout=0.2) as db:
+            uses = random.choice(({**CHANGING, **LASTING}, {**READING, **CHANGING, **LASTING}))
+            _do(db, uses, len(uses) if everything else USES, random, steps)
+            steps.tell(f"{steps.what}: close")
+        if chance(0.12):
+            with steps.at("verify at the end"):
+                verify(directory)
 
 
-def _read_all(db: Connection, steps: Steps) -> None:
-    tables: list[str] = []
-    with steps.at("tables"):
-        tables = db.tables()
-    for name in tables[:12]:
-        _read_table(db, name, steps)
-    _read_indexes(db, steps)
-    _read_lobs(db, steps)
-    for view in ("sys_tables", "sys_columns", "sys_indexes", "sys_locks", "sys_transactions"):
-        with steps.at(view):
-            db.system_view(view)
-
-
-def _read_as_spark_does(db: Connection, directory: Path, steps: Steps) -> None:
-    """By a pinned snapshot, out of the files, as another process would."""
-    with steps.at("pin"):
-        pin = db.take_snapshot(lease=60)
-        for name in ("plain", "keyed", "lobs"):
-            with steps.at(f"pages of {name}"):
-                read_table(directory, pin, name)
-        db.drop_snapshot(pin.name)
-
-
-def _change(db: Connection, random: Random, steps: Steps) -> None:
-    for statement in (
-        "insert into plain values (1, 'new', true, null, null)",
-        "insert into keyed values (3001, 'a', 1, 1)",
-        "insert into keyed values (17, 'a', 1, 1)",
-        "update keyed set s = 'changed' where k = 20",
-        "update keyed set k = 5000 where k = 21",
-        "delete from keyed where k = 22",
-        "update plain set s = s || 'longer longer longer longer longer longer' where i < 30",
-        "delete from plain where i > 1400",
-        "delete from lobs where k = 4",
-        "insert into told (n) values (9)",
-    ):
-        with steps.at(statement):
-            db.execute(statement)
-        if random.random() < 0.2:
-            with steps.at("rollback"):
-                db.rollback()
-    with steps.at("rows by id"):
-        heap = db.heap("keyed")
-        ids = [row_id for row_id, _ in heap.rows()][:300]
-        for n, row_id in enumerate(ids):
-            heap.delete(row_id) if n % 3 else heap.update(row_id, {"s": "x" * (n % 800), "k": 10_000 + n})
-    with steps.at("lob"):
-        db.insert("lobs", (9, b"b" * 40_000, "c" * 2000))
-    with steps.at("append"):
-        db.append("plain", db.execute("select * from plain limit 400").arrow())
-    with steps.at("end"):
-        db.commit() if random.random() < 0.7 else db.rollback()
-
-
-def _use(directory: Path, random: Random, steps: Steps) -> None:
-    with steps.at("open to read"), connect(directory, read_only=True) as db:
-        _read_all(db, steps)
-        _read_changes(db, steps)
-    with steps.at("open to write"), connect(directory, lock_timeout=0.2) as db:
-        if random.random() < 0.5:
-            _read_all(db, steps)
-        _change(db, random, steps)
-        _read_as_spark_does(db, directory, steps)
-        with steps.at("gc"):
-            db.gc()
-        with steps.at("checkpoint"):
-            db.checkpoint()
-        _read_changes(db, steps)
-        with steps.at("drop"):
-            db.drop_table(random.choice(("plain", "keyed", "lobs")))
-            db.commit()
-        with steps.at("gc"):
-            db.gc()
-        with steps.at("shrink"):
-            db.shrink()
-        _read_all(db, steps)
-        steps.tell(f"{steps.what}: close")
-    with steps.at("verify"):
-        verify(directory)
+def spares(victim: Path, directory: Path) -> bool:
+    """Whether only data of user tables was changed, and none of the witness's."""
+    for file in sorted(victim.rglob("*")):
+        if not file.is_file():
+            continue
+        before, after = file.read_bytes(), (directory / file.relative_to(victim)).read_bytes()
+        if before == after:
+            continue
+        if not file.name.startswith("device-") or len(before) != len(after):
+            return False
+        size = 32768 if file.name == "device-0001" else 16384 if file.name == "device-0005" else PAGE_SIZES[0]
+        for at in range(0, len(before), size):
+            if before[at : at + size] != after[at : at + size]:
+                head = PAGE_HEAD.at(before, at)
+                of_user = head.page_type == PageType.DATA and head.seg_type not in (
+                    SegmentType.SYSTEM,
+                    SegmentType.UNDO,
+                )
+                if not of_user or b"witness" in before[at : at + size]:
+                    return False
+    return True
 
 
 def _child(victim: Path, place: Path, seed: int, told: int) -> int:
     random = Random(seed)
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     soft = int(time.process_time()) + CPU_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (soft, soft + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -213,9 +173,12 @@ def _child(victim: Path, place: Path, seed: int, told: int) -> int:
     steps = Steps(told)
     try:
         steps.what = attack(directory, random)
+        steps.spared = steps.what.startswith("pages") and spares(victim, directory)
         _use(directory, random, steps)
         left = sorted(path.name for path in place.iterdir())
         assert left == ["db"], left
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - start
+        os.pwrite(told, grown.to_bytes(8, "little", signed=True), MEMORY_AT)
     except BaseException:
         print(f"seed {seed}, {victim.name}, {steps.step}:\n{traceback.format_exc()}", flush=True)
         return BAD
@@ -223,8 +186,9 @@ def _child(victim: Path, place: Path, seed: int, told: int) -> int:
 
 
 def run_case(victim: Path, place: Path, seed: int, told: int) -> tuple[int, float, int]:
-    """How the child ended (negative: by a signal), its seconds of the CPU, and its memory."""
+    """How the child ended (negative: by a signal), its seconds of the CPU, and by how much its memory grew."""
     place.mkdir()
+    os.pwrite(told, bytes(8), MEMORY_AT)
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
@@ -236,7 +200,8 @@ def run_case(victim: Path, place: Path, seed: int, told: int) -> tuple[int, floa
             os._exit(code)
     _, status, used = os.wait4(pid, 0)
     shutil.rmtree(place, ignore_errors=True)
-    return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss << 10
+    grown = int.from_bytes(os.pread(told, 8, MEMORY_AT), "little", signed=True)
+    return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, grown
 
 
 def run(count: int, seed: int, say: Callable[[str], None]) -> dict[str, float]:
@@ -248,24 +213,19 @@ def run(count: int, seed: int, say: Callable[[str], None]) -> dict[str, float]:
         victims = make_victims(place / "victims")
         for victim in victims.values():  # compiles all that the children need
             warm(victim, place / "warm", told)
-        base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        gc.collect()
+        gc.freeze()  # children need not copy what the collector would look at
         for number in range(count):
-            name = list(victims)[(seed + number + 1) % len(victims)]
+            name = Random(seed + number).choices(list(victims), (4, 4, 1))[0]
             code, seconds, memory = run_case(victims[name], place / "case", seed + number, told)
             if number % PROGRESS == PROGRESS - 1:
                 say(f"{number + 1} cases, {counts['bad']} bad")
-            slowest, largest = max(slowest, seconds), max(largest, memory - base)
+            slowest, largest = max(slowest, seconds), max(largest, memory)
             counts["cases"] += 1
             counts["damaged"] += code == DAMAGED
-            if code not in (0, DAMAGED) or memory - base > MEMORY_MAX:
+            if code not in (0, DAMAGED) or memory > MEMORY_MAX:
                 counts["bad"] += 1
-                how = (
-                    f"signal {-code}"
-                    if code < 0
-                    else f"code {code}"
-                    if code > 1
-                    else f"memory {memory - base >> 20} MiB"
-                )
+                how = f"signal {-code}" if code < 0 else f"code {code}" if code > 1 else f"memory {memory >> 20} MiB"
                 say(
                     f"BAD seed {seed + number} {name}: {how}, {os.pread(told, 200, 0).decode(errors='replace').strip()}"
                 )
@@ -279,7 +239,8 @@ def warm(victim: Path, place: Path, told: int) -> None:
     place.mkdir()
     shutil.copytree(victim, place / "db")
     steps = Steps(told)
-    _use(place / "db", Random(1), steps)
+    steps.spared = True
+    _use(place / "db", Random(1), steps, everything=True)
     assert not steps.damaged, f"{victim.name} does not work before it is changed: {steps.damaged}"
     shutil.rmtree(place)
 

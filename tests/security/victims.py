@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -14,9 +15,17 @@ import pyarrow as pa
 
 from gmdb import engine
 from gmdb.connection import Connection
+from gmdb.storage.loads import load_path
+from tests.arrow.staged import stage
 from tests.crash.harness import connect
 
 REDO_FILE_SIZE = 1 << 20
+LEASE = 1e6  # seconds: pins outlast every case
+WITNESS = [(n, f"witness {n}") for n in range(60)]
+EVERY = (
+    "create table every (k int primary key, a bigint, b boolean, c char(5), d date, e double, f decimal(7,2), "
+    "g decimal(15,3), h decimal(38,5), i timestamp, l varchar(200), m binary(6), n varbinary(50), o blob, p clob)"
+)
 
 
 @contextmanager
@@ -35,7 +44,33 @@ def _batch(count: int) -> pa.Table:
     return pa.table({"i": pa.array(range(count), pa.int32()), "s": ["a" * 20] * count, **empty})
 
 
-def _fill(db: Connection, random: Random) -> None:
+def _row_of_every(n: int) -> tuple[object, ...]:
+    if n % 11 == 10:
+        return n, *[None] * 14
+    large = n % 9 == 8
+    numbers = (n * 10**12, n % 2 == 0, f"c{n % 90}", date(2000 + n % 60, 1 + n % 12, 1), n / 3)
+    decimals = (Decimal(n) / 4, Decimal(n) / 8, Decimal(n) * 10**20)
+    texts = (datetime(2000, 1, 1 + n % 28, n % 24), f"text {n}", bytes([n % 250]) * 6, bytes(n % 40))
+    return n, *numbers, *decimals, *texts, b"o" * (9_000 if large else n % 60), "p" * (3_000 if large else n % 60)
+
+
+def fill_every(db: Connection, count: int = 90) -> None:
+    """Tables that between them have every type of column and every kind of index, and one to bear witness."""
+    db.execute(EVERY)
+    db.execute("create index every_d on every (d, i)")
+    db.execute("create index every_h on every (h, c, m, e)")
+    db.execute("create index every_l on every using hash (l)")
+    db.execute("create table witness (k int primary key, s varchar(30))")
+    db.executemany("insert into witness values (?, ?)", WITNESS)
+    db.commit()
+    db.set_change_feed("every", True)
+    db.commit()
+    for n in range(count):
+        db.insert("every", _row_of_every(n))
+    db.commit()
+
+
+def fill(db: Connection, random: Random) -> None:
     db.create_table("plain", {"i": "INT", "s": "VARCHAR(2000)", "b": "BOOLEAN", "d": "DATE", "t": "TIMESTAMP"})
     db.create_tablespace("wide", page_size=16384)
     db.create_table("keyed", {"k": "INT NOT NULL", "s": "VARCHAR(900)", "w": "DECIMAL(30,2)", "f": "DOUBLE"})
@@ -52,7 +87,7 @@ def _fill(db: Connection, random: Random) -> None:
         "m varchar(20) default 'x' unique)"
     )
     db.commit()
-    ids = [db.insert("plain", (n, "s" * random.randrange(60), n % 2 == 0, None, None)) for n in range(300)]
+    ids = [db.insert("plain", (n, "s" * random.randrange(60), n % 2 == 0, None, None)) for n in range(200)]
     for n in range(120):
         db.insert("keyed", (n, f"{n % 7}" * random.randrange(1, 700), Decimal(n) / 4, n / 3))
     for n, size in enumerate((5, 900, 1001, 20_000, 70_000)):
@@ -64,10 +99,38 @@ def _fill(db: Connection, random: Random) -> None:
         heap.update(row_id, {"s": "m" * 1500})  # many rows leave their pages
     for row_id in ids[3::7]:
         heap.delete(row_id)
-    db.append("plain", _batch(1500))
+    db.append("plain", _batch(500))
     db.execute("insert into told (n) values (1)")
     db.drop_table("gone")
     db.commit()
+    fill_every(db)
+    db.execute("analyze")
+
+
+def _stage(db: Connection) -> None:
+    """Loads that were made ready and not yet taken in: one of pages, one of Arrow batches."""
+    count = 300
+    keyed = {"k": pa.array(range(20_000, 20_000 + count), pa.int32()), "s": ["staged"] * count}
+    keyed |= {"w": pa.nulls(count, pa.decimal128(30, 2)), "f": pa.array([0.5] * count)}
+    schema = db.arrow("every").schema
+    every = db.execute("select * from every where k < 40").arrow()
+    every = every.set_column(0, "k", pa.array(range(20_000, 20_000 + len(every)), pa.int32())).cast(schema)
+    for name, rows in (("keyed", pa.table(keyed)), ("every", every)):
+        load = stage(db, name, rows, rows.slice(0, 0))
+        folder = load_path(db.path, load.load_id)
+        folder.rename(folder.with_name(f"load-{name[0]}"))
+
+
+def _pin(db: Connection) -> None:
+    """A snapshot, of which some pages are images only, taken while a transaction was under way."""
+    with connect(db.path) as other:
+        other.insert("plain", (1, "o", None, None, None))
+        db.take_snapshot(lease=LEASE)
+        db.update("keyed", {"f": 2.5}, lambda row: row["k"] < 60)
+        db.update("plain", {"s": "image"}, lambda row: (row["i"] or 0) < 20)
+        db.commit()
+        db.checkpoint()
+        other.rollback()
 
 
 def _leave_at_work(directory: Path, copy: Path, random: Random) -> None:
@@ -108,17 +171,22 @@ def _leave_at_work(directory: Path, copy: Path, random: Random) -> None:
 
 
 def make_victims(place: Path, seed: int = 1) -> dict[str, Path]:
-    """A database that was closed, one that was closed and has log for readers of changes, and one that crashed."""
+    """A database that was closed, with log for readers, pins and staged loads; one that crashed; and a backup."""
     random = Random(seed)
     with small_files():
         with connect(place / "closed") as db:
-            _fill(db, random)
-            db.changes(tables=["keyed"], reader="slow").close()
+            fill(db, random)
+            db.changes(tables=["keyed", "every"], reader="slow", without_lobs=True).close()
+            db.set_archiving(True)
         with connect(place / "closed") as db:
             for n in range(500, 520):
                 db.insert("keyed", (n, "c" * 20, None, 2.0))
             db.update("keyed", {"f": 1.5}, lambda row: row["k"] > 510)
+            db.update("every", {"l": "fed"}, lambda row: row["k"] < 20)
             db.commit()
+            _pin(db)
+            _stage(db)
+            db.backup(place / "backup")
         shutil.copytree(place / "closed", place / "source")
         _leave_at_work(place / "source", place / "crashed", random)
-    return {name: place / name for name in ("closed", "crashed")}
+    return {name: place / name for name in ("closed", "crashed", "backup")}

@@ -14,7 +14,6 @@ from gmdb.connection import Connection
 from gmdb.errors import (
     InterfaceError,
     LockTimeout,
-    NoSuchRow,
     NoSuchSavepoint,
     NoSuchTable,
     RowLocked,
@@ -345,10 +344,10 @@ def test_a_statement_whose_own_function_deletes_its_rows_ends(db: Connection, he
 # ---- table locks
 
 
-def test_a_table_is_not_dropped_while_a_transaction_uses_it(
+def test_a_table_is_not_dropped_while_a_transaction_changes_it(
     db: Connection, rows: list[RowId], connect: Connect
 ) -> None:
-    db.heap("t").fetch(rows[0])
+    db.heap("t").lock(rows[0])
     other = connect(lock_timeout=0.05)
     with pytest.raises(LockTimeout, match=r"table .* was held by another transaction for over 0\.05 s"):
         other.drop_table("t")
@@ -375,13 +374,18 @@ def test_a_drop_waits_for_the_transaction_that_uses_the_table(
 def test_a_session_that_comes_too_late_does_not_reach_the_dropped_tables_pages(
     db: Connection, rows: list[RowId], connect: Connect
 ) -> None:
-    connect().drop_table("t")
+    dropping, late = connect(), connect(lock_timeout=0.05)
+    heap = late.heap("t")
+    dropping.drop_table("t")
+    assert heap.fetch(rows[0]) == (0, 0)  # until that is committed
+    dropping.commit()
+    db.gc()
     db.create_table("u", {"id": "INT", "value": "INT"})
     db.commit()
     db.heap("u").insert((1, 1))
     db.commit()
-    with pytest.raises((LockTimeout, NoSuchRow, NoSuchTable)):
-        connect(lock_timeout=0.05).heap("t").fetch(rows[0])
+    with pytest.raises(NoSuchTable, match="table t was dropped"):
+        heap.fetch(rows[0])
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])

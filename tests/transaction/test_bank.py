@@ -12,19 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.compute as pc
+import pytest
 
 import gmdb
 from gmdb.connection import Connection
 from gmdb.errors import Deadlock, LockTimeout
 from gmdb.format.address import RowId
 from tests.model.checks import undo_is_empty
-from tests.sessions import until
+from tests.searches import extent
+from tests.sessions import PATIENCE, until
 
 THREADS = 16
 ACCOUNTS = 1000
 BUSY_ACCOUNTS = 8  # every tenth transfer is between these, so that tellers meet
 OPENING = 100
-SECONDS = float(os.environ.get("GMDB_BANK_SECONDS", "4"))
+SECONDS = float(os.environ.get("GMDB_BANK_SECONDS", extent(1, 4)))
 
 
 @dataclass
@@ -109,6 +111,7 @@ def were_busy(auditor: Auditor, tellers: list[Teller]) -> bool:
     return auditor.counts["scans"] > 1 and sum(teller.counts["transfers"] for teller in tellers) > THREADS
 
 
+@pytest.mark.search
 def test_money_moves_but_is_never_made_or_lost(db: Connection, path: Path) -> None:
     db.create_table("accounts", {"number": "INT NOT NULL", "balance": "INT NOT NULL"})
     db.commit()
@@ -129,7 +132,7 @@ def test_money_moves_but_is_never_made_or_lost(db: Connection, path: Path) -> No
     until(lambda: bank.stop.is_set() or were_busy(auditor, tellers))  # however slow the machine is
     bank.stop.set()
     for worker in (auditor, *tellers):
-        worker.join(60)
+        worker.join(PATIENCE)
         assert not worker.is_alive(), "a thread hangs"
     seconds = time.monotonic() - started
     if bank.failures:

@@ -98,7 +98,7 @@ def test_a_circle_through_a_u_lock_is_found(rows: list[RowId], connect: Connect)
 def test_a_drop_that_waits_for_one_who_wants_its_rows_is_a_circle(rows: list[RowId], connect: Connect) -> None:
     first, second = connect(lock_timeout=PATIENCE), connect(lock_timeout=PATIENCE)
     first.heap("t").lock(rows[0])
-    second.heap("t").fetch(rows[0])
+    second.heap("t").lock(rows[1])
     waiting = start_waiting(first, lambda: first.drop_table("t"))
     with pytest.raises(Deadlock):
         second.heap("t").delete(rows[0])
@@ -188,7 +188,7 @@ def test_whoever_shares_a_table_and_wants_it_alone_goes_before_those_who_wait_fo
     holder, other = connect(lock_timeout=PATIENCE), connect(lock_timeout=PATIENCE)
     number = db.table("t").number
     holder.session.begin_work()
-    holder.session.share_table(number)
+    holder.session.share_table(number, "t")
     other.session.begin_work()
     waiting = start_waiting(other, lambda: other.session.take_alone(number))
     holder.session.take_alone(number)  # all others wait for this one: to stand in line behind them were a deadlock

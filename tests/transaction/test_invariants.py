@@ -112,13 +112,14 @@ def test_a_scan_waits_while_a_page_is_being_changed(db: Connection, rows: list[R
     version, other = version_of(db, rows[0].page_id), connect()
     assert total(other) == 3000
     assert version[0] % 2 == 0
-    version[0] += 1
-    try:
-        future = in_thread(lambda: total(other))
-        time.sleep(0.05)
-        assert not future.done()
-    finally:
+    with db._database.store.guard:  # as whoever changes a page holds it: a scan looks for some time, then asks for it
         version[0] += 1
+        try:
+            future = in_thread(lambda: total(other))
+            time.sleep(0.05)
+            assert not future.done()
+        finally:
+            version[0] += 1
     assert answer(future) == 3000
 
 

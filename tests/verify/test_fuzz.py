@@ -25,11 +25,13 @@ from gmdb.storage.directory import device_path
 from gmdb.verify import verify
 from gmdb.verify.rows import Rules
 from gmdb.verify.survey import page_findings
+from tests.searches import extent
 
-FLIPS = 500
-MUTATIONS = 1_400
-TWIN_MUTATIONS = 1_000
+FLIPS = extent(150, 500)
+MUTATIONS = extent(400, 1_400)
+TWIN_MUTATIONS = extent(300, 1_000)
 BODY = 900  # most structures lie near a page's start
+pytestmark = pytest.mark.search
 
 
 @pytest.fixture(scope="module")

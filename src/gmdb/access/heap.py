@@ -6,9 +6,9 @@ Not here: many rows at once (arrow/), rows by what is in them (statements.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from gmdb.errors import (
     NoSuchColumn,
     NoSuchRow,
     SchemaError,
+    SnapshotTooOld,
     UniqueViolation,
     ValueTooLong,
 )
@@ -38,13 +39,14 @@ from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.call import TARGET
 from gmdb.kernel.dml import delete_row, fetch_row, insert_row, list_rows, lock_row, update_row
 from gmdb.kernel.indexing import BUILDING
-from gmdb.kernel.status import CHANGED, DAMAGED, DUPLICATE, HASHES_CLASH, KEY_TOO_LONG, NOT_FOUND, ROW_TOO_LARGE
+from gmdb.kernel.status import CHANGED, DAMAGED, DUPLICATE, HASHES_CLASH, KEY_TOO_LONG, LOCKED, NOT_FOUND, ROW_TOO_LARGE
+from gmdb.signals import Flattened
 from gmdb.storage.feeds import Feed
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import PageStore
-from gmdb.transaction.call import BLOCKED, INDEX
+from gmdb.transaction.call import BLOCKED, INDEX, LATEST
+from gmdb.transaction.interrupts import operation
 from gmdb.transaction.session import Session
-from gmdb.transaction.snapshots import Snapshot
 
 _new = tuple.__new__  # a RowId without the detour that a NamedTuple takes
 _BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' numbers behind it
@@ -73,21 +75,35 @@ class Definition(Protocol):
     def feed(self) -> Feed | None: ...
 
 
+class Checked(Protocol):
+    """What somebody reads by, for as long as it is held."""
+
+    def check(self) -> None: ...
+
+
+class View(NamedTuple):
+    """A table by one definition, as kernels know it: a read that has begun keeps to it."""
+
+    obj_id: int
+    target: int
+    memory: tuple[object, ...]  # that ``target`` leads to
+
+
 class Heap:
-    def __init__(self, store: PageStore, session: Session, current: Callable[[], Definition]) -> None:
-        """``current`` tells what the table is now; it is asked whenever a transaction begins to use the table."""
+    def __init__(self, store: PageStore, session: Session, current: Callable[[int | None], Definition]) -> None:
+        """``current`` tells what the table is: as a snapshot sees it, or, if it is given None, now.
+
+        It is asked for what is now whenever a transaction begins to change the table, which it holds by then.
+        """
         self.session = session
         self._current = current
         self._buffer = np.zeros(_BUFFER_SIZE, np.uint8)
         self._bytes = self._buffer.data
-        self._target_fields = np.zeros(len(TARGET.names or ()), np.int64)
         self._lobs_wanted: Container[int] | None = None
-        self._target = self._target_fields.ctypes.data
         self._area = store.area
         self._store = store
-        self.guard = store.guard
         self._queues = session.hub.waits.queues
-        self._follow(current())
+        self._follow(current(session.definitions_scn))
 
     def _follow(self, definition: Definition) -> None:
         """Go by a definition from now on: a table gets other columns, indexes, or a new segment."""
@@ -115,40 +131,46 @@ class Heap:
         lobs = (0, 0, 0, 0)
         if self.lobs is not None:
             lobs = (self.lobs.numbers.ctypes.data, len(self.lobs.numbers), *self.lobs.segment)
-        self._target_fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes), *lobs, self.feed
+        fields = np.zeros(len(TARGET.names or ()), np.int64)
+        fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes), *lobs, self.feed
+        self._target = fields.ctypes.data
+        self.view = View(self.obj_id, self._target, (fields, self._index_pages, self.lobs))
 
     def insert(self, values: Sequence[Any]) -> RowId:
-        """Add a row, values in column order; answers the row id that it keeps for life."""
-        session = self.session
-        if session.tables_held.get(self.number) is not self.definition:
-            self.share()
-        elif session.plain and self.lobs is None:
+        """Add a row, values in column order; returns the row id that it keeps for life."""
+        if self.session.plain and self.lobs is None:
             row = self.encode(values)
-            if not self.guard.acquire(False):
-                self._store.enter()
-            try:
-                place = self._insert_at_once(row)
-            finally:
-                self.guard.release()
-            if self._store.scans:
-                self._store.give_way()
+            place = self._change_at_once(insert_row, row, len(row))
             if place >= 0:
                 return _new(RowId, (place >> 16, place & 0xFFFF))
+        return self._insert_with_patience(values)
+
+    @operation
+    def _insert_with_patience(self, values: Sequence[Any]) -> RowId:
+        self.share()
         if self.lobs is not None and any(self.lobs.is_long(value) for value in values):
             with self._all_or_nothing():
                 return self._insert(self._keep_row(values))
         return self._insert(values)
 
-    def _insert_at_once(self, row: bytes) -> int:
-        """Insert a row, if nothing has to be waited or made room for: then nothing was done.  As ``update_at_once``."""
-        session, size = self.session, len(row)
-        if self._queues or not session.plain:
-            return -1
-        self._bytes[:size] = row
-        place = insert_row(self._area, self._target, size)
-        if place >= 0:
-            session.keep_result()
-        return place
+    def _change_at_once(self, kernel: Any, data: bytes, argument: int) -> int:
+        """Run a kernel that changes a row, with ``data`` in the buffer, if nothing has to be waited or made room for.
+
+        Less than 0: nothing was done.
+        """
+        with self.session.busy:
+            result = self._store.under_guard(self.try_at_once, kernel, data, len(data), argument)
+        if self._store.scans:
+            self._store.give_way()
+        return result
+
+    def try_at_once(self, kernel: Any, data: bytes, size: int, argument: int) -> int:
+        """``_change_at_once``, while the guard is held and the session is busy with this."""
+        session = self.session
+        if self._queues or not session.plain or session.tables_held.get(self.number) is not self.definition:
+            return LOCKED
+        self._bytes[:size] = data  # nothing is called before the kernel: no signal's handler runs between the two
+        return kernel(self._area, self._target, argument)
 
     def _insert(self, values: Sequence[Any]) -> RowId:
         row = self.encode(values)
@@ -161,67 +183,57 @@ class Heap:
 
     def fetch(self, row_id: RowId) -> tuple[Any, ...]:
         """The row's values; NoSuchRow if it is deleted or never was."""
+        if self.lobs is None:
+            with self.session.busy:
+                row = self._store.under_guard(self._try_fetch, row_id[0] << 16 | row_id[1])
+            if row:
+                return self.plain_decode(row)
+        return self._fetch_with_patience(row_id)
+
+    def _try_fetch(self, place: int) -> bytes:
+        """The bytes of a row, if nothing has to be done first; else none."""
         session = self.session
-        if session.tables_held.get(self.number) is not self.definition:
-            self.share()
+        if session.tables_seen.get(self.number) is not self.definition or not session.call[LATEST]:
+            return b""
+        session.has_read = True
+        size = fetch_row(self._area, self._target, 0, place)
+        return bytes(self._bytes[:size]) if size > 0 else b""
+
+    @operation
+    def _fetch_with_patience(self, row_id: RowId) -> tuple[Any, ...]:
+        try:
+            with self._store.guard:
+                self._store.require_open()
+                self.session.prepare()
+                self.look()
+                if self.lobs is None:
+                    size = fetch_row(self._area, self._target, 0, row_id[0] << 16 | row_id[1])
+                    row = bytes(self._bytes[:size]) if size > 0 else b""
+        finally:
+            self.session.finish_read()
         if self.lobs is not None:
             for _, values in self.rows_at([row_id]):
                 return values
             self._refuse(NOT_FOUND, row_id)
-        self._store.enter()
-        try:
-            self._store.require_open()
-            session.prepare()
-            size = fetch_row(self._area, self._target, 0, row_id[0] << 16 | row_id[1])
-            row = bytes(self._bytes[:size]) if size > 0 else b""
-        finally:
-            self.guard.release()
-        if session.autocommit:
-            session.finish_read()
         if size < 0:
             self._refuse(size, row_id)
         return self.plain_decode(row)
 
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         """Give the row new values, all of them in column order or some by column name."""
-        session = self.session
-        if session.plain and self.lobs is None and session.tables_held.get(self.number) is self.definition:
+        if self.session.plain and self.lobs is None:
             patch = self._encode_patch(values)
-            if not self.guard.acquire(False):
-                self._store.enter()
-            try:
-                done = self.update_at_once(row_id, patch)
-            finally:
-                self.guard.release()
-            if self._store.scans:
-                self._store.give_way()
-            if done:
+            if self._change_at_once(update_row, patch, row_id[0] << 16 | row_id[1]) >= 0:
                 return
-        status = self.try_update(row_id, values)
-        if status < 0:
-            self.refuse_if_failed(status, row_id)
+        self._update_with_patience(row_id, values)
+
+    @operation
+    def _update_with_patience(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
+        self.refuse_if_failed(self.try_update(row_id, values), row_id)
 
     def patch_encoder(self, names: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
         """What makes patches of some columns' values."""
         return self._patches.encoder(names)
-
-    def update_at_once(self, row_id: RowId, patch: bytes) -> bool:
-        """Update a row by a patch, if nothing has to be waited or made room for: then nothing was done.
-
-        The guard is held, the session is plain, and it goes by the heap's definition.
-        """
-        session = self.session
-        if self._queues or not session.plain:
-            return False
-        self._bytes[: len(patch)] = patch
-        undo = update_row(self._area, self._target, row_id[0] << 16 | row_id[1])
-        if undo < 0:
-            return False
-        if self.indexes:
-            session.keep_result()
-        else:
-            session.undo.append(undo)
-        return True
 
     def try_update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
         """``update`` that answers a status if there is no such row, or it has changed."""
@@ -298,20 +310,21 @@ class Heap:
         other._lobs_wanted = positions
         return other
 
-    def decoder(self, snapshot: Snapshot) -> Callable[[bytes], tuple[Any, ...]]:
+    def decoder(self, snapshot: Checked) -> Callable[[bytes], tuple[Any, ...]]:
         """What makes rows' values out of bytes that were read by a snapshot, which is held meanwhile."""
         if self.lobs is None:
             return self.plain_decode
         return self.lobs.decoder(self.plain_decode, snapshot.check, self._lobs_wanted)
 
+    @operation
     def open_lob(self, column: str, row_id: RowId) -> OpenLob:
         """A value of a BLOB or CLOB column, to be read from; the snapshot is held until it is let go."""
-        self.share()
-        position = self._lob_position(column)
         holding = ExitStack()
         holding.callback(self.session.finish_read)
-        snapshot, form = holding.enter_context(self.session.cursor())
         try:
+            snapshot, form = holding.enter_context(self.session.cursor())
+            self.see(snapshot.scn)
+            position = self._lob_position(column)
             row = self.encoded_row(row_id, form)
             if row is None:
                 self._refuse(NOT_FOUND, row_id)
@@ -319,10 +332,14 @@ class Heap:
             if value is None:
                 raise DataError(f"table {self.name}, row {row_id}: column {column} is NULL")
             assert self.lobs is not None
-            return self.lobs.open(self.columns[position], value, snapshot.check, holding.close)
+            return self.lobs.open(self.columns[position], value, snapshot.check, lambda: self._let_lob_go(holding))
         except BaseException:
             holding.close()
             raise
+
+    @operation
+    def _let_lob_go(self, holding: ExitStack) -> None:
+        holding.close()
 
     def _lob_position(self, column: str) -> int:
         for n, known in enumerate(self.columns):
@@ -336,12 +353,18 @@ class Heap:
 
     def delete(self, row_id: RowId) -> None:
         """Delete the row."""
+        if not self.session.plain or self._change_at_once(delete_row, b"", row_id[0] << 16 | row_id[1]) < 0:
+            self._delete_with_patience(row_id)
+
+    @operation
+    def _delete_with_patience(self, row_id: RowId) -> None:
         self.refuse_if_failed(self.try_delete(row_id), row_id)
 
     def try_delete(self, row_id: RowId) -> int:
         self.share()
         return self.session.change(delete_row, self._space_id, row_id, (self._target, row_id[0] << 16 | row_id[1]))
 
+    @operation
     def lock(self, row_id: RowId, nowait: bool = False) -> None:
         """Hold the row against other writers until the transaction ends."""
         self.refuse_if_failed(self.try_lock(row_id, nowait), row_id)
@@ -353,62 +376,83 @@ class Heap:
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """Every row with its row id, in page order, on one snapshot."""
-        self.share()
+        return Flattened.of(self.pieces())
+
+    @operation
+    def pieces(self) -> Iterator[Iterable[tuple[RowId, tuple[Any, ...]]]]:
+        """``rows``, those of a page at a time; but large objects are in memory one at a time."""
         with self.session.cursor() as (snapshot, form):
-            decode = self.decoder(snapshot)
-            for page_id in self.segment.page_ids().tolist():
-                rows = self.encoded_rows_of_page(page_id, form)
+            self.see(snapshot.scn)
+            decode, view, is_short = self.decoder(snapshot), self.view, self.lobs is None
+            for page_id in self.page_ids(snapshot.check).tolist():
+                rows = self.encoded_rows_of_page(page_id, form, view)
                 snapshot.check()
-                for row_id, row in rows:
-                    yield row_id, decode(row)
-        self.session.finish_read()
+                if is_short:
+                    yield [(row_id, decode(row)) for row_id, row in rows]
+                else:
+                    for row_id, row in rows:
+                        yield ((row_id, decode(row)),)
 
     def encoded_rows(self) -> Iterator[tuple[RowId, bytes]]:
         """``rows``, as their bytes; of a table without large objects."""
-        self.share()
-        with self.session.cursor() as (snapshot, form):
-            for page_id in self.segment.page_ids().tolist():
-                rows = self.encoded_rows_of_page(page_id, form)
-                snapshot.check()
-                yield from rows
-        self.session.finish_read()
+        return Flattened.of(self._encoded_pages())
 
-    def encoded_rows_of_page(self, page_id: int, form: np.ndarray) -> list[tuple[RowId, bytes]]:
-        """The rows of a page that a snapshot sees."""
+    @operation
+    def _encoded_pages(self) -> Iterator[list[tuple[RowId, bytes]]]:
+        with self.session.cursor() as (snapshot, form):
+            self.see(snapshot.scn)
+            view = self.view
+            for page_id in self.page_ids(snapshot.check).tolist():
+                rows = self.encoded_rows_of_page(page_id, form, view)
+                snapshot.check()
+                yield rows
+
+    def page_ids(self, check: Callable[[], None]) -> np.ndarray:
+        """The table's pages; ``check`` refuses a snapshot that was given up: then they may be anybody's."""
+        with self._store.guard:
+            check()
+            return self.segment.page_ids()
+
+    def encoded_rows_of_page(
+        self, page_id: int, form: np.ndarray, view: View | None = None
+    ) -> list[tuple[RowId, bytes]]:
+        """The rows of a page that a snapshot sees; ``view``: of a read that began by it."""
         store = self.segment.store
+        obj_id, target, _ = view or self.view
         slots = np.empty(PAGE_SIZES[-1] // 2, np.uint16)
         found = []
         with store.guard:
             store.require_open()
-            count = store.call(list_rows, 0, form.ctypes.data, self.obj_id, page_id, slots.ctypes.data)
+            count = store.call(list_rows, 0, form.ctypes.data, obj_id, page_id, slots.ctypes.data)
             for slot in slots[: max(count, 0)].tolist():
-                size = store.call(fetch_row, 0, self._target, form.ctypes.data, page_id << 16 | slot)
+                size = store.call(fetch_row, 0, target, form.ctypes.data, page_id << 16 | slot)
                 found.append((RowId(page_id, slot), bytes(self._bytes[:size])))
         return found
 
-    def encoded_row(self, row_id: RowId, form: np.ndarray) -> bytes | None:
+    def encoded_row(self, row_id: RowId, form: np.ndarray, view: View | None = None) -> bytes | None:
         """The bytes of the version of a row that a snapshot sees; None if there is none."""
         store = self.segment.store
+        target = (view or self.view).target
         with store.guard:
             store.require_open()
-            size = store.call(fetch_row, 0, self._target, form.ctypes.data, row_id[0] << 16 | row_id[1])
+            size = store.call(fetch_row, 0, target, form.ctypes.data, row_id[0] << 16 | row_id[1])
             return bytes(self._bytes[:size]) if size > 0 else None
 
     def rows_by(self, index: str, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """The rows of a range of an index's keys, on one snapshot."""
         return self.by(index).walk(keys)
 
+    @operation
     def rows_at(self, row_ids: Sequence[RowId]) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """The rows with some row ids, if they are there, on one snapshot."""
-        self.share()
         with self.session.cursor() as (snapshot, form):
-            decode = self.decoder(snapshot)
+            self.see(snapshot.scn)
+            decode, view = self.decoder(snapshot), self.view
             for row_id in row_ids:
-                row = self.encoded_row(row_id, form)
+                row = self.encoded_row(row_id, form, view)
                 snapshot.check()
                 if row is not None:
                     yield row_id, decode(row)
-        self.session.finish_read()
 
     @contextmanager
     def statement(self) -> Iterator[Steps]:
@@ -422,25 +466,59 @@ class Heap:
         """Where kernels find out what the heap is."""
         return self._target
 
+    @operation
     def by(self, index: str) -> KeyedRows:
         """The rows by one of the table's indexes."""
-        self.share()
+        self.session.require_open()
+        with self._store.guard:
+            self.look()
+        keyed = self.by_seen(index)
+        self.session.finish_read()
+        return keyed
+
+    def by_seen(self, index: str) -> KeyedRows:
+        """``by``, of the table as it was seen last."""
         if index not in self._by_index:
             known = {definition.name: definition for definition in self.indexes if not definition.building}
             if index not in known:
-                raise no_such_index(self.name, index, list(known.values()))
+                raise self._unknown_index(index, list(known.values()))
             self._by_index[index] = KeyedRows(self, known[index])
         return self._by_index[index]
 
+    def _unknown_index(self, name: str, known: list[IndexDefinition]) -> Error:
+        """The error for an index that the reader does not see: perhaps it came after the transaction's snapshot."""
+        if self.session.held_scn is not None:
+            with suppress(Error):  # nor may the table be there any more
+                if any(index.name == name and not index.building for index in self._current(None).indexes):
+                    return SnapshotTooOld(f"index {name} is newer than this transaction's snapshot; start over")
+        return no_such_index(self.name, name, known)
+
+    def look(self) -> None:
+        """Go by the table as a read of now sees it.  The guard is held until that has been done."""
+        session = self.session
+        if session.tables_seen.get(self.number) is not self.definition:
+            self.see(session.reading_scn)
+            if session.held_scn is None:
+                session.tables_seen[self.number] = self.definition
+
+    def see(self, scn: int) -> None:
+        """Go by the table as a snapshot sees it, which is held: nobody has to be waited for."""
+        definition = self._current(scn)
+        if definition is not self.definition:
+            self._follow(definition)
+        self.session.has_read = True
+
+    @operation
     def share(self) -> None:
-        """Hold the table against changes of its definition until the transaction ends."""
+        """Hold the table against changes of its definition until the transaction ends; for who changes its rows."""
         session = self.session
         if session.tables_held.get(self.number) is not self.definition:
-            session.share_table(self.number)
-            definition = self._current()
+            session.share_table(self.number, self.name)
+            definition = self._current(None)
             if definition is not self.definition:
                 self._follow(definition)
             session.use_table(self.number, definition, self.obj_id, self.segment.entry_page, self._space_id)
+        session.tables_seen[self.number] = self.definition
 
     def refuse_if_failed(self, status: int, row_id: RowId) -> None:
         """Turn a status into the exception that it means."""

@@ -10,8 +10,9 @@ Not here: who may use the table or the index meanwhile (catalog/building.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from typing import NoReturn
 
 import numpy as np
@@ -76,13 +77,28 @@ class Filling:
         count = max(threads, -(-len(pages) * page_size // PART_SIZE))
         in_file = len(pages) * page_size > MEMORY_MAX
         parts = [part for part in np.array_split(pages, count) if len(part)]
-        with ThreadPoolExecutor(threads, "gmdb-index") as pool:
-            return [run for runs in pool.map(lambda part: self._runs(part, form, in_file), parts) for run in runs]
+        ended = threading.Event()
 
-    def _runs(self, pages: np.ndarray, form: np.ndarray, in_file: bool) -> list[Run]:
+        def check() -> None:
+            if ended.is_set():
+                raise CancelledError
+            self._heap.session.check_interrupted()
+
+        with ThreadPoolExecutor(threads, "gmdb-index") as pool:
+            try:
+                futures = [pool.submit(self._runs, part, form, check, in_file) for part in parts]
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:  # of a part, or an interrupt of this thread: the other parts end with it
+                ended.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        return [run for future in futures for run in future.result()]
+
+    def _runs(self, pages: np.ndarray, form: np.ndarray, check: Callable[[], None], in_file: bool) -> list[Run]:
         entry_page = self._tree.segment.entry_page
         try:
-            return list(sorted_runs(self._store, self._heap.obj_id, entry_page, pages, 0, form, in_file))
+            return list(sorted_runs(self._store, self._heap.obj_id, entry_page, pages, 0, form, check, in_file))
         except KeyTooLong:
             self._refuse(KEY_TOO_LONG)
 

@@ -24,8 +24,14 @@ from gmdb.kernel.status import NOT_FOUND
 from gmdb.storage.segment import Segment
 
 WALK_BUFFER = 1 << 16
-LOW_COLUMNS_FIELD, HIGH_COLUMNS_FIELD, DONE_FIELD = (
-    list(WALK.names or ()).index(name) for name in ("low_columns", "high_columns", "done")
+LOW_FIELD, LOW_COLUMNS_FIELD, LOW_BOUND_FIELD = (
+    list(WALK.names or ()).index(name) for name in ("low", "low_columns", "low_bound")
+)
+HIGH_FIELD, HIGH_COLUMNS_FIELD, HIGH_BOUND_FIELD = (
+    list(WALK.names or ()).index(name) for name in ("high", "high_columns", "high_bound")
+)
+BACKWARDS_FIELD, STARTED_FIELD, DONE_FIELD = (
+    list(WALK.names or ()).index(name) for name in ("backwards", "started", "done")
 )
 
 
@@ -149,7 +155,7 @@ class Walk:
         self._walk = np.zeros(1, WALK)
         self.address: int = self._walk.ctypes.data
         self._fields = self._walk.view(np.int64).data
-        at = self._memory.ctypes.data
+        at = self.key_address = self._memory.ctypes.data
         walk = self._walk[0]
         walk["index"], walk["backwards"] = tree.segment.entry_page, int(keys.backwards)
         walk["position"], walk["output"], walk["room"] = at + 2 * ENTRY_BUFFER, at + 3 * ENTRY_BUFFER, room

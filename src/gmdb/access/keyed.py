@@ -6,23 +6,39 @@ Not here: choosing an index (the caller names one), or full scans (heap.py, arro
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from gmdb.access.index_entries import DONE_FIELD, HIGH_COLUMNS_FIELD, INDEX_KINDS, LOW_COLUMNS_FIELD, Walk
+from gmdb.access.index_entries import (
+    BACKWARDS_FIELD,
+    DONE_FIELD,
+    HIGH_BOUND_FIELD,
+    HIGH_COLUMNS_FIELD,
+    HIGH_FIELD,
+    INDEX_KINDS,
+    LOW_BOUND_FIELD,
+    LOW_COLUMNS_FIELD,
+    LOW_FIELD,
+    STARTED_FIELD,
+    Walk,
+)
 from gmdb.access.indexes import IndexDefinition, KeyCodec, KeyRange, no_such_index
 from gmdb.errors import DataError, SnapshotTooOld
 from gmdb.format.address import RowId
 from gmdb.format.btree import KEY_BYTES_MAX, POINTER_SIZE
+from gmdb.kernel.dml import delete_row, update_row
 from gmdb.kernel.index_read import FOUND, find_rows, read_rows
-from gmdb.kernel.keys import POINTER_AT
+from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT
+from gmdb.signals import Flattened
 from gmdb.storage.segment import Segment
-from gmdb.transaction.call import LATEST, SCN
+from gmdb.transaction.call import LATEST
+from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from gmdb.access.heap import Heap
+    from gmdb.access.heap import Heap, View
     from gmdb.transaction.snapshots import Snapshot
 
 ROOM = 1 << 18  # bytes of rows that a call gives out
@@ -40,95 +56,110 @@ class KeyedRows:
 
     def __init__(self, heap: Heap, index: IndexDefinition) -> None:
         self._heap = heap
+        self.session = heap.session
         self._follow(index)
 
     def _follow(self, index: IndexDefinition) -> None:
         """Go by the table as it is now; its heap is told whenever that has changed."""
         heap = self._heap
         self.index = index
+        self.idle_walks: list[Walk] = []
         self._definition = heap.definition
         segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
         self.tree = INDEX_KINDS[index.using](segment, [heap.columns[n] for n in index.positions])
+        self._encoders = KeyCodec(self.tree.columns, gap=POINTER_SIZE).encoders()
+        if index.using != "btree":
+            whole = len(self.tree.columns)
+            self._encoders = {count: encode for count, encode in self._encoders.items() if count == whole}
         self.find = self._make_find()
 
     def _make_find(self) -> Callable[[Sequence[Any]], list[Found]]:
         """``find``, with all that it needs bound to it: it is what a program calls most."""
-        heap, walk = self._heap, Walk(self.tree, room=ROOM)
-        session, store, guard = heap.session, heap.segment.store, heap.guard
-        number, share, area, call, target = heap.number, heap.share, store.area, session.call, heap.target
-        definition = self._definition
-        encoders = KeyCodec(self.tree.columns, gap=POINTER_SIZE).encoders()
-        if self.index.using != "btree":
-            encoders = {count: encode for count, encode in encoders.items() if count == len(self.tree.columns)}
-        walk_address, (walk_bytes, fields), output = walk.address, walk.use_one_key(), walk.output
+        heap = self._heap
         if heap.lobs is not None:  # which are read by a snapshot that is held meanwhile
             return lambda key: list(self.range(key, key)) if len(key) else self._refuse(key)
-        decode = heap.plain_decode
+        session, under_guard, decode = heap.session, heap.segment.store.under_guard, heap.plain_decode
+        entry_of, try_read = self._entry_of, self._make_read()
+        self._try_read = try_read
 
         def find(key: Sequence[Any]) -> list[Found]:
             """The rows whose first key columns are these."""
-            if session.tables_held.get(number) is not definition:
-                share()
-            if heap.definition is not definition:
-                self.require_index()
-                return self.find(key)
-            columns = len(key)
-            entry = encoders[columns](key) if columns in encoders else self._refuse(key)
-            size = len(entry)
-            if size > ENTRY_MAX:
-                return []  # no entry is that long
-            if not guard.acquire(False):
-                store.enter()
-            try:
-                if session.closed or not store.devices:
-                    session.require_open()
-                if not call[LATEST]:
-                    session.prepare()
-                    self.require_seen(call[SCN])
-                walk_bytes[:size] = entry
-                fields[LOW_COLUMNS_FIELD] = fields[HIGH_COLUMNS_FIELD] = columns
-                used = find_rows(area, target, walk_address)
-                data = output[:used].tobytes() if used > 0 else b""
-                done = fields[DONE_FIELD]
-            finally:
-                guard.release()
-            if used < 0:
-                store.raise_damage()
-            if not done:
-                return list(self.range(key, key))  # more than a call gives out: all of them on one snapshot
-            if session.autocommit:
-                session.finish_read()
-            if used == 0:
-                return []
-            page_id, slot, size = _unpack_found(data)
-            if used == size + _FOUND_SIZE:
-                return [(_new(RowId, (page_id, slot)), decode(data[_FOUND_SIZE:]))]
-            return list(_decoded(data, decode))
+            entry = entry_of(key)
+            with session.busy:
+                data = under_guard(try_read, entry, len(key))
+            return _decoded(data, decode) if data is not None else self._find_with_patience(key)
 
         return find
 
-    def change_at_once(self, key: Sequence[Any], patch_of: Callable[[tuple[Any, ...]], bytes]) -> int:
+    def _entry_of(self, key: Sequence[Any]) -> bytes:
+        encode = self._encoders.get(len(key))
+        return encode(key) if encode is not None else self._refuse(key)
+
+    def _make_read(self) -> Callable[[bytes, int], bytes | None]:
+        """What reads the rows of a key by the newest commit, while the guard is held; None: it cannot be done here."""
+        heap, walk = self._heap, Walk(self.tree, room=ROOM)
+        session, store, definition = heap.session, heap.segment.store, self._definition
+        number, area, call, target = heap.number, store.area, session.call, heap.target
+        walk_address, (walk_bytes, fields), output = walk.address, walk.use_one_key(), walk.output
+
+        def try_read(entry: bytes, columns: int, _memory: object = heap.view) -> bytes | None:
+            """What the kernel is led to is held, though the heap may go by another definition meanwhile."""
+            size = len(entry)
+            if session.tables_seen.get(number) is not definition or not call[LATEST] or not store.devices:
+                return None
+            if size > ENTRY_MAX:
+                return b""  # no entry is that long
+            session.has_read = True
+            walk_bytes[:size] = entry
+            fields[LOW_COLUMNS_FIELD] = fields[HIGH_COLUMNS_FIELD] = columns
+            used = find_rows(area, target, walk_address)
+            return output[:used].tobytes() if used >= 0 and fields[DONE_FIELD] else None
+
+        return try_read
+
+    @operation
+    def _find_with_patience(self, key: Sequence[Any]) -> list[Found]:
+        """``find`` that may look at the definition, read by an older snapshot, or give out more than a call does."""
+        data = None
+        with self._heap.segment.store.guard:
+            self.session.require_open()
+            self._heap.look()
+            self.require_index()
+            if self._heap.lobs is None:
+                data = self._try_read(self._entry_of(key), len(key))
+        if data is None:
+            return list(self.range(key, key))
+        self.session.finish_read()
+        return _decoded(data, self._heap.plain_decode)
+
+    def change_at_once(self, key: Sequence[Any], patch_of: Callable[[tuple[Any, ...]], bytes] | None) -> int:
         """Change the row of a key by the patch that ``patch_of`` makes of its values, and let nobody come between.
 
-        Answers the number of rows; less than 0 if something has to be waited for: then nothing was done.
+        Without ``patch_of`` the row is deleted.  Returns the number of rows; less than 0 if something has to be waited
+        for: then nothing was done.
         """
-        heap = self._heap
-        session, store = heap.session, heap.segment.store
-        if not session.plain or session.tables_held.get(heap.number) is not heap.definition:
-            return -1
-        if not heap.guard.acquire(False):
-            store.enter()
-        try:
-            found = self.find(key)
-            if not found:
-                return 0
-            if len(found) > 1 or not heap.update_at_once(found[0][0], patch_of(found[0][1])):
-                return -1
-        finally:
-            heap.guard.release()
+        store = self._heap.segment.store
+        with self.session.busy:
+            count = store.under_guard(self._try_change, self._entry_of(key), len(key), patch_of)
         if store.scans:
             store.give_way()
-        return 1
+        return count
+
+    def _try_change(self, entry: bytes, columns: int, patch_of: Callable[[tuple[Any, ...]], bytes] | None) -> int:
+        heap = self._heap
+        data = self._try_read(entry, columns) if self.session.plain else None
+        if data is None:
+            return -1
+        if not data:
+            return 0
+        rows = _decoded(data, heap.plain_decode)
+        if len(rows) > 1:
+            return -1
+        ((page_id, slot), values) = rows[0]
+        if patch_of is None:
+            return 1 if heap.try_at_once(delete_row, b"", 0, page_id << 16 | slot) >= 0 else -1
+        patch = patch_of(values)
+        return 1 if heap.try_at_once(update_row, patch, len(patch), page_id << 16 | slot) >= 0 else -1
 
     def _refuse(self, key: Sequence[Any]) -> NoReturn:
         self.index.require_columns(len(key))
@@ -150,31 +181,84 @@ class KeyedRows:
     def walk(self, keys: KeyRange) -> Iterator[Found]:
         """``range``, of keys that were put together elsewhere."""
         self.index.require(keys)
-        return self._rows(keys, Walk(self.tree, keys, ROOM))
+        Walk(self.tree, keys, ROOM)  # refuses values that are not of the keys' types
+        return Flattened.of(self.pieces(keys))
 
     def walk_by(self, keys: KeyRange, snapshot: Snapshot, form: np.ndarray) -> Iterator[Found]:
         """``walk``, by a snapshot that somebody holds."""
         self.index.require(keys)
         self.require_index()
         self.require_seen(snapshot.scn)
-        return self._read(Walk(self.tree, keys, ROOM), snapshot, form)
+        return chain.from_iterable(self._read(Walk(self.tree, keys, ROOM), snapshot, form))
 
-    def _rows(self, keys: KeyRange, walk: Walk) -> Iterator[Found]:
-        heap, tree = self._heap, self.tree
-        heap.share()
-        self.require_index()
-        if self.tree is not tree:
-            walk = Walk(self.tree, keys, ROOM)
+    @operation
+    def pieces(self, keys: KeyRange) -> Iterator[Iterable[Found]]:
+        """``walk``, some rows at a time."""
+        heap = self._heap
         with heap.session.cursor() as (snapshot, form):
+            heap.see(snapshot.scn)
+            self.require_index()
             self.require_seen(snapshot.scn)
-            yield from self._read(walk, snapshot, form)
-        heap.session.finish_read()
+            yield from self._read(Walk(self.tree, keys, ROOM), snapshot, form)
 
-    def _read(self, walk: Walk, snapshot: Snapshot, form: np.ndarray) -> Iterator[Found]:
+    def _read(self, walk: Walk, snapshot: Snapshot, form: np.ndarray) -> Iterator[Iterable[Found]]:
+        heap = self._heap
+        view, decode, is_short = heap.view, heap.decoder(snapshot), heap.lobs is None
         limit = FIRST_ROWS
         while not walk.done:
-            yield from self._some(walk, snapshot, form, limit)
+            data = self._some(walk, snapshot, form, view, limit)
+            if is_short:
+                yield _decoded(data, decode)
+            else:
+                for row_id, row in _encoded(data):  # one at a time: they may be large
+                    yield ((row_id, decode(row)),)
             limit = MORE_ROWS
+
+    @property
+    def encoders(self) -> Mapping[int, Callable[[Sequence[Any]], bytes]]:
+        """What writes a key of so many columns as an entry."""
+        return self._encoders
+
+    def probe(
+        self, scn: int, form: np.ndarray, check: Callable[[], None], decode: Decode, row_ids: bool = False
+    ) -> Probe:
+        """What looks rows up by a snapshot that somebody holds for as long; ``check`` says whether it was given up."""
+        self.require_index()
+        self.require_seen(scn)
+        heap, address = self._heap, form.ctypes.data
+        session, store, target = heap.session, heap.segment.store, heap.view.target
+        guard, call = store.guard, store.call
+
+        def read(walk: int, limit: int) -> int:
+            if session.interrupted:
+                session.check_interrupted()
+            with guard:
+                store.require_open()
+                check()
+                return call(read_rows, 0, target, address, walk, limit)
+
+        probe = Probe(self, read, decode, row_ids)
+        probe.memory, probe.is_lazy = (form, heap.view), heap.lobs is not None
+        return probe
+
+    def newest_probe(self, decode: Decode, row_ids: bool = False) -> Probe:
+        """What looks rows up by the session's own snapshot, while the guard is held; raises Unread."""
+        heap = self._heap
+        area, target, snapshot, kernel = heap.segment.store.area, heap.target, heap.session.call_address, read_rows
+
+        def read(walk: int, limit: int, _memory: object = (heap, heap.view)) -> int:
+            """Rows; what the kernel is led to is held for as long as somebody may ask for them."""
+            used = kernel(area, target, snapshot, walk, limit)
+            if used < 0:
+                raise Unread
+            return used
+
+        return Probe(self, read, decode, row_ids)
+
+    @property
+    def definition(self) -> object:
+        """What the table was when it was read last."""
+        return self._definition
 
     def require_index(self) -> None:
         """Refuse to read an index that was dropped, whose pages may be anybody's by now."""
@@ -190,23 +274,214 @@ class KeyedRows:
         if scn < (since if since >= 0 else ~since):
             raise SnapshotTooOld(f"index {self.index.name} is newer than this transaction's snapshot; start over")
 
-    def _some(self, walk: Walk, snapshot: Snapshot, form: np.ndarray, limit: int) -> Iterator[Found]:
-        """The next rows.  Nobody gives the snapshot up while the guard is held: then the index may be gone, too."""
+    def _some(self, walk: Walk, snapshot: Snapshot, form: np.ndarray, view: View, limit: int) -> bytes:
+        """The next rows, as a kernel gives them out.
+
+        Nobody gives the snapshot up while the guard is held: then the index may be gone, too.
+        """
         store = self._heap.segment.store
         self._heap.session.check_interrupted()
         with store.guard:
             store.require_open()
             snapshot.check()
-            used = store.call(read_rows, 0, self._heap.target, form.ctypes.data, walk.address, limit)
-            data = walk.output[:used].tobytes()
-        return _decoded(data, self._heap.decoder(snapshot))
+            used = store.call(read_rows, 0, view.target, form.ctypes.data, walk.address, limit)
+            data: bytes = walk.output[:used].tobytes()
+        return data
 
 
-def _decoded(data: bytes, decode: Decode) -> Iterator[Found]:
-    """Rows that a kernel gave out, one at a time: they may be large."""
+Read = Callable[[int, int], int]  # the next rows of a walk at an address, a number at most; gives the bytes used
+
+
+class Unread(Exception):
+    """What a read by the newest commit found is nothing to go by: read by a snapshot."""
+
+
+class Shape(NamedTuple):
+    """What the ranges of keys that a probe looks up have in common."""
+
+    low_columns: int = 0
+    high_columns: int = 0
+    low_open: bool = False
+    high_open: bool = False
+    backwards: bool = False
+
+
+class Probe:
+    """Rows by one key after another, or by ranges of keys, with the memory of one walk.
+
+    For one reader, who goes by one of its functions only, and is done with the rows of a key, or wants no more of them,
+    before asking for the next.
+    """
+
+    def __init__(self, keyed: KeyedRows, read: Read, decode: Decode, row_ids: bool = False) -> None:
+        """``row_ids``: rows come with their row ids, as pairs."""
+        self.memory: object = None  # that ``read`` leads kernels to
+        self.is_lazy = False  # rows are decoded one at a time: they may be large
+        self._idle = keyed.idle_walks
+        self._walk = self._idle.pop() if self._idle else Walk(keyed.tree, room=ROOM)
+        self._low, self._fields = self._walk.use_one_key()
+        self._high = self._low[ENTRY_BUFFER:]
+        self._encoders = keyed.encoders
+        self._count = len(keyed.index.positions)
+        self._read, self._decode, self._row_ids = read, decode, row_ids
+
+    def close(self) -> None:
+        """Nothing is asked of the probe any more: another one may have its memory."""
+        self._idle.append(self._walk)
+
+    def _use(self, shape: Shape) -> None:
+        fields, walk = self._fields, self._walk
+        fields[LOW_FIELD] = walk.key_address if shape.low_columns else 0
+        fields[HIGH_FIELD] = walk.key_address + ENTRY_BUFFER if shape.high_columns else 0
+        fields[LOW_COLUMNS_FIELD], fields[HIGH_COLUMNS_FIELD] = shape.low_columns, shape.high_columns
+        fields[LOW_BOUND_FIELD], fields[HIGH_BOUND_FIELD] = 1 if shape.low_open else -1, -1 if shape.high_open else 1
+        fields[BACKWARDS_FIELD] = shape.backwards
+
+    def _use_one_key(self, columns: int) -> None:
+        self._use(Shape(columns, columns))
+        self._fields[HIGH_FIELD] = self._fields[LOW_FIELD]
+
+    def one(self) -> Callable[[Sequence[Any]], Any]:
+        """A function that finds the row of a whole key of a unique index; None if there is none."""
+        self._use_one_key(self._count)
+        encode, low, fields, read = self._encoders[self._count], self._low, self._fields, self._read
+        output, address, decode, row_ids = self._walk.output, self._walk.address, self._decode, self._row_ids
+
+        def find(key: Sequence[Any]) -> Any:
+            entry = encode(key)
+            size = len(entry)
+            if size > ENTRY_MAX:
+                return None
+            low[:size] = entry
+            fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
+            used = read(address, 1)
+            while not used and not fields[DONE_FIELD]:
+                used = read(address, 1)
+            if not used:
+                return None
+            if row_ids:
+                return _decoded(output[:used].tobytes(), decode)[0]
+            return decode(output[_FOUND_SIZE:used].tobytes())
+
+        return find
+
+    def some(self, columns: int) -> Callable[..., Iterable[Any]]:
+        """A function that finds the rows of a key's first columns, in the order of the others."""
+        self._use_one_key(columns)
+        encode, low, rows = self._encoders[columns], self._low, self._make_rows()
+
+        def find(key: Sequence[Any], first: int = FIRST_ROWS) -> Iterable[Any]:
+            entry = encode(key)
+            size = len(entry)
+            if size > ENTRY_MAX:
+                return ()
+            low[:size] = entry
+            return rows(first)
+
+        return find
+
+    def between(self, shape: Shape) -> Callable[..., Iterable[Any]]:
+        """A function that finds the rows from one key to another, in order."""
+        self._use(shape)
+        encode_low, encode_high = self._encoders.get(shape.low_columns), self._encoders.get(shape.high_columns)
+        low_memory, high_memory, rows = self._low, self._high, self._make_rows()
+
+        def find(low: Sequence[Any], high: Sequence[Any], first: int = FIRST_ROWS) -> Iterable[Any]:
+            if encode_low is not None:
+                entry = encode_low(low)
+                if len(entry) > ENTRY_MAX:
+                    return self._cut(shape, low, high, first)
+                low_memory[: len(entry)] = entry
+            if encode_high is not None:
+                entry = encode_high(high)
+                if len(entry) > ENTRY_MAX:
+                    return self._cut(shape, low, high, first)
+                high_memory[: len(entry)] = entry
+            return rows(first)
+
+        return find
+
+    def _cut(self, shape: Shape, low: Sequence[Any], high: Sequence[Any], first: int) -> Iterable[Any]:
+        """``between`` where a key is longer than any entry: its first columns are the end, and belong to the range."""
+        low, low_open = self._fitting(low, shape.low_open)
+        high, high_open = self._fitting(high, shape.high_open)
+        try:
+            cut = Shape(len(low), len(high), low_open, high_open, shape.backwards)
+            return list(self.between(cut)(low, high, first))
+        finally:
+            self._use(shape)
+
+    def _fitting(self, key: Sequence[Any], is_open: bool) -> tuple[Sequence[Any], bool]:
+        if not key or len(self._encoders[len(key)](key)) <= ENTRY_MAX:
+            return key, is_open
+        return self._fitting(key[:-1], False)
+
+    def of_ranges(self) -> Callable[..., Iterator[Any]]:
+        """A function that finds the rows of several ranges of keys."""
+
+        def find(ranges: Iterable[KeyRange], first: int = FIRST_ROWS) -> Iterator[Any]:
+            for keys in ranges:
+                shape = Shape(len(keys.low), len(keys.high), keys.low_open, keys.high_open, keys.backwards)
+                yield from self.between(shape)(keys.low, keys.high, first)
+
+        return find
+
+    def _make_rows(self) -> Callable[[int], Iterable[Any]]:
+        """A function that begins the walk, and gives its rows: those of the first step as a list, if it has no more."""
+        walk, fields, read, decode = self._walk, self._fields, self._read, self._decode
+        address, output = walk.address, walk.output
+        split: Callable[[bytes, Decode], Iterable[Any]] = _decoded if self._row_ids else _values
+        if self.is_lazy:
+            split = _decoded_one_by_one if self._row_ids else _values_one_by_one
+
+        def rows(first: int) -> Iterable[Any]:
+            fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
+            used = read(address, first)
+            data = split(output[:used].tobytes(), decode)
+            return data if fields[DONE_FIELD] else chain(data, more(first))
+
+        def more(limit: int) -> Iterator[Any]:
+            while not fields[DONE_FIELD]:
+                limit = min(8 * limit, MORE_ROWS)
+                used = read(address, limit)
+                yield from split(output[:used].tobytes(), decode)
+
+        return rows
+
+
+def _encoded(data: bytes) -> Iterator[tuple[RowId, bytes]]:
+    """Rows that a kernel gave out."""
     at, end = 0, len(data)
     while at < end:
         page_id, slot, size = _unpack_found(data, at)
         start = at + _FOUND_SIZE
         at = start + size
-        yield _new(RowId, (page_id, slot)), decode(data[start:at])
+        yield _new(RowId, (page_id, slot)), data[start:at]
+
+
+def _values(data: bytes, decode: Decode) -> list[tuple[Any, ...]]:
+    """``_decoded``, without row ids."""
+    rows, at, end = [], 0, len(data)
+    while at < end:
+        _, _, size = _unpack_found(data, at)
+        start = at + _FOUND_SIZE
+        at = start + size
+        rows.append(decode(data[start:at]))
+    return rows
+
+
+def _values_one_by_one(data: bytes, decode: Decode) -> Iterator[tuple[Any, ...]]:
+    return (decode(row) for _, row in _encoded(data))
+
+
+def _decoded_one_by_one(data: bytes, decode: Decode) -> Iterator[Found]:
+    return ((row_id, decode(row)) for row_id, row in _encoded(data))
+
+
+def _decoded(data: bytes, decode: Decode) -> list[Found]:
+    if not data:
+        return []
+    page_id, slot, size = _unpack_found(data)
+    if len(data) == size + _FOUND_SIZE:  # most often it is one
+        return [(_new(RowId, (page_id, slot)), decode(data[_FOUND_SIZE:]))]
+    return [(row_id, decode(row)) for row_id, row in _encoded(data)]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gmdb.errors import InterfaceError
+from gmdb.signals import held
 
 BUFFER_SIZE = 256 << 10
 ReadAt = Callable[[int, int], bytes]  # from a place and a number of bytes to the bytes
@@ -53,7 +54,9 @@ class LobFile(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         size = max(min(len(view), self._length - self._at, BUFFER_SIZE), 0)
         if size:
-            view[:size] = self._read_at(self._at, size)
+            with held:
+                piece = self._read_at(self._at, size)
+            view[:size] = piece  # nothing is called from here on: no signal comes between the bytes and their place
             self._at += size
         return size
 
@@ -62,9 +65,10 @@ class LobFile(io.RawIOBase):
             raise InterfaceError("the large object is closed")
 
     def close(self) -> None:
-        if not self.closed:
-            self._let_go()
-        super().close()
+        with held:
+            if not self.closed:
+                self._let_go()
+            super().close()
 
 
 File = io.BufferedReader | io.TextIOWrapper

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from gmdb.format.address import RowId
+from gmdb.kernel.columns import BLOCK_ROWS
 from gmdb.kernel.index_leaves import cut_run
-from gmdb.kernel.index_sort import RUN, arrange_run, extract_entries, sort_run
+from gmdb.kernel.index_sort import (
+    DIGIT_BITS,
+    PROGRESS,
+    RUN,
+    RUN_ROOM_MIN,
+    arrange_run,
+    extract_entries,
+    sort_alike,
+    sort_by_digit,
+)
 from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT
 from gmdb.kernel.scan import SCAN, measure_pages
 from gmdb.kernel.status import BUSY, KEY_TOO_LONG, NO_ROOM
 from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.store import PageStore
+
+_ENTRIES_AT_ONCE = 1 << 20  # copied between two looks at whether to go on
 
 
 class KeyTooLong(Exception):
@@ -27,22 +39,46 @@ class Run:
     def __init__(self, store: PageStore | FrozenStore, pages: np.ndarray, in_file: bool) -> None:
         sizes = np.zeros(2, np.int64)
         store.call(measure_pages, 0, pages.ctypes.data, len(pages), sizes.ctypes.data)
-        capacity, room = int(sizes[0]) + 512, int(sizes[0]) * VALUES_AT + int(sizes[1]) + 2 * ENTRY_BUFFER
+        capacity = int(sizes[0]) + BLOCK_ROWS
+        room = max(int(sizes[0]) * VALUES_AT + int(sizes[1]), RUN_ROOM_MIN) + 2 * ENTRY_BUFFER
         self._directory = directory = store.directory if in_file else None
         self._entries = _memory(room, directory)
         self._offsets = _memory(8 * capacity, directory).view(np.int64)
-        self._prefixes = _memory(8 * capacity, directory).view(np.uint64)
+        self._prefixes = _memory(8 * capacity, directory).view(np.int64)
         self.fields = np.zeros(1, RUN)
-        self.fields["entries"], self.fields["room"] = self._entries.ctypes.data, room
-        self.fields["offsets"], self.fields["prefixes"] = self._offsets.ctypes.data, self._prefixes.ctypes.data
-        self.fields["capacity"] = capacity
+        self.fields["room"], self.fields["capacity"] = room, capacity
+        self._point_to_arrays()
 
-    def sort(self, store: PageStore | FrozenStore, entry_page: int) -> None:
-        store.call(sort_run, 0, entry_page, self.fields.ctypes.data)
-        self._prefixes = np.empty(0, np.uint64)
-        arranged = _memory(int(self.fields["used"][0]) + 8, self._directory)
-        arrange_run(self.fields.ctypes.data, arranged.ctypes.data)
+    def sort(self, store: PageStore | FrozenStore, entry_page: int, check: Callable[[], None]) -> None:
+        """Put the entries in order; calls ``check`` again and again, which may raise an exception to end that."""
+        size = 8 * (self.count + 1)
+        other_offsets, other_prefixes = (_memory(size, self._directory).view(np.int64) for _ in range(2))
+        for shift in range(0, 64, DIGIT_BITS):
+            check()
+            if sort_by_digit(self.fields.ctypes.data, shift, other_prefixes.ctypes.data, other_offsets.ctypes.data):
+                self._offsets, other_offsets = other_offsets, self._offsets
+                self._prefixes, other_prefixes = other_prefixes, self._prefixes
+                self._point_to_arrays()
+        progress = np.zeros(1, PROGRESS)
+        arguments = (self.fields.ctypes.data, progress.ctypes.data, other_offsets.ctypes.data)
+        while store.call(sort_alike, 0, entry_page, *arguments):
+            check()
+        self._prefixes = np.empty(0, np.int64)
+        self._arrange(check)
+
+    def _arrange(self, check: Callable[[], None]) -> None:
+        arranged, used = _memory(int(self.fields["used"][0]) + 8, self._directory), 0
+        for first in range(0, self.count, _ENTRIES_AT_ONCE):
+            check()
+            count = min(self.count - first, _ENTRIES_AT_ONCE)
+            used = arrange_run(self.fields.ctypes.data, first, count, arranged.ctypes.data, used)
         self._entries = arranged
+        self._point_to_arrays()
+
+    def _point_to_arrays(self) -> None:
+        """Let kernels know where the arrays are."""
+        self.fields["entries"] = self._entries.ctypes.data
+        self.fields["offsets"], self.fields["prefixes"] = self._offsets.ctypes.data, self._prefixes.ctypes.data
 
     @property
     def count(self) -> int:
@@ -84,11 +120,13 @@ def sorted_runs(
     pages: np.ndarray,
     first_slot: int,
     form: np.ndarray,
+    check: Callable[[], None],
     in_file: bool = False,
 ) -> Iterator[Run]:
     """The entries of the rows that a snapshot sees on some pages, from ``first_slot`` of the first on.
 
-    One run, or more if rows that have moved here from elsewhere have made it too long.
+    One run, or more if rows that have moved from here to other pages have made it too long.  Between two steps
+    ``check`` is called, which may raise an exception to end it.
     """
     pages = np.ascontiguousarray(pages, np.uint32)
     scan = np.zeros(1, SCAN)
@@ -97,14 +135,17 @@ def sorted_runs(
     scan["row_capacity"], scan["next_slot"] = np.iinfo(np.int64).max, first_slot
     while scan["next_page"][0] < len(pages):
         run = Run(store, pages, in_file)
-        _extract(store, index_page, scan, run)
-        run.sort(store, index_page)
+        _extract(store, index_page, scan, run, check)
+        run.sort(store, index_page, check)
         yield run
 
 
-def _extract(store: PageStore | FrozenStore, index_page: int, scan: np.ndarray, run: Run) -> None:
+def _extract(
+    store: PageStore | FrozenStore, index_page: int, scan: np.ndarray, run: Run, check: Callable[[], None]
+) -> None:
     arguments = (scan.ctypes.data, index_page, run.fields.ctypes.data)
     while scan["next_page"][0] < scan["page_count"][0]:
+        check()
         store.require_open()
         status = store.call(extract_entries, 0, *arguments)
         if status == BUSY:

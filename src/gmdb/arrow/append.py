@@ -25,6 +25,7 @@ from gmdb.format.address import NO_PAGE, device_of, offset_of
 from gmdb.format.heap import HEAP_NODE
 from gmdb.format.page import HEAD_SIZE
 from gmdb.kernel.bulk import top_up_page
+from gmdb.signals import let_through
 from gmdb.transaction.call import INSERT_LOCK
 
 
@@ -48,7 +49,7 @@ class _Load:
         self._buffer = np.zeros(BUFFER_SIZE, np.uint8)
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
-        for batch in batches:
+        for batch in let_through(batches):
             self._session.check_interrupted()
             arrays = fit_batch(self._heap.name, self._heap.columns, batch, self._formatter.row_count)
             if self._heap.lobs is not None:
@@ -83,7 +84,6 @@ class _Load:
         first = self._slot_count(page_id)
         placed = self._session.change(top_up_page, space_id, None, arguments)
         if placed < 0:
-            self._session.keep_result()
             self._formatter.refuse(placed)
         if self._heap.indexes:
             self._placer.enter([page_id], first, self._session.call[INSERT_LOCK])

@@ -3,7 +3,7 @@
 Invariants
  1. Every file is known to be whole before the first page of any is taken in.
  2. A table that is overwritten is nobody's alone while files are taken in: they go to pages of its remade twin, which
-    is put in its place at the end.  Nobody waits long behind a load that waits for the table.
+    is put in its place at the end.  No writer waits long behind a load that waits for the table.
  3. Memory is bounded by a buffer of some pages, or by a batch, and what indexes need.
 """
 
@@ -161,17 +161,17 @@ class _Attaching:
         """Let the table have the rows instead of its own."""
         with self._session.defining():
             made = DefinitionChanges(self._catalog, self._session).remake(name)
-        heap = Heap(self._catalog.store, self._session, lambda: made)
+        heap = Heap(self._catalog.store, self._session, lambda _: made)
         heap.share()
         rows = self._take_in(made, heap, paths)
         self._put_in_place(name, made)
         return rows
 
     def _put_in_place(self, name: str, made: TableDefinition) -> None:
-        """Have the table alone and change it, when nobody uses it.
+        """Have the table alone and change it, when nobody changes it.
 
-        Whoever comes while somebody waits for a table stands in line behind that.  So the load waits for a moment
-        only, again and again, and readers go on in between.
+        A writer that comes while somebody waits for a table stands in line behind that.  So the load waits for a
+        moment only, again and again, and writers go on in between.
         """
         session, patience = self._session, self._session.lock_timeout
         deadline = time.monotonic() + patience
@@ -183,7 +183,10 @@ class _Attaching:
                 return
             except LockTimeout:
                 if time.monotonic() >= deadline:
-                    raise
+                    raise LockTimeout(
+                        f"table {name} was held by other transactions, which change its rows, for over {patience:g} s "
+                        "(lock_timeout); nothing was loaded, try again"
+                    ) from None
             finally:
                 session.lock_timeout = patience
             time.sleep(min(MOMENT, max(deadline - time.monotonic(), 0)))

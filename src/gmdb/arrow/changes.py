@@ -1,8 +1,14 @@
-"""Changes out of the log as record batches: the rows' columns, and what became of them, when and by whom."""
+"""Changes out of the log as record batches: the rows' columns, and what became of them, when and by whom.
+
+Invariant: without the values before, an update leaves the columns alone by which its row is known.  One that changes
+them comes as the deletion of the row as it was and the insertion of the row as it is, so that whoever keeps rows by
+their keys loses none and keeps none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +17,12 @@ import pyarrow.compute as pc
 from gmdb.arrow.buffers import ColumnBuffers, plan_columns
 from gmdb.arrow.scan import row_id_texts
 from gmdb.arrow.schema import stored_type
+from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Corruption
 from gmdb.format.columns import Column
 from gmdb.format.redo import ChangeOperation
-from gmdb.kernel.feed import DECODING, SIZE_BITS, decode_rows, rows_before
+from gmdb.format.row import MAX_COLUMNS
+from gmdb.kernel.feed import DECODING, SIZE_BITS, decode_rows, find_updates, rows_before
 from gmdb.log.changes import ChangeLog, Committed
 
 BATCH_ROWS = 1 << 16
@@ -47,23 +55,29 @@ def change_schema(columns: Sequence[Column], before: bool) -> pa.Schema:
 def change_batches(
     log: ChangeLog,
     committed: Committed,
-    definition: Sequence[Column],
+    table: TableDefinition,
     before: bool,
     wanted: Sequence[Column] | None = None,
     positions: Sequence[int] | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Changes of rows that are all of one definition.
+) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+    """Changes of rows that are all of one definition; and of which of the changes each row of a batch is.
 
     ``wanted``: their columns as another definition has them, at ``positions`` there; a column keeps its place, whatever
     it is called, and is NULL in rows from before it was there.
     """
+    definition = table.columns
     if wanted is None or positions is None:
         wanted = feed_columns(definition)
         positions = [n for n, column in enumerate(definition) if not column.type.is_lob]
     numbers = [n if n < len(definition) else None for n in positions]
-    schema = change_schema(wanted, before)
+    schema, done = change_schema(wanted, before), 0
     for part in divided(committed, BATCH_ROWS):
-        yield _batch(log, part, definition, numbers, schema, before)
+        rows = _Rows.of(log, part)
+        places = np.arange(len(part))
+        if not before:
+            part, rows, places = _divide_updates(part, rows, rows.that_change(table))
+        yield _batch(part, rows, definition, numbers, schema, before), done + places
+        done += int(places[-1]) + 1
 
 
 def divided(committed: Committed, rows: int) -> Iterator[Committed]:
@@ -78,26 +92,83 @@ def divided(committed: Committed, rows: int) -> Iterator[Committed]:
         start = end
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """The bytes of the rows that some changes are about."""
+
+    places: np.ndarray  # which of the changes they are of: some have no row
+    changes: np.ndarray  # these
+    data: np.ndarray
+    offsets: np.ndarray  # of each row in the data
+
+    @classmethod
+    def of(cls, log: ChangeLog, part: Committed) -> _Rows:
+        places = np.flatnonzero(np.isin(part.changes["operation"], _ROWS))
+        changes = np.ascontiguousarray(part.changes[places])
+        return cls(places, changes, *log.rows(changes))
+
+    def before(self, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Some of the rows as they were before: their bytes, and where each begins."""
+        return _rows_before(np.ascontiguousarray(self.changes[which]), self.data, self.offsets[which])
+
+    def that_change(self, table: TableDefinition) -> np.ndarray:
+        """Which of the rows are updated ones that others know by something else from now on."""
+        key, wanted = table.known_by, np.zeros(MAX_COLUMNS, np.uint8)
+        wanted[list(key)] = 1
+        is_found, offsets = np.zeros(len(self.changes), np.uint8), np.ascontiguousarray(self.offsets, np.int64)
+        places = (self.data.ctypes.data, offsets.ctypes.data, wanted.ctypes.data, is_found.ctypes.data)
+        find_updates(self.changes.ctypes.data, len(self.changes), *places)
+        named = np.flatnonzero(is_found)  # they assign to it; what was there may be the same
+        if not len(named):
+            return named
+        old = _decode(table.columns, key, *self.before(named))
+        new = _decode(table.columns, key, self.data, self.offsets[named])
+        differs = np.zeros(len(named), bool)
+        for one, other in zip(old, new, strict=True):
+            is_same = pc.fill_null(pc.equal(one, other), False)
+            is_same = pc.or_(is_same, pc.and_(pc.is_null(one), pc.is_null(other)))
+            differs |= ~is_same.to_numpy(zero_copy_only=False)
+        return named[differs]
+
+
+def _divide_updates(part: Committed, rows: _Rows, which: np.ndarray) -> tuple[Committed, _Rows, np.ndarray]:
+    """Make a deletion and an insertion of some of the updated rows; and say which change each was."""
+    places = np.arange(len(part))
+    if not len(which):
+        return part, rows, places
+    old, old_offsets = rows.before(which)
+    twice = np.ones(len(part), np.int64)
+    twice[rows.places[which]] = 2
+    places = np.repeat(places, twice)
+    divided_part = part.part(places)
+    deleted = np.cumsum(twice)[rows.places[which]] - 2
+    divided_part.changes["operation"][deleted] = ChangeOperation.DELETE
+    divided_part.changes["operation"][deleted + 1] = ChangeOperation.INSERT
+    divided_part.sequence[deleted + 1] += 1  # an update has two numbers
+    offsets = np.zeros(len(part), np.int64)
+    offsets[rows.places] = rows.offsets
+    offsets = offsets[places]
+    offsets[deleted] = len(rows.data) + old_offsets
+    is_row = np.flatnonzero(np.isin(divided_part.changes["operation"], _ROWS))
+    made = _Rows(is_row, divided_part.changes[is_row], np.concatenate([rows.data, old]), offsets[is_row])
+    return divided_part, made, places
+
+
 def _batch(
-    log: ChangeLog,
     part: Committed,
+    rows: _Rows,
     definition: Sequence[Column],
     numbers: Sequence[int | None],
     schema: pa.Schema,
     before: bool,
 ) -> pa.RecordBatch:
-    count = len(part)
-    rows = np.flatnonzero(np.isin(part.changes["operation"], _ROWS))
-    changes = np.ascontiguousarray(part.changes[rows])
-    data, offsets = log.rows(changes)
-    columns = _spread(_decode(definition, numbers, data, offsets, schema), rows, count)
+    columns = _with_nulls(_decode(definition, numbers, rows.data, rows.offsets), schema)
+    columns = _spread(columns, rows.places, len(part))
     old: list[pa.Array] = []
     if before:
-        updated = np.flatnonzero(changes["operation"] == ChangeOperation.UPDATE)
-        some = np.ascontiguousarray(changes[updated])
-        earlier, places = _rows_before(some, data, offsets[updated])
-        arrays = _decode(definition, numbers, earlier, places, schema)
-        old = _spread(arrays, rows[updated], count)
+        updated = np.flatnonzero(rows.changes["operation"] == ChangeOperation.UPDATE)
+        arrays = _with_nulls(_decode(definition, numbers, *rows.before(updated)), schema)
+        old = _spread(arrays, rows.places[updated], len(part))
     return pa.RecordBatch.from_arrays([*columns, *_meta(part), *old], schema=schema)
 
 
@@ -115,13 +186,9 @@ def _meta(part: Committed) -> list[pa.Array]:
 
 
 def _decode(
-    definition: Sequence[Column],
-    numbers: Sequence[int | None],
-    data: np.ndarray,
-    offsets: np.ndarray,
-    schema: pa.Schema,
+    definition: Sequence[Column], numbers: Sequence[int | None], data: np.ndarray, offsets: np.ndarray
 ) -> list[pa.Array]:
-    """Columns of rows by their numbers; those without a number are NULL."""
+    """Columns of rows by their numbers; those without a number are NULL, of no type."""
     count, known = len(offsets), [n for n in numbers if n is not None]
     offsets = np.ascontiguousarray(offsets, np.int64)
     columns = definition[: max(known, default=-1) + 1]
@@ -131,7 +198,13 @@ def _decode(
     if known and decode_rows(form.ctypes.data, data.ctypes.data, offsets.ctypes.data, count) < 0:
         raise Corruption("a row in the log does not fit its table's definition")
     made = {n: buffer.array(count) for n, buffer in buffers.items()}
-    return [pa.nulls(count, schema.field(k).type) if n is None else made[n] for k, n in enumerate(numbers)]
+    return [pa.nulls(count) if n is None else made[n] for n in numbers]
+
+
+def _with_nulls(arrays: list[pa.Array], schema: pa.Schema) -> list[pa.Array]:
+    """The columns that rows are too old to have, as NULLs of their types."""
+    is_none = pa.types.is_null
+    return [pa.nulls(len(one), schema.field(n).type) if is_none(one.type) else one for n, one in enumerate(arrays)]
 
 
 def _rows_before(changes: np.ndarray, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

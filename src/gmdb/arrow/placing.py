@@ -89,7 +89,8 @@ class PagePlacer:
         form = np.array([0, self._session.slot, self._session.statement_number], np.int64)
         for number, index in enumerate(self._heap.indexes):
             try:
-                for run in sorted_runs(store, obj_id, index.entry_page, np.array(pages), first_slot, form):
+                check = self._session.check_interrupted
+                for run in sorted_runs(store, obj_id, index.entry_page, np.array(pages), first_slot, form, check):
                     self._enter_run(number, run, lock_id, form)
             except KeyTooLong:
                 self._heap.refuse_key(number)
@@ -143,9 +144,9 @@ class PagePlacer:
         arguments = (*target, places.ctypes.data, len(places))
         while True:
             with self._hub.guard:
+                self._session.reserve_records()
                 result = reserve_pages(self._store.area, self._session.call_address, *arguments)
                 if result >= 0:
-                    self._session.log_newest(result)
                     return True
                 if result == NEED_SPACE:
                     try:

@@ -47,6 +47,11 @@ class Reading:
         """Everything: for a database that nobody changes."""
         return cls(np.array([np.iinfo(np.int64).max, -1, 0], np.int64))
 
+    @property
+    def scn(self) -> int:
+        """The newest commit that it sees."""
+        return int(self.form[0])
+
     def check(self) -> None:
         if self._snapshot is not None:
             self._snapshot.check()

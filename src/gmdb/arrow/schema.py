@@ -104,7 +104,7 @@ def _fit_column(column: Column, values: pa.Array, first_row: int) -> pa.Array:
         row = first_row + pc.index(pc.is_null(values), True).as_py()
         raise NullNotAllowed(f"row {row} has no value, but the column is NOT NULL")
     if values.type == target:
-        return values
+        return _without_excess_blanks(column, values)
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), target)
     if not _akin(values.type, target):
@@ -112,11 +112,18 @@ def _fit_column(column: Column, values: pa.Array, first_row: int) -> pa.Array:
     if pa.types.is_timestamp(values.type) and values.type.tz is not None:
         values = values.cast(pa.timestamp(values.type.unit, "UTC")).cast(pa.timestamp(values.type.unit))
     try:
-        return values.cast(target, safe=True)
+        return _without_excess_blanks(column, values.cast(target, safe=True))
     except pa.ArrowInvalid as error:
         raise _misfit(column, values, target, first_row, error) from None
     except pa.ArrowNotImplementedError:
         raise TypeMismatch(f"Arrow type {values.type} does not fit {column.type}, which is {target}") from None
+
+
+def _without_excess_blanks(column: Column, values: pa.Array) -> pa.Array:
+    """Values of a CHAR column without blanks at their ends, if some are too long with them: they say nothing."""
+    if column.type.name != "CHAR" or (pc.max(pc.binary_length(values)).as_py() or 0) <= column.type.length:
+        return values
+    return pc.utf8_rtrim(values, characters=" ")
 
 
 def _akin(given: pa.DataType, target: pa.DataType) -> bool:

@@ -179,10 +179,13 @@ class StagedFile:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The batches, checked as any that come from elsewhere."""
-        with pa.OSFile(str(self.path)) as source, pa.ipc.open_stream(source) as reader:
-            for batch in reader:
-                batch.validate(full=True)
-                yield batch
+        try:
+            with pa.OSFile(str(self.path)) as source, pa.ipc.open_stream(source) as reader:
+                for batch in reader:
+                    batch.validate(full=True)
+                    yield batch
+        except (pa.ArrowException, OSError, UnicodeError) as error:
+            raise self.damage(f"its batches cannot be read: {error}") from error
 
     def close(self) -> None:
         self._file.close()

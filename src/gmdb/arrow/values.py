@@ -9,7 +9,7 @@ import pyarrow as pa
 from gmdb.errors import DataError
 
 
-def python_columns(batch: pa.RecordBatch) -> list[list[Any]]:
+def python_columns(batch: pa.RecordBatch | pa.Table) -> list[list[Any]]:
     """The values of each column; DataError if one is none that Python knows.
 
     A text that is no UTF-8, or a date before the year 1, can only come out of files that others have written.

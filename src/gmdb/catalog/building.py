@@ -39,7 +39,7 @@ class IndexBuild:
         self.session = session
         self.index = index
         self._hub = session.hub
-        self._table, self._table_id = heap.number, heap.obj_id
+        self._table, self._table_id, self._name = heap.number, heap.obj_id, f"table {heap.name}"
         self._filling = Filling(tree, heap, index.name)
         with self._hub.guard:
             self._snapshot = self._hub.snapshots.take()
@@ -72,7 +72,7 @@ class IndexBuild:
 
     def finish(self) -> None:
         """Catch up with the rest; nobody else uses the table from here to the end of the session's transaction."""
-        self.session.take_alone(self._table)
+        self.session.take_alone(self._table, self._name)
         self._catch_up(is_alone=True)
 
     def _catch_up(self, is_alone: bool = False) -> int:
@@ -82,7 +82,7 @@ class IndexBuild:
             limit = self._hub.memory.scn if is_alone else self._known_limit()
             ended = self._ended(limit)
             following = self._hub.snapshots.take(limit)
-        places = [place for one in sorted(ended, key=lambda one: one.scn) for place in one.undo[one.done :]]
+        places = [place for one in sorted(ended, key=lambda one: one.scn) for place in one.undo[one.done :].tolist()]
         self._filling.catch_up(np.array(places, np.int64))
         with self._hub.guard:
             self._snapshot.check()
@@ -117,7 +117,7 @@ class IndexBuild:
         with suppress(DatabaseClosed, StorageError):  # else recovery does it
             while self.session.in_transaction and not (hurry is not None and hurry.is_set()):
                 try:
-                    self.session.take_alone(self._table)
+                    self.session.take_alone(self._table, self._name)
                 except (LockTimeout, Deadlock):  # whoever waits for this one in turn goes first as well
                     if hurry is not None:
                         hurry.wait(MOMENT)  # whoever stands in line behind goes first

@@ -17,7 +17,15 @@ from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.constraints import named
 from gmdb.catalog.indexing import IndexMaking, Name
 from gmdb.catalog.plain import table_to_plain
-from gmdb.catalog.schema import CHECK, PRIMARY_KEY, Constraint, TableDefinition, check_column, require_name
+from gmdb.catalog.schema import (
+    CHECK,
+    PRIMARY_KEY,
+    Constraint,
+    TableDefinition,
+    check_column,
+    require_name,
+    require_room,
+)
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import NullNotAllowed, SchemaError, SchemaMismatch, TableExists
 from gmdb.format.address import page_name
@@ -52,6 +60,7 @@ class DefinitionChanges:
             raise SchemaError(f"table {name}: tablespace {space.name} is gmdb's own; use {MAIN_SPACE} or your own")
         if not 0 <= pct_free <= 90:
             raise SchemaError(f"table {name}: pct_free {pct_free} is not between 0 and 90")
+        require_room(name, columns, space.page_size)
         self._take_new_name(name)
         obj_id = self._catalog.new_number()
         segment = self._session.create_segment(space, obj_id, name, SegmentType.HEAP, pct_free)
@@ -151,6 +160,7 @@ class DefinitionChanges:
         self._require_new_column(table, column.name)
         if len(table.columns) >= MAX_COLUMNS:
             raise SchemaError(f"table {table.name} has {MAX_COLUMNS} columns already; it cannot have more")
+        require_room(table.name, (*table.columns, column), self._store.spaces[table.space_id].page_size)
         column = self._with_counter(column)
         before, table = table, self._with_lobs(replace(table, columns=(*table.columns, column)))
         self._system.enter_column(table, len(table.columns) - 1)
@@ -212,6 +222,8 @@ class DefinitionChanges:
 
     def _replace_column(self, table: TableDefinition, position: int, column: Column) -> TableDefinition:
         columns = [column if n == position else other for n, other in enumerate(table.columns)]
+        if table.columns[position].nullable and not column.nullable:
+            require_room(table.name, columns, self._store.spaces[table.space_id].page_size)
         table = replace(table, columns=tuple(columns))
         self._system.change_column(table, position)
         self._change(table)
@@ -341,6 +353,6 @@ def _shape(table: TableDefinition) -> tuple[Any, ...]:
     return table.columns, table.constraints, indexes, table.feed
 
 
-def _row_shape(table: TableDefinition) -> list[tuple[str, ColumnType]]:
+def _row_shape(table: TableDefinition) -> tuple[list[tuple[str, ColumnType]], tuple[int, ...]]:
     """What whoever reads the table's rows in the log must know."""
-    return [(column.name, column.type) for column in table.columns]
+    return [(column.name, column.type) for column in table.columns], table.known_by

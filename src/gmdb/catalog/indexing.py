@@ -44,9 +44,10 @@ class IndexMaking:
         """Have a table alone; answers what it is then."""
         while True:
             table = self._catalog.user_table(name, self._session)
-            self._session.take_alone(table.number)
+            self._session.take_alone(table.number, f"table {table.name}")
             self._session.see_newest()
             now = self._catalog.current(table, self._session)
+            self._catalog.require_seen(now, self._session)
             if now.name == table.name:
                 return now
 
@@ -68,17 +69,21 @@ class IndexMaking:
     def plant(
         self, table: TableDefinition, name: str, positions: Sequence[int], unique: bool, using: str
     ) -> tuple[IndexDefinition, Index]:
-        """Make an index without entries.  Snapshots from before the transaction's commit will not go by it."""
+        """Make an index without entries.  Snapshots from before the transaction's commit will not go by it.
+
+        Its own transaction goes by an index of a table as new as that at once: all rows are its own.
+        """
         kind, obj_id = INDEX_KINDS[using], self._catalog.new_number()
         space = self._catalog.store.spaces[table.space_id]
         segment = self._session.create_segment(space, obj_id, name, kind.segment_type, 0)
         tree = kind.create(segment, [table.columns[n] for n in positions], positions, unique)
         place = (obj_id, table.obj_id, segment.entry_page)
-        since = ~self._session.hub.memory.scn
+        is_new = all(known.number != table.number for known in self._catalog.tables.values())
+        since = ~(0 if is_new else self._session.hub.memory.scn)
         return IndexDefinition(name, *place, unique, tuple(positions), since=since, using=using), tree
 
     def _heap(self, table: TableDefinition) -> Heap:
-        return Heap(self._catalog.store, self._session, lambda: table)
+        return Heap(self._catalog.store, self._session, lambda _: table)
 
     def _check(self, table: TableDefinition, name: str, columns: Sequence[str], using: str) -> list[int]:
         """The columns' numbers, once the index is known to be possible and its name is taken."""

@@ -7,8 +7,10 @@ from typing import Any
 from gmdb.access.indexes import IndexDefinition
 from gmdb.catalog.schema import Constraint, TableDefinition, make_columns, require_name
 from gmdb.catalog.sense import reading_catalog
+from gmdb.errors import SchemaError
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.lob import LobSegment
+from gmdb.storage.documents import is_number
 from gmdb.storage.feeds import Feed
 
 
@@ -26,7 +28,20 @@ def table_from_plain(plain: list[Any]) -> TableDefinition:
         table = _table_from_plain(plain)
         require_name("table", table.name)
         make_columns(table.name, table.columns)
+        _require_numbers(table)
     return table
+
+
+def _require_numbers(table: TableDefinition) -> None:
+    """Refuse numbers of objects, pages and columns that are none."""
+    numbers = [table.obj_id, table.space_id, table.entry_page, table.number, *(table.lobs or ()), *(table.feed or ())]
+    for index in table.indexes:
+        numbers += [index.obj_id, index.table_id, index.entry_page, *index.positions]
+        is_sound = type(index.since) is int and isinstance(index.unique, bool) and index.using in ("btree", "hash")
+        if not is_sound or not all(is_number(n) and n < len(table.columns) for n in index.positions):
+            raise SchemaError(f"index {index.name} has columns that table {table.name} does not have")
+    if not all(map(is_number, numbers)):
+        raise SchemaError(f"table {table.name} has numbers that cannot be: {str(numbers)[:100]}")
 
 
 def _table_from_plain(plain: list[Any]) -> TableDefinition:

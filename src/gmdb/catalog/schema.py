@@ -14,8 +14,10 @@ from gmdb.access.indexes import IndexDefinition, no_such_index
 from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
 from gmdb.format.columns import IDENTITIES, Column, parse_column
+from gmdb.format.heap import row_size_max
 from gmdb.format.lob import LobSegment
-from gmdb.format.row import MAX_COLUMNS
+from gmdb.format.page import PAGE_SIZES
+from gmdb.format.row import MAX_COLUMNS, header_size
 from gmdb.storage.feeds import Feed
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
@@ -62,6 +64,13 @@ class TableDefinition:
     def primary_key(self) -> tuple[str, ...]:
         """The columns of the primary key; none if the table has none."""
         return next((c.columns for c in self.constraints if c.kind == PRIMARY_KEY), ())
+
+    @property
+    def known_by(self) -> tuple[int, ...]:
+        """The positions of the columns by which others know its rows: its primary key, or all if it has none."""
+        if self.primary_key:
+            return tuple(self.position(name) for name in self.primary_key)
+        return tuple(n for n, column in enumerate(self.columns) if not column.type.is_lob)
 
     def constraint(self, name: str) -> Constraint:
         for constraint in self.constraints:
@@ -136,6 +145,24 @@ def check_column(table: str, column: Column) -> None:
         raise SchemaError(f"{where}: identity {column.identity!r} is none of {', '.join(IDENTITIES)}")
     if column.type.name not in ("INT", "BIGINT") or column.default is not None or column.nullable:
         raise SchemaError(f"{where}: an identity column is INT or BIGINT, NOT NULL and has no default")
+
+
+def require_room(table: str, columns: Sequence[Column], page_size: int) -> None:
+    """Refuse columns whose values have no room in any row: CHAR and BINARY values always have their whole length."""
+
+    def filled(column: Column) -> int:
+        return 2 + column.type.length if column.type.name in ("CHAR", "BINARY") else 0
+
+    rest = header_size(len(columns)) + sum(filled(column) for column in columns if not column.nullable)
+    for column in columns:
+        size = rest + (filled(column) if column.nullable else 0)
+        if size > row_size_max(page_size):
+            larger = [str(n) for n in PAGE_SIZES if size <= row_size_max(n)]
+            advice = f"use a tablespace of {' or '.join(larger)}-byte pages, or " if larger else ""
+            raise SchemaError(
+                f"table {table}: a row with a value of column {column.name} {column.type} has at least {size} bytes, "
+                f"and a page of {page_size} takes {row_size_max(page_size)}; {advice}shorter columns, or a BLOB"
+            )
 
 
 def require_expression(where: str, text: str | None) -> None:

@@ -15,7 +15,9 @@ from decimal import Decimal
 from typing import Any
 
 from gmdb.catalog.system import SystemTables
+from gmdb.errors import SchemaError
 from gmdb.format.columns import EPOCH, EPOCH_DATE
+from gmdb.storage.documents import parse
 from gmdb.transaction.session import Session
 
 BOUNDS = 33  # values of a column that part its rows into equal shares
@@ -137,8 +139,19 @@ def _read(system: SystemTables) -> dict[int, TableStatistics]:
         totals[number] = rows
         if positions:
             of_table = keys.setdefault(number, {})
-            of_table[_numbers(positions)] = KeyStatistics(distinct, tuple(json.loads(bounds)) if bounds else ())
+            of_table[_numbers(positions)] = KeyStatistics(distinct, _bounds(bounds) if bounds else ())
     return {number: TableStatistics(rows, keys.get(number, {})) for number, rows in totals.items()}
+
+
+def _bounds(text: str) -> tuple[Place, ...]:
+    """Bounds as the catalog has them: numbers only, or texts only."""
+    bounds = parse(text)
+    if not isinstance(bounds, list):
+        raise SchemaError(f"the bounds of a key are no list: {text[:40]}")
+    for kinds in ((int, float), (str,)):
+        if all(type(bound) in kinds for bound in bounds):
+            return tuple(bounds)
+    raise SchemaError(f"the bounds of a key have several types: {text[:40]}")
 
 
 def _numbers(positions: str) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ class SystemTables:
 
     def heap(self, name: str) -> Heap:
         if name not in self._heaps:
-            self._heaps[name] = Heap(self._store, self._session, lambda: self._known[name])
+            self._heaps[name] = Heap(self._store, self._session, lambda _: self._known[name])
         return self._heaps[name]
 
     def rows(self, name: str) -> list[tuple[RowId, Values]]:

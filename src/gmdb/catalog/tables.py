@@ -2,8 +2,9 @@
 
 Invariants
  1. ``tables`` are the committed definitions.  What a transaction changes is in its session until it commits, and comes
-    here in the moment in which it lets its tables go.
- 2. ``tables`` is replaced, never changed: whoever goes through it needs no lock.
+    here in the moment in which others see the commit.
+ 2. Definitions of before are kept for as long as a snapshot is held that is older than what came instead of them.
+ 3. All of these are replaced, never changed: whoever goes through them needs no lock.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from gmdb.access.heap import Heap
 from gmdb.access.indexes import IndexDefinition
@@ -20,10 +22,17 @@ from gmdb.catalog.sense import reading_catalog, require_sense
 from gmdb.catalog.statistics import Statistics
 from gmdb.catalog.streams import Streams
 from gmdb.catalog.system import SystemTables, open_system_tables
-from gmdb.errors import NoSuchIndex, NoSuchTable, SchemaError
+from gmdb.errors import NoSuchIndex, NoSuchTable, SchemaError, SnapshotTooOld, WriteConflict
 from gmdb.storage.store import PageStore
 from gmdb.transaction.definitions import Changes
 from gmdb.transaction.session import Session
+
+
+class _Version(NamedTuple):
+    """All definitions, as they are from a commit on."""
+
+    since: int
+    by_number: Mapping[int, TableDefinition]
 
 
 class Catalog:
@@ -32,48 +41,53 @@ class Catalog:
     def __init__(self, store: PageStore, session: Session) -> None:
         """``session`` is the catalog's own, for what is no transaction's."""
         self.store = store
+        self._snapshots = session.hub.snapshots
+        self._before: tuple[_Version, ...] = ()  # what older snapshots see, oldest first
         self._numbering = threading.Lock()
         with reading_catalog():
             self._system_tables = open_system_tables(store, session)
             system = self.system(session)
             tables = system.definitions()
             require_sense(store, tables)
-        self._use(tables)
-        lock = threading.Lock()
-        self.identities = Identities(system, session, lock)
-        self.statistics = Statistics(system, session, lock)
-        self.streams = Streams(system, session, lock)
+            lock = threading.Lock()
+            self.identities = Identities(system, session, lock)
+            self.statistics = Statistics(system, session, lock)
+            self.streams = Streams(system, session, lock)
+        self._use(tables, 0)
         if not store.read_only:
-            self.statistics.forget_all_but(self._by_number)
+            self.statistics.forget_all_but(self._now.by_number)
             self.identities.forget_all_but(c.identity_id for t in self.tables.values() for c in t.columns)
         session.hub.publish_definitions = self.publish
 
-    def _use(self, tables: Iterable[TableDefinition]) -> None:
-        self._by_number = {table.number: table for table in tables}
-        self.tables: Mapping[str, TableDefinition] = {table.name: table for table in self._by_number.values()}
+    def _use(self, tables: Iterable[TableDefinition], since: int) -> None:
+        by_number = {table.number: table for table in tables}
+        self.tables: Mapping[str, TableDefinition] = {table.name: table for table in by_number.values()}
+        self._now = _Version(since, by_number)
 
     def publish(self, changes: Changes, scn: int) -> None:
-        """A transaction has committed: what it changed is everybody's.  The guard is held."""
+        """A transaction has committed: what it changed is what snapshots from now on see.  The guard is held."""
         made = {number: table and _as_of(table, scn) for number, table in changes.items()}
-        self._use(table for table in {**self._by_number, **made}.values() if table is not None)
+        versions = [version for version in (*self._before, self._now) if version.since < scn]
+        ends = [*(version.since for version in versions[1:]), scn]
+        oldest = self._snapshots.oldest()
+        self._before = tuple(version for version, end in zip(versions, ends, strict=True) if end > oldest)
+        now = {**self._now.by_number, **made}
+        self._use((table for table in now.values() if table is not None), scn)
 
-    def committed(self, sessions: Iterable[Session]) -> list[TableDefinition]:
-        """The definitions as of the newest commit.  The guard is held.
-
-        A transaction's commit counts from when it is on disk; its definitions come here when its session goes on.
-        """
-        now = dict(self._by_number)
-        for session in sessions:
-            if session.slot >= 0 and session.hub.memory.transactions[session.slot]["scn"] > 0:
-                now |= {number: table for number, table in session.definitions.now.items() if table is not None}
-                for number in [number for number, table in session.definitions.now.items() if table is None]:
-                    now.pop(number, None)
-        return list(now.values())
+    def _as_of(self, scn: int) -> Mapping[int, TableDefinition]:
+        """The definitions by their numbers, as a snapshot sees them that is held."""
+        now = self._now
+        if scn >= now.since:
+            return now.by_number
+        for version in reversed(self._before):
+            if scn >= version.since:
+                return version.by_number
+        raise SnapshotTooOld("the snapshot is too old: the definitions it needs were given up; start over")
 
     def replace(self, table: TableDefinition) -> None:
         """Let everybody go by another definition at once; the caller has the table alone."""
         with self.store.guard:
-            self._use({**self._by_number, table.number: table}.values())
+            self._use({**self._now.by_number, table.number: table}.values(), self._now.since)
 
     def new_number(self) -> int:
         """A number for a table, an index or a counter.  It is not used again, whatever comes of it."""
@@ -97,11 +111,16 @@ class Catalog:
 
     def tables_of(self, session: Session | None) -> Mapping[str, TableDefinition]:
         """All tables by name; without a session, those that are committed."""
-        changed = session.definitions.now if session is not None else None
-        if not changed:
+        if session is None:
+            return self.tables
+        changed, scn = session.definitions.now, session.definitions_scn
+        if not changed and (scn is None or scn >= self._now.since):
             return self.tables
         with self.store.guard:
-            now = {**self._by_number, **changed}
+            newest = self._now.by_number
+            seen = newest if scn is None else self._as_of(scn)
+            held = {number: newest[number] for number in session.tables_held if number in newest}
+        now = {**seen, **held, **changed}
         return {table.name: table for table in now.values() if table is not None}
 
     def table(self, name: str, session: Session | None = None) -> TableDefinition:
@@ -130,22 +149,49 @@ class Catalog:
                     return table, index
         raise NoSuchIndex(f"there is no index {name}")
 
-    def current(self, table: TableDefinition, session: Session) -> TableDefinition:
-        """A table's definition as it is now, whatever its name is now."""
-        changed = session.definitions.now
+    def current(self, table: TableDefinition, session: Session, scn: int | None = None) -> TableDefinition:
+        """A table's definition as it is now, whatever its name is now; ``scn``: as a snapshot of then sees it.
+
+        A transaction that has changed the table's rows goes by the definition that it holds.
+        """
+        number, changed = table.number, session.definitions.now
         found: TableDefinition | None
-        if table.number in changed:
-            found = changed[table.number]
+        if number in changed:
+            found = changed[number]
+        elif scn is None or number in session.tables_held:
+            found = self._now.by_number.get(number)
         else:
-            found = self._by_number.get(table.number)
+            found = self._as_of(scn).get(number)
         if found is None:
             raise NoSuchTable(f"table {table.name} was dropped")
         return found
 
+    def require_seen(self, table: TableDefinition, session: Session) -> None:
+        """Refuse to change a table that has other rows or columns by now than the transaction's snapshot sees.
+
+        ``table`` is what it is now, and the session holds it.
+        """
+        scn = session.held_scn
+        if scn is None or table.number in session.definitions.now:
+            return
+        seen = self._as_of(scn).get(table.number)
+        if seen is not None and (seen.obj_id, seen.columns) != (table.obj_id, table.columns):
+            raise WriteConflict(
+                f"the definition of table {table.name} was changed by another transaction since this one's snapshot; "
+                "roll back and try again"
+            )
+
     def heap(self, name: str, session: Session) -> Heap:
         """A table's rows, for a session."""
         table = self.table(name, session)
-        return Heap(self.store, session, lambda: self.current(table, session))
+
+        def definition(scn: int | None) -> TableDefinition:
+            now = self.current(table, session, scn)
+            if scn is None:
+                self.require_seen(now, session)
+            return now
+
+        return Heap(self.store, session, definition)
 
 
 def _as_of(table: TableDefinition, scn: int) -> TableDefinition:

@@ -8,8 +8,10 @@ fit, or bytes that are no value, go through the general functions, for the error
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import date, datetime, timedelta
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from gmdb.errors import DataError
@@ -17,6 +19,7 @@ from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, Column, Kind
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, UNLOCKED, SizeCode, decode_row, encode_row, header_size
 
 PATTERNS_MAX = 64  # decoders that a codec keeps; rows of further patterns take the general way
+CODES_MAX = 1024  # compiled functions that a process keeps, for all codecs
 _NOT_SO = "(DataError, ValueError, TypeError, AttributeError, OverflowError, IndexError, struct.error)"
 _GIVEN: dict[str, Any] = {
     "DataError": DataError,
@@ -45,10 +48,21 @@ _NUMBERS = {
 
 
 class RowCodec:
-    """Rows, or patches, of a fixed list of columns.  ``gap``: zero bytes between header and values, as in keys."""
+    """Rows, or patches, of a fixed list of columns.
 
-    def __init__(self, columns: Sequence[Column], numbers: Sequence[int] | None = None, gap: int = 0) -> None:
+    ``gap``: zero bytes between header and values, as in keys.  ``wanted``: the columns that whoever decodes rows looks
+    at; None or the value stands in the place of any other.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        numbers: Sequence[int] | None = None,
+        gap: int = 0,
+        wanted: Container[int] | None = None,
+    ) -> None:
         self._columns = tuple(columns)
+        self._wanted = range(len(self._columns)) if wanted is None else wanted
         self._head = header_size(len(columns))
         self._gap = gap
         self._tail = b"".join(n.to_bytes(2, "little") for n in numbers or ())
@@ -99,7 +113,7 @@ class RowCodec:
 
     def _make_decoder(self, codes: Sequence[int]) -> Callable[[bytes], tuple[Any, ...]]:
         """A function that reads rows whose columns have these size codes."""
-        reader = _Decoder(self._columns, codes, self._head)
+        reader = _Decoder(self._columns, codes, self._head, self._wanted)
         slowly = {"slowly": lambda row: decode_row(self._columns, row)}
         return _define("decode(row)", reader.lines, "slowly(row)", {**reader.names, **slowly})
 
@@ -109,8 +123,14 @@ def _define(signature: str, lines: Sequence[str], otherwise: str, names: dict[st
     body = "".join(f"        {line}\n" for line in lines)
     text = f"def {signature}:\n    try:\n{body}    except {_NOT_SO}:\n        pass\n    return {otherwise}\n"
     scope = {**_GIVEN, **names}
-    exec(compile(text, "<row codec>", "exec"), scope)
+    exec(_code(text), scope)
     return scope[signature.partition("(")[0]]
+
+
+@lru_cache(CODES_MAX)
+def _code(text: str) -> CodeType:
+    """The system tables of every database that is opened have the same, and many sessions the same table."""
+    return compile(text, "<row codec>", "exec")
 
 
 class _Encoder:
@@ -193,15 +213,17 @@ class _Encoder:
 class _Decoder:
     """The lines that read a row: runs of numbers are unpacked together, with the length of what comes behind."""
 
-    def __init__(self, columns: Sequence[Column], codes: Sequence[int], head: int) -> None:
+    def __init__(self, columns: Sequence[Column], codes: Sequence[int], head: int, wanted: Container[int]) -> None:
         self.names: dict[str, Any] = {}
         self.lines: list[str] = []
         self._form = "<"
         self._targets: list[str] = []
         self._base, self._skip = "", head  # where the run begins: the end of bytes before it, if any, and a distance
-        values = []
-        for n, (column, code) in enumerate(zip(columns, codes, strict=True)):
-            values.append("None" if code == SizeCode.NULL else self._read(column, n))
+        values = ["None"] * len(columns)
+        end = max((n for n in range(len(columns)) if n in wanted), default=-1) + 1
+        for n, (column, code) in enumerate(zip(columns[:end], codes[:end], strict=True)):
+            if code != SizeCode.NULL:
+                values[n] = self._read(column, n) if n in wanted else self._pass_over(column, n)
         self._unpack()
         self.lines.append(f"return ({', '.join(values)},)" if values else "return ()")
 
@@ -223,6 +245,18 @@ class _Decoder:
         if type_.kind is Kind.TEXT:
             return f"row[s{n}:e{n} - 1].decode()"
         return f"decode{n}(row[s{n}:e{n}])"
+
+    def _pass_over(self, column: Column, n: int) -> str:
+        """Have a column's value left out."""
+        type_ = column.type
+        if type_.size_code != SizeCode.VARIABLE:
+            self._form += f"{4 * type_.size_code}x"
+            return "None"
+        self._number("H", f"n{n}")
+        start = self._unpack()
+        self.lines.append(f"e{n} = {start} + n{n}")
+        self._base, self._skip = f"e{n}", 0
+        return "None"
 
     def _number(self, form: str, target: str) -> None:
         self._form += form

@@ -249,6 +249,8 @@ def _decimal(type_: ColumnType, value: Any) -> bytes:
 
 
 def _fill(type_: ColumnType, raw: bytes) -> bytes:
+    if len(raw) > type_.length and type_.name == "CHAR":
+        raw = raw.rstrip(b" ")  # blanks at its end say nothing
     if len(raw) > type_.length:
         raise ValueTooLong(f"a value of {len(raw)} bytes is too long for {type_}")
     return raw.ljust(type_.length, type_.padding) if type_.padding else raw

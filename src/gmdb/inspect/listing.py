@@ -69,9 +69,10 @@ class Listing:
             pa.field(c.name, arrow_type(c.type), metadata={_MEANING: c.meaning, _TYPE: str(c.type), _DETAIL: _flag(c)})
             for c in self.columns
         ]
-        more = {_NAME: self.name, _PROBLEMS: json.dumps(self.problems), _NOTES: json.dumps(self.notes)}
         values = list(zip(*self.rows, strict=True)) or [()] * len(fields)
-        arrays = [pa.array(v, f.type) for v, f in zip(values, fields, strict=True)]
+        problems = list(self.problems)
+        arrays = [fitting_array(v, f, problems) for v, f in zip(values, fields, strict=True)]
+        more = {_NAME: self.name, _PROBLEMS: json.dumps(problems), _NOTES: json.dumps(self.notes)}
         return pa.table(arrays, schema=pa.schema(fields, metadata=more))
 
     @classmethod
@@ -85,6 +86,24 @@ class Listing:
         rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
         problems = [(where, what) for where, what in json.loads(more[_PROBLEMS])]
         return cls(more[_NAME], columns, rows, problems, json.loads(more[_NOTES]))
+
+
+def fitting_array(values: Sequence[Any], field_: pa.Field, problems: list[tuple[str, str]]) -> pa.Array:
+    """Values as a field has them; one that the field cannot have, which damage can make, is NULL and a problem."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, field_.type)
+    except (OverflowError, TypeError, ValueError):
+        pass
+    fitting = []
+    for number, value in enumerate(values):
+        try:
+            fitting.append(pa.scalar(value, field_.type))
+        except (OverflowError, TypeError, ValueError) as error:
+            fitting.append(None)
+            problems.append((f"{field_.name} of row {number}", f"{str(value)[:100]} is no {field_.type}: {error}"))
+    return pa.array(fitting, field_.type)
 
 
 def whole_number(given: Any) -> int:

@@ -216,7 +216,7 @@ def fill_pages(state, first, count):
     )
     head_size = BITS_AT + 4 * max((state.column_count + 15) >> 4, 1)
     done = 0
-    while done < count:
+    while done < count:  # ends: a block of which not all rows are placed is the last
         block = min(count - done, BLOCK_ROWS)
         status = _measure(state, first + done, block, sizes)
         if status < 0:

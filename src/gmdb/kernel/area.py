@@ -243,5 +243,14 @@ def change(area, page):
 
 
 @routine
+def pages_at_most(area):
+    """Pages that there are, one at least: whoever has followed more links from page to page goes round in a circle."""
+    total = 1
+    for device in range(DEVICES):
+        total += device_state(area + DEVICES_AT + device * DEVICE_SIZE).page_count
+    return total
+
+
+@routine
 def page_size_of(area, page_id):
     return device_of_page(area, page_id).page_size

@@ -127,7 +127,7 @@ def lower_bound(index, page, page_size, key, columns, bound):
     middle, reach = (low + high) >> 1, 0
     if by_number and high - low > _FAR:
         middle, reach = _guess(page, page_size, low, high, order, number), _NEAR
-    while low < high:
+    while low < high:  # ends: they come closer with every look
         entry = entry_in(page, page_size, middle)
         result = 0
         if by_number:
@@ -152,7 +152,7 @@ def descend(area, index, key, columns, bound):
     """The leaf where a search ends; the way there, page id << 16 | slot a level, stays in the index's scratch."""
     page_id = root_of(index)
     level = LEVELS_MAX
-    while True:
+    for _ in range(LEVELS_MAX):
         page = touch_node(area, index, page_id)
         if page < 0:
             return page
@@ -166,6 +166,7 @@ def descend(area, index, key, columns, bound):
         slot = lower_bound(index, page, page_size, key, columns, bound)
         store_64(path_at(area, level), page_id << 16 | slot)
         page_id = child_of(entry_in(page, page_size, slot))
+    return damaged(area, page_id)
 
 
 @routine

@@ -34,6 +34,7 @@ from gmdb.kernel.keys import ENTRY_BUFFER, POINTER_AT, VALUES_AT, compare_keys, 
 from gmdb.kernel.memory import load_i64, load_u32, move_bytes, store_16, store_32, store_64
 from gmdb.kernel.redo import log_page
 from gmdb.kernel.segment import add_page, release_page
+from gmdb.kernel.soundness_nodes import LEVELS_MAX
 from gmdb.kernel.status import DONE
 
 _OPEN_SIZE = VALUES_AT
@@ -183,8 +184,8 @@ def add_entry(area, index, entry):
         return place
     page_id, slot = place >> 16, place & 0xFFFF
     page_size = page_size_of(area, page_id)
-    item, level = entry, 0
-    while True:
+    item = entry
+    for level in range(LEVELS_MAX):
         page = touch_node(area, index, page_id)
         if page < 0:
             return page
@@ -199,13 +200,15 @@ def add_entry(area, index, entry):
             return new_id
         if page_id == root_of(index):
             return _grow(area, index, level + 1, page_id, new_id, separator)
-        level += 1
-        place = load_i64(path_at(area, level))
+        if level + 1 == LEVELS_MAX:
+            break
+        place = load_i64(path_at(area, level + 1))
         parent = touch_node(area, index, place >> 16)
         if parent < 0:
             return parent
         set_child(area, parent, entry_in(parent, page_size, place & 0xFFFF), new_id)
         page_id, slot, item = place >> 16, place & 0xFFFF, separator
+    return damaged(area, page_id)
 
 
 # ---- taking out
@@ -214,7 +217,7 @@ def add_entry(area, index, entry):
 @routine
 def _lower_root(area, index):
     """A root with a single child gives way to it."""
-    while True:
+    for _ in range(LEVELS_MAX):
         root = root_of(index)
         page = touch_node(area, index, root)
         if page < 0:
@@ -227,6 +230,7 @@ def _lower_root(area, index):
         status = release_page(area, entry_page_of(index), root)
         if status < 0:
             return status
+    return damaged(area, root_of(index))
 
 
 @routine
@@ -273,14 +277,15 @@ def _merge(area, index, parent, page_size, slot):
 @routine
 def _rebalance(area, index, page_id):
     """Merge pages that have become nearly empty with a neighbour, from a leaf on upwards, along the path to it."""
-    level, page_size = 0, page_size_of(area, page_id)
-    while page_id != root_of(index):
+    page_size = page_size_of(area, page_id)
+    for level in range(1, LEVELS_MAX):
+        if page_id == root_of(index):
+            break
         page = touch_node(area, index, page_id)
         if page < 0:
             return page
         if 3 * used_bytes(page, page_size) >= capacity_of(page_size):
             return DONE
-        level += 1
         place = load_i64(path_at(area, level))
         parent = touch_node(area, index, place >> 16)
         if parent < 0:

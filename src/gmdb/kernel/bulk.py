@@ -52,7 +52,7 @@ from gmdb.kernel.pages import device_head, format_page, is_untouched, log_device
 from gmdb.kernel.redo import close_group, is_group_long, log_change, log_image, require_log_room
 from gmdb.kernel.segment import chain_map_page, log_map_head, log_segment
 from gmdb.kernel.status import DONE, LOCKS_FULL, LOG_FULL, NEED_SPACE
-from gmdb.kernel.undo import OP_INSERT, RECORD_SIZE, log_newest, newest_place, reserve_undo, write_record
+from gmdb.kernel.undo import OP_INSERT, RECORD_SIZE, log_newest, reserve_undo, write_record
 
 PLACE = np.dtype([("page_id", "<u4"), ("map_page", "<u4"), ("map_offset", "<u4")])
 place_at = records(PLACE)
@@ -111,7 +111,6 @@ def _top_up(area, call, state, obj_id, entry_id, page_id, count, feed):
         record = write_record(area, call, page_id, first, call.insert_lock, obj_id, entry_id, OP_INSERT, _INSERT_BODY)
         store_32(record + RECORD_SIZE, rows)
         log_newest(area, call, record)
-        call.undo = newest_place(area, call)
         if feed:
             _log_appended_rows(area, call, feed, page_id, page, state.page_size, first, rows)
         status = relist(area, entry_id, page_id, page)
@@ -222,7 +221,6 @@ def _reserve(area, call, obj_id, entry_id, device, places, count):
             log_newest(area, call, record)
             runs += 1
             start = i
-    call.undo = newest_place(area, call)
     return runs
 
 
@@ -295,7 +293,7 @@ def enter_run(area, target_address, n, run_address, lock_id):
         return LOG_FULL
     target = target_at(target_address)
     call = call_at(target.call)
-    call.undo, call.blocked, call.more_count, call.index = -1, -1, 0, n
+    call.undo, call.blocked, call.index = -1, -1, n
     done = _enter_run(area, call, target, n, run_at(run_address), lock_id)
     return close_group(area, transaction_at(area, call.transaction).number, done)
 

@@ -12,7 +12,7 @@ CALL = np.dtype(
         ("transaction", "<i8"),
         ("statement", "<i8"),
         ("insert_lock", "<i8"),  # lock of the rows that this statement inserted; -1 = none yet
-        ("undo", "<i8"),  # out: where the undo record is, page id << 16 | slot; -1 = none was written
+        ("undo", "<i8"),  # where the newest undo record of the call is, page id << 16 | slot; -1 = none was written
         ("blocker", "<i8"),  # out: the transaction that holds the row
         ("size", "<i8"),  # out: bytes of a row that is too large
         ("alone", "<i8"),  # 1: each change is a statement of its own
@@ -22,8 +22,11 @@ CALL = np.dtype(
         ("commit", "<i8"),  # out: its SCN
         ("blocked", "<i8"),  # out: the row, page id << 16 | slot, that has a key or may have it; -1 = none
         ("index", "<i8"),  # out: which of the table's indexes that was about
-        ("more", "<i8"),  # address of the places of further undo records (i64s)
-        ("more_count", "<i8"),  # out: how many there are
+        ("lob_roots", "<i8"),  # address of room for the first pages (i64s) of large objects that a row has no longer
+        ("records", "<i8"),  # address of the places (i64s) of the transaction's undo records, oldest first
+        ("record_count", "<i8"),  # kernels count it up as they write records: nobody needs to take note of them
+        ("record_limit", "<i8"),  # a call begins with no more than so many: what it may write has room behind them
+        ("is_unordered", "<i8"),  # 1: records of index entries are among those of rows
         ("feed_from", "<i8"),  # LSN of the first group that has a change of the transaction for readers; 0 = none
     ]
 )
@@ -42,5 +45,7 @@ TARGET = np.dtype(
         ("feed", "<i8"),  # the version of its definition, if the table's changes are logged for readers; else 0
     ]
 )
+RECORDS_A_CALL = 2048  # undo records that one call writes at most
+LOB_ROOTS_MAX = 2048  # large objects that a row has at most: a locator takes more than 16 bytes of a page
 call_at = records(CALL)
 target_at = records(TARGET)

@@ -7,7 +7,7 @@ Invariants
 from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE, PAGES_PER_DEVICE
-from gmdb.kernel.area import address_of, device_of_page, page_head, state_of, version_address
+from gmdb.kernel.area import address_of, device_of_page, page_head, pages_at_most, state_of, version_address
 from gmdb.kernel.compiler import kernel, long_kernel
 from gmdb.kernel.crc32c import crc_is_right, seal_page
 from gmdb.kernel.memory import load_i64, load_u8, load_u32, move_bytes, store_8, store_32, store_64
@@ -59,8 +59,13 @@ def copy_changed(area, buffer, room, ids):
     copied, page_id = 0, state_of(area).dirty_first
     if state_of(area).dirty_bytes > room:
         return -1
-    while page_id != NO_PAGE:
+    for _ in range(pages_at_most(area)):
+        if page_id == NO_PAGE:
+            break
         page, page_size = address_of(area, page_id), device_of_page(area, page_id).page_size
+        room -= page_size
+        if room < 0:
+            return -1
         move_bytes(buffer, page, page_size)
         store_32(ids + 4 * copied, page_id)
         buffer += page_size

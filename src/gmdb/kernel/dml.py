@@ -40,6 +40,7 @@ from gmdb.kernel.heap_page import (
 from gmdb.kernel.indexing import change_row, enter_row, prepare, require_space, require_undo, strike_row
 from gmdb.kernel.lob import collect_lobs, note_lobs
 from gmdb.kernel.locks import (
+    CHAIN_MAX,
     DELETE,
     INSERT,
     U_LOCK,
@@ -55,7 +56,18 @@ from gmdb.kernel.locks import (
 from gmdb.kernel.memory import load_i64, load_u16, load_u32, move_bytes, store_8, store_16, store_32
 from gmdb.kernel.patch import extract_image, merge_patch
 from gmdb.kernel.redo import close_group, log_change, require_log_room
-from gmdb.kernel.status import CHANGED, DELETED, DONE, LOCKED, LOCKS_FULL, LOG_FULL, NOT_FOUND, ROW_TOO_LARGE
+from gmdb.kernel.status import (
+    CHANGED,
+    DAMAGED,
+    DELETED,
+    DONE,
+    LOCKED,
+    LOCKS_FULL,
+    LOG_FULL,
+    NOT_FOUND,
+    RECORDS_FULL,
+    ROW_TOO_LARGE,
+)
 from gmdb.kernel.undo import (
     LINK_SIZE,
     OP_DELETE,
@@ -92,12 +104,20 @@ LOB_RECORDS = 4  # pages of undo that the records of all large objects of a row 
 
 
 @routine
+def _require_room(area, target):
+    """Whether what the call logs and what undo it writes has room."""
+    call = call_at(target.call)
+    if call.record_count > call.record_limit:
+        return RECORDS_FULL
+    return LOG_FULL if require_log_room(area) < 0 else DONE
+
+
+@routine
 def _begin(area, target):
     """The call, with its statement begun if it is one of its own."""
     call = call_at(target.call)
     call.undo = -1
     call.blocked = -1
-    call.more_count = 0
     if call.alone:
         call.statement += 1
         call.insert_lock = -1
@@ -117,7 +137,9 @@ def _end(area, call, result):
 def _claim(area, call, page, word):
     """Whether the call's transaction may change a row with this lock word: DONE, or why not."""
     lock_id = word & NO_LOCK
-    while lock_id != NO_LOCK:
+    for _ in range(CHAIN_MAX):
+        if lock_id == NO_LOCK:
+            break
         lock = lock_at(area, lock_id)
         if lock.action == 0:
             lock_id = NO_LOCK  # nobody holds it
@@ -192,11 +214,9 @@ def _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, op
     if further:
         write_link(record, lock.undo_page << 16 | lock.undo_slot, call.statement)
     log_newest(area, call, record)
-    place = newest_place(area, call)
-    lock.undo_page = place >> 16
-    lock.undo_slot = place & 0xFFFF
+    lock.undo_page = call.undo >> 16
+    lock.undo_slot = call.undo & 0xFFFF
     lock.last_statement = call.statement
-    call.undo = place
 
 
 @routine
@@ -234,9 +254,10 @@ def _insert(area, target, call, size):
 @kernel
 def insert_row(area, target_address, size):
     """Add the row in the buffer to a heap; answers its row id as page id << 16 | slot, or a status."""
-    if require_log_room(area) < 0:
-        return LOG_FULL
     target = target_at(target_address)
+    status = _require_room(area, target)
+    if status < 0:
+        return status
     call = _begin(area, target)
     return _end(area, call, _insert(area, target, call, size))
 
@@ -255,7 +276,6 @@ def _log_insert(area, call, page_id, slot, obj_id, entry_id, lock_id):
     record = write_record(area, call, page_id, slot, lock_id, obj_id, entry_id, OP_INSERT, _INSERT_BODY)
     store_32(record + RECORD_SIZE, 1)
     log_newest(area, call, record)
-    call.undo = newest_place(area, call)
 
 
 @routine
@@ -297,10 +317,10 @@ def _update(area, target, call, place):
         return LOCKS_FULL
     begin_change(area, page_id)
     status = replace_row(area, entry_id, page_id, page, slot, row, size)
+    home = row_in_slot(page, page_size_of(area, page_id), slot)
+    if status == DONE and home < 0:
+        status = damaged(area, page_id)
     if status == DONE:
-        home = row_in_slot(page, page_size_of(area, page_id), slot)
-        if home < 0:
-            return damaged(area, page_id)
         before = lock_beneath(area, lock_of(home))
         lock_id = _lock_row(area, call, page_id, slot, home, UPDATE)
         set_lock(area, page, home, lock_id)
@@ -319,9 +339,10 @@ def _update(area, target, call, place):
 @kernel
 def update_row(area, target_address, place):
     """Put the columns of the patch in the buffer into a row; answers where the undo record is.  Its row id stays."""
-    if require_log_room(area) < 0:
-        return LOG_FULL
     target = target_at(target_address)
+    status = _require_room(area, target)
+    if status < 0:
+        return status
     call = _begin(area, target)
     return _end(area, call, _update(area, target, call, place))
 
@@ -366,9 +387,10 @@ def _delete(area, target, call, place):
 @kernel
 def delete_row(area, target_address, place):
     """Set the row's DELETE flag; GC takes the row away."""
-    if require_log_room(area) < 0:
-        return LOG_FULL
     target = target_at(target_address)
+    status = _require_room(area, target)
+    if status < 0:
+        return status
     call = _begin(area, target)
     return _end(area, call, _delete(area, target, call, place))
 
@@ -395,16 +417,16 @@ def _lock(area, target, call, place):
     store_32(record + RECORD_SIZE, SHADOW if before == NO_LOCK else before)
     log_newest(area, call, record)
     end_change(area, page_id)
-    call.undo = newest_place(area, call)
     return DONE
 
 
 @kernel
 def lock_row(area, target_address, place):
     """Hold the row against other writers until the transaction ends: a U-lock."""
-    if require_log_room(area) < 0:
-        return LOG_FULL
     target = target_at(target_address)
+    status = _require_room(area, target)
+    if status < 0:
+        return status
     call = _begin(area, target)
     return _end(area, call, _lock(area, target, call, place))
 
@@ -467,6 +489,8 @@ def list_rows(area, snapshot_address, obj_id, page_id, slots):
         if version < 0:
             return version
         version = resolve(area, snapshot, load_u32(home), version, seen, state_of(area).scratch, page_id, slot)
+        if version == DAMAGED:
+            return version
         if version >= 0:
             store_16(slots + 2 * count, slot)
             count += 1

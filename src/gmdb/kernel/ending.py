@@ -73,7 +73,6 @@ def forget_transaction(area, slot):
 def _note_segment(area, call, obj_id, entry_id, operation):
     record = write_record(area, call, entry_id, NO_SLOT, NO_LOCK, obj_id, entry_id, operation, 0)
     log_newest(area, call, record)
-    call.undo = newest_place(area, call)
 
 
 @routine

@@ -10,13 +10,13 @@ import numpy as np
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.heap import NODE_AT, ROWS_AT
 from gmdb.format.redo import REDO_COMMIT, REDO_GROUP, REDO_TAKEN_BACK, ChangeOperation
-from gmdb.format.row import MAX_COLUMNS, SIZE_AT
+from gmdb.format.row import COL_COUNT_AT, MAX_COLUMNS, SIZE_AT
 from gmdb.kernel.columns import BLOCK_ROWS
 from gmdb.kernel.compiler import long_kernel, routine
 from gmdb.kernel.decode import decode_block
 from gmdb.kernel.heap_page import heap_node
-from gmdb.kernel.memory import load_i64, load_u16, move_bytes, records, store_64
-from gmdb.kernel.patch import merge_patch
+from gmdb.kernel.memory import load_i64, load_u8, load_u16, move_bytes, records, store_8, store_64
+from gmdb.kernel.patch import merge_patch, patched_number
 from gmdb.kernel.redo import (
     CHANGE,
     CHANGE_SIZE,
@@ -75,7 +75,7 @@ FULL = 3  # there is no room for what the next group may have
 SIZE_BITS = MAX_COLUMNS // 4  # bytes that the size bits of a row take at most
 ROW_MIN = 12  # bytes that a row on a page takes at least, its slot included
 _CHANGE_ROW, _COMMIT_ROW, _GROUP_SIZE = LOG_CHANGE.itemsize, LOG_COMMIT.itemsize, REDO_GROUP.size
-_LOAD, _INSERT = int(ChangeOperation.LOAD), int(ChangeOperation.INSERT)
+_LOAD, _INSERT, _UPDATE = int(ChangeOperation.LOAD), int(ChangeOperation.INSERT), int(ChangeOperation.UPDATE)
 _LAST_OF_ROW = int(ChangeOperation.DELETE)
 _LAST_OPERATION, _COMMIT_SIZE, _TAKEN_BACK_SIZE = int(max(ChangeOperation)), REDO_COMMIT.size, REDO_TAKEN_BACK.size
 
@@ -171,7 +171,7 @@ def _find_in_group(scan, at, length):
     """Whether all items of a group are such as kernels log: what another has written might lead anywhere."""
     group = group_head(at)
     done, image, image_size = _GROUP_SIZE, 0, 0
-    while done + ITEM_SIZE <= length:
+    while done + ITEM_SIZE <= length:  # ends: an item has a head at least
         item = item_head(at + done)
         data, lsn, is_right = at + done + ITEM_SIZE, group.lsn + done + ITEM_SIZE, True
         if item.length == 0 and item.page_id == 0 and item.offset == 0:
@@ -204,7 +204,7 @@ def scan_log(scan_address):
     """
     scan = scan_at(scan_address)
     start = scan.lsn
-    while True:
+    for _ in range(scan.length // _GROUP_SIZE + 1):
         at = scan.buffer + scan.lsn - start
         length = group_is_whole(at, scan.length - (scan.lsn - start), scan.lsn)
         if length == MORE or length == 0:
@@ -214,6 +214,7 @@ def scan_log(scan_address):
         if not _find_in_group(scan, at, length):
             return DAMAGED
         scan.lsn += length
+    return MORE
 
 
 @long_kernel
@@ -255,6 +256,27 @@ def rows_before(changes, count, rows, offsets, target, places):
     return DONE
 
 
+@routine
+def _patches_any(patch, columns):
+    """Whether a patch has one of the columns that ``columns`` (a byte each) marks."""
+    for index in range(load_u16(patch + COL_COUNT_AT)):
+        number = patched_number(patch, index)
+        if number < MAX_COLUMNS and load_u8(columns + number):
+            return True
+    return False
+
+
+@long_kernel
+def find_updates(changes, count, rows, offsets, columns, flags):
+    """Mark (a byte each) the updates that assign to one of the columns that ``columns`` (a byte each) marks."""
+    for i in range(count):
+        change = change_at(changes + i * _CHANGE_ROW)
+        if change.operation == _UPDATE:
+            before = rows + load_i64(offsets + 8 * i) + change.size
+            store_8(flags + i, change.before_size > 0 or (change.before_size < 0 and _patches_any(before, columns)))
+    return DONE
+
+
 @long_kernel
 def decode_rows(decoding_address, rows, offsets, count):
     """Decode rows into columns; ``offsets`` (i64s) says where behind ``rows`` they are.  Answers DONE or a status."""
@@ -264,7 +286,7 @@ def decode_rows(decoding_address, rows, offsets, count):
         np.empty(BLOCK_ROWS, np.int64),
         np.empty(BLOCK_ROWS, np.int64),
     )
-    while decoding.done < count:
+    while decoding.done < count:  # ends: a block has a row at least
         some = min(count - decoding.done, BLOCK_ROWS)
         for k in range(some):
             addresses[k] = rows + load_i64(offsets + 8 * (decoding.done + k))

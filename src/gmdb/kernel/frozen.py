@@ -23,7 +23,7 @@ from gmdb.kernel.heap_page import FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, heap_node,
 from gmdb.kernel.locks import lock_at
 from gmdb.kernel.memory import load_u8, load_u16, load_u32, store_8, store_32, store_64
 from gmdb.kernel.status import DAMAGED, DONE
-from gmdb.kernel.undo import find_record, is_further, prior_record
+from gmdb.kernel.undo import chain_max, find_record, is_further, prior_record
 
 _OFFSET_MASK = PAGES_PER_DEVICE - 1
 ROW_COUNTS = 7  # what ``count_rows`` says of a page
@@ -59,7 +59,9 @@ def touch_chains(area, lock_ids, first, count):
     for n in range(first, count):
         lock = lock_at(area, load_u32(lock_ids + 4 * n))
         page_id, slot = lock.undo_page, lock.undo_slot
-        while page_id != NO_PAGE:
+        for _ in range(chain_max(area)):
+            if page_id == NO_PAGE:
+                break
             record = find_record(area, page_id, slot)
             if record == DAMAGED:
                 return n

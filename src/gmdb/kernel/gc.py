@@ -31,6 +31,7 @@ from gmdb.kernel.undo import (
     OP_LOCK,
     RECORD_SIZE,
     SHADOW,
+    chain_max,
     find_record,
     is_first,
     is_further,
@@ -53,7 +54,9 @@ def _forget_beneath(area, lock_id):
     lock = lock_at(area, lock_id)
     lock.previous = NO_LOCK
     at_page, at_slot = lock.undo_page, lock.undo_slot
-    while at_page != NO_PAGE:
+    for _ in range(chain_max(area)):
+        if at_page == NO_PAGE:
+            return
         record = find_record(area, at_page, at_slot)
         if record < 0:
             return

@@ -41,7 +41,7 @@ from gmdb.kernel.hash_page import (
 from gmdb.kernel.index_head import entry_page_of, path_at, root_of
 from gmdb.kernel.keys import compare_keys, key_columns
 from gmdb.kernel.memory import add, load_i64, store_64, wrap
-from gmdb.kernel.status import NOT_FOUND
+from gmdb.kernel.status import DONE, HASHES_CLASH, NOT_FOUND
 
 _END_ADDRESS, _END_PLACE, LEVEL_AT = LEVELS, LEVELS + 1, LEVELS + 2  # in the path, behind the directories
 
@@ -96,7 +96,7 @@ def descend(area, index, address, place):
 def lower_bound(page, page_size, address, place):
     """The first slot of a bucket whose entry is not before the address and row id."""
     low, high = 0, node_at(page).slot_count
-    while low < high:
+    while low < high:  # ends: they come closer with every look
         middle = (low + high) >> 1
         entry = entry_in(page, page_size, middle)
         if comes_before(address_in(entry), place_in(entry), address, place):
@@ -125,20 +125,22 @@ def find_entry(area, index, entry):
 
 
 @routine
-def can_take(area, index, entry):
-    """Whether splits can make room for an entry: not if too many others have its address and row id."""
+def require_room(area, index, entry):
+    """DONE if splits can make room for an entry; HASHES_CLASH if too many others have its address and row id."""
     give_address(index, entry)
     address, place, taken = address_in(entry), place_in(entry), entry_size(entry) + 2
     page_id = descend(area, index, address, place)
-    if page_id < 0 or page_id == NO_PAGE:
-        return page_id == NO_PAGE
+    if page_id == NO_PAGE:
+        return DONE
+    if page_id < 0:
+        return page_id
     page, page_size = touch_hash(area, page_id), page_size_of(area, page_id)
     for slot in range(lower_bound(page, page_size, address, place), node_at(page).slot_count):
         found = entry_in(page, page_size, slot)
         if address_in(found) != address or place_in(found) != place:
             break
         taken += entry_size(found) + 2
-    return taken <= capacity_of(page_size)
+    return DONE if taken <= capacity_of(page_size) else HASHES_CLASH
 
 
 @routine

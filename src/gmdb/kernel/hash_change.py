@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE
+from gmdb.format.hash import LEVEL_BITS
 from gmdb.kernel.area import change, damaged, page_size_of, set_sorted
 from gmdb.kernel.btree_page import (
     append_entries,
@@ -53,7 +54,7 @@ from gmdb.kernel.hash_page import (
     touch_hash,
     touch_of_index,
 )
-from gmdb.kernel.index_head import entry_page_of, path_at, write_head
+from gmdb.kernel.index_head import entry_page_of, path_at, root_of, write_head
 from gmdb.kernel.memory import load_i64, store_64
 from gmdb.kernel.redo import log_page
 from gmdb.kernel.segment import release_page
@@ -100,7 +101,7 @@ def _new_bucket(area, index, level, address, place):
 def _put_directories(area, index, level, page_id, entry, bits):
     """Put directories between a bucket and its own until one chooses by a bit; answers that one's level."""
     page, address, place = touch_hash(area, page_id), address_in(entry), place_in(entry)
-    while bits >= start_of(level + 1):
+    while level + 1 < LEVELS and bits >= start_of(level + 1):
         directory = touch_hash(area, load_i64(path_at(area, level)))
         new_id = new_hash_page(area, index, DIRECTORY, 0)
         if new_id < 0:
@@ -162,7 +163,7 @@ def _bucket_with_room(area, index, page_id, entry):
     """Split a bucket, and the half that an entry belongs to, until it has room for the entry."""
     level, page_size, is_split = load_i64(path_at(area, LEVEL_AT)), page_size_of(area, page_id), False
     address, place = address_in(entry), place_in(entry)
-    while True:
+    for _ in range(ALL_BITS):
         page = touch_hash(area, page_id)
         if has_room(page, page_size, entry_size(entry)):
             if is_split:
@@ -174,13 +175,14 @@ def _bucket_with_room(area, index, page_id, entry):
             common_bits(address, place, address_in(last), place_in(last)),
         )
         if bits == ALL_BITS or bits < start_of(level) + node_at(page).level:
-            return damaged(area, page_id)  # ``can_take`` was not asked; or its entries belong elsewhere
+            return damaged(area, page_id)  # ``require_room`` was not asked; or its entries belong elsewhere
         level = _put_directories(area, index, level, page_id, entry, bits)
         if level < 0:
             return level
         page_id, is_split = _split(area, index, level, page_id, entry, bits), True
         if page_id < 0:
             return page_id
+    return damaged(area, page_id)
 
 
 @routine
@@ -221,9 +223,8 @@ def _merge(area, index, directory, slot, page_id, other_id):
 @routine
 def _widen(area, index, directory, slot, page_id):
     """Let a bucket that is nearly empty have what its buddy has, as long as that goes; answers the bucket left."""
-    page_size, is_wider = page_size_of(area, page_id), False
-    while True:
-        page = touch_hash(area, page_id)
+    page_size, is_wider, page = page_size_of(area, page_id), False, touch_hash(area, page_id)
+    for _ in range(LEVEL_BITS + 1):
         depth, used = node_at(page).level, used_bytes(page, page_size)
         if depth == 0 or 3 * used >= capacity_of(page_size):
             break
@@ -302,7 +303,7 @@ def _set_bucket_depth(area, page_id, depth):
 @routine
 def _rebalance(area, index, level, page_id, address, place):
     """Give up pages that have become nearly empty, from a bucket on upwards, along the path to it."""
-    while True:
+    for _ in range(LEVELS):
         directory_id = load_i64(path_at(area, level))
         directory = touch_hash(area, directory_id)
         slot = slot_of(level, node_at(directory).level, address, place)
@@ -332,6 +333,7 @@ def _rebalance(area, index, level, page_id, address, place):
         status = release_page(area, entry_page_of(index), directory_id)
         if status < 0:
             return status
+    return damaged(area, root_of(index))
 
 
 @routine

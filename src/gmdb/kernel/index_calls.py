@@ -69,7 +69,7 @@ def walk_index(area, walk_address):
     if index < 0:
         return index
     used, place = 0, first_entry(area, walk, index)
-    while place >= 0:
+    while place >= 0:  # ends: an entry takes some of the room
         entry = entry_at(area, place)
         size = entry_size(entry)
         if used + size > walk.room:

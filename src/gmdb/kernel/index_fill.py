@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.format.page import PAGE_SIZES
-from gmdb.kernel.area import change, mark_dirty, page_size_of, touch
+from gmdb.kernel.area import change, damaged, mark_dirty, page_size_of, touch
 from gmdb.kernel.btree_change import new_node, open_last, write_open, write_separator
 from gmdb.kernel.btree_page import (
     append_entry,
@@ -24,7 +24,7 @@ from gmdb.kernel.btree_page import (
 )
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.index import open_index
-from gmdb.kernel.index_head import set_root, space_of
+from gmdb.kernel.index_head import entry_page_of, set_root, space_of
 from gmdb.kernel.index_sort import RUN, comes_before, run_at
 from gmdb.kernel.keys import ENTRY_BUFFER, VALUES_AT, compare_keys, has_null, index_head, key_columns
 from gmdb.kernel.memory import load_i64, records, store_64
@@ -50,6 +50,7 @@ _RUN_SIZE = RUN.itemsize
 _OPEN_ROOM = VALUES_AT + 2  # for the entry that ends a branch
 _KEPT_FREE = 16  # one part of so many of a page stays free, for what is added later
 _PAGE_SIZE, _PAGES = PAGE_SIZES[0], 64  # what a group takes
+_ENTRIES = _PAGES * _PAGE_SIZE // VALUES_AT  # that there can be on as many pages
 _ALL_LEVELS = LEVELS_MAX + 4  # pages that one entry may need
 
 
@@ -99,9 +100,9 @@ def _close(area, index, fill, level, page_id, following):
 
 
 @routine
-def _put(area, index, fill, item, level):
+def _put(area, index, fill, item, first_level):
     """Put an entry behind all others of a level: onto its open page, with separators going up where pages are full."""
-    while True:
+    for level in range(first_level, LEVELS_MAX):
         page_id = _open_page(fill, level)
         if page_id < 0:
             page_id = new_node(area, index, level)
@@ -119,7 +120,7 @@ def _put(area, index, fill, item, level):
             return new_id
         append_entry(touch(area, new_id), page_size, item)
         item = fill.scratch + ENTRY_BUFFER * (1 + level)
-        level += 1
+    return damaged(area, entry_page_of(index))  # no table has as many rows
 
 
 @routine
@@ -159,8 +160,8 @@ def fill_tree(area, entry_id, fill_address):
     pages_max = _PAGES * _PAGE_SIZE // page_size_of(area, entry_id)
     fill.closed = 0
     _hold_pages(area, fill)
-    while status == DONE and fill.closed < pages_max:
-        n = _first_run(index, fill)
+    for _ in range(_ENTRIES):
+        n = _first_run(index, fill) if fill.closed < pages_max else -1
         if n < 0:
             break
         run = run_at(fill.runs + n * _RUN_SIZE)
@@ -169,11 +170,12 @@ def fill_tree(area, entry_id, fill_address):
             status = DUPLICATE if not has_null(index, entry) else DONE
         if status == DONE:
             status = _put(area, index, fill, entry, 0)
-        if status == DONE:
-            fill.previous = entry
-            run.next += 1
-            fill.count += 1
-            done += 1
+        if status < 0:
+            break
+        fill.previous = entry
+        run.next += 1
+        fill.count += 1
+        done += 1
     return close_group(area, 0, done if done else status)
 
 
@@ -189,12 +191,13 @@ def attach_leaves(area, entry_id, fill_address, leaves, count):
     pages_max = _PAGES * _PAGE_SIZE // page_size
     fill.closed = 0
     _hold_pages(area, fill)
-    while status == DONE and done < count and fill.closed < pages_max:
+    while done < count and fill.closed < pages_max:
         leaf = leaves + done * page_size
         status = _put_leaf(area, index, fill, leaf)
-        if status == DONE:
-            fill.count += node_at(leaf).slot_count
-            done += 1
+        if status < 0:
+            break
+        fill.count += node_at(leaf).slot_count
+        done += 1
     return close_group(area, 0, done if done else status)
 
 
@@ -206,15 +209,14 @@ def finish_tree(area, entry_id, fill_address):
     fill, index = fill_at(fill_address), open_index(area, entry_id)
     if index < 0:
         return index
-    level = 0
-    while True:
+    for level in range(LEVELS_MAX):
         page_id = _open_page(fill, level)
         page, page_size = touch(area, page_id), page_size_of(area, page_id)
         change(area, page)
         log_page(area, page)
-        level += 1
-        if level == LEVELS_MAX or _open_page(fill, level) < 0:
+        if level + 1 == LEVELS_MAX or _open_page(fill, level + 1) < 0:
             set_root(area, index, page_id)
-            return close_group(area, 0, DONE)
+            break
         write_open(fill.scratch, page_id)
-        append_entry(touch(area, _open_page(fill, level)), page_size, fill.scratch)
+        append_entry(touch(area, _open_page(fill, level + 1)), page_size, fill.scratch)
+    return close_group(area, 0, DONE)

@@ -51,7 +51,7 @@ def cut_run(area, entry_id, run_address, bounds, count, cuts):
         return index
     for n in range(count):
         low, high = 0, run.count
-        while low < high:
+        while low < high:  # ends: they come closer with every look
             middle = (low + high) >> 1
             entry = run.entries + load_i64(run.offsets + 8 * middle)
             if comes_before(index, entry, load_i64(bounds + 8 * n)):
@@ -75,10 +75,8 @@ def _sink(index, merge, place):
     """Let a piece change places with those below it in the heap that come before it."""
     number = load_i64(merge.heap + 8 * place)
     entry = piece_at(merge.pieces + number * _PIECE_SIZE).next
-    while True:
+    while 2 * place + 1 < merge.count:  # ends: the place goes down, level by level
         below = 2 * place + 1
-        if below >= merge.count:
-            break
         if below + 1 < merge.count and comes_before(index, _piece(merge, below + 1).next, _piece(merge, below).next):
             below += 1
         if comes_before(index, entry, _piece(merge, below).next):
@@ -132,7 +130,7 @@ def merge_leaves(area, entry_id, merge_address, pages, page_size, count):
         return 0
     unique, done, page = index_head(index).unique, 0, pages
     _start_leaf(page, page_size)
-    while merge.count:
+    while merge.count:  # ends: an entry takes some of the leaves, of which there are ``count``
         piece = _piece(merge, 0)
         entry = piece.next
         if unique and merge.previous and _is_duplicate(index, merge.previous, entry):

@@ -20,6 +20,7 @@ from gmdb.kernel.visibility import load_is_seen, resolve, snapshot_at
 
 FOUND = np.dtype([("page_id", "<u4"), ("slot", "<u4"), ("size", "<i8")])  # before each row that is given out
 FOUND_MAX = 256  # rows that ``find_rows`` gives out
+ENTRIES_AT_ONCE = 1 << 14  # that a call looks at: of most, the snapshot may see no row
 _FOUND_SIZE = FOUND.itemsize
 
 
@@ -57,7 +58,9 @@ def _read(area, target, snapshot_address, walk, limit):
     if index < 0:
         return index
     count, used, place = 0, 0, first_entry(area, walk, index)
-    while place >= 0 and count < limit:
+    for _ in range(ENTRIES_AT_ONCE):
+        if place < 0 or count == limit:
+            break
         entry = entry_at(area, place)
         version = visible_row(area, snapshot, target.obj_id, index, entry, state_of(area).scratch)
         if version < 0 and version != INVISIBLE:
@@ -83,7 +86,8 @@ def _read(area, target, snapshot_address, walk, limit):
 def read_rows(area, target_address, snapshot_address, walk_address, limit):
     """Copy the next visible rows of a walk to its output, each behind its place and size; answers the bytes used.
 
-    Stops after ``limit`` rows, or before one that does not fit.
+    Stops after ``limit`` rows, before one that does not fit, or after many entries: it may give out none though there
+    are more (``walk.done``).
     """
     return _read(area, target_at(target_address), snapshot_address, walk_at(walk_address), limit)
 

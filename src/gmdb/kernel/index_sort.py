@@ -41,9 +41,24 @@ RUN = np.dtype(
     ]
 )
 run_at = records(RUN)
-_DIGIT_BITS = 11
-_DIGITS = 1 << _DIGIT_BITS
+RUN_ROOM_MIN = (BLOCK_ROWS + 1) * ENTRY_BUFFER  # for the entries of any block: rows that have moved lie on other pages
+PROGRESS = np.dtype(
+    [
+        ("first", "<i8"),  # entries before it are in order
+        ("last", "<i8"),  # the end of the group of entries with the prefix of the first
+        ("width", "<i8"),  # entries of a section of the group, each of them in order; 0: the group is not known yet
+        ("start", "<i8"),  # where the two sections begin that are being merged
+        ("at", "<i8"),  # up to where they are merged
+        ("left", "<i8"),  # the next entries of either
+        ("right", "<i8"),
+    ]
+)
+progress_at = records(PROGRESS)
+DIGIT_BITS = 11
+_DIGITS = 1 << DIGIT_BITS
 _DIGIT_MASK = _DIGITS - 1
+_BLOCKS_AT_ONCE = 256
+_ENTRIES_AT_ONCE = 1 << 18
 
 
 # ---- taking entries from pages
@@ -77,7 +92,7 @@ def _extract_block(area, scan, index, run, rows, limits, places, watch, arenas):
         arenas[0] = arenas[2]
         count = gather_block(area, scan, rows, limits, places, watch, arenas)
         status = _add_entries(index, run, rows, limits, places, count) if count >= 0 else count
-        unchanged = is_unchanged(area, watch)
+        unchanged = scan.trusted or is_unchanged(area, watch)
         if status == DONE and unchanged:
             return DONE
         run.used, run.count = used, done
@@ -94,8 +109,9 @@ def _extract_block(area, scan, index, run, rows, limits, places, watch, arenas):
 def extract_entries(area, scan_address, entry_id, run_address):
     """Add an entry for each row that a scan sees to a run, from where the scan stands.
 
-    DONE at the end of its pages; NO_ROOM if the run is full; BUSY if pages change too fast to be read without the
-    guard: with it, that is trusted, it reads one block.
+    DONE at the end of its pages, or after some blocks, so that whoever calls can look up; NO_ROOM if the run is
+    full, which one without entries is not; BUSY if pages change too fast to be read without the guard: with it, that is
+    trusted, it reads one block.
     """
     scan, run = scan_at(scan_address), run_at(run_address)
     index = open_index(area, entry_id)
@@ -111,10 +127,10 @@ def extract_entries(area, scan_address, entry_id, run_address):
     arena = address_of_array(memory)
     arenas = np.array([arena, arena + ARENA_SIZE, arena])
     status = DONE
-    while status == DONE and scan.next_page < scan.page_count:
-        status = _extract_block(area, scan, index, run, rows, limits, places, watch, arenas)
-        if scan.trusted:
+    for _ in range(1 if scan.trusted else _BLOCKS_AT_ONCE):
+        if status < 0 or scan.next_page >= scan.page_count:
             break
+        status = _extract_block(area, scan, index, run, rows, limits, places, watch, arenas)
     memory[0] = 0  # an array lives until its last use: not shorter than the addresses into it
     return status
 
@@ -122,43 +138,30 @@ def extract_entries(area, scan_address, entry_id, run_address):
 # ---- sorting a run
 
 
-@routine
-def _sort_by_prefix(prefixes, offsets, count):
-    """Sort by the prefixes, digit by digit from the lowest; digits that all have in common cost nothing.
+@long_kernel
+def sort_by_digit(run_address, shift, prefixes, offsets):
+    """Put a run in the order of one digit of its prefixes; whoever calls begins with the lowest.
 
     The highest digit takes in the sign, which is set in the larger half of unsigned numbers: so they come last.
+    Returns 1 if the new order is at ``prefixes`` and ``offsets``, 0 if the run has one digit only and stays as it is.
     """
-    memory = np.empty(2 * count, np.int64)
-    other_prefixes = address_of_array(memory)
-    other_offsets = other_prefixes + 8 * count
+    run = run_at(run_address)
     counts = np.zeros(_DIGITS, np.int64)
-    varying, first = 0, load_i64(prefixes)
-    for i in range(count):
-        varying |= load_i64(prefixes + 8 * i) ^ first
-    shift, swapped = 0, False
-    while shift < 64:
-        if varying >> shift & _DIGIT_MASK:
-            counts[:] = 0
-            for i in range(count):
-                counts[load_i64(prefixes + 8 * i) >> shift & _DIGIT_MASK] += 1
-            total = 0
-            for digit in range(_DIGITS):
-                counts[digit], total = total, total + counts[digit]
-            for i in range(count):
-                prefix = load_i64(prefixes + 8 * i)
-                digit = prefix >> shift & _DIGIT_MASK
-                at = counts[digit]
-                counts[digit] = at + 1
-                store_64(other_prefixes + 8 * at, prefix)
-                store_64(other_offsets + 8 * at, load_i64(offsets + 8 * i))
-            prefixes, other_prefixes = other_prefixes, prefixes
-            offsets, other_offsets = other_offsets, offsets
-            swapped = not swapped
-        shift += _DIGIT_BITS
-    if swapped:
-        move_bytes(other_prefixes, prefixes, 8 * count)
-        move_bytes(other_offsets, offsets, 8 * count)
-    memory[0] = 0  # an array lives until its last use: not shorter than the addresses into it
+    for i in range(run.count):
+        counts[load_i64(run.prefixes + 8 * i) >> shift & _DIGIT_MASK] += 1
+    total = 0
+    for digit in range(_DIGITS):
+        if counts[digit] == run.count:
+            return 0
+        counts[digit], total = total, total + counts[digit]
+    for i in range(run.count):
+        prefix = load_i64(run.prefixes + 8 * i)
+        digit = prefix >> shift & _DIGIT_MASK
+        at = counts[digit]
+        counts[digit] = at + 1
+        store_64(prefixes + 8 * at, prefix)
+        store_64(offsets + 8 * at, load_i64(run.offsets + 8 * i))
+    return 1
 
 
 @routine
@@ -171,32 +174,6 @@ def comes_before(index, a, b):
 
 
 @routine
-def _sort_by_key(index, entries, offsets, count):
-    """Sort entries by their keys, by merging longer and longer runs."""
-    source, target = np.empty(count, np.int64), np.empty(count, np.int64)
-    move_bytes(address_of_array(source), offsets, 8 * count)
-    width = 1
-    while width < count:
-        for start in range(0, count, 2 * width):
-            left, middle, end = start, min(start + width, count), min(start + 2 * width, count)
-            right = middle
-            for at in range(start, end):
-                take_right = left == middle
-                if not take_right and right < end:
-                    take_right = comes_before(index, entries + source[right], entries + source[left])
-                if take_right:
-                    target[at] = source[right]
-                    right += 1
-                else:
-                    target[at] = source[left]
-                    left += 1
-        source, target = target, source
-        width *= 2
-    for i in range(count):
-        store_64(offsets + 8 * i, source[i])
-
-
-@routine
 def _is_sorted(index, entries, offsets, count):
     for at in range(offsets + 8, offsets + 8 * count, 8):
         if comes_before(index, entries + load_i64(at), entries + load_i64(at - 8)):
@@ -204,38 +181,82 @@ def _is_sorted(index, entries, offsets, count):
     return True
 
 
+@routine
+def _begin_pair(progress, start):
+    """Go on with the two sections of the group that begin at ``start``."""
+    progress.start = progress.at = progress.left = start
+    progress.right = min(start + progress.width, progress.last)
+
+
+@routine
+def _merge_some(index, run, progress, other, steps):
+    """Merge the rest of two sections of a group into ``other``, up to so many entries; returns how many it were."""
+    middle = min(progress.start + progress.width, progress.last)
+    end = min(middle + progress.width, progress.last)
+    left, right = progress.left, progress.right
+    stop = min(end, progress.at + steps)
+    merged = stop - progress.at
+    for at in range(progress.at, stop):
+        take_right = left == middle
+        if not take_right and right < end:
+            first, second = load_i64(run.offsets + 8 * left), load_i64(run.offsets + 8 * right)
+            take_right = comes_before(index, run.entries + second, run.entries + first)
+        if take_right:
+            store_64(other + 8 * at, load_i64(run.offsets + 8 * right))
+            right += 1
+        else:
+            store_64(other + 8 * at, load_i64(run.offsets + 8 * left))
+            left += 1
+    progress.left, progress.right, progress.at = left, right, stop
+    if stop < end:
+        return merged
+    if end < progress.last:
+        _begin_pair(progress, end)
+        return merged
+    move_bytes(run.offsets + 8 * progress.first, other + 8 * progress.first, 8 * (progress.last - progress.first))
+    progress.width *= 2
+    _begin_pair(progress, progress.first)
+    return merged
+
+
 @long_kernel
-def arrange_run(run_address, target):
-    """Copy a run's entries to another place, in their order: whoever goes through them then goes straight on."""
-    run, at = run_at(run_address), 0
-    for i in range(run.count):
+def sort_alike(area, entry_id, run_address, progress_address, other):
+    """Put entries in order that have the same prefix, in a run that is sorted by prefixes.
+
+    Longer and longer sections of such a group are merged.  ``other`` has room for an offset of each entry.  Returns 1
+    while there is more to be done.
+    """
+    run, progress, index = run_at(run_address), progress_at(progress_address), open_index(area, entry_id)
+    if index < 0:
+        return index
+    steps = _ENTRIES_AT_ONCE
+    while steps > 0 and progress.first < run.count:  # ends: every round takes a step at least
+        first = progress.first
+        if progress.width == 0:
+            last, prefix = first + 1, load_i64(run.prefixes + 8 * first)
+            while last < run.count and load_i64(run.prefixes + 8 * last) == prefix:
+                last += 1
+            steps -= last - first
+            if last - first == 1 or _is_sorted(index, run.entries, run.offsets + 8 * first, last - first):
+                progress.first = last
+                continue
+            progress.last, progress.width = last, 1
+            _begin_pair(progress, first)
+        steps -= _merge_some(index, run, progress, other, max(steps, 1))
+        if progress.width >= progress.last - first:
+            progress.first, progress.width = progress.last, 0
+    return 1 if progress.first < run.count else 0
+
+
+@long_kernel
+def arrange_run(run_address, first, count, target, at):
+    """Copy some of a run's entries behind ``at`` bytes at another place, in their order: whoever goes through them then
+    goes straight on.  Returns how many bytes are there then."""
+    run = run_at(run_address)
+    for i in range(first, first + count):
         entry = run.entries + load_i64(run.offsets + 8 * i)
         size = entry_size(entry)
         copy_short(target + at, entry, size)
         store_64(run.offsets + 8 * i, at)
         at += size
-    run.entries = target
-    return DONE
-
-
-@long_kernel
-def sort_run(area, entry_id, run_address):
-    """Put a run in order."""
-    run, index = run_at(run_address), open_index(area, entry_id)
-    if index < 0:
-        return index
-    count = run.count
-    if count == 0:
-        return DONE
-    prefixes, offsets = run.prefixes, run.offsets
-    _sort_by_prefix(prefixes, offsets, count)
-    first = 0
-    while first < count:
-        last, prefix = first + 1, load_i64(prefixes + 8 * first)
-        while last < count and load_i64(prefixes + 8 * last) == prefix:
-            last += 1
-        alike = offsets + 8 * first
-        if last - first > 1 and not _is_sorted(index, run.entries, alike, last - first):
-            _sort_by_key(index, run.entries, alike, last - first)
-        first = last
-    return DONE
+    return at

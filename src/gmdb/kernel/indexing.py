@@ -20,7 +20,7 @@ from gmdb.kernel.area import damaged, segment_head, state_of, touch
 from gmdb.kernel.btree_page import entry_size, set_word
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import touch_entry
-from gmdb.kernel.hash import can_take
+from gmdb.kernel.hash import require_room
 from gmdb.kernel.heap import LOAD_NUMBER_AT, data_of, home_of
 from gmdb.kernel.heap_page import FLAG_DELETE, flags_of, lock_of
 from gmdb.kernel.index import (
@@ -47,6 +47,7 @@ from gmdb.kernel.keys import (
 )
 from gmdb.kernel.locks import (
     ACTIVE,
+    CHAIN_MAX,
     LOAD_SIZE,
     U_LOCK,
     load_record,
@@ -55,15 +56,14 @@ from gmdb.kernel.locks import (
     seen_by_all,
     transaction_at,
 )
-from gmdb.kernel.memory import load_i64, load_u32, move_bytes, store_32, store_64
+from gmdb.kernel.memory import load_i64, load_u32, move_bytes, store_32
 from gmdb.kernel.pages import pages_available
-from gmdb.kernel.status import DONE, DUPLICATE, HASHES_CLASH, LOCKED, NEED_SPACE, NOT_FOUND, UNDO_FULL
+from gmdb.kernel.status import DONE, DUPLICATE, LOCKED, NEED_SPACE, NOT_FOUND, UNDO_FULL
 from gmdb.kernel.undo import (
     RECORD_SIZE,
     SHADOW,
     copy_body,
     log_newest,
-    newest_place,
     record_entry,
     record_lock,
     record_object,
@@ -169,7 +169,9 @@ def _loader(area, page):
 def _changer(area, call, row, page):
     """The other transaction, still open, that has changed or brought the row; -1 if there is none."""
     lock_id = lock_of(row)
-    while lock_id != NO_LOCK:
+    for _ in range(CHAIN_MAX):
+        if lock_id == NO_LOCK:
+            break
         lock = lock_at(area, lock_id)
         if lock.action == 0:
             break  # nobody holds it
@@ -218,7 +220,7 @@ def _check_unique(area, call, target, index, entry, own):
     if not index_head(index).unique or has_null(index, entry):
         return DONE
     at = first_with_key(area, index, entry)
-    while at >= 0:
+    while at >= 0:  # ends: one entry comes behind the other, which ``next_with_key`` sees to
         found = entry_at(area, at)
         place = place_of_word(load_i64(found + POINTER_AT))
         if place != own and not _is_given_up(area, load_u32(found)):
@@ -244,8 +246,9 @@ def prepare(area, call, target, new, old, own):
         if old:
             if not _key_changes(area, index, entry, old):
                 continue
-            if is_hash(index) and not can_take(area, index, entry):
-                return HASHES_CLASH
+            status = require_room(area, index, entry) if is_hash(index) else DONE
+            if status < 0:
+                return status
         status = DONE if _is_building(target, n) else _check_unique(area, call, target, index, entry, own)
         if status < 0:
             return status
@@ -275,8 +278,7 @@ def _note(area, call, index, entry, operation, lock_id, word, place):
     copy_body(record, entry, size)
     store_32(record + RECORD_SIZE, word)
     log_newest(area, call, record)
-    store_64(call.more + 8 * call.more_count, newest_place(area, call))
-    call.more_count += 1
+    call.is_unordered = 1
     return DONE
 
 

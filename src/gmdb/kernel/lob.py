@@ -30,7 +30,6 @@ from gmdb.kernel.undo import (
     OP_LOB_INSERT,
     RECORD_SIZE,
     log_newest,
-    newest_place,
     record_entry,
     record_object,
     record_row_page,
@@ -41,7 +40,6 @@ from gmdb.kernel.undo import (
 lob_node = records(LOB_NODE)
 PAGES_A_STEP = 8  # that adding a page of a value may take: of each level, and of the segment's map
 FREED_AT_ONCE = 128  # pages that a call gives back
-ROOTS_AT = 1024  # in the places of a call's further undo records: first pages of values that it takes out of a row
 _DATA, _LOB = int(PageType.DATA), int(SegmentType.LOB)
 _NODE_SIZE, _LENGTH_AT = LOB_NODE.size, NODE_AT + LOB_NODE.offset("length")
 _LOCATOR_SIZE, _FIRST_PAGE_AT = LOB_LOCATOR.size, LOB_LOCATOR.offset("first_page")
@@ -196,7 +194,7 @@ def _append(area, entry_id, first_page, source, size):
         return leaf
     node, room, space_id = lob_node(root + NODE_AT), _room(area, first_page), space_of_segment(area, entry_id)
     done = 0
-    while done < size and not is_group_long(area):
+    while done < size and not is_group_long(area):  # ends: a piece has a byte at least
         if _count(leaf) == room:
             if pages_available(area, space_id) < PAGES_A_STEP:
                 if done == 0:
@@ -206,6 +204,8 @@ def _append(area, entry_id, first_page, source, size):
             if leaf < 0:
                 return leaf
         piece = min(size - done, room - _count(leaf))
+        if piece <= 0:
+            return damaged(area, first_page)
         _put(area, leaf, source + done, piece)
         done += piece
     node.length += done
@@ -219,7 +219,7 @@ def create_lob(area, call_address, obj_id, entry_id):
     if require_log_room(area) < 0:
         return LOG_FULL
     call = call_at(call_address)
-    call.undo, call.blocked, call.more_count = -1, -1, 0
+    call.undo, call.blocked = -1, -1
     entry_page = touch_entry(area, entry_id)
     if entry_page < 0:
         return entry_page
@@ -231,7 +231,6 @@ def create_lob(area, call_address, obj_id, entry_id):
     if status > 0:
         record = write_record(area, call, status, NO_SLOT, NO_LOCK, obj_id, entry_id, OP_LOB_INSERT, 0)
         log_newest(area, call, record)
-        call.undo = newest_place(area, call)
     return close_group(area, transaction_at(area, call.transaction).number, status)
 
 
@@ -241,7 +240,7 @@ def append_lob(area, call_address, entry_id, first_page, source, size):
     if require_log_room(area) < 0:
         return LOG_FULL
     call = call_at(call_address)
-    call.undo, call.blocked, call.more_count = -1, -1, 0
+    call.undo, call.blocked = -1, -1
     done = _append(area, entry_id, first_page, source, size)
     return close_group(area, transaction_at(area, call.transaction).number, done)
 
@@ -292,7 +291,7 @@ def read_value(area, obj_id, first_page, at, target, size):
     if page < 0:
         return page
     room, done = _room(area, first_page), 0
-    while done < size:
+    while done < size:  # ends: a piece has a byte at least
         page = _leaf(area, obj_id, first_page, (at + done) // room)
         if page < 0:
             return page
@@ -326,7 +325,10 @@ def _shorten(area, page, limit, entry_id):
     """Give back up to ``limit`` of the last pages that a page lists; answers how many, or a status."""
     head, done = page_head(page), 0
     while done < limit and head.free_begin > DATA_AT:
-        status = release_page(area, entry_id, load_u32(page + head.free_begin - ID_SIZE))
+        listed = load_u32(page + head.free_begin - ID_SIZE)
+        if listed == lob_node(page + NODE_AT).first_page:
+            return damaged(area, listed)  # the value's pages lead round in a circle
+        status = release_page(area, entry_id, listed)
         if status < 0:
             return status
         head.free_begin -= ID_SIZE
@@ -352,12 +354,16 @@ def _release_some(area, entry_id, first_page, root):
     node, limit = lob_node(root + NODE_AT), FREED_AT_ONCE
     if node.level == 0:
         return 0
-    while limit > 0 and _count(root):
+    for _ in range(FREED_AT_ONCE):
+        if limit <= 0 or _count(root) <= 0:
+            break
         page = root
         if node.level == LEVEL_MAX:
             page = _last_child(area, root)
             if page < 0:
                 return page
+            if page == root:
+                return damaged(area, first_page)
         done = _shorten(area, page, limit, entry_id)
         if done < 0:
             return done
@@ -370,7 +376,7 @@ def _release_some(area, entry_id, first_page, root):
     room = _room(area, first_page)
     node.length = min(node.length, _leaves(area, root, room // ID_SIZE) * room)
     _log_node(area, root)
-    return 1 if _count(root) else 0
+    return 1 if _count(root) > 0 else 0
 
 
 @routine
@@ -391,7 +397,7 @@ def release_lob(area, record):
 def collect_lobs(target, call, row, patch):
     """Note the first pages of the values on pages that a row has, in the columns of a patch, or in all if that is 0.
 
-    Answers how many.  They are kept until ``note_lobs`` behind the places of further undo records.
+    Answers how many.  They are kept until ``note_lobs``.
     """
     found, number, index = 0, 0, 0
     at = row + header_bytes(load_u16(row + COL_COUNT_AT))
@@ -409,7 +415,7 @@ def collect_lobs(target, call, row, patch):
                 continue
         is_long = column_code(row, number) == 3 and load_u16(at) == _LOCATOR_SIZE
         if is_long and load_u8(at + 2) == _ON_PAGES:
-            store_64(call.more + 8 * (ROOTS_AT + found), load_u32(at + 2 + _FIRST_PAGE_AT))
+            store_64(call.lob_roots + 8 * found, load_u32(at + 2 + _FIRST_PAGE_AT))
             found += 1
     return found
 
@@ -418,7 +424,7 @@ def collect_lobs(target, call, row, patch):
 def note_lobs(area, call, target, count):
     """Leave word that a row has values no longer, whose pages go when nobody needs them.  There is space for it."""
     for n in range(count):
-        first_page = load_i64(call.more + 8 * (ROOTS_AT + n))
+        first_page = load_i64(call.lob_roots + 8 * n)
         status = reserve_undo(area, call, RECORD_SIZE)
         if status < 0:
             return status
@@ -426,6 +432,4 @@ def note_lobs(area, call, target, count):
             area, call, first_page, NO_SLOT, NO_LOCK, target.lob_id, target.lob_entry, OP_LOB_DELETE, 0
         )
         log_newest(area, call, record)
-        store_64(call.more + 8 * call.more_count, newest_place(area, call))
-        call.more_count += 1
     return DONE

@@ -93,12 +93,13 @@ def pages_available(area, space_id):
     """Pages that can be taken before a device must grow."""
     total = 0
     device = space_id
-    while True:
+    for _ in range(DEVICES):
         head = device_head(address_of(area, device << OFFSET_BITS) + DEVICE_HEAD_AT)
         total += head.page_count - head.hwm + head.free_page_count
         device = device_of_page(area, device << OFFSET_BITS).next_device
         if device == 0:
-            return total
+            break
+    return total
 
 
 @routine
@@ -126,7 +127,7 @@ def is_nobodys(area, page_id):
 def take_page(area, space_id):
     """A page for the taker to format: a freed one, or the next above the high-water mark."""
     device = space_id
-    while True:
+    for _ in range(DEVICES):
         home = device << OFFSET_BITS
         page = address_of(area, home)
         head = device_head(page + DEVICE_HEAD_AT)
@@ -149,7 +150,8 @@ def take_page(area, space_id):
             return page_id
         device = device_of_page(area, home).next_device
         if device == 0:
-            return NEED_SPACE
+            break
+    return NEED_SPACE
 
 
 @routine

@@ -23,6 +23,7 @@ from gmdb.kernel.area import (
     is_followable,
     mark_dirty,
     page_head,
+    pages_at_most,
     state_of,
     touch,
 )
@@ -136,12 +137,14 @@ def _write_bytes(area, page_id, item, data):
 def check_replayed(area):
     """DONE if the pages that replaying has changed can be followed: with what it wrote, their CRCs tell nothing."""
     page_id = state_of(area).dirty_first
-    while page_id != NO_PAGE:
+    for _ in range(pages_at_most(area)):
+        if page_id == NO_PAGE:
+            return DONE
         page = address_of(area, page_id)
         if not is_followable(area, page, page_id):
             return damaged(area, page_id)
         page_id = page_head(page).next_ckpt_page
-    return DONE
+    return damaged(area, state_of(area).dirty_first)
 
 
 @routine
@@ -168,7 +171,7 @@ def _apply_item(area, replay, item, data):
 def _is_after(at, length, stop_time):
     """Whether the group is a commit after the given time."""
     done = _GROUP_SIZE
-    while done + _ITEM_SIZE <= length:
+    while done + _ITEM_SIZE <= length:  # ends: an item has a head at least
         item = item_head(at + done)
         if item.offset == COMMIT:
             return load_i64(at + done + _ITEM_SIZE + 8) > stop_time
@@ -180,7 +183,7 @@ def _is_after(at, length, stop_time):
 def replay_groups(area, replay_address):
     """Apply groups until the buffer has no whole one: answers END, MORE, STOPPED or a status."""
     replay = replay_at(replay_address)
-    while True:
+    for _ in range(replay.length // _GROUP_SIZE + 1):
         at = replay.buffer + replay.at
         length = group_is_whole(at, replay.length - replay.at, replay.lsn)
         if length == MORE or length == 0:
@@ -188,7 +191,7 @@ def replay_groups(area, replay_address):
         if replay.stop_time and _is_after(at, length, replay.stop_time):
             return STOPPED
         done = _GROUP_SIZE
-        while done + _ITEM_SIZE <= length:
+        while done + _ITEM_SIZE <= length:  # ends: an item has a head at least
             item = item_head(at + done)
             if item.length == 0 and item.page_id == 0 and item.offset == 0:
                 break  # the zeros at its end
@@ -203,6 +206,7 @@ def replay_groups(area, replay_address):
         replay.transaction = max(replay.transaction, group_head(at).transaction)
         replay.at += length
         replay.lsn += length
+    return MORE
 
 
 @long_kernel
@@ -234,7 +238,7 @@ def find_items(buffer, length, lsn, places, room):
     Answers how many they are, at most ``room``; behind them is where it ended, and END or MORE.
     """
     at, found, reason = 0, 0, END
-    while True:
+    for _ in range(length // _GROUP_SIZE + 1):
         size = group_is_whole(buffer + at, length - at, lsn + at)
         if size <= MORE:
             reason = MORE if size == MORE else END
@@ -243,7 +247,7 @@ def find_items(buffer, length, lsn, places, room):
             reason = MORE
             break
         done = _GROUP_SIZE
-        while done + _ITEM_SIZE <= size:
+        while done + _ITEM_SIZE <= size:  # ends: an item has a head at least
             item = item_head(buffer + at + done)
             if item.length == 0 and item.page_id == 0 and item.offset == 0:
                 break  # the zeros at its end

@@ -33,6 +33,7 @@ from gmdb.kernel.visibility import ROW_BUFFER, load_is_seen, resolve
 WATCHED_MAX = 1024  # pages that a block may read
 ARENA_SIZE = 1 << 20  # for versions that a block builds from undo
 RETRIES = 8
+_LOOKS = 1 << 16  # at a page that somebody changes, before the guard is asked for
 
 SCAN = np.dtype(
     [
@@ -76,10 +77,12 @@ def measure_pages(area, ids, count, sizes):
 
 @routine
 def _watch(area, page_id, watch):
-    """Remember the version of a page that the block reads; wait until nobody changes it."""
+    """Remember the version of a page that the block reads; wait until nobody changes it, but not for long."""
     at = version_address(area, page_id)
     version = load_u32(at)
-    while version & 1:
+    for _ in range(_LOOKS):
+        if not version & 1:
+            break
         fence()
         version = load_u32(at)
     fence()
@@ -89,10 +92,10 @@ def _watch(area, page_id, watch):
 
 @routine
 def is_unchanged(area, watch):
-    """Whether every page that the block read is as it was."""
+    """Whether every page that the block read is as it was, and nobody was changing it."""
     fence()
     for i in range(1, watch[0]):
-        if load_u32(version_address(area, watch[i] >> 32)) != watch[i] & 0xFFFF_FFFF:
+        if watch[i] & 1 or load_u32(version_address(area, watch[i] >> 32)) != watch[i] & 0xFFFF_FFFF:
             return False
     return True
 
@@ -142,7 +145,7 @@ def _gather_page(area, scan, page_id, page, rows, limits, places, watch, arenas,
     page_seen = load_is_seen(area, scan, page)
     room, place = min(BLOCK_ROWS, scan.row_capacity - scan.done), page_id << 16
     slot = scan.next_slot
-    while True:
+    for _ in range(max(slot_count - slot, 0) + 1):
         if page_seen:
             slot, count = _gather_plain(
                 page, page_size, slot, slot_count, rows, limits, places, page_id << 16, count, room
@@ -170,6 +173,7 @@ def _gather_page(area, scan, page_id, page, rows, limits, places, watch, arenas,
             rows[count] = arenas[0]
             arenas[0] = keep_version(arenas[0], version)
         count += 1
+    return damaged(area, page_id)  # more rounds than slots: there is no such page
 
 
 @routine
@@ -177,7 +181,9 @@ def gather_block(area, scan, rows, limits, places, watch, arenas):
     """Collect the rows of a block, and where they are at home, from where the scan stands; answers how many, or a
     status."""
     count = 0
-    while scan.next_page < scan.page_count and count < BLOCK_ROWS and watch[0] < WATCHED_MAX:
+    for _ in range(WATCHED_MAX):
+        if scan.next_page >= scan.page_count or count == BLOCK_ROWS or watch[0] >= WATCHED_MAX:
+            break
         page_id = load_u32(scan.ids + 4 * scan.next_page)
         page = touch(area, page_id)
         if page < 0:
@@ -200,7 +206,7 @@ def _scan_block(area, scan, rows, cursors, limits, places, watch, saved, arenas)
         arenas[0] = arenas[2]
         count = gather_block(area, scan, rows, limits, places, watch, arenas)
         status = decode_block(scan, rows, cursors, limits, count, 0) if count >= 0 else count
-        unchanged = is_unchanged(area, watch)
+        unchanged = scan.trusted or is_unchanged(area, watch)
         if status == DONE and unchanged:
             if scan.row_ids:
                 for k in range(count):
@@ -232,7 +238,7 @@ def scan_pages(area, scan_address):
     arena = address_of_array(memory)
     arenas = np.array([arena, arena + ARENA_SIZE, arena])  # where the next version is built, the end, the start
     count = 0
-    while scan.next_page < scan.page_count:
+    while scan.next_page < scan.page_count:  # ends: a block takes a slot or a page at least
         count = _scan_block(area, scan, rows, cursors, limits, places, watch, saved, arenas)
         if count < 0:
             break

@@ -7,7 +7,7 @@ Not here: which page has room (free_lists.py).
 
 from __future__ import annotations
 
-from gmdb.format.address import DEVICES, NO_PAGE
+from gmdb.format.address import NO_PAGE
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.segment import (
     ENTRY_MAP_AT,
@@ -22,13 +22,11 @@ from gmdb.format.segment import (
     SEGMENT_HEAD_AT,
 )
 from gmdb.kernel.area import (
-    DEVICE_SIZE,
-    DEVICES_AT,
     change,
     damaged,
-    device_state,
     page_head,
     page_size_of,
+    pages_at_most,
     segment_head,
     touch,
 )
@@ -52,7 +50,7 @@ from gmdb.kernel.free_lists import (
     unlink_entry,
 )
 from gmdb.kernel.memory import move_bytes, store_32
-from gmdb.kernel.pages import count_segment, format_page, give_page_back, pages_available, take_page
+from gmdb.kernel.pages import count_segment, format_page, give_page_back, page_in_use, pages_available, take_page
 from gmdb.kernel.redo import log_bytes, log_counts
 from gmdb.kernel.status import DAMAGED, DONE, NEED_SPACE
 
@@ -184,18 +182,9 @@ def space_of_segment(area, entry_id):
 
 
 @routine
-def _pages_at_most(area):
-    """Pages that there are: a segment has no more, nor its map, unless it leads round in a circle."""
-    total = 1
-    for device in range(DEVICES):
-        total += device_state(area + DEVICES_AT + device * DEVICE_SIZE).page_count
-    return total
-
-
-@routine
 def _next_page(area, entry_id, map_id, first):
     """The data page that is listed next in map order, from entry ``first`` of a map page on; NO_PAGE if none is."""
-    for _ in range(_pages_at_most(area)):
+    for _ in range(pages_at_most(area)):
         if map_id == NO_PAGE:
             break
         page = touch_map(area, entry_id, map_id)
@@ -222,7 +211,7 @@ def _comes_first(area, entry_id, map_id, number, first):
     if map_id == segment_head(entry_page + SEGMENT_HEAD_AT).last_map_page:
         return False
     following = entry_id
-    for _ in range(_pages_at_most(area)):
+    for _ in range(pages_at_most(area)):
         if following == NO_PAGE or following == at:
             break
         if following == map_id:
@@ -276,7 +265,7 @@ def read_map(area, entry_id, ids, capacity):
 
     Counts on past ``capacity`` without writing, so that a caller can ask for the number first.
     """
-    count, map_id, pages_max = 0, entry_id, _pages_at_most(area)
+    count, map_id, pages_max = 0, entry_id, pages_at_most(area)
     for _ in range(pages_max):
         if map_id == NO_PAGE:
             return count
@@ -324,20 +313,23 @@ def drop_some(area, obj_id, entry_id, limit):
     if page_head(entry_page).page_type != _ENTRY_PAGE or page_head(entry_page).obj_id != obj_id:
         return 0
     space_id = segment.space_id
-    while limit > 0:
+    for _ in range(limit):
         map_id = segment.last_map_page
         map_page = touch_map(area, entry_id, map_id)
         if map_page < 0:
             return map_page
+        if not page_in_use(area, map_id):
+            return damaged(area, map_id)  # it would not be given back, and turn up again and again
         limit = _drop_entries(area, space_id, map_page, limit)
-        if limit > 0:
-            prior = map_head(map_page + map_at(map_page)).prior
-            give_page_back(area, space_id, map_id)
-            if map_id == entry_id:
-                count_segment(area, space_id, -1)
-                return 0
-            segment.last_map_page = prior
-            log_segment(area, entry_page)
+        if limit == 0:
+            break
+        prior = map_head(map_page + map_at(map_page)).prior
+        give_page_back(area, space_id, map_id)
+        if map_id == entry_id:
+            count_segment(area, space_id, -1)
+            return 0
+        segment.last_map_page = prior
+        log_segment(area, entry_page)
     return 1
 
 

@@ -56,7 +56,9 @@ def survey_free(area, device, marks, count):
     """
     page_id = device_head(address_of(area, device << OFFSET_BITS) + DEVICE_HEAD_AT).first_free_page
     found = 0
-    while page_id >> OFFSET_BITS == device and page_id & _OFFSET_MASK < count:
+    for _ in range(count):
+        if page_id >> OFFSET_BITS != device or page_id & _OFFSET_MASK >= count:
+            break
         mark = marks + (page_id & _OFFSET_MASK)
         page = touch(area, page_id)
         if page < 0 or page_head(page).page_type != _FREE or load_u8(mark):
@@ -78,6 +80,12 @@ def _link(area, page, following):
     return 1
 
 
+@routine
+def _free_pages(area, device, head):
+    """How many pages are on a device's list of free pages, by its head, which cannot say more than there are."""
+    return min(head.free_page_count, device_of_page(area, device << OFFSET_BITS).page_count)
+
+
 @long_kernel
 def gather_free(area, device, target):
     """Move pages from ``target`` on to the end of the device's list of free pages, behind all others.
@@ -90,7 +98,7 @@ def gather_free(area, device, target):
     head = device_head(home + DEVICE_HEAD_AT)
     first, kept, gone, first_gone = head.first_free_page, 0, 0, NO_PAGE
     page_id, moves, status = first, 0, DONE
-    for _ in range(head.free_page_count):
+    for _ in range(_free_pages(area, device, head)):
         page = touch_type(area, page_id, _FREE, 0)
         if page < 0 or moves >= MOVES_MAX:
             status = page if page < 0 else MORE
@@ -126,7 +134,7 @@ def measure_tail(area, device, target, tail_address):
     tail, state = tail_at(tail_address), device_of_page(area, device << OFFSET_BITS)
     tail.count, tail.changes, tail.formats, tail.dirty, tail.last_kept = 0, 0, 0, 0, NO_PAGE
     page_id = head.first_free_page
-    for _ in range(head.free_page_count):
+    for _ in range(_free_pages(area, device, head)):
         page = touch_type(area, page_id, _FREE, 0)
         if page < 0:
             return page

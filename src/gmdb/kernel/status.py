@@ -16,5 +16,6 @@ INVISIBLE = -12  # the snapshot sees no version of the row
 BUSY = -13  # pages change while they are read: take the guard and call again
 LOG_FULL = -14  # the log buffer has no room for another group: write it out and call again
 KEY_TOO_LONG = -15  # an index key has more bytes than an entry may have
+RECORDS_FULL = -18  # the list of the transaction's undo records is full: make it longer and call again
 HASHES_CLASH = -17  # versions of one row have several long keys with the same hash
 DUPLICATE = -16  # a unique index has the key already

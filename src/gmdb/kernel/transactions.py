@@ -36,7 +36,9 @@ def reserve_entry(area, slot):
     """Make sure that the table has a page for the slot's entry."""
     state = state_of(area)
     page_size = page_size_of(area, state.undo_entry)
-    while slot >= state.table_page_count * _per_page(page_size):
+    for _ in range(TABLE_PAGES_MAX):
+        if slot < state.table_page_count * _per_page(page_size):
+            return DONE
         undo = touch_entry(area, state.undo_entry)
         if undo < 0:
             return undo
@@ -53,7 +55,7 @@ def reserve_entry(area, slot):
         log_counts(area, page)
         store_32(state.table_pages + 4 * state.table_page_count, page_id)
         state.table_page_count += 1
-    return DONE
+    return damaged(area, state.undo_entry)
 
 
 @routine

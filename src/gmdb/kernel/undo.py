@@ -18,8 +18,8 @@ no page if that was the insert) and the statement that made this one.
 
 from __future__ import annotations
 
-from gmdb.format.address import NO_PAGE, NO_SLOT
-from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType, SegmentType
+from gmdb.format.address import DEVICES, NO_PAGE, NO_SLOT, OFFSET_BITS, UNDO_DEVICE
+from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD_AT
 from gmdb.format.undo import (
@@ -31,11 +31,20 @@ from gmdb.format.undo import (
     UNDO_RECORD,
     UndoOperation,
 )
-from gmdb.kernel.area import change, damaged, page_head, page_size_of, segment_head, state_of, touch_type
+from gmdb.kernel.area import (
+    change,
+    damaged,
+    device_of_page,
+    page_head,
+    page_size_of,
+    segment_head,
+    state_of,
+    touch_type,
+)
 from gmdb.kernel.compiler import routine
 from gmdb.kernel.free_lists import touch_entry
 from gmdb.kernel.locks import transaction_at
-from gmdb.kernel.memory import load_u8, load_u16, load_u32, move_bytes, records, store_8, store_16, store_32
+from gmdb.kernel.memory import load_u8, load_u16, load_u32, move_bytes, records, store_8, store_16, store_32, store_64
 from gmdb.kernel.redo import log_bytes, log_counts
 from gmdb.kernel.segment import add_page, release_page
 from gmdb.kernel.status import DONE, NOT_FOUND, UNDO_FULL
@@ -139,6 +148,18 @@ def record_statement(record):
 @routine
 def touch_undo(area, page_id):
     return touch_type(area, page_id, _DATA, _UNDO)
+
+
+@routine
+def chain_max(area):
+    """Records that there is room for on all undo pages: whoever has followed more goes round in a circle."""
+    device, pages = UNDO_DEVICE << OFFSET_BITS, 0
+    for _ in range(DEVICES):
+        pages += device_of_page(area, device).page_count
+        device = device_of_page(area, device).next_device << OFFSET_BITS
+        if device == 0:
+            break
+    return pages * (PAGE_SIZES[-1] // RECORD_SIZE)
 
 
 @routine
@@ -271,13 +292,24 @@ def _append_record(area, page, row_page, row_slot, lock_id, obj_id, entry_id, op
 
 
 @routine
+def newest_place(area, call):
+    """Where the record that the transaction wrote last is: page id << 16 | slot."""
+    page = touch_undo(area, call.undo_page)
+    return call.undo_page << 16 | (undo_head(page + NODE_AT).slot_count - 1)
+
+
+@routine
 def write_record(area, call, row_page, row_slot, lock_id, obj_id, entry_id, operation, body_size):
-    """Append a record to the transaction's page, which has room.  Answers its address.
+    """Append a record to the transaction's page, which has room, and to its list.  Returns the record's address.
 
     The caller writes the body, then logs the record.
     """
     page = touch_undo(area, call.undo_page)
-    return _append_record(area, page, row_page, row_slot, lock_id, obj_id, entry_id, operation, body_size)
+    record = _append_record(area, page, row_page, row_slot, lock_id, obj_id, entry_id, operation, body_size)
+    call.undo = call.undo_page << 16 | (undo_head(page + NODE_AT).slot_count - 1)
+    store_64(call.records + 8 * call.record_count, call.undo)
+    call.record_count += 1
+    return record
 
 
 @routine
@@ -301,13 +333,6 @@ def log_again(area, call, record):
     page = touch_undo(area, call.undo_page)
     change(area, page)
     log_bytes(area, page, record + RECORD_SIZE - page, 4)
-
-
-@routine
-def newest_place(area, call):
-    """Where the record that the transaction wrote last is: page id << 16 | slot."""
-    page = touch_undo(area, call.undo_page)
-    return call.undo_page << 16 | (undo_head(page + NODE_AT).slot_count - 1)
 
 
 @routine

@@ -103,17 +103,16 @@ _UNDO_SIZE_AT, _UNDO_HEAD_SIZE = UNDO_RECORD.offset("size"), UNDO_RECORD.size
 @routine
 def _freed_are_chained(page, page_size, slot_count, first, freed):
     """Whether the chain of freed slots has exactly ``freed`` of them."""
-    at, walked = first, 0
-    while at != NO_SLOT:
-        if at >= slot_count or walked == freed:
+    at = first
+    for _ in range(freed):
+        if at >= slot_count:
             return False
         value = slot_value(page, page_size, at)
         if not value & SLOT_FREED:
             return False
-        walked += 1
         following = value & LAST_FREED
         at = NO_SLOT if following == LAST_FREED else following
-    return walked == freed
+    return at == NO_SLOT
 
 
 # ---- pages

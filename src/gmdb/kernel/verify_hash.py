@@ -23,9 +23,15 @@ from gmdb.kernel.keys import compare_keys, has_null, index_head, key_columns
 from gmdb.kernel.memory import load_u8, load_u32, records, store_8, store_64, wrap
 from gmdb.kernel.verify_index import NO_WORD, leads_to_row, mapped_page_size, page_at, word_of
 from gmdb.kernel.verify_rows import FLAG_DELETE
-from gmdb.kernel.verify_walk import WALK, entry_at, is_page_of, keep_word, note, seen_at
+from gmdb.kernel.verify_walk import PAGES_AT_ONCE, WALK, entry_at, is_page_of, keep_word, note, seen_at
 
-HASH_CHECK = np.dtype([*WALK, ("keys", "<i8")])  # keys: room for a word of each entry's key
+HASH_CHECK = np.dtype(
+    [
+        *WALK,
+        ("keys", "<i8"),  # room for a word of each entry's key
+        ("done", "<i8"),  # how many of the queue were gone through
+    ]
+)
 QUEUED = np.dtype(
     [
         ("page", "<i8"),
@@ -160,7 +166,7 @@ def _check_directory(check, item, page):
     if depth > depth_max(item.level):
         _lost(check, DEPTH, item.page, 0, depth_max(item.level))
         return
-    while slot < 1 << depth:
+    while slot < 1 << depth:  # ends: the first slot of a block is one of it
         page_id, first = child_in(page, slot), slot
         while slot < 1 << depth and child_in(page, slot) == page_id:
             slot += 1
@@ -188,20 +194,25 @@ def _queue_root(check):
 
 @long_kernel
 def check_hash(check_address):
-    """Walk an index; the problems, and the words of its entries and keys, lie in the check's memory afterwards."""
+    """Walk an index; the problems, and the words of its entries and keys, lie in the check's memory afterwards.
+
+    Returns 1 if it is to be called again to go on.
+    """
     check = check_at(check_address)
-    check.whole = 1
-    _queue_root(check)
-    done = 0
-    while done < check.queued:
-        item = queued_at(check.queue + done * _QUEUED_SIZE)
+    if not check.begun:
+        check.begun, check.whole = 1, 1
+        _queue_root(check)
+    for _ in range(PAGES_AT_ONCE):
+        if check.done == check.queued:
+            return 0
+        item = queued_at(check.queue + check.done * _QUEUED_SIZE)
         page, page_size = page_at(check.devices, item.page), mapped_page_size(check.devices, item.page)
         if is_directory(page):
             _check_directory(check, item, page)
         else:
-            _check_bucket(check, done, item, page, page_size)
-        done += 1
-    return check.problem_count
+            _check_bucket(check, check.done, item, page, page_size)
+        check.done += 1
+    return 1
 
 
 @kernel

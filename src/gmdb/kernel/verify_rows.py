@@ -82,7 +82,7 @@ def _character_length(at, end):
 
 @routine
 def is_utf8(at, end):
-    while at < end:
+    while at < end:  # ends: a character has a byte at least
         if end - at >= 8 and load_i64(at) & _HIGH_BITS == 0:
             at += 8
             continue
@@ -143,7 +143,7 @@ def table_of(schema_address, obj_id):
     """The address of a table's rule; 0 if the table is not known."""
     schema = schema_at(schema_address)
     low, high = 0, schema.table_count
-    while low < high:
+    while low < high:  # ends: they come closer with every look
         middle = (low + high) >> 1
         if table_at(schema.tables + middle * _TABLE_SIZE).obj_id < obj_id:
             low = middle + 1

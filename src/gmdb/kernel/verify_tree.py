@@ -23,12 +23,13 @@ from gmdb.kernel.keys import POINTER_AT, VALUES_AT, compare_keys, has_null, inde
 from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, records, store_8
 from gmdb.kernel.verify_index import fits, mapped_page_size, page_at
 from gmdb.kernel.verify_rows import FLAG_DELETE
-from gmdb.kernel.verify_walk import WALK, entry_at, is_page_of, keep_word, note, seen_at
+from gmdb.kernel.verify_walk import PAGES_AT_ONCE, WALK, entry_at, is_page_of, keep_word, note, seen_at
 
 TREE_CHECK = np.dtype(
     [
         *WALK,
         ("done", "<i8"),  # how many of the queue were gone through
+        ("level", "<i8"),  # of the branch that was gone through last
         ("before", "<i8"),  # the page before the next one, on its level
         ("last", "<i8"),  # where the last entry of the leaf before is; -1: not known
         ("open_end", "<i8"),  # 1: what comes behind the last page of the level is not known
@@ -240,40 +241,54 @@ def _begin_level(check):
     check.gap = 0
 
 
-@long_kernel
-def check_branches(check_address):
-    """Walk an index from its root down to its leaves, which then are what is left in the queue."""
-    check = check_at(check_address)
-    check.whole, check.done, check.before, check.last, check.open_end = 1, 0, NO_PAGE, -1, 0
+@routine
+def _begin_walk(check):
+    check.begun, check.whole, check.done, check.level = 1, 1, 0, -1
+    check.before, check.last, check.open_end = NO_PAGE, -1, 0
     _queue(check, NO_PAGE, 0, index_head(check.index).root, -1, -1, -1)
     check.gap = 0
-    level = -1
-    while check.done < check.queued:
+
+
+@long_kernel
+def check_branches(check_address):
+    """Walk an index from its root down to its leaves, which then are what is left in the queue.
+
+    Returns 1 if it is to be called again to go on.
+    """
+    check = check_at(check_address)
+    if not check.begun:
+        _begin_walk(check)
+    for _ in range(PAGES_AT_ONCE):
         item = queued_at(check.queue + check.done * _QUEUED_SIZE)
-        if item.level == 0:
-            break
-        if item.level != level:
+        if check.done == check.queued or item.level == 0:
             _begin_level(check)
-            level = item.level
+            return 0
+        if item.level != check.level:
+            _begin_level(check)
+            check.level = item.level
         page, page_size = page_at(check.devices, item.page), mapped_page_size(check.devices, item.page)
         _check_links(check, item, page, check.before)
         _check_branch(check, item, page, page_size)
         check.before = item.page
         check.done += 1
-    _begin_level(check)
-    return check.problem_count
+    return 1
 
 
 @long_kernel
 def check_leaves(check_address):
-    """Go through the leaves in the queue; the words of their entries lie in the check's memory afterwards."""
+    """Go through the leaves in the queue; the words of their entries lie in the check's memory afterwards.
+
+    Returns 1 if it is to be called again to go on.
+    """
     check = check_at(check_address)
-    while check.done < check.queued:
+    for _ in range(PAGES_AT_ONCE):
+        if check.done == check.queued:
+            _end_level(check)
+            return 0
         item = queued_at(check.queue + check.done * _QUEUED_SIZE)
         page, page_size = page_at(check.devices, item.page), mapped_page_size(check.devices, item.page)
         _check_links(check, item, page, check.before)
         _check_leaf(check, item, page, page_size)
         check.before = item.page
         check.done += 1
-    _end_level(check)
-    return check.problem_count
+    return 1

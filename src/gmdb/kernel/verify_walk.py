@@ -30,10 +30,12 @@ WALK = [
     ("problem_count", "<i8"),  # out: also those that there was no room for
     ("entry_count", "<i8"),  # out: entries that lead to rows
     ("whole", "<i8"),  # out: 0 if some part could not be reached
+    ("begun", "<i8"),  # within: 1 after the first call
 ]
 PROBLEM = np.dtype([("kind", "<i8"), ("page", "<i8"), ("slot", "<i8"), ("other", "<i8")])
 """``other`` depends on the kind: a page, a number, or the place of the entry that it is wrong with."""
 
+PAGES_AT_ONCE = 1024  # that a call goes through
 problem_at = records(PROBLEM)
 _PROBLEM_SIZE, _DEVICE_SIZE = PROBLEM.itemsize, MAPPED_DEVICE.itemsize
 _DATA = int(PageType.DATA)

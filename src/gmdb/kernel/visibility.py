@@ -12,11 +12,12 @@ import numpy as np
 
 from gmdb.format.address import NO_PAGE
 from gmdb.format.row import NO_LOCK, SIZE_AT
-from gmdb.kernel.area import state_of
+from gmdb.kernel.area import damaged, state_of
 from gmdb.kernel.compiler import kernel, routine
 from gmdb.kernel.heap import LOAD_NUMBER_AT
 from gmdb.kernel.heap_page import FLAG_DELETE
 from gmdb.kernel.locks import (
+    CHAIN_MAX,
     DELETE,
     INSERT,
     LOAD_SIZE,
@@ -35,6 +36,7 @@ from gmdb.kernel.undo import (
     OP_UPDATE_INC,
     RECORD_SIZE,
     SHADOW,
+    chain_max,
     find_record,
     image_word,
     is_further,
@@ -48,7 +50,6 @@ from gmdb.kernel.undo import (
 
 VISIBLE, HIDDEN, FROM_UNDO = 0, 1, 2
 ROW_BUFFER = 1 << 16
-_CHAIN_MAX = 1 << 24  # a chain cannot be longer; a reader that races with changes must not go round forever
 
 SNAPSHOT = np.dtype(
     [
@@ -132,29 +133,31 @@ def _names_row(record, lock_id, page_id, slot):
 
 
 @routine
-def _undo_lock(area, snapshot, lock_id, version, buffer, page_id, slot, all_of_it):
+def _undo_lock(area, snapshot, lock_id, version, buffer, page_id, slot, all_of_it, steps):
     """Take back a lock's changes of the row, newest first: all, or those after the snapshot's statement.
 
-    Answers (version, lock word beneath).  NOT_FOUND if the chain does not lead to this row.
+    Returns (version, lock word beneath, how many of ``steps`` are left).  NOT_FOUND if the chain does not lead to this
+    row, DAMAGED if it has more records than steps.
     """
     lock = lock_at(area, lock_id)
     word = lock_id
     at_page, at_slot = lock.undo_page, lock.undo_slot
-    for _ in range(_CHAIN_MAX):
+    for step in range(steps):
+        left = steps - step
         if at_page == NO_PAGE:
-            return version, word
+            return version, word, left
         record = find_record(area, at_page, at_slot)
         if record < 0 or not _names_row(record, lock_id, page_id, slot):
-            return NOT_FOUND, word
+            return NOT_FOUND, word, left
         further = is_further(record)
         if not all_of_it and (not further or _seen_statement(record, snapshot.statement)):
-            return version, word
+            return version, word, left
         version, word = _undo_change(record, version, buffer, word)
         if not further:
-            return version, word
+            return version, word, left - 1
         prior = prior_record(record)
         at_page, at_slot = prior >> 16, prior & 0xFFFF
-    return NOT_FOUND, word
+    return damaged(area, lock.undo_page), word, 0
 
 
 @routine
@@ -167,9 +170,12 @@ def _seen_statement(record, statement):
 def resolve(area, snapshot, word, version, page_seen, buffer, page_id, slot):
     """The version of a row that the snapshot sees: its address, or INVISIBLE; NOT_FOUND: look at the page again.
 
+    DAMAGED if locks or undo records lead round in a circle.
+
     ``word`` is the row's lock word, ``version`` where its data lies; ``buffer`` takes versions built from undo.
     """
-    for _ in range(_CHAIN_MAX):
+    steps = chain_max(area)
+    for _ in range(CHAIN_MAX):
         deleted = word >> 24 & FLAG_DELETE
         lock_id = word & NO_LOCK
         if lock_id == NO_LOCK or state_of(area).locks == 0:  # a closed database has no lock area, and no locks
@@ -185,7 +191,7 @@ def resolve(area, snapshot, word, version, page_seen, buffer, page_id, slot):
         if _is_own(area, snapshot, lock):
             if lock.last_statement <= snapshot.statement:
                 return version if decide(deleted, action, True) == VISIBLE else INVISIBLE
-            version, _ = _undo_lock(area, snapshot, lock_id, version, buffer, page_id, slot, False)
+            version, _, _ = _undo_lock(area, snapshot, lock_id, version, buffer, page_id, slot, False, steps)
             return version  # a change that it had not seen deleted the row, or altered it
         if committed_before(area, lock.transaction, snapshot.scn):
             return version if not deleted else INVISIBLE
@@ -194,7 +200,7 @@ def resolve(area, snapshot, word, version, page_seen, buffer, page_id, slot):
             return INVISIBLE
         if decision == VISIBLE and action != DELETE:
             return NOT_FOUND
-        version, word = _undo_lock(area, snapshot, lock_id, version, buffer, page_id, slot, True)
+        version, word, steps = _undo_lock(area, snapshot, lock_id, version, buffer, page_id, slot, True, steps)
         if version < 0:
             return version
-    return NOT_FOUND
+    return damaged(area, page_id)

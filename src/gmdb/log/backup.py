@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from gmdb import signals
 from gmdb.errors import Corruption, NotABackup, StorageError, TargetExists
-from gmdb.format.address import page_id_of, page_name
+from gmdb.format.address import page_id_of
 from gmdb.format.redo import HEAD_SPACE
 from gmdb.kernel.checkpoint import page_is_whole, seal_run
 from gmdb.kernel.recovery import check_page
@@ -48,6 +49,7 @@ from gmdb.storage.directory import (
     write_control,
 )
 from gmdb.storage.disk import DiskFile, read_plain
+from gmdb.storage.documents import make, parse
 from gmdb.storage.store import PageStore
 
 NOTE_NAME = "gmdb.backup"
@@ -85,8 +87,8 @@ def read_note(directory: Path) -> Note:
     if not is_backup(directory):
         raise NotABackup(f"{directory} is no backup, or was opened since it was one; gmdb backup makes one")
     try:
-        return Note(**json.loads(read_plain(directory / NOTE_NAME)))
-    except (OSError, ValueError, TypeError) as error:
+        return make(Note, parse(read_plain(directory / NOTE_NAME)))
+    except (OSError, ValueError) as error:
         raise NotABackup(f"{directory / NOTE_NAME} cannot be read: {error}") from error
 
 
@@ -234,11 +236,10 @@ class Backup:
                     page[:] = np.frombuffer(device.memory(offset), np.uint8)
                     seal_run(page.ctypes.data, 1, size, self._store.control["ckpt_id"] + 1)
                     return page.tobytes()
-            if time.monotonic() > deadline:
-                raise Corruption(
-                    f"page {page_name(page_id)} is damaged in {device.path}, so no backup was made; see gmstat page",
-                    page_id,
-                )
+                if not self._store.loads_run() or time.monotonic() > deadline:
+                    damage = self._store.damage_of(page_id)
+                    said = f"{device.path}: {damage}; no backup was made"
+                    raise Corruption(said, page_id, damage.offset)
             time.sleep(INTERVAL)  # a load has taken the place, and is about to write the page
 
     # ---- log
@@ -257,6 +258,7 @@ def finish(steps: Generator[Step, None, Any], progress: Any = None) -> Any:
     try:
         while True:
             step = next(steps)
+            signals.check()
             if progress is not None:
                 progress(*step)
     except StopIteration as end:

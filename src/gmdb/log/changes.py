@@ -22,12 +22,13 @@ import numpy as np
 
 from gmdb.errors import Corruption, PositionGone, PositionUnknown
 from gmdb.format.address import NO_PAGE
-from gmdb.format.redo import payload
+from gmdb.format.redo import ChangeOperation, payload
 from gmdb.kernel.feed import FULL, LOG_CHANGE, LOG_COMMIT, LOG_SCAN, ROW_MIN, copy_rows, scan_log
 from gmdb.kernel.redo import GROUP_MAX
 from gmdb.kernel.replay import LENGTH_MAX, MORE, first_group
 from gmdb.kernel.status import DAMAGED
 from gmdb.log.files import ARCHIVE, RedoReader, open_if_there, redo_numbers, redo_path
+from gmdb.signals import check
 from gmdb.storage.directory import read_control
 from gmdb.storage.feeds import LogPosition
 
@@ -239,6 +240,7 @@ class LogScan:
         """
         is_over = False
         while not is_over and (until is None or self._position.scn < until):
+            check()
             changes, commits, is_over = self._scan()
             found = self._assemble(changes, commits)
             is_over = is_over and not self._goes_on_elsewhere()
@@ -314,7 +316,7 @@ class LogScan:
             last = commits[np.argmax(commits["scn"])]
             needs = min([int(last["lsn"]), *(int(held[0]["group"][0]) for held in self._open.values())])
             position = LogPosition(int(last["scn"]), int(last["lsn"]), needs, self._position.whole)
-        return Committed(done, of_commit, _numbered(of_commit["scn"]), position)
+        return Committed(done, of_commit, _numbered(of_commit["scn"], done["operation"]), position)
 
     def _take_up(self, changes: np.ndarray, transactions: list[int]) -> np.ndarray:
         """Changes, behind those that were held of some transactions."""
@@ -352,11 +354,16 @@ def _find(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.where(known[at] == wanted, at, -1)
 
 
-def _numbered(scn: np.ndarray) -> np.ndarray:
-    """The numbers of changes within their transactions, which are neighbours."""
+def _numbered(scn: np.ndarray, operations: np.ndarray) -> np.ndarray:
+    """The numbers of changes within their transactions, which are neighbours.
+
+    An update has two, whether or not a reader makes a deletion and an insertion of it.
+    """
+    widths = 1 + (operations == ChangeOperation.UPDATE)
+    numbers = np.cumsum(widths) - widths
     starts = np.flatnonzero(np.concatenate(([True], np.diff(scn) != 0))) if len(scn) else np.empty(0, np.int64)
     lengths = np.diff(np.concatenate((starts, [len(scn)])))
-    return np.arange(len(scn)) - np.repeat(starts, lengths)
+    return numbers - np.repeat(numbers[starts], lengths)
 
 
 def _without_taken_back(changes: np.ndarray) -> np.ndarray:

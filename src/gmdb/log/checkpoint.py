@@ -28,6 +28,7 @@ from gmdb.kernel.checkpoint import copy_chain, detach_chain, is_unchanged, seal_
 from gmdb.log.mirror import Mirror
 from gmdb.log.redo import RedoLog
 from gmdb.log.reports import CheckpointReport
+from gmdb.storage.device import untouched
 from gmdb.storage.store import PageStore
 
 BATCH = 64  # pages that are copied while the guard is held
@@ -44,7 +45,7 @@ class Checkpoints:
         self._redo = redo
         self._mirror = mirror
         self._running = threading.Lock()
-        self._buffer = np.zeros(ROUND_SIZE, np.uint8)
+        self._buffer = untouched(ROUND_SIZE, np.uint8)
         self._pages = np.zeros((_ROUND_PAGES, 2), np.uint32)  # id and version of each copy
         self.counters = _no_counters
         self.keep: Callable[[np.ndarray], None] = _keep_nothing  # old pages, before they are overwritten

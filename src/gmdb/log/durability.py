@@ -27,6 +27,7 @@ from gmdb.log.replay import Replayer, database_id, mend
 from gmdb.log.reports import CheckpointReport, Progress, Recovery
 from gmdb.log.shrink import Shrinking
 from gmdb.storage.feeds import log_needed
+from gmdb.storage.loads import remove_litter
 from gmdb.storage.store import PageStore
 
 REDO_FILE_SIZE = 16 << 20
@@ -34,6 +35,7 @@ REDO_LIMIT = 64 << 20  # so much redo starts a checkpoint
 DIRTY_LIMIT = 256 << 20  # so do so many bytes of changed pages
 INTERVAL = 60.0  # and so much time, if anything was changed
 PATIENCE = 4  # writers wait if there is so many times as much
+SWEEP_INTERVAL = 1.0  # seconds between two looks for what was left behind by processes that are gone
 _POLL = 0.1
 _DIRTY_AT = STATE.fields["dirty_bytes"][1] // 8  # type: ignore[index]
 _logger = logging.getLogger("gmdb")
@@ -82,7 +84,8 @@ class Durability:
             files.close()
             self._mirror.close()
             raise
-        self._checkpointed = time.monotonic()
+        self._checkpointed = self._swept = time.monotonic()
+        self._sweep()
         self._wake = threading.Event()
         self._relief = threading.Condition()
         self._stopping = False
@@ -118,6 +121,8 @@ class Durability:
             self._wake.wait(_POLL)
             self._wake.clear()
             self.pins.expire()
+            if time.monotonic() - self._swept >= SWEEP_INTERVAL:
+                self._sweep()
             if self._stopping or not self._is_due():
                 continue
             try:
@@ -130,6 +135,13 @@ class Durability:
                 with self._relief:
                     self._relief.notify_all()
                 return
+
+    def _sweep(self) -> None:
+        """Remove what others have left in the directory who are gone."""
+        directory = self._store.directory
+        for load_id in remove_litter(directory):
+            _logger.warning("%s: load %s was never finished; its files were removed", directory, load_id)
+        self._swept = time.monotonic()
 
     def limit_dirty(self, size: int) -> None:
         """For a writer of many pages, while it holds nothing: have them written once that many bytes are changed."""

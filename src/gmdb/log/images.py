@@ -2,8 +2,10 @@
 
 Invariants
  1. A page that a pin may need is overwritten only after its image was synced.
- 2. A page is kept once for all pins that need it, whatever number of times it changes after the newest of them.
- 3. If the disk gets full the oldest pin falls, and never a writer fails.
+ 2. A version of a page is kept once, for all pins that need it, and only while one does.  A pin needs the newest
+    version that is not newer than it, be it an image or what the file has.
+ 3. What pins still need of a file is in another one, and synced, before the file is removed.
+ 4. If the disk gets full, or images would take more than their share, the oldest pin falls; never a writer fails.
 """
 
 from __future__ import annotations
@@ -11,29 +13,36 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 
 from gmdb.errors import DiskFull
 from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.images import pack_batch_head
-from gmdb.format.page import PAGE_HEAD
+from gmdb.format.page import PAGE_HEAD, PAGE_TAIL
 from gmdb.kernel.checkpoint import page_is_whole
 from gmdb.storage import disk
 from gmdb.storage.disk import DiskFile
-from gmdb.storage.images import image_files, image_path, remove_unneeded
+from gmdb.storage.images import KeptPage, image_files, image_path, read_images
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import PageStore
 
 DISK_RESERVE = 64 << 20  # bytes of the disk that images leave to writers
+# Images may take SHARE times the bytes of the database, or SHARE_MIN.  The newest pin stays all the same: it needs no
+# more than the database has, and of every file at least half is needed.
+SHARE, SHARE_MIN = 4, 1 << 30
 BATCH_PAGES = 128
 _CKPT_AT = PAGE_HEAD.offset("ckpt_id")
 _logger = logging.getLogger("gmdb")
 
 
 class Images:
-    """The image files of an open database.  ``give_up_oldest`` lets the oldest pin fall, if there is one."""
+    """The image files of an open database.  ``give_up_oldest`` lets the oldest pin fall, if any, and says why."""
 
     def __init__(self, store: PageStore) -> None:
         self._store = store
@@ -43,14 +52,28 @@ class Images:
         self._newest = -1  # the checkpoint of the newest pin; -1: there is none
         self._reach: dict[int, int] = {}  # how far each device is pinned
         self._kept: dict[int, np.ndarray] = {}  # by device, whether a page was kept or rewritten since the newest pin
-        self.give_up_oldest: Callable[[], bool] = lambda: False
+        self._pins: list[int] = []  # the checkpoints of all pins, in order
+        self._beginning: Pin | None = None  # a pin that is being taken, and listed by nobody yet
+        self._images: dict[int, list[KeptPage]] = defaultdict(list)  # by page id, the oldest first
+        self._sizes: dict[Path, int] = {}  # of the files
+        self.give_up_oldest: Callable[[str], bool] = lambda _: False
+        self._next_number = 0
+        for _, number, path in image_files(store.directory):
+            self._next_number = max(self._next_number, number + 1)
+            with suppress(OSError):  # what cannot be read is nobody's
+                self._sizes[path] = path.stat().st_size
+                for page_id, image in read_images(path):
+                    insort(self._images[page_id], image)
 
     # ---- what pins need
 
     def follow(self, pins: list[Pin], kept: np.ndarray | None = None) -> None:
         """Go by these pins from now on; pages ``kept`` are those whose images the newest needs no more."""
         with self.lock:
-            newest = max((pin.ckpt_id for pin in pins), default=-1)
+            if self._beginning is not None:
+                pins = [*pins, self._beginning]
+            before, self._pins = self._pins, sorted(pin.ckpt_id for pin in pins)
+            newest = max(self._pins, default=-1)
             if newest != self._newest:
                 self._close_file()
                 self._kept = {}
@@ -61,7 +84,8 @@ class Images:
                     self._reach[device] = max(hwm, self._reach.get(device, 0))
             if kept is not None:
                 self._note(kept)
-            remove_unneeded(self._store.directory, pins)
+            if not pins or set(before) - set(self._pins) or not before:
+                self._tidy()
 
     def _note(self, ids: np.ndarray) -> None:
         """The pages are done with, for the pins that there are."""
@@ -104,7 +128,7 @@ class Images:
         for page_id in ids.tolist():
             page = self._store.devices[page_id >> OFFSET_BITS].read_from_file(page_id & (PAGES_PER_DEVICE - 1))
             ckpt_id = int.from_bytes(page[_CKPT_AT : _CKPT_AT + 4], "little")
-            if ckpt_id <= self._newest and _is_whole(page, page_id):
+            if self._is_wanted(page_id, ckpt_id) and _is_whole(page, page_id):
                 pages.append(page)
                 found.append(page_id)
                 ckpt_ids.append(ckpt_id)
@@ -114,18 +138,38 @@ class Images:
     def append(self, ids: np.ndarray, ckpt_ids: np.ndarray, sizes: np.ndarray, pages: bytes | memoryview) -> None:
         """Add a batch.  ``sync`` makes it last."""
         head = pack_batch_head(ids, ckpt_ids, sizes)
+        size = len(head) + len(pages)
         while self._newest >= 0:
+            if sum(self._sizes.values()) + size > self._share() and len(self._pins) > 1:
+                share = f"the pages kept for snapshots would have taken more than {self._share() >> 20} MiB"
+                if self.give_up_oldest(f"{share}: hold fewer at a time, or let them go sooner"):
+                    continue
             try:
-                self._require_space(len(head) + len(pages))
-                file = self._open_file()
-                file.write(pages, self._end + len(head))
-                file.write(head, self._end)
+                self._require_space(size)
+                self._write(head, pages, ids, ckpt_ids, sizes)
             except DiskFull:
-                if not self.give_up_oldest():
+                if not self.give_up_oldest("the disk is full"):
                     raise
                 continue
-            self._end += len(head) + len(pages)
             return
+
+    def _share(self) -> int:
+        """How many bytes images may take."""
+        devices = self._store.devices.values()
+        return max(SHARE_MIN, SHARE * sum(device.page_count * device.page_size for device in devices))
+
+    def _write(
+        self, head: bytes, pages: bytes | memoryview, ids: np.ndarray, ckpt_ids: np.ndarray, sizes: np.ndarray
+    ) -> None:
+        """Put a batch behind those of the newest file."""
+        file = self._open_file()
+        file.write(pages, self._end + len(head))
+        file.write(head, self._end)
+        at = self._end + len(head)
+        for page_id, ckpt_id, size in zip(ids.tolist(), ckpt_ids.tolist(), sizes.tolist(), strict=True):
+            insort(self._images[page_id], KeptPage(ckpt_id, self._path, at, size))
+            at += size
+        self._end = self._sizes[self._path] = at
 
     def _require_space(self, size: int) -> None:
         found = os.statvfs(self._store.directory)
@@ -136,11 +180,11 @@ class Images:
         """The file that batches go to: a new one for each newest pin, and each time that the database is opened."""
         if self._file is None:
             directory = self._store.directory
-            numbers = [number for ckpt_id, number, _ in image_files(directory) if ckpt_id == self._newest]
-            path = image_path(directory, self._newest, max(numbers, default=-1) + 1)
+            path = image_path(directory, self._newest, self._next_number)
+            self._next_number += 1  # no name is given twice: somebody may have the file open that had it
             self._file = disk.current.open(path, create=True, exclusive=True)
             disk.current.sync_directory(path.parent)
-            self._end = 0
+            self._end, self._path = 0, path
         return self._file
 
     def _sync(self) -> None:
@@ -149,27 +193,113 @@ class Images:
                 self._file.sync()
                 return
             except DiskFull:
-                if not self.give_up_oldest():
+                if not self.give_up_oldest("the disk is full"):
                     raise
 
     def begin(self, pin: Pin, pins: list[Pin], ids: np.ndarray, sizes: np.ndarray, pages: memoryview) -> None:
         """Have the images of pages that were changed in memory when a pin was taken; it is the newest from now on."""
         with self.lock:
-            self.follow([*pins, pin], ids if not pins else None)
-            ckpt_ids = np.full(len(ids), pin.ckpt_id)
-            ends = np.concatenate(([0], np.cumsum(sizes)))
-            for first in range(0, len(ids), BATCH_PAGES):
-                part = slice(first, min(first + BATCH_PAGES, len(ids)))
-                data = pages[int(ends[part.start]) : int(ends[part.stop])]
-                self.append(ids[part], ckpt_ids[part], sizes[part], data)
-            if len(ids):
-                self._sync()
+            self._beginning = pin
+            try:
+                self.follow(pins, ids if not pins else None)
+                ends = np.cumsum(sizes)
+                places = [(int(end - size), int(end)) for end, size in zip(ends, sizes, strict=True)]
+                new = [n for n, (at, end) in enumerate(places) if not self._is_kept(int(ids[n]), pages[at:end])]
+                for first in range(0, len(new), BATCH_PAGES):
+                    part = np.array(new[first : first + BATCH_PAGES])
+                    data = b"".join(pages[slice(*places[n])] for n in part.tolist())
+                    self.append(ids[part], np.full(len(part), pin.ckpt_id), sizes[part], data)
+                if new:
+                    self._sync()
+            finally:
+                self._beginning = None
+
+    def _is_kept(self, page_id: int, page: memoryview) -> bool:
+        """Whether a page that was changed in memory is still as an older pin found it: then its image serves both."""
+        images = self._images.get(page_id)
+        if not images or images[-1].size != len(page) or self._in_file(page_id) > images[-1].ckpt_id:
+            return False
+        with images[-1].path.open("rb") as file:
+            return _content(os.pread(file.fileno(), len(page), images[-1].offset)) == _content(bytes(page))
+
+    # ---- what is needed
+
+    def _in_file(self, page_id: int) -> int:
+        """The checkpoint that wrote what a page's file has now."""
+        device = self._store.devices.get(page_id >> OFFSET_BITS)
+        if device is None or page_id & (PAGES_PER_DEVICE - 1) >= device.page_count:
+            return 0
+        page = device.read_from_file(page_id & (PAGES_PER_DEVICE - 1))
+        return int.from_bytes(page[_CKPT_AT : _CKPT_AT + 4], "little")
+
+    def _first_pin(self, page_id: int, ckpt_id: int) -> int | None:
+        """The oldest of the pins for which this version of a page is the newest of those that are kept."""
+        at = bisect_left(self._pins, ckpt_id)
+        if at == len(self._pins):
+            return None
+        pin = self._pins[at]
+        return None if any(ckpt_id < image.ckpt_id <= pin for image in self._images.get(page_id, ())) else pin
+
+    def _is_wanted(self, page_id: int, ckpt_id: int) -> bool:
+        """Whether a pin needs what the file has of a page, and it was not kept yet."""
+        if any(image.ckpt_id == ckpt_id for image in self._images.get(page_id, ())):
+            return False
+        return self._first_pin(page_id, ckpt_id) is not None
+
+    def _is_needed(self, page_id: int, image: KeptPage) -> bool:
+        pin = self._first_pin(page_id, image.ckpt_id)
+        return pin is not None and not image.ckpt_id < self._in_file(page_id) <= pin
+
+    def _tidy(self) -> None:
+        """Let go of images that no pin needs: of whole files, and of files that have more of those than of others."""
+        needed: dict[Path, list[tuple[int, KeptPage]]] = defaultdict(list)
+        for page_id, images in list(self._images.items()):
+            of_each = {image.ckpt_id: image for image in images}  # after a crash there may be two of one version
+            left = [image for image in of_each.values() if self._is_needed(page_id, image)]
+            for image in left:
+                needed[image.path].append((page_id, image))
+            if left:
+                self._images[page_id] = left
+            else:
+                del self._images[page_id]
+        sizes = {path: sum(image.size for _, image in needed[path]) for path in self._sizes}
+        sparse = [path for path, size in self._sizes.items() if 2 * sizes[path] <= size]
+        try:
+            if sparse and self._file is not None:
+                self._file.sync()
+                self._close_file()  # what is needed of them goes to a new one
+        except DiskFull:
+            return
+        for path in sparse:
+            if self._move(needed[path], path):
+                del self._sizes[path]
+                disk.current.remove(path)
+
+    def _move(self, images: list[tuple[int, KeptPage]], path: Path) -> bool:
+        """Copy images of a file to the newest one; says whether there was room for them."""
+        if not images:
+            return True
+        try:
+            self._require_space(sum(image.size for _, image in images))
+            with path.open("rb") as file:
+                for first in range(0, len(images), BATCH_PAGES):
+                    part = images[first : first + BATCH_PAGES]
+                    pages = b"".join(os.pread(file.fileno(), image.size, image.offset) for _, image in part)
+                    ids, ckpt_ids, sizes = np.array([(n, image.ckpt_id, image.size) for n, image in part]).T
+                    for page_id, image in part:
+                        self._images[page_id].remove(image)
+                    self._write(pack_batch_head(ids, ckpt_ids, sizes), pages, ids, ckpt_ids, sizes)
+            assert self._file is not None
+            self._file.sync()
+            return True
+        except DiskFull:
+            return False
 
     # ---- the end
 
     def size(self) -> int:
         """Bytes of all image files."""
-        return sum(path.stat().st_size for _, _, path in image_files(self._store.directory))
+        return sum(self._sizes.values())
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -179,6 +309,11 @@ class Images:
     def close(self) -> None:
         with self.lock:
             self._close_file()
+
+
+def _content(page: bytes) -> bytes:
+    """A page without what says when it was written."""
+    return page[:_CKPT_AT] + page[_CKPT_AT + 4 : -PAGE_TAIL.size]
 
 
 def _is_whole(page: bytes, page_id: int) -> bool:

@@ -35,6 +35,7 @@ from gmdb.storage.pins import (
     expires_at,
     make_folder,
     new_name,
+    note_fall,
     pin_path,
     read_pin,
     read_pins,
@@ -167,13 +168,14 @@ class Pins:
             self._pins = [pin for pin in self._pins if pin.name not in names]
             self.images.follow(self._pins)
 
-    def _give_up_oldest(self) -> bool:
-        """The disk is full: let the oldest pin fall."""
+    def _give_up_oldest(self, why: str) -> bool:
+        """There is no room for its pages: let the oldest pin fall."""
         with self._lock:
             if not self._pins:
                 return False
             oldest = self._pins[0]
-            _logger.warning("%s: the disk is full; snapshot %s is given up", self._store.directory, oldest.name)
+            _logger.warning("%s: snapshot %s is given up: %s", self._store.directory, oldest.name, why)
+            note_fall(self._store.directory, oldest.name, why)
             self._drop([oldest])
             return True
 

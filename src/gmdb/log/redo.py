@@ -26,6 +26,7 @@ from gmdb.errors import DiskFull, Error, StorageError
 from gmdb.kernel.area import STATE
 from gmdb.kernel.redo import GROUP_MAX
 from gmdb.log.files import RedoFiles
+from gmdb.storage.device import untouched
 from gmdb.storage.store import PageStore
 
 BUFFER_SIZE = 3 << 20
@@ -54,7 +55,7 @@ class RedoLog:
         self.sync_mode = sync
         self.on_durable: Callable[[int], None] = _nobody
         self._fields = {name: STATE.fields[name][1] // 8 for name in STATE.names or ()}  # type: ignore[index]
-        self._buffer, self._spare = (np.zeros(BUFFER_SIZE + GROUP_MAX, np.uint8) for _ in range(2))
+        self._buffer, self._spare = (untouched(BUFFER_SIZE + GROUP_MAX, np.uint8) for _ in range(2))
         self._lock = threading.Lock()
         self._writing = threading.RLock()  # taken with the guard held, never the other way round
         self._unwritten: tuple[int, np.ndarray, int] | None = None  # LSN, buffer, length: taken, but not in a file yet

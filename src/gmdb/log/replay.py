@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gmdb import signals
 from gmdb.errors import Corruption
 from gmdb.format.address import OFFSET_BITS, device_of, page_name
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
@@ -64,6 +65,7 @@ class Replayer:
         start = lsn
         data = b""
         while True:
+            signals.check()  # whoever opens the database next replays the log again
             more = self._reader.read(lsn + len(data), CHUNK, start)
             data += more
             status = self._apply(data)

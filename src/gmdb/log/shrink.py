@@ -24,7 +24,7 @@ import numpy as np
 
 from gmdb.errors import StorageError
 from gmdb.format.page import PAGE_HEAD, PageType
-from gmdb.kernel.shrink import MORE, TAIL, cut_tail, gather_free, measure_tail, survey_free
+from gmdb.kernel.shrink import MORE, MOVES_MAX, TAIL, cut_tail, gather_free, measure_tail, survey_free
 from gmdb.log.redo import RedoLog
 from gmdb.storage.device import GROWTH_MIN, Device
 from gmdb.storage.store import PageStore
@@ -109,10 +109,10 @@ class Shrinking:
     def gather(self, cut: Cut) -> bool:
         """Step 1; False if a page that was to go is in use."""
         store, number = self._store, cut.device.number
-        status = MORE
-        while status == MORE:
+        for _ in range(cut.device.head.hwm // MOVES_MAX + 2):  # a list that leads round in a circle has no end
             with store.guard:
-                status = store.call(gather_free, 0, number, cut.target)
+                if store.call(gather_free, 0, number, cut.target) != MORE:
+                    break
         with store.guard:
             cut.redo_end = self._redo.end
             store.call(measure_tail, 0, number, cut.target, cut.measured.ctypes.data)

@@ -14,6 +14,7 @@ Invariants
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import threading
 from collections.abc import Mapping
@@ -98,6 +99,16 @@ def create_device(directory: Path, device: int, space_id: int, name: str, page_s
             raise
 
 
+def untouched(count: int, dtype: Any) -> np.ndarray:
+    """Zeros that take memory only where somebody writes, and all of which goes when they go.
+
+    Of arrays of some megabytes malloc does neither for long: once it has been given one back, it clears the next one
+    with its own hands, and keeps it when it is free.
+    """
+    size = count * np.dtype(dtype).itemsize
+    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype)
+
+
 class Device:
     """One open device file, entered into the global area."""
 
@@ -120,9 +131,9 @@ class Device:
             self.space_id, self.space_name = space.space_id, space.name.decode(errors="replace")
             self.page_size = space.page_size
             self.pages_per_chunk = CHUNK_SIZE // self.page_size
-            self._dirty = np.zeros(PAGES_PER_DEVICE, np.uint8)
-            self._verified = np.zeros(PAGES_PER_DEVICE, np.uint8)
-            self._versions = np.zeros(PAGES_PER_DEVICE, np.uint32)
+            self._dirty = untouched(PAGES_PER_DEVICE, np.uint8)
+            self._verified = untouched(PAGES_PER_DEVICE, np.uint8)
+            self._versions = untouched(PAGES_PER_DEVICE, np.uint32)
             self._chunk_table = np.zeros(PAGES_PER_DEVICE // self.pages_per_chunk, np.int64)
             self._enter(area, DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count)
             for page_id, data in (mended or {}).items():

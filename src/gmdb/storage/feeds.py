@@ -16,7 +16,6 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,12 +25,13 @@ from gmdb.format.redo import payload
 from gmdb.storage import disk
 from gmdb.storage.directory import read_control
 from gmdb.storage.disk import read_plain
+from gmdb.storage.documents import is_number, make, parse
 
 FOLDER = "feeds"
 KEEP = 1 << 30  # bytes of log that are kept for a reader, unless it asks for more or less
 KEEP_MIN = 1 << 20
 _SUFFIX = ".reader"
-_POSITION = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)-(\d+)-(\d+)")
+_POSITION = re.compile(r"([0-9a-f]{8})" + 4 * r"-([0-9]{1,19})")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -64,7 +64,10 @@ class LogPosition:
             raise PositionUnknown(f"{text!r} is no position in a change feed")
         if match.group(1) != database_id[:8]:
             raise PositionUnknown(f"position {text} is one of another database's feed")
-        return cls(*map(int, match.groups()[1:]))
+        numbers = [int(digits) for digits in match.groups()[1:]]
+        if not all(map(is_number, numbers)):
+            raise PositionUnknown(f"{text!r} is no position in a change feed")
+        return cls(*numbers)
 
 
 # ---- definitions
@@ -91,7 +94,7 @@ def keep_definition(directory: Path, version: int, plain: Any) -> None:
 def read_definition(directory: Path, version: int) -> Any:
     path = _definition_path(directory, version)
     try:
-        return json.loads(read_plain(path))
+        return parse(read_plain(path))
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}; without it the log's changes cannot be read") from error
     except ValueError as error:
@@ -146,14 +149,16 @@ def read_reader(directory: Path, name: str) -> Reader | None:
     """A reader by its name; None if there is no such reader, or none any more."""
     path = _reader_path(directory, name)
     try:
-        fields: Mapping[str, Any] = json.loads(read_plain(path))
-        return Reader(**fields)
+        reader = make(Reader, parse(read_plain(path)))
+        if reader.name != name:
+            raise ValueError(f"it is of {reader.name[:40]!r}")
+        return reader
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError) as error:
-        raise Corruption(f"{path} is damaged: {error!r}; drop it: gmdb feeds drop") from error
+    except ValueError as error:
+        raise Corruption(f"{path} is damaged: {error}; drop it: gmdb feeds drop") from error
 
 
 def read_readers(directory: Path) -> list[Reader]:

@@ -37,7 +37,7 @@ from gmdb.storage.directory import device_path, read_control
 from gmdb.storage.disk import open_plain, storage_error
 from gmdb.storage.images import ImageIndex
 from gmdb.storage.lock_file import IN_FLIGHT, read_locks
-from gmdb.storage.pins import Pin, locks_path, read_pin, renew
+from gmdb.storage.pins import Pin, locks_path, read_pin, renew, require_seen
 
 CHUNK_SIZE = 1 << 20
 CHUNKS_KEPT = 16  # stay in memory from one range to the next: memory that was touched before is quicker
@@ -189,11 +189,16 @@ class FrozenStore:
     def require_pin(self) -> None:
         """Start the lease over; SnapshotExpired if the pin is gone."""
         if not self.pin.is_kept:
+            require_seen(self.directory, self.pin.database_id)
             control = read_control(self.directory)
             if (control["database_id"], control["scn"]) != (self.pin.database_id, self.pin.scn) or not control["clean"]:
                 raise SnapshotExpired(f"{self.directory} changed since load(), and could not be pinned; load again")
             return
-        renew(self.directory, self.pin.name)
+        try:
+            renew(self.directory, self.pin.name)
+        except SnapshotExpired:
+            require_seen(self.directory, self.pin.database_id)
+            raise
         self._renewed = time.monotonic()
 
     def _renew(self) -> None:

@@ -2,6 +2,9 @@
 
 What a Spark job leaves in a database's directory is named after its driver, a Java process, since the Python
 processes that Spark plans and commits with come and go.  Process numbers are used again; starting times are not.
+
+Invariant: a process that has ended is never taken for alive, also if it had ended when it was asked for its start: one
+that was killed is a zombie until its parent has noticed, and a planning process may outlive its driver for a moment.
 """
 
 from __future__ import annotations
@@ -12,7 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-_PARENT_FIELD, _START_FIELD = 1, 19  # of /proc/PID/stat, behind the command's name
+from gmdb.storage.documents import make
+
+_STATE_FIELD, _PARENT_FIELD, _START_FIELD = 0, 1, 19  # of /proc/PID/stat, behind the command's name
+_ENDED = ("Z", "X", "x")  # states of processes that are there in name only
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Holder:
     boot_id: str
     pid_namespace: str
     pid: int
-    started: int
+    started: int  # 0: it had ended already
 
     @classmethod
     def this_process(cls) -> Holder:
@@ -31,7 +37,7 @@ class Holder:
     def driver(cls) -> Holder:
         """The Java process that this one works for; this one itself if there is none."""
         pid = os.getpid()
-        while pid > 1:
+        while pid > 0:  # in a container the driver may be process 1
             if _is_java(pid):
                 return cls.of(pid)
             pid = int((_fields(pid) or ["", "0"])[_PARENT_FIELD])
@@ -48,8 +54,9 @@ class Holder:
         return cls(socket.gethostname(), *_machine(), pid, _started(pid))
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Holder:
-        return cls(**plain)
+    def from_plain(cls, plain: Any) -> Holder:
+        """What ``to_plain`` was given; ValueError if it was given something else."""
+        return make(cls, plain)
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,9 +67,16 @@ class Holder:
         return bool(self.boot_id) and (self.boot_id, self.pid_namespace) == _machine()
 
     @property
+    def is_alive(self) -> bool:
+        """Whether it is known to run; of a process of another machine nothing is known."""
+        return self.is_here and self.started != 0 and _started(self.pid) == self.started
+
+    @property
     def is_gone(self) -> bool:
-        """Whether it is known to have ended; of a process of another machine nothing is known."""
-        return self.is_here and _started(self.pid) != self.started
+        """Whether it is known to have ended; nothing is known of one that the system hides, being another user's."""
+        if not self.is_here or self.is_alive:
+            return False
+        return self.started == 0 or not _is_hidden(self.pid)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -96,4 +110,17 @@ def _is_java(pid: int) -> bool:
 def _started(pid: int) -> int:
     """When a process started, in ticks since the system did; 0 if it is not there, or has ended and is a zombie."""
     fields = _fields(pid)
-    return int(fields[_START_FIELD]) if fields and fields[0] != "Z" else 0
+    return int(fields[_START_FIELD]) if fields and fields[_STATE_FIELD] not in _ENDED else 0
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is a process of that number of which /proc tells nothing: mounted with hidepid, it does so."""
+    if _fields(pid):
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return False  # this user's own are never hidden: it is another that began just now

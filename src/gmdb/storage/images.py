@@ -1,7 +1,7 @@
 """Image files of pins: what they are called, and finding in them the pages of an instant.
 
-A file is named by the checkpoint of the pin that was the newest when it was begun, and a number: pins up to that one
-may need it.  So files from before the oldest pin are nobody's.
+A file is named by the checkpoint of the pin that was the newest when it was begun, and a number.  Pins share images,
+which may move from file to file while somebody reads by them.
 
 Invariants
  1. Of several images of a page the newest counts that is not newer than the pin.
@@ -11,11 +11,14 @@ Invariants
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from gmdb.format.images import IMAGE_BATCH, IMAGE_ENTRY, read_batch_head, read_entries
-from gmdb.storage import disk
+from gmdb.format.page import PAGE_SIZES
 from gmdb.storage.disk import open_plain
 from gmdb.storage.pins import Pin, folder_of
 
@@ -45,12 +48,24 @@ def image_files(directory: Path) -> list[tuple[int, int, Path]]:
     return sorted(found)
 
 
-def remove_unneeded(directory: Path, pins: list[Pin]) -> None:
-    """Remove image files that none of all pins needs."""
-    oldest = min((pin.ckpt_id for pin in pins), default=None)
-    for ckpt_id, _, path in image_files(directory):
-        if oldest is None or ckpt_id < oldest:
-            disk.current.remove(path)
+class KeptPage(NamedTuple):
+    """A version of a page in an image file."""
+
+    ckpt_id: int
+    path: Path
+    offset: int
+    size: int
+
+
+def read_images(path: Path) -> Iterator[tuple[int, KeptPage]]:
+    """All images of a file, with their page ids."""
+    file = _File(path)
+    try:
+        for page_id, image in file.new_images():
+            if image.size in PAGE_SIZES:
+                yield page_id, KeptPage(image.ckpt_id, path, image.offset, image.size)
+    finally:
+        file.close()
 
 
 class _File:
@@ -63,12 +78,13 @@ class _File:
     def new_images(self) -> list[tuple[int, Image]]:
         """The images of batches that were added since the last time, with their page ids."""
         found: list[tuple[int, Image]] = []
+        end = os.fstat(self.number).st_size
         while head := read_batch_head(os.pread(self.number, IMAGE_BATCH.size, self._read)):
             size = IMAGE_ENTRY.size * head["page_count"]
-            entries = read_entries(os.pread(self.number, size, self._read + IMAGE_BATCH.size), head)
-            if entries is None:
-                break
             at = self._read + IMAGE_BATCH.size + size
+            entries = read_entries(os.pread(self.number, size, at - size), head) if at <= end else None
+            if entries is None or head["size"] != IMAGE_BATCH.size + size + int(entries[:, 2].sum(dtype=np.int64)):
+                break
             for page_id, ckpt_id, length in entries.tolist():
                 found.append((page_id, Image(ckpt_id, self.number, at, length)))
                 at += length
@@ -91,12 +107,13 @@ class ImageIndex:
 
     def refresh(self) -> None:
         """Look for images that were added."""
-        for ckpt_id, _, path in image_files(self._directory):
-            if path not in self._files and ckpt_id >= self._pin.ckpt_id:
+        gone: set[Path] = set()
+        while found := [path for _, _, path in image_files(self._directory) if path not in {*self._files, *gone}]:
+            for path in found:
                 try:
                     self._files[path] = _File(path)
                 except FileNotFoundError:
-                    continue  # dropped just now, with the pin; who reads on finds that out
+                    gone.add(path)  # what is needed of it is in another one by now
         for file in self._files.values():
             for page_id, image in file.new_images():
                 if image.ckpt_id <= self._pin.ckpt_id:

@@ -1,12 +1,14 @@
 """Folders of bulk loads: ``loads/<load id>`` in the database's directory, with the staging files of a load.
 
 A note in the folder says which process the load belongs to: the driver, which plans it and has it taken in.  When
-that is gone, nobody will: the folder is litter, and whoever opens the database for writing removes it.
+that is gone, nobody will: the folder is litter, and the process that has the database open for writing removes it,
+when it opens the database and now and then from then on.
 
 Invariants
  1. No folder is removed whose process lives.  A process of another machine, or of one that was started again since,
     cannot be asked: its folder is litter when nothing in it has changed for a day.
  2. Nothing in a folder is part of the database: backups, checks and recovery know nothing of them.
+ 3. A folder goes as a whole: it loses its name first, so that a task which is late finds none to write to.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from pathlib import Path
 
 from gmdb.errors import InterfaceError
 from gmdb.storage.disk import read_plain, storage_error
+from gmdb.storage.documents import parse
 from gmdb.storage.holder import Holder
 
 LOADS_NAME = "loads"
+_GONE = "gone-"  # what the names of folders begin with that are being removed
 NOTE_NAME = "driver.json"
 PATIENCE = 24 * 3600.0  # seconds without a change after which a folder of another machine is litter
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
@@ -50,18 +54,34 @@ def new_load(directory: Path, driver: Holder, kin: str = "") -> str:
     load_id = f"{kin}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(6)}"
     folder = load_path(directory, load_id)
     try:
-        folder.mkdir(parents=True)
+        _make_folder(folder)
         (folder / NOTE_NAME).write_text(json.dumps(driver.to_plain()))
     except OSError as error:
         raise storage_error(folder, error) from error
     return load_id
 
 
+def _make_folder(folder: Path) -> None:
+    while True:
+        try:
+            return folder.mkdir(parents=True)
+        except FileNotFoundError:
+            folder.parent.parent.stat()  # the database is there: the last load's end has removed what is between
+
+
 def remove_load(directory: Path, load_id: str) -> None:
     """Remove a load's folder and all that is in it; a second time does nothing."""
     folder = load_path(directory, load_id)
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove(folder)
     _remove_if_empty(folder.parent)
+
+
+def _remove(folder: Path) -> None:
+    nameless = folder if folder.name.startswith(_GONE) else folder.with_name(f"{_GONE}{folder.name}")
+    with suppress(OSError):  # it is gone already
+        if nameless != folder:
+            folder.rename(nameless)
+        shutil.rmtree(nameless)
 
 
 def remove_kin(directory: Path, driver: Holder, kin: str) -> None:
@@ -82,17 +102,19 @@ def remove_litter(directory: Path) -> list[str]:
         folders = sorted((directory / LOADS_NAME).iterdir())
     except OSError:
         return []
-    removed = [folder.name for folder in folders if _is_litter(folder)]
-    for name in removed:
-        shutil.rmtree(directory / LOADS_NAME / name, ignore_errors=True)
+    removed = [folder for folder in folders if _is_litter(folder)]
+    for folder in removed:
+        _remove(folder)
     _remove_if_empty(directory / LOADS_NAME)
-    return removed
+    return [folder.name.removeprefix(_GONE) for folder in removed]
 
 
 def _is_litter(folder: Path) -> bool:
     driver = _driver_of(folder)
-    if driver is not None and driver.is_here:
-        return driver.is_gone
+    if folder.name.startswith(_GONE) or (driver is not None and driver.is_gone):
+        return True
+    if driver is not None and driver.is_alive:
+        return False
     try:
         newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
     except OSError:
@@ -102,6 +124,6 @@ def _is_litter(folder: Path) -> bool:
 
 def _driver_of(folder: Path) -> Holder | None:
     try:
-        return Holder.from_plain(json.loads(read_plain(folder / NOTE_NAME)))
-    except (OSError, ValueError, TypeError):
+        return Holder.from_plain(parse(read_plain(folder / NOTE_NAME)))
+    except (OSError, ValueError):
         return None

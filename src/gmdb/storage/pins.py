@@ -15,21 +15,25 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gmdb.errors import Corruption, InterfaceError, SnapshotExpired, StorageError
+from gmdb.errors import Corruption, InterfaceError, NotADatabase, SnapshotExpired, StorageError
 from gmdb.storage import disk
-from gmdb.storage.directory import DirectoryLock, read_control
+from gmdb.storage.directory import DirectoryLock, read_control, require_database
 from gmdb.storage.disk import read_plain
+from gmdb.storage.documents import SECONDS_MAX, is_number, make, parse
 from gmdb.storage.holder import Holder
 
 FOLDER = "snapshots"
 LEASE = 600.0  # seconds that a pin lasts behind the last read by it
 LEASE_MIN = 1.0
-_SUFFIX = ".pin"
+NOTES_LAST = 24 * 3600.0  # seconds for which it is known why a pin was given up
+_SUFFIX, _FALLEN = ".pin", ".fallen"
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Pin:
     tables: list[Any] = field(default_factory=list, repr=False)
     is_kept: bool = True  # False: it holds only until somebody opens the database to change it
     log_from: int = 0  # LSN from which on the log has all that was committed after it
+    shares_images: bool = True  # with older pins, in whose files they may be; readers that do not know that refuse it
 
     def to_json(self) -> str:
         fields = {**self.__dict__, "holder": self.holder.to_plain(), "devices": list(self.devices.items())}
@@ -54,10 +59,19 @@ class Pin:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Pin:
-        fields = json.loads(text)
-        fields["holder"] = Holder.from_plain(fields["holder"])
-        fields["devices"] = {int(number): int(hwm) for number, hwm in fields["devices"]}
-        return cls(**fields)
+        plain = parse(text)
+        if not isinstance(plain, dict):
+            raise ValueError("it is no pin")
+        holder, devices = Holder.from_plain(plain.get("holder")), _devices(plain.get("devices"))
+        return make(cls, plain, holder=holder, devices=devices)
+
+
+def _devices(plain: Any) -> dict[int, int]:
+    """The high-water marks of devices."""
+    is_list = isinstance(plain, list)
+    if not is_list or not all(isinstance(pair, list) and len(pair) == 2 and is_number(pair[0]) for pair in plain):
+        raise ValueError(f"devices is {str(plain)[:40]!r}")
+    return dict(plain)
 
 
 def new_name(ckpt_id: int) -> str:
@@ -69,7 +83,7 @@ def require_lease(lease: float | None) -> float:
         return LEASE
     if not lease >= LEASE_MIN:
         raise InterfaceError(f"a lease of {lease} seconds is too short; it must be {LEASE_MIN:g} or more")
-    return float(lease)
+    return min(float(lease), SECONDS_MAX)
 
 
 def folder_of(directory: Path) -> Path:
@@ -125,14 +139,46 @@ def read_pin(directory: Path, name: str) -> Pin:
     """A pin that is there; SnapshotExpired if it is not any more."""
     path = pin_path(directory, name)
     try:
-        return Pin.from_json(read_plain(path))
+        pin = Pin.from_json(read_plain(path))
+        if pin.name != name:  # it would lead to other files
+            raise ValueError(f"it is of {pin.name[:40]!r}")
+        return pin
     except FileNotFoundError:
-        said = f"{directory} has no snapshot {name} any more: nobody read by it for too long, or it was dropped"
-        raise SnapshotExpired(f"{said}; load again") from None
+        require_seen(directory)
+        why = _why_fallen(directory, name) or "nobody read by it for too long, or it was dropped"
+        raise SnapshotExpired(f"{directory} has no snapshot {name} any more: {why}; load again") from None
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise Corruption(f"{path} is damaged: {error!r}; drop it: gmdb snapshots drop") from error
+    except ValueError as error:
+        raise Corruption(f"{path} is damaged: {error}; drop it: gmdb snapshots drop") from error
+
+
+def note_fall(directory: Path, name: str, why: str) -> None:
+    """Leave word, for some time, of why a pin was given up.  If that cannot be, its readers are told less."""
+    with suppress(OSError):
+        for path in folder_of(directory).glob(f"*{_FALLEN}"):
+            if path.stat().st_mtime + NOTES_LAST < time.time():
+                path.unlink()
+        (folder_of(directory) / f"{name}{_FALLEN}").write_text(why)
+
+
+def _why_fallen(directory: Path, name: str) -> str:
+    try:
+        return "it was given up, for " + (folder_of(directory) / f"{name}{_FALLEN}").read_text()
+    except OSError:
+        return ""
+
+
+def require_seen(directory: Path, database_id: str | None = None) -> None:
+    """Tell a pin that is gone from a database that this machine does not see, or sees another one in its place."""
+    where = f"on {socket.gethostname()}, where this process runs"
+    advice = "every worker must see the database's directory under the path that the driver has for it: mount it there"
+    try:
+        require_database(directory)
+    except NotADatabase as error:
+        raise NotADatabase(f"{error}, {where}; {advice}") from None
+    if database_id is not None and read_control(directory)["database_id"] != database_id:
+        raise NotADatabase(f"{directory} is another database {where}; {advice}")
 
 
 def read_pins(directory: Path) -> list[Pin]:

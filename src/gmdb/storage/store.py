@@ -13,22 +13,23 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gmdb.errors import (
     Corruption,
     DatabaseClosed,
+    InterfaceError,
     NoSuchTablespace,
     NotADatabase,
     ReadOnly,
     SchemaError,
     StorageError,
 )
+from gmdb.finalizers import Living
 from gmdb.format.address import (
     DEVICES,
     FIRST_USER_DEVICE,
@@ -55,6 +56,7 @@ MAIN_SPACE = "main"
 ATTEMPTS = 1000
 TURNS = 32
 PAGES_MIN, PAGES_MAX = 2, 1024  # a kernel call takes few pages, or many if it splits pages of many indexes
+T = TypeVar("T")
 NOT_CARRIED = ("magic", "format_version", "database_id", "reserved", "crc")
 
 
@@ -95,7 +97,7 @@ def _no_pins(_: np.ndarray) -> None:
     pass
 
 
-_open_stores: weakref.WeakSet[PageStore] = weakref.WeakSet()
+_open_stores: Living[PageStore] = Living()
 
 
 def _leave_to_parent() -> None:
@@ -129,6 +131,8 @@ class PageStore:
         self.state = self._area.view(np.int64)[: STATE.itemsize // 8].data
         self.devices: dict[int, Device] = {}
         self.guard = threading.RLock()
+        self._acquire, self._release = self.guard.acquire, self.guard.release
+        self._is_working = False  # within ``under_guard``
         self._control_lock = threading.Lock()
         self.failure: StorageError | None = None
         self.make_log_room: Callable[[bool], None] = _no_log
@@ -224,12 +228,17 @@ class PageStore:
         self.spaces = group_devices(list(self.devices.values()))
 
     def read_ahead(self, page_ids: np.ndarray) -> np.ndarray:
-        """Pages that a scan is about to read: runs of neighbours are fetched at once.  Answers those to be scanned."""
+        """Pages that a scan is about to read: runs of neighbours are fetched at once.  Answers those to be scanned.
+
+        A page that cannot be is left to the kernel that touches it, which says so.
+        """
         breaks = np.flatnonzero(np.diff(page_ids.astype(np.int64)) != 1) + 1
         for run in np.split(page_ids, breaks):
             if len(run):
                 first = int(run[0])
-                self.devices[device_of(first)].read_ahead(offset_of(first), len(run))
+                device = self.devices.get(device_of(first))
+                if device is not None:
+                    device.read_ahead(offset_of(first), len(run))
         return page_ids
 
     # ---- calling kernels
@@ -275,29 +284,52 @@ class PageStore:
 
     def raise_damage(self) -> None:
         """Raise what is wrong with the page that a kernel stumbled over."""
-        page_id = self.damaged_page()
+        raise self.damage_of(self.damaged_page())
+
+    def damage_of(self, page_id: int) -> Corruption:
+        """What is wrong with a page that a kernel would not take."""
         name = page_name(page_id)
         device = self.devices.get(device_of(page_id))
         if device is None or offset_of(page_id) >= device.page_count:
-            raise Corruption(f"page {name} does not exist, though another page refers to it", page_id)
+            return Corruption(f"page {name} does not exist, though another page refers to it", page_id)
         findings = check(bytes(device.memory(offset_of(page_id))), page_id)
         if not findings:
-            raise Corruption(f"page {name} is whole, but what it holds is not what the catalog says of it", page_id)
+            return Corruption(f"page {name} is whole, but what it holds is not what the catalog says of it", page_id)
         offset, message = findings[0]
         more = f" (and {len(findings) - 1} more findings)" if len(findings) > 1 else ""
-        raise Corruption(f"page {name}, offset {offset}: {message}{more}; see gmstat page", page_id, offset)
+        return Corruption(f"page {name}, offset {offset}: {message}{more}; see gmstat page", page_id, offset)
 
-    def enter(self) -> None:
-        """Take the guard for a short call.  A thread that stood in line for it would make every release a system call.
+    def loads_run(self) -> bool:
+        """Whether a bulk load may have taken places for pages that it has yet to write."""
+        return int(self._area["state"]["load_count"][0]) > 0
 
-        The caller releases it (``guard.release``).
+    def under_guard(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Do something short while the guard is held.
+
+        An exception of a signal handler may strike here (signals.py), at any line but the one that releases: the
+        guard is released whether it was taken by then or not.
         """
-        acquire = self.guard.acquire
+        try:
+            if not self._acquire(False):
+                self._wait_for_guard()
+            if self._is_working:
+                raise InterfaceError("a signal handler cannot use a database while an operation on it is under way")
+            self._is_working = True
+            return work(*arguments)
+        finally:
+            self._is_working = False
+            try:  # noqa: SIM105  # calling anything else here would let a signal come before the release
+                self._release()
+            except RuntimeError:
+                pass  # it was not taken
+
+    def _wait_for_guard(self) -> None:
+        """Take the guard once it is free.  A thread in line for it would make every release a system call."""
         for _ in range(ATTEMPTS):
-            if acquire(False):
+            if self._acquire(False):
                 return
             time.sleep(0)  # whoever has it was put aside, and goes on now
-        acquire()
+        self._acquire()
 
     def give_way(self) -> None:
         """Called after short calls while scans run: let them have the GIL, for which they would wait milliseconds."""

@@ -4,42 +4,23 @@ from __future__ import annotations
 
 from gmdb.kernel.call import CALL
 
-(
-    SCN,
-    TRANSACTION,
-    STATEMENT,
-    INSERT_LOCK,
-    UNDO,
-    BLOCKER,
-    SIZE,
-    ALONE,
-    LATEST,
-    UNDO_PAGE,
-    UNDO_RUNS,
-    COMMIT,
-    BLOCKED,
-    INDEX,
-    MORE,
-    MORE_COUNT,
-    FEED_FROM,
-) = range(17)
-assert CALL.names is not None
-assert [name.upper() for name in CALL.names] == [
-    "SCN",
-    "TRANSACTION",
-    "STATEMENT",
-    "INSERT_LOCK",
-    "UNDO",
-    "BLOCKER",
-    "SIZE",
-    "ALONE",
-    "LATEST",
-    "UNDO_PAGE",
-    "UNDO_RUNS",
-    "COMMIT",
-    "BLOCKED",
-    "INDEX",
-    "MORE",
-    "MORE_COUNT",
-    "FEED_FROM",
-]
+_POSITIONS = {name: n for n, name in enumerate(CALL.names or ())}
+SCN = _POSITIONS["scn"]
+TRANSACTION = _POSITIONS["transaction"]
+STATEMENT = _POSITIONS["statement"]
+INSERT_LOCK = _POSITIONS["insert_lock"]
+BLOCKER = _POSITIONS["blocker"]
+SIZE = _POSITIONS["size"]
+ALONE = _POSITIONS["alone"]
+LATEST = _POSITIONS["latest"]
+UNDO_PAGE = _POSITIONS["undo_page"]
+UNDO_RUNS = _POSITIONS["undo_runs"]
+COMMIT = _POSITIONS["commit"]
+BLOCKED = _POSITIONS["blocked"]
+INDEX = _POSITIONS["index"]
+LOB_ROOTS = _POSITIONS["lob_roots"]
+RECORDS = _POSITIONS["records"]
+RECORD_COUNT = _POSITIONS["record_count"]
+RECORD_LIMIT = _POSITIONS["record_limit"]
+IS_UNORDERED = _POSITIONS["is_unordered"]
+FEED_FROM = _POSITIONS["feed_from"]

@@ -97,7 +97,5 @@ def _try_again(
         if is_in_line(session, key, arguments):
             session.call[BLOCKER] = session.call[BLOCKED] = -1
             return LOCKED
-        result = kernel(store.area, *arguments)
-        if result >= 0:
-            session.keep_result()
-        return result
+        session.reserve_records()
+        return kernel(store.area, *arguments)

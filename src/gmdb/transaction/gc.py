@@ -12,7 +12,6 @@ Invariants
 from __future__ import annotations
 
 import threading
-from array import array
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gmdb.errors import DiskFull, StorageError
+from gmdb.finalizers import close_abandoned
 from gmdb.format.address import UNDO_DEVICE
 from gmdb.kernel.ending import forget_transaction
 from gmdb.kernel.gc import purge_records, put_index_records_first, tidy_page
@@ -37,7 +37,7 @@ class Ended:
 
     slot: int
     scn: int  # 0: it was rolled back
-    undo: array[int]
+    undo: np.ndarray  # places of its undo records, oldest first
     tables: dict[int, tuple[int, int]] = field(default_factory=dict)  # obj_id: (entry page, tablespace)
     pages: set[tuple[int, int]] = field(default_factory=set)  # (obj_id, page): has rows to remove
     done: int = 0  # records that are purged: if the disk is full in the middle, it goes on there
@@ -86,15 +86,13 @@ class Collector:
         return ended
 
     def _order(self, one: Ended) -> None:
-        places = np.array(one.undo, np.int64)
-        buffer = np.empty_like(places)
-        self._hub.store.call(put_index_records_first, 0, places.ctypes.data, len(places), buffer.ctypes.data)
-        one.undo = array("q", places.tobytes())
+        buffer = np.empty_like(one.undo)
+        self._hub.store.call(put_index_records_first, 0, one.undo.ctypes.data, len(buffer), buffer.ctypes.data)
         one.is_unordered = False
 
     def _purge(self, ended: list[Ended]) -> set[tuple[int, int]]:
         """Take away all that is left of some transactions; answers the pages, with their tables, to be tidied."""
-        places = np.concatenate([np.array(one.undo[one.done :], np.int64) for one in ended])
+        places = np.concatenate([one.undo[one.done :] for one in ended])
         pages = np.zeros(len(places), np.int64)
         done = 0
         while done < len(places):
@@ -159,6 +157,7 @@ class BackgroundCollector:
             if self._stop:
                 return
             try:
+                close_abandoned()
                 self._collector.finish_commits()
                 if self._collector.history:
                     self._collector.collect()

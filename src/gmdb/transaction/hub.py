@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gmdb.errors import Corruption, LocksExhausted, UndoExhausted
+from gmdb.finalizers import Living
 from gmdb.format.address import NO_PAGE, UNDO_DEVICE, device_of, offset_of
 from gmdb.format.page import PAGE_HEAD, SegmentType
 from gmdb.format.undo import TRANSACTIONS_ID, UNDO_ENTRY, UNDO_ID
@@ -57,8 +58,9 @@ class Transactions:
         self.store = store
         self.guard = store.guard
         self.redo = redo
-        # LSN, slot, SCN of commits that are not on disk yet, and from where on the log has their changes
-        self._pending: deque[tuple[int, int, int, int]] = deque()
+        # LSN, slot, SCN of commits that are not on disk yet, from where on the log has their changes, and what
+        # definitions they have changed
+        self._pending: deque[tuple[int, int, int, int, Changes]] = deque()
         self.left_alone = False  # a session was interrupted while it waited for its commit to be on disk
         self.memory = TransactionMemory(store)
         self.memory.set("undo_entry", UNDO_ENTRY)
@@ -67,6 +69,7 @@ class Transactions:
         self.tables = TableLocks()
         self.collector = Collector(self)
         self.active: dict[int, Session] = {}
+        self.sessions: Living[Session] = Living()  # all that are in use
         self.publish_definitions: Callable[[Changes, int], None]  # the catalog's, which sets it
         self._background: BackgroundCollector | None = None
         table = _table_segment(store)
@@ -89,14 +92,14 @@ class Transactions:
 
     # ---- commits
 
-    def log_commit(self, slot: int, call_address: int, call: memoryview) -> int:
+    def log_commit(self, slot: int, call_address: int, call: memoryview, definitions: Changes) -> int:
         """Log a commit; answers the LSN that must be on disk for it to count, 0 if nothing was changed."""
         with self.guard:
             self.store.require_healthy()
             now = time.time_ns() // 1000
             lsn = self.store.call_essential(commit_transaction, UNDO_DEVICE, call_address, now)
             if lsn:
-                self._pending.append((lsn, slot, call[COMMIT], call[FEED_FROM]))
+                self._pending.append((lsn, slot, call[COMMIT], call[FEED_FROM], definitions))
             return lsn
 
     def log_from(self) -> int:
@@ -105,18 +108,22 @@ class Transactions:
             if self.redo is None:  # nobody can change anything
                 return int(self.store.control["redo_lsn"])
             active = [session.call[FEED_FROM] for session in self.active.values()]
-            begun = [*active, *(began for _, _, _, began in self._pending)]
+            begun = [*active, *(began for _, _, _, began, _ in self._pending)]
             return min([*(lsn for lsn in begun if lsn), self.redo.end])
 
     def publish(self, durable: int) -> None:
-        """Let others see the commits that are on disk, in the order of their SCNs."""
+        """Let others see the commits that are on disk, in the order of their SCNs, rows and definitions at once."""
         with self.guard:
             while self._pending and self._pending[0][0] <= durable:
-                _, slot, scn, _ = self._pending[0]
+                _, slot, scn, _, definitions = self._pending[0]
+                if definitions:
+                    self.publish_definitions(definitions, scn)
+                    for session in self.sessions:
+                        session.tables_seen.clear()
                 self.memory.publish(slot, scn)
                 self._pending.popleft()
         if self.left_alone:
-            self.left_alone = False
+            self.left_alone = bool(self._pending)
             self.waits.wake()
 
     def finish_commits(self) -> None:

@@ -1,24 +1,86 @@
-"""Ending what a session does, from another thread or a signal handler.
+"""Operations on a session: one at a time, whole, and ended from another thread or a signal handler.
+
+An *operation* is what a program asks of a session: a statement, a commit, a step of a read.  Threads that share a
+connection take turns, an operation each.  Signals are held meanwhile (signals.py).
 
 Invariants
  1. Only what is under way when ``interrupt`` is called ends: a session that does nothing goes on as before.
  2. Whoever is told, is told between two steps; a commit that is being written is never ended.
  3. A signal handler may call ``interrupt``: in the main thread it takes no lock, which that thread might hold.
+ 4. What changes a session is an operation, or a single kernel call under the guard while ``busy`` is held: the fast
+    path.  Of that, all that must not be lost is written down by the kernel itself (``records`` of kernel.call.CALL).
 """
 
 from __future__ import annotations
 
-import _thread
+import functools
+import inspect
 import threading
 import weakref
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from gmdb.errors import StatementInterrupted
+from gmdb.errors import InterfaceError, StatementInterrupted
+from gmdb.signals import Held, HeldIterator, in_helper_thread
 
 if TYPE_CHECKING:
     from gmdb.transaction.hub import Transactions
     from gmdb.transaction.session import Session
     from gmdb.transaction.snapshots import Snapshot
+
+
+_PATIENCE = 0.02  # seconds until a thread that uses a connection which is to be closed is told again
+T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class HasSession(Protocol):
+    session: Session
+
+
+def operations(*others: str) -> Callable[[type[T]], type[T]]:
+    """Make every public method of a class with a session an operation, inherited ones as well, but for some others."""
+
+    def decorate(kind: type[T]) -> type[T]:
+        for name in dir(kind):
+            value = inspect.getattr_static(kind, name)
+            if name.startswith("_") or name in others:
+                continue
+            if inspect.isfunction(value):
+                setattr(kind, name, operation(value))
+            elif isinstance(value, property) and value.fset is not None:
+                setattr(kind, name, value.setter(operation(value.fset)))
+        return kind
+
+    return decorate
+
+
+def operation(method: Method) -> Method:
+    """Make a method of something with a session an operation on that.
+
+    Of a generator function, which reads, each step is one, and under autocommit the read is over with the last.
+    """
+    if inspect.isgeneratorfunction(method):
+
+        @functools.wraps(method)
+        def begin(self: HasSession, *arguments: Any, **options: Any) -> Any:
+            session = self.session
+            return HeldIterator(method(self, *arguments, **options), session.held, session.finish_read_if_idle)
+
+        return cast(Method, begin)
+
+    @functools.wraps(method)
+    def run(self: HasSession, *arguments: Any, **options: Any) -> Any:
+        session = self.session
+        with session.busy, session.held:
+            try:
+                return method(self, *arguments, **options)
+            except BaseException:
+                session.finish_failed()
+                raise
+
+    return cast(Method, run)
 
 
 class Work(Protocol):
@@ -33,10 +95,13 @@ class Interruptible:
     hub: Transactions
 
     def _do_nothing_yet(self) -> None:
+        self.busy = threading.RLock()  # one operation at a time
+        self.held = Held(weakref.proxy(self))  # no circle: what nobody uses any more goes at once
+        self.closing = False  # another thread waits for the work to end, and closes the session then
         self.interrupted = False  # the work that is going on is to end
         self._working = 0  # statements that are running, one within the other
-        self._reads: weakref.WeakSet[Snapshot] = weakref.WeakSet()
-        self._elsewhere: weakref.WeakSet[Work] = weakref.WeakSet()
+        self._reads: set[Snapshot] = set()
+        self._elsewhere: set[Work] = set()
 
     def begin_work(self) -> None:
         """A statement begins."""
@@ -49,9 +114,23 @@ class Interruptible:
             if not self._working:
                 self.interrupted = False
 
+    @contextmanager
+    def ended_soon(self) -> Iterator[None]:
+        """Have the session for its end: what another thread does with it is interrupted, and finds it closed."""
+        self.closing = True
+        while not self.busy.acquire(timeout=_PATIENCE):
+            self._interrupt()  # it may have begun to wait only now
+        self.closing = False
+        try:
+            yield
+        finally:
+            self.busy.release()
+
     def watch(self, work: Work) -> None:
-        """End this, too, for as long as somebody has it."""
+        """End this, too, until ``leave_alone``."""
         self._elsewhere.add(work)
+        if self.interrupted:  # before anybody could know of the work
+            work.interrupt()
 
     def leave_alone(self, work: Work) -> None:
         self._elsewhere.discard(work)
@@ -60,6 +139,8 @@ class Interruptible:
         """To be called between two steps of what may take long."""
         if self.interrupted:
             self.interrupted = False
+            if self.closing:
+                raise InterfaceError("the connection is closed")
             raise _interrupted()
 
     def forget_interrupt(self) -> None:
@@ -70,7 +151,7 @@ class Interruptible:
     def interrupt(self) -> None:
         """Let what goes on in the session end with StatementInterrupted, soon."""
         if threading.get_ident() == threading.main_thread().ident:
-            _thread.start_new_thread(self._interrupt, ())
+            in_helper_thread(self._interrupt)
         else:
             self._interrupt()
 

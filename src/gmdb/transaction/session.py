@@ -10,8 +10,6 @@ Invariants
 
 from __future__ import annotations
 
-import weakref
-from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -22,7 +20,7 @@ from gmdb.errors import CursorInvalid, InterfaceError, StorageError, WriteConfli
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.page import SegmentType
 from gmdb.kernel.bulk import open_last_page
-from gmdb.kernel.call import CALL
+from gmdb.kernel.call import CALL, LOB_ROOTS_MAX, RECORDS_A_CALL
 from gmdb.kernel.ending import end_rollback, log_table_change, mark_dropped
 from gmdb.kernel.gc import changed_page, is_row_lock
 from gmdb.kernel.rollback import take_back
@@ -36,14 +34,16 @@ from gmdb.transaction.call import (
     COMMIT,
     FEED_FROM,
     INSERT_LOCK,
+    IS_UNORDERED,
     LATEST,
-    MORE,
-    MORE_COUNT,
+    LOB_ROOTS,
+    RECORD_COUNT,
+    RECORD_LIMIT,
+    RECORDS,
     SCN,
     SIZE,
     STATEMENT,
     TRANSACTION,
-    UNDO,
     UNDO_PAGE,
     UNDO_RUNS,
 )
@@ -56,7 +56,7 @@ from gmdb.transaction.savepoints import HasSavepoints
 from gmdb.transaction.snapshots import OWN, Snapshot, require_level
 from gmdb.transaction.tables import HoldsTables
 
-MORE_MAX = 2048  # undo records that one call may write beside its first
+RECORDS_FIRST, RECORDS_KEPT = 1 << 12, 1 << 16  # places in a new list of undo records; in one that is used again
 
 
 class Session(HoldsTables, HasSavepoints, Interruptible):
@@ -70,10 +70,10 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self._buffer = np.zeros(len(CALL.names or ()), np.int64)
         self.call = self._buffer.data
         self.call_address = self._buffer.ctypes.data
-        more = np.zeros(MORE_MAX, np.int64)
-        self.call[MORE] = more.ctypes.data
-        self._more = more.data
-        self._cursors: weakref.WeakSet[Snapshot] = weakref.WeakSet()
+        self._lob_roots = np.zeros(LOB_ROOTS_MAX, np.int64)
+        self.call[LOB_ROOTS] = self._lob_roots.ctypes.data
+        self._use_records(np.zeros(RECORDS_FIRST, np.int64))
+        self._cursors: set[Snapshot] = set()  # that are being read by
         self.pages_wanted = 0  # how many pages a change asks for that found too few
         self._do_nothing_yet()
         self.depth = 0  # statements of several steps that are running, one within the other
@@ -82,6 +82,8 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self.call[ALONE] = 1
         self.call[LATEST] = int(self._reads_latest())
         self._reset()
+        with hub.guard:
+            hub.sessions.add(self)
 
     def _reads_latest(self) -> bool:
         """Whether each statement has a snapshot of its own."""
@@ -99,13 +101,14 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self.call[UNDO_PAGE] = -1
         self.call[UNDO_RUNS] = 0
         self.call[FEED_FROM] = 0
-        self.undo: array[int] = array("q")
+        self.call[RECORD_COUNT] = self.call[IS_UNORDERED] = 0
+        if len(self._records) > RECORDS_KEPT:
+            self._use_records(np.zeros(RECORDS_FIRST, np.int64))
         self._forget_savepoints()
         self._hold_nothing()
         self.definitions = ChangedDefinitions()
         self._pages_to_tidy: set[tuple[int, int]] = set()
         self._snapshot: Snapshot | None = None
-        self._has_index_records = False
 
     def set_autocommit(self, on: bool) -> None:
         """Make each statement a transaction of its own, or not; what is open is committed first."""
@@ -129,14 +132,15 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
     @property
     def in_transaction(self) -> bool:
         has_begun = self._resumes_autocommit or self.slot >= 0
-        return has_begun or self._snapshot is not None or bool(self._locks_taken)
+        has_read = self.has_read and not self.autocommit  # else the read was a transaction of its own
+        return has_begun or has_read or self._snapshot is not None or bool(self._locks_taken)
 
     @property
     def statement_number(self) -> int:
         return self.call[STATEMENT]
 
     def require_open(self) -> None:
-        if self.closed:
+        if self.closed or self.closing:
             raise InterfaceError("the connection is closed")
         self.hub.store.require_open()
 
@@ -175,10 +179,41 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self._snapshot.check()
         return self._snapshot
 
+    @property
+    def reading_scn(self) -> int:
+        """The instant by which a single read goes.  The guard is held."""
+        return self.hub.memory.scn if self.call[LATEST] else self._transaction_snapshot().scn
+
+    @property
+    def held_scn(self) -> int | None:
+        """The instant by which the transaction reads from its first statement to its last; None: there is none."""
+        return None if self._snapshot is None else self._transaction_snapshot().scn
+
+    @property
+    def definitions_scn(self) -> int | None:
+        """The instant by which the transaction knows definitions; None: the newest."""
+        return None if self.call[LATEST] else self.held_scn
+
     def finish_read(self) -> None:
         """Under autocommit a read is over when it is done."""
         if self.autocommit and not self.depth and not self.closed:
             self.commit()
+
+    def finish_read_if_idle(self) -> None:
+        """``finish_read``, of a read that came to its end in any thread, unless an operation of another one is running.
+
+        It waits for nobody: the other thread may wait for this read.
+        """
+        if self.busy.acquire(False):
+            try:
+                self.finish_read()
+            finally:
+                self.busy.release()
+
+    def finish_failed(self) -> None:
+        """Under autocommit what failed has left nothing open."""
+        if self.autocommit and not self.depth and not self.closed and self.in_transaction and self.hub.store.devices:
+            self.rollback()
 
     @contextmanager
     def cursor(self, scn: int | None = None) -> Iterator[tuple[Snapshot, np.ndarray]]:
@@ -191,8 +226,8 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         with self.hub.guard:
             if scn is None:
                 scn = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
-            snapshot = self.hub.snapshots.take(scn, len(self.undo))
-            own = self.slot if self.undo else -1
+            snapshot = self.hub.snapshots.take(scn, self.mark())
+            own = self.slot if self.mark() else -1
             form = snapshot.form = np.array([scn, own, self.call[STATEMENT]], np.int64)
             self._cursors.add(snapshot)
             self._reads.add(snapshot)
@@ -202,6 +237,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             with self.hub.guard:
                 snapshot.release()
                 self._reads.discard(snapshot)
+                self._cursors.discard(snapshot)
 
     @contextmanager
     def statement(self) -> Iterator[Snapshot]:
@@ -210,7 +246,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         with self.hub.guard:
             self.new_statement()
             snapshot = self._snapshot or self.hub.snapshots.take()
-            mark = len(self.undo)
+            mark = self.mark()
         self.begin_work()
         self.depth += 1
         self.call[ALONE] = 0
@@ -256,7 +292,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
 
     def change_definitions(self, changes: Changes) -> None:
         """Go by other definitions from now on, and everybody once the transaction commits; undo records are written."""
-        self.definitions.change(changes, len(self.undo))
+        self.definitions.change(changes, self.mark())
         self._look_again(changes)
 
     # ---- changes of rows
@@ -276,21 +312,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             hub.store.give_way()
         if self.slot < 0:
             hub.store.throttle()
-        hub.store.enter()
-        try:
-            self.require_open()
-            if self.slot < 0:
-                self._begin()
-            self.prepare()
-            if not hub.waits.queues or not is_in_line(self, key, arguments):
-                result = kernel(hub.store.area, *arguments)
-                if result >= 0:
-                    self.keep_result()
-            else:
-                result = LOCKED
-                self.call[BLOCKER] = self.call[BLOCKED] = -1
-        finally:
-            hub.guard.release()
+        result = hub.store.under_guard(self._try_change, kernel, key, arguments)
         try:
             if result < 0:
                 result = change_with_patience(self, kernel, space_id, key, arguments, nowait, result)
@@ -301,6 +323,17 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         if alone and self.autocommit:
             self.commit() if result >= 0 else self.rollback()
         return result
+
+    def _try_change(self, kernel: Any, key: RowId | None, arguments: tuple[int, ...]) -> int:
+        self.require_open()
+        if self.slot < 0:
+            self._begin()
+        self.prepare()
+        self.reserve_records()
+        if self.hub.waits.queues and is_in_line(self, key, arguments):
+            self.call[BLOCKER] = self.call[BLOCKED] = -1
+            return LOCKED
+        return kernel(self.hub.store.area, *arguments)
 
     def start_over(self, snapshot: Snapshot) -> None:
         """Let a statement see what was committed meanwhile; not under repeatable read."""
@@ -315,42 +348,40 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
 
     def mark(self) -> int:
         """How far the transaction has come, for ``take_back_to``."""
-        return len(self.undo)
+        return self.call[RECORD_COUNT]
 
     @property
     def refused_size(self) -> int:
         """Bytes of the row that was refused as too large."""
         return self.call[SIZE]
 
-    def keep_result(self) -> None:
-        """Keep where the undo record is that the last call wrote, if any, for the transaction's end."""
-        call = self.call
-        if (place := call[UNDO]) >= 0:
-            self.undo.append(place)
-        if count := call[MORE_COUNT]:
-            self.undo.extend(self._more[:count])
-            call[MORE_COUNT] = 0
-            self._has_index_records = True
+    def _use_records(self, records: np.ndarray) -> None:
+        """Have kernels list the transaction's undo records here."""
+        self.call[RECORDS] = records.ctypes.data
+        self.call[RECORD_LIMIT] = len(records) - RECORDS_A_CALL
+        self._records = records
 
-    def log_newest(self, count: int) -> None:
-        """Keep the ``count`` records that the last call wrote; they are neighbours on the undo page."""
-        newest = self.call[UNDO]
-        self.undo.extend(range(newest - count + 1, newest + 1))
+    def reserve_records(self) -> None:
+        """Make sure that the list of undo records has room for those of one more call.  The guard is held."""
+        count = self.call[RECORD_COUNT]
+        if count > self.call[RECORD_LIMIT]:
+            longer = np.zeros(2 * len(self._records), np.int64)
+            longer[:count] = self._records[:count]
+            self._use_records(longer)
 
     def create_segment(self, space: Tablespace, obj_id: int, name: str, kind: SegmentType, pct_free: int) -> Segment:
         """Make a segment that goes if the transaction is rolled back."""
         with self.hub.guard:
             self.begin_if_needed()
-            segment = Segment.create(self.hub.store, space, obj_id, name, kind, pct_free, self.call_address)
-            self.keep_result()
-            return segment
+            self.reserve_records()
+            return Segment.create(self.hub.store, space, obj_id, name, kind, pct_free, self.call_address)
 
     def drop_segment(self, obj_id: int, segment: Segment) -> None:
         """Have a segment's pages given back once the transaction has committed and nobody needs them."""
         with self.hub.guard:
             self.begin_if_needed()
+            self.reserve_records()
             self.hub.store.call(mark_dropped, UNDO_DEVICE, self.call_address, obj_id, segment.entry_page)
-            self.keep_result()
 
     def log_table_change(self, feed: int, operation: int) -> None:
         """Log what became of a table with a change feed, as part of the newest change of the transaction."""
@@ -409,7 +440,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         for _, entry_page, last_page, space_id in self._loads:
             with self.hub.guard:
                 self.hub.store.call_essential(open_last_page, space_id, entry_page, last_page)
-        lsn = self.hub.log_commit(self.slot, self.call_address, self.call)
+        lsn = self.hub.log_commit(self.slot, self.call_address, self.call, self.definitions.now)
         self._logged_at = lsn
         if lsn and self.hub.redo is not None:
             self.hub.redo.make_durable(lsn)
@@ -433,14 +464,13 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         hub = self.hub
         if self.slot >= 0 and hub.store.failure is None:  # else what it did stays as it is, and nobody sees it
             del hub.active[self.slot]
-            ended = Ended(self.slot, scn, self.undo, self._segments_used, self._pages_to_tidy)
-            ended.is_unordered = self._has_index_records
+            records = self._records[: self.mark()].copy()
+            ended = Ended(self.slot, scn, records, self._segments_used, self._pages_to_tidy)
+            ended.is_unordered = bool(self.call[IS_UNORDERED])
             hub.collector.add(ended)
             hub.notify_ended()
         if self._snapshot is not None:
             self._snapshot.release()
-        if scn and self.definitions.now and hub.store.failure is None:
-            hub.publish_definitions(self.definitions.now, scn)
         released = self.slot >= 0 or bool(self._locks_taken)
         hub.tables.release(self, self._locks_taken)
         self._reset()
@@ -450,17 +480,17 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
     def take_back_to(self, mark: int) -> None:
         """Undo all changes after the first ``mark``, newest first."""
         store = self.hub.store
-        if len(self.undo) == mark:
+        if self.mark() == mark:
             return
-        while len(self.undo) > mark:
+        while self.mark() > mark:
             with self.hub.guard:
-                place = self.undo[-1]
+                place = int(self._records[self.mark() - 1])
                 self._cancel_cursors(place)
                 page_id = self._tidy_later(place)
                 arguments = (place, 1, self.hub.memory.number(self.slot))
                 while store.call_essential(take_back, self._space_of(page_id), *arguments):
                     pass  # a segment goes a part at a time
-                self.undo.pop()
+                self.call[RECORD_COUNT] -= 1
         self._loads = [load for load in self._loads if load[0] <= mark]
         self._look_again(self.definitions.take_back_to(mark))
         self.hub.waits.wake()
@@ -468,10 +498,10 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
     def _cancel_cursors(self, place: int) -> None:
         """Tell reads that have seen the newest change that it is about to be rolled back."""
         for cursor in list(self._cursors):
-            if cursor.undo_mark < len(self.undo):
+            if cursor.undo_mark < self.mark():
                 continue
             if is_row_lock(self.hub.store.area, place):
-                cursor.undo_mark = len(self.undo) - 1
+                cursor.undo_mark = self.mark() - 1
             else:
                 cursor.cancel(CursorInvalid("changes that this read had seen were rolled back; read again"))
 
@@ -492,4 +522,5 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
                     self.hub.redo.make_durable(lsn)
                 self._finish_commit()
             self.rollback()
+        self.tables_seen.clear()
         self.closed = True

@@ -1,6 +1,7 @@
-"""Table locks: whoever changes or reads rows shares a table, whoever changes its definition has it alone.
+"""Table locks: whoever changes rows shares a table, whoever changes its definition has it alone.
 
-Names are taken alone, too, by whoever gives them to something or takes them away.
+Names are taken alone, too, by whoever gives them to something or takes them away.  Readers take no lock: they go by the
+definition that belongs to their snapshot, and what that leads to is kept for as long as the snapshot is held.
 """
 
 from __future__ import annotations
@@ -63,13 +64,19 @@ class HoldsTables:
     hub: Transactions
 
     def _hold_nothing(self) -> None:
-        self.tables_held: dict[int, object] = {}  # the definition by which a table is used
+        self.tables_held: dict[int, object] = {}  # tables that are locked, and the definitions by which they are used
+        self.tables_seen: dict[int, object] = {}  # definitions by which reads go; emptied when others come, by the hub
+        self.has_read = False  # anything, in this transaction
         self._locks_taken: set[Hashable] = set()
         self._segments_used: dict[int, tuple[int, int]] = {}  # obj_id: entry page, tablespace
         self._loads: list[tuple[int, int, int, int]] = []  # undo mark, entry page, last page, tablespace
 
-    def share_table(self, number: int) -> None:
-        """Hold a table against changes of its definition until the transaction ends."""
+    def share_table(self, number: int, name: str) -> None:
+        """Hold a table against changes of its definition until the transaction ends.
+
+        Whoever changed it before has let it go, and its commit is seen: also if it was interrupted while it waited
+        for the disk.
+        """
         session = cast("Session", self)
         session.require_open()
         if number in self._locks_taken:
@@ -78,18 +85,21 @@ class HoldsTables:
         with self.hub.guard:  # the short way, while nobody waits for anything
             taken = not self.hub.waits.queues and not tables.share(number, session)
         if not taken:
-            _take(session, number, lambda: tables.share(number, session))
+            _take(session, number, f"table {name}", lambda: tables.share(number, session))
         self._locks_taken.add(number)
+        if self.hub.left_alone:
+            self.hub.finish_commits()
 
     def use_table(self, number: int, definition: object, obj_id: int, entry_page: int, space_id: int) -> None:
         """Go by a definition of a table that is shared; ``obj_id``: whose its segment is."""
-        self.tables_held[number] = definition
+        self.tables_held[number] = self.tables_seen[number] = definition
         self._segments_used[obj_id] = (entry_page, space_id)
 
     def _look_again(self, numbers: Iterable[int]) -> None:
         """Definitions of tables have changed: whoever uses them asks for them again."""
         for number in numbers:
             self.tables_held.pop(number, None)
+            self.tables_seen.pop(number, None)
 
     def note_load(self, entry_page: int, last_page: int, space_id: int) -> None:
         """Inserts into the table go on at ``last_page`` once the transaction has committed."""
@@ -103,14 +113,14 @@ class HoldsTables:
         """Whether the transaction has a table or name, together with others or alone."""
         return key in self._locks_taken
 
-    def take_alone(self, key: Hashable) -> None:
-        """Have a table, or a name, and nobody else, until the transaction ends.
+    def take_alone(self, key: Hashable, what: str = "") -> None:
+        """Have a table, or a name, and nobody else, until the transaction ends; ``what`` it is, for people to read.
 
         Whoever committed before has let it go, and is seen: also one that was interrupted while it waited for the disk.
         """
         session, tables = cast("Session", self), self.hub.tables
         if not tables.is_alone(key, session):
-            _take(session, key, lambda: tables.take_alone(key, session))
+            _take(session, key, what or str(key), lambda: tables.take_alone(key, session))
             self._locks_taken.add(key)
             self.hub.finish_commits()
 
@@ -123,10 +133,9 @@ class HoldsTables:
         self.hub.waits.wake()
 
 
-def _take(session: Session, key: Hashable, attempt: Callable[[], list[Session]]) -> None:
+def _take(session: Session, key: Hashable, what: str, attempt: Callable[[], list[Session]]) -> None:
     """Take a table, waiting for those who are in the way, which ``attempt`` tells, for as long as the session waits."""
     deadline = time.monotonic() + session.lock_timeout
-    what = f"table {key}" if isinstance(key, int) else str(key)
     goes_first = session.holds(key)
     key = ("table", key)
     waits = session.hub.waits

@@ -83,7 +83,8 @@ class LeafRange:
         }  # fmt: skip
         for name, value in fields.items():
             walk[name] = value
-        verify_tree.check_leaves(walk.ctypes.data)
+        while verify_tree.check_leaves(walk.ctypes.data):
+            pass
         return _found(walk[0], words, spots, queue)
 
 
@@ -108,7 +109,8 @@ class HashWalk:
         }  # fmt: skip
         for name, value in fields.items():
             walk[name] = value
-        verify_hash.check_hash(walk.ctypes.data)
+        while verify_hash.check_hash(walk.ctypes.data):
+            pass
         found = _found(walk[0], words, spots, queue[: walk[0]["queued"]])
         known = np.sort(keys[: found.digest.count])
         known = known[known != NO_WORD]  # words of keys that no other row may have

@@ -64,7 +64,8 @@ class IndexWalk:
 
     def walk(self, *kernels: Callable[[int], int]) -> np.void:
         for kernel in kernels:
-            kernel(self._check.ctypes.data)
+            while kernel(self._check.ctypes.data):
+                pass
         return self._check[0]
 
     def run(self, kernels: Sequence[Callable[[int], int]], words: dict[int, Problem]) -> IndexEntries:
