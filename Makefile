@@ -44,7 +44,7 @@ demo: $(STAMP) ## Tell what gmdb does by doing it, in a minute or two: crash, re
 test: $(STAMP) ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs a part of it
 	@scripts/programs --install || true
 	@.venv/bin/gmdb compile
-	@$(WITH_JAVA) $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(WITH_JAVA) { $(PY) -m tests.java_classes || true; } && $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(STAMP) ## Everything at once for MINUTES=10: writers, Spark, backups, a stream; kills, power cuts, failing disks
 	@$(WITH_JAVA) $(PY) -m tests.soak --minutes $(MINUTES) $(ARGS)

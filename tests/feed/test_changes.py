@@ -11,7 +11,15 @@ import pytest
 
 import gmdb
 from gmdb.connection import Connection
-from gmdb.errors import InterfaceError, NoChangeFeed, NoSuchTable, PositionGone, StorageError, UniqueViolation
+from gmdb.errors import (
+    InterfaceError,
+    NoChangeFeed,
+    NoSuchTable,
+    NotSupportedError,
+    PositionGone,
+    StorageError,
+    UniqueViolation,
+)
 from gmdb.feed import Change, ChangeFeed
 from gmdb.log.changes import ChangeLog
 from tests.arrow.staged import stage
@@ -256,13 +264,90 @@ def test_batches(table: Connection) -> None:
     assert batch.slice(0, 1).to_pylist()[0]["_before_s"] is None
 
 
-def test_large_objects_are_left_out(db: Connection) -> None:
+def test_large_objects_are_left_out_if_that_is_asked_for(db: Connection) -> None:
     db.execute("create table t (i int, c clob, s varchar(9)) with (change_feed = true)")
     db.commit()
-    feed = db.changes()
+    feeds = db.changes(without_lobs=True), db.changes(tables=["t"], snapshot=True, without_lobs=True)
     db.execute("insert into t values (1, ?, 'x')", ("y" * 100_000,))
     db.commit()
-    assert seen(feed) == [("insert", 1, "x")]
+    for feed in feeds:
+        assert seen(feed) == [("insert", 1, "x")]
+
+
+def test_large_objects_are_not_left_out_without_a_word(table: Connection) -> None:
+    said = r"table t: its changes cannot have column c, CLOB.*changes\(..., without_lobs=True\)"
+    feed, named = table.changes(), table.changes(tables=["t"], reader="mine")
+    table.execute("insert into t values (1, 'before')")
+    table.execute("alter table t add column c clob")
+    table.execute("insert into t values (2, 'behind', 'text')")
+    table.commit()
+    for one in (feed, named):
+        with pytest.raises(NotSupportedError, match=said):
+            list(one)
+    for options in ({}, {"snapshot": True}, {"reader": "mine"}):
+        with pytest.raises(NotSupportedError, match=said):
+            table.changes(tables=["t"], **options)
+    assert [c.row and c.row["i"] for c in table.changes(reader="mine", without_lobs=True)] == [1, 2]
+
+
+KEY_CHANGES = [  # the table, a statement, what a feed has without the values before
+    ("i int primary key, s varchar(9)", "update t set i = 3 where i = 1", [("delete", 1, "a"), ("insert", 3, "a")]),
+    ("i int primary key, s varchar(9)", "update t set i = i, s = 'c' where i = 1", [("update", 1, "c")]),
+    ("i int, s varchar(9), primary key (s, i)", "update t set s = 'c'", [("delete", 1, "a"), ("insert", 1, "c")]),
+    ("i int, s varchar(9)", "update t set s = null", [("delete", 1, "a"), ("insert", 1, None)]),
+    ("i int, s varchar(9)", "update t set s = 'a'", [("update", 1, "a")]),
+]
+
+
+@pytest.mark.parametrize(("columns", "statement", "expected"), KEY_CHANGES)
+def test_an_update_that_changes_the_key_is_a_deletion_and_an_insertion(
+    db: Connection, columns: str, statement: str, expected: list[tuple[Any, ...]]
+) -> None:
+    db.execute(f"create table t ({columns}) with (change_feed = true)")
+    db.execute("insert into t values (1, 'a')")
+    db.commit()
+    feed, with_before = db.changes(), db.changes(before=True)
+    db.execute(statement)
+    db.execute("insert into t values (9, 'z')")
+    db.commit()
+    changes = list(feed)
+    assert [(c.operation, *(c.row or {}).values()) for c in changes] == [*expected, ("insert", 9, "z")]
+    assert len({c.row_id for c in changes[:-1]}) == 1
+    update, insert = with_before
+    assert (update.operation, update.before) == ("update", {"i": 1, "s": "a"})
+    assert [c.sequence for c in (update, insert)] == [changes[0].sequence, changes[-1].sequence]
+    assert len({c.sequence for c in changes}) == len(changes)
+
+
+def test_the_key_is_the_one_that_the_table_had_at_the_time(table: Connection) -> None:
+    table.execute("insert into t values (1, 'a')")
+    table.commit()
+    feed = table.changes()
+    for statement in ("alter table t drop constraint t_pkey", "alter table t add primary key (s)"):
+        table.execute("update t set i = i + 1, s = 'b'")
+        table.execute("update t set s = 'a'")
+        table.commit()
+        table.execute(statement)
+        table.commit()
+    table.execute("update t set i = i + 1")
+    table.commit()
+    moved = ["delete", "insert"]
+    assert [change.operation for change in feed] == [*moved, "update", *moved, *moved, "update"]
+
+
+def test_a_loop_that_is_left_between_the_halves_of_an_update_goes_on_with_the_second(table: Connection) -> None:
+    table.execute("insert into t values (1, 'a')")
+    table.commit()
+    feed = table.changes()
+    before = feed.position
+    table.execute("update t set i = 2")
+    table.commit()
+    first = next(iter(feed))
+    assert (first.operation, feed.position) == ("delete", before)
+    assert seen(table.changes(since=feed.position)) == [("delete", 1, "a"), ("insert", 2, "a")]
+    assert seen(feed) == [("insert", 2, "a")]
+    assert feed.position != before
+    assert seen(table.changes(since=feed.position)) == []
 
 
 def test_every_type_and_null(db: Connection) -> None:

@@ -39,6 +39,7 @@ from gmdb.storage.loads import LOADS_NAME, new_load, staged_path
 from gmdb.storage.pins import read_pins
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
+from tests.sessions import until
 
 pytestmark = pytest.mark.spark
 ROWS = 20_000
@@ -381,10 +382,8 @@ def test_a_writer_that_goes_on_when_a_build_is_abandoned(table: Connection) -> N
     build = Build(table)
     with gmdb.connect(table.path) as writer:
         writer.execute("update t set s = 'mine' where n > 0")
-        began = time.monotonic()
         table.session.lock_timeout = 0.3
-        table.abandon_index()
-        assert time.monotonic() - began < 20
+        table.abandon_index()  # does not wait for the writer, which would be for ever
         writer.execute("update t set s = 'mine again' where n > 10")
         writer.commit()
     table.session.lock_timeout = 30
@@ -410,10 +409,7 @@ def begin(client: Peer, path: Path) -> None:
 def test_a_client_that_is_killed(table: Connection, client: Peer) -> None:
     begin(client, table.path)
     client.process.kill()
-    deadline = time.monotonic() + 30
-    while read_pins(table.path) or (table.path / LOADS_NAME).exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not read_pins(table.path) and not (table.path / LOADS_NAME).exists())
     table.session.lock_timeout = 30
     require_nothing_left(table, "by_s")
 

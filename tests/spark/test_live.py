@@ -18,10 +18,11 @@ import gmdb.spark
 from gmdb.connection import Connection
 from gmdb.storage.pins import expires_at, read_pins
 from tests.frozen import grow_older
+from tests.searches import extent
 from tests.sessions import until
 
 pytestmark = pytest.mark.spark
-ACCOUNTS, BALANCE, WRITERS, READS = 3000, 1000, 8, 20
+ACCOUNTS, BALANCE, WRITERS, READS = 3000, 1000, 8, extent(6, 20)
 PAUSE = 0.003  # seconds between two transactions of a thread, as long as a disk takes: Spark is to get on, too
 
 
@@ -71,6 +72,7 @@ def totals(frame: DataFrame) -> tuple[int, int]:
     return row[0], row[1]
 
 
+@pytest.mark.search
 def test_every_read_of_a_live_table_has_the_same_sum(path: Path, load: Callable[..., DataFrame]):
     right = (ACCOUNTS * BALANCE, ACCOUNTS)
     with gmdb.connect(path, sync="group") as db:

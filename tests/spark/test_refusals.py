@@ -153,7 +153,7 @@ def test_a_wrong_option_is_named(spark, table, options, message):
         ("i < 5 order by i", "more than a condition"),
         ("i < 5; drop table tbl", "InvalidSyntax"),
         ("i in (select i from tbl)", "no subqueries"),
-        ("count(*) > 1", "no aggregates"),
+        ("count(*) > 1", "an aggregate cannot stand here"),
         ("j = 1", "column j"),
         ("i = 'x'", "i"),
         ("now() > timestamp '2020-01-01'", "the time, which is another on every worker"),

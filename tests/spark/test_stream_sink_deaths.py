@@ -23,7 +23,7 @@ from tests.server.peer import Peer
 from tests.spark.streaming import add_files, read_files, write_all
 
 pytestmark = pytest.mark.spark
-PATIENCE = 120.0  # far more than anything here takes
+PATIENCE = 600.0  # far more than anything here takes
 FILES, ROWS, KILLS = 8, 500, 6  # batches, rows of each, and how often the owner is killed
 
 # A driver of its own, with several batches under way.
@@ -93,6 +93,9 @@ def test_a_driver_that_is_killed_at_any_moment_and_started_again(closed: Path, t
                 if driver.poll() is None:
                     os.killpg(driver.pid, signal.SIGKILL)  # with Java, which is in its group
                 driver.wait()
+            while (closed / LOADS_NAME).exists():  # it goes while the database is open
+                assert time.monotonic() < until + PATIENCE
+                time.sleep(0.02)
     assert_complete(closed)
 
 

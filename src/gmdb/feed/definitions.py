@@ -10,7 +10,7 @@ import numpy as np
 
 from gmdb.catalog.plain import table_from_plain
 from gmdb.catalog.schema import TableDefinition
-from gmdb.errors import NoChangeFeed
+from gmdb.errors import Corruption, NoChangeFeed, NotSupportedError
 from gmdb.log.changes import Committed
 from gmdb.storage.feeds import LogPosition, definition_numbers, read_definition
 from gmdb.storage.pins import Pin
@@ -44,9 +44,11 @@ class Definitions:
                 yield self[version]
 
     def feed_of(self, version: int) -> int:
-        feed = self[version].feed
-        assert feed is not None
-        return feed.feed_id
+        table = self[version]
+        if table.feed is None:
+            said = f"{self._directory}: definition {version} of the change feeds, of table {table.name}, has no feed"
+            raise Corruption(f"{said}; changes behind it cannot be read")
+        return table.feed.feed_id
 
     def divide(self, committed: Committed, feeds: Collection[int] | None) -> Iterator[ChangesOfTable]:
         """The changes of each definition, of those feeds that are wanted."""
@@ -63,6 +65,15 @@ def require_feed(table: TableDefinition) -> int:
         said = f"the changes of table {table.name} are not logged"
         raise NoChangeFeed(f"{said}; have them logged from now on: ALTER TABLE {table.name} SET (change_feed = true)")
     return table.feed.feed_id
+
+
+def require_no_lobs(table: TableDefinition) -> None:
+    """Refuse a table whose changes would lack some columns without a word."""
+    for column in table.columns:
+        if column.type.is_lob:
+            said = f"table {table.name}: its changes cannot have column {column.name}, {column.type}"
+            why = "the log says only where a large object was, and what was there may be gone"
+            raise NotSupportedError(f"{said}: {why}; changes(..., without_lobs=True) leaves such columns out")
 
 
 def position_of_pin(pin: Pin) -> LogPosition:

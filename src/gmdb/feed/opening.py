@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import cast
 
 from gmdb.engine import Database
 from gmdb.errors import InterfaceError, NoChangeFeed, NoSuchTable
-from gmdb.feed.definitions import position_of_pin, require_feed
+from gmdb.feed.definitions import position_of_pin, require_feed, require_no_lobs
 from gmdb.feed.reading import ChangeFeed, NamedReader, Wanted
 from gmdb.feed.windows import SnapshotRows, Source
 from gmdb.log.changes import ChangeLog
@@ -34,6 +35,7 @@ def open_feed(
     reader: str | None,
     keep: int | None,
     snapshot: bool,
+    without_lobs: bool,
 ) -> ChangeFeed:
     """A feed, from where its reader stands, or from a position or time, or from a snapshot that comes first."""
     log = ChangeLog(source.path)
@@ -41,11 +43,13 @@ def open_feed(
         raise InterfaceError("a feed that begins with a snapshot needs its tables, and begins nowhere else")
     known = read_reader(source.path, require_reader_name(reader)) if reader is not None else None
     goes_on = known is not None and not snapshot and since is None
+    if not without_lobs:
+        _require_no_lobs(source, tables or ())
     now = {} if tables is None else _feeds_of(source, tables, known.feeds if known is not None and goes_on else {})
     feeds = set(now.values())
     if known is not None and goes_on:
         feeds |= {known.feeds[name] for name in now if name in known.feeds}  # what came before its feed began anew
-    wanted = Wanted(None if tables is None else feeds, () if goes_on else feeds, before)
+    wanted = Wanted(None if tables is None else feeds, () if goes_on else feeds, before, without_lobs)
     named = None
     if reader is not None:
         named = NamedReader(reader, require_keep(keep or (known.keep if known is not None else KEEP)), now)
@@ -83,6 +87,12 @@ def _feeds_of(source: Source, tables: Sequence[str], before: dict[str, int]) -> 
     return found
 
 
+def _require_no_lobs(source: Source, tables: Sequence[str]) -> None:
+    for name in tables:
+        with suppress(NoSuchTable):  # which a reader may still know
+            require_no_lobs(source.table(name))
+
+
 def _put_back(directory: Path, name: str | None, reader: Reader | None) -> None:
     if reader is not None:
         write_reader(directory, reader)
@@ -113,15 +123,17 @@ class ReadsChanges:
         reader: str | None = None,
         keep: int | None = None,
         snapshot: bool = False,
+        without_lobs: bool = False,
     ) -> ChangeFeed:
         """The committed changes of tables with a change feed, in the order of their commits.
 
         They begin behind ``since``: a feed's ``position``, or a time; if there is none, where the ``reader`` of that
         name stands, or now.  With ``snapshot``, the tables' rows come first, then all that was committed since.
         ``before``: updates have the rows' values before, too.  For a reader with a name the log is kept, up to
-        ``keep`` bytes of it, from where it last acknowledged.
+        ``keep`` bytes of it, from where it last acknowledged.  Changes cannot have large objects: a table with columns
+        of them is refused, unless ``without_lobs`` leaves these columns out.
         """
-        return open_feed(cast("Source", self), since, tables, before, reader, keep, snapshot)
+        return open_feed(cast("Source", self), since, tables, before, reader, keep, snapshot, without_lobs)
 
     def feed_position(self) -> LogPosition:
         """Where a feed of changes that begins now would stand."""

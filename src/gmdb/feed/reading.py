@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +21,16 @@ import pyarrow as pa
 from gmdb.arrow.changes import change_batches, divided
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import InterfaceError, PositionGone
-from gmdb.feed.definitions import ChangesOfTable, Definitions, require_feed
+from gmdb.feed.definitions import ChangesOfTable, Definitions, require_feed, require_no_lobs
 from gmdb.feed.windows import Change, SnapshotRows, Window, changes_of
 from gmdb.format.redo import ChangeOperation
 from gmdb.log.changes import ChangeLog, Committed, LogScan, position_behind
+from gmdb.signals import check, held
 from gmdb.storage.feeds import LogPosition, Reader, read_reader, write_reader
 
 POLL = 0.05  # seconds between two looks at a log that has nothing new
 WINDOW_ROWS = 1 << 13  # changes that are decoded at once
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Wanted:
     feeds: Collection[int] | None
     begun: Collection[int]
     before: bool
+    without_lobs: bool = False  # columns of large objects are left out; otherwise tables that have some are refused
 
 
 @dataclass(frozen=True)
@@ -85,41 +89,49 @@ class ChangeFeed:
 
     def __iter__(self) -> Iterator[Change]:
         """The changes that were committed by now, in order."""
-        while True:
-            self._require_open()
-            while not self._changes:
-                window = self._next()
-                if window is None:
-                    return
-                self._changes.extend(changes_of(window))
-                self._reached = window.position
-                if not self._changes and window.position is not None:
-                    self._position = window.position
-            change, position = self._changes.popleft()
-            if not self._changes and self._reached is not None:
-                position = self._reached
-            self._position = position or self._position
+        while (change := self._whole(self._next_change)) is not None:
             yield change
+
+    def _next_change(self) -> Change | None:
+        while not self._changes:
+            window = next(self._windows, None)
+            if window is None:
+                self._windows = self._give()
+                return None
+            self._changes.extend(changes_of(window))
+            self._reached = window.position
+            if not self._changes and window.position is not None:
+                self._position = window.position
+            check()
+        change, position = self._changes.popleft()
+        if not self._changes and self._reached is not None:
+            position = self._reached
+        self._position = position or self._position
+        return change
 
     def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The changes that were committed by now as record batches, with their tables' names.
 
         Those of one table are in order; of several tables, ``_scn`` and ``_sequence`` tell the order.
         """
-        while True:
-            self._require_open()
-            while not self._batches:
-                window = self._next()
-                if window is None:
-                    return
-                self._batches.extend((table.name, batch) for table, batch, _ in window.batches)
-                self._reached = window.position or max(window.ends.values(), default=None)
-                if not self._batches and window.position is not None:
-                    self._position = window.position
-            made = self._batches.popleft()
-            if not self._batches:
-                self._position = self._reached or self._position
-            yield made
+        while (batch := self._whole(self._next_batch)) is not None:
+            yield batch
+
+    def _next_batch(self) -> tuple[str, pa.RecordBatch] | None:
+        while not self._batches:
+            window = next(self._windows, None)
+            if window is None:
+                self._windows = self._give()
+                return None
+            self._batches.extend((table.name, batch) for table, batch, _ in window.batches)
+            self._reached = window.position or max(window.ends.values(), default=None)
+            if not self._batches and window.position is not None:
+                self._position = window.position
+            check()
+        batch = self._batches.popleft()
+        if not self._batches:
+            self._position = self._reached or self._position
+        return batch
 
     def follow(self, patience: float | None = None) -> Iterator[Change]:
         """The changes as they are committed, for good, or until there was none for ``patience`` seconds."""
@@ -154,14 +166,20 @@ class ChangeFeed:
         if self._closed:
             raise InterfaceError("the feed is closed")
 
-    def _next(self) -> Window | None:
-        """The next window; None when all that there is by now was given out."""
+    def _whole(self, step: Callable[[], T]) -> T:
+        """Take a step; None: all that there is by now was given out.
+
+        If it fails, or what it found is lost to a signal, the feed starts over behind the last transaction of which
+        all changes were given out.
+        """
+        self._require_open()
+        before = self._position
         try:
-            return next(self._windows)
-        except StopIteration:
-            self._windows = self._give()
-            return None
-        except BaseException:  # how far it had come is not known: it starts over behind the position
+            with held:
+                return step()
+        except BaseException:
+            self._position, self._reached = before, None
+            self._changes, self._batches = deque(), deque()
             self._scan, self._windows = None, self._give()
             raise
 
@@ -186,11 +204,10 @@ class ChangeFeed:
         made = []
         for found in self._definitions.divide(part, self._wanted.feeds):
             self._require_begun(found)
-            batches = change_batches(self._log, found.changes, found.table.columns, self._wanted.before)
-            at = 0
-            for batch in batches:
-                made.append((found.table, batch, first + found.places[at : at + len(batch)]))
-                at += len(batch)
+            if not self._wanted.without_lobs:
+                require_no_lobs(found.table)
+            for batch, which in change_batches(self._log, found.changes, found.table, self._wanted.before):
+                made.append((found.table, batch, first + found.places[which]))
         return made
 
     def _require_begun(self, found: ChangesOfTable) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -69,7 +70,10 @@ def changes_of(window: Window) -> list[tuple[Change, LogPosition | None]]:
     for table, batch, places in window.batches:
         found += zip(places.tolist(), _rows_of(table, batch), strict=True)
     found.sort(key=lambda one: one[0])
-    return [(change, window.ends.get(place)) for place, change in found]
+    behind = [place for place, _ in found[1:]]  # an update may be two changes: its commit is over behind the second
+    is_last = [place != after for (place, _), after in zip_longest(found, behind)]
+    ends = window.ends
+    return [(change, ends.get(place) if last else None) for (place, change), last in zip(found, is_last, strict=True)]
 
 
 def _rows_of(table: TableDefinition, batch: pa.RecordBatch) -> Iterator[Change]:

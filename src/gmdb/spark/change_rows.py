@@ -34,6 +34,7 @@ from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import DataError, NoSuchColumn, SchemaMismatch
 from gmdb.format.columns import Column
 from gmdb.spark.rows import RowMaker
+from gmdb.spark.types import IN_KEY
 from gmdb.spark.write_options import CHANGES, WriteOptions
 
 if TYPE_CHECKING:
@@ -100,7 +101,23 @@ def layout_of(table: TableDefinition, schema: StructType, options: WriteOptions)
     feeds = {OP, SCN, SEQUENCE, *ALSO_FEEDS} | {name for name in places if name.startswith(BEFORE)}
     rows = tuple(n for name, n in places.items() if name not in feeds or name in own)
     key_before = tuple(n for n in before if n is not None) if None not in before else ()
+    if not key_before:
+        _require_key_of_source(table, [schema.fields[n] for n in key_places], schema)
     return Layout(rows, key_places, (), FeedColumns(places[OP], places[SCN], places[SEQUENCE], key_before))
+
+
+def _require_key_of_source(table: TableDefinition, key: Sequence[StructField], schema: StructType) -> None:
+    """Refuse a feed that would not tell when a row gets another key: it tells so of its own table's key alone.
+
+    Of rows that do not come from a feed as it is nothing is known.
+    """
+    if not any(IN_KEY in field.metadata for field in schema.fields):
+        return
+    for field in key:
+        if IN_KEY not in field.metadata:
+            said = f"column {field.name} is of its primary key, but not of the key of the table that the changes are of"
+            advice = 'read them with .option("beforeImages", "true")'
+            raise SchemaMismatch(f"table {table.name}: {said}: a row under an old key would stay; {advice}")
 
 
 def _order_of(table: TableDefinition, schema: StructType, places: dict[str, int], order_by: str) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ from gmdb.spark.fleet_shares import Plan, Share, plan_member_view, plan_table
 from gmdb.spark.options import ROWS, ReadOptions
 from gmdb.spark.plan import pages_per_range
 from gmdb.spark.snapshots import describe, drop_pin
-from gmdb.spark.types import PAGE_ID, as_spark_expects, as_spark_takes, columns_by_name, spark_schema
+from gmdb.spark.types import PAGE_ID, as_spark_expects, as_spark_takes, columns_by_name, spark_field, spark_schema
 from gmdb.spark.views.reader import chosen_view
 from gmdb.spark.worker import settle
 from gmdb.storage.directory import require_database
@@ -79,7 +79,7 @@ def _is_database(name: str) -> bool:
 def _first_fields(options: ReadOptions, names: Sequence[str]) -> list[StructField]:
     wanted = names if options.columns else None
     _, columns = first_table(options.fleet, options.table, wanted, options.skips_databases)
-    return [StructField(field.name, field.dataType) for field in spark_schema(columns).fields]
+    return [spark_field(column) for column in columns]
 
 
 def first_table(
@@ -184,7 +184,7 @@ class FleetReader(DataSourceReader):
 
     def _with_database(self, batch: pa.RecordBatch, database: str) -> pa.RecordBatch:
         own = as_spark_expects(batch.schema, self._own)
-        arrays = dict(zip(own.names, as_spark_takes(batch), strict=True))
+        arrays = dict(zip(own.names, as_spark_takes(batch, self._own), strict=True))
         made, fields = [], []
         for field in self._schema.fields:
             if _is_database(field.name):

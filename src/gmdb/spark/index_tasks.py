@@ -93,11 +93,16 @@ def _new_file(plan: IndexPlan, what: str, number: int) -> Iterator[tuple[str, Di
         raise
 
 
+def _go_on() -> None:
+    """Nothing ends a task's work from within: Spark ends its process."""
+
+
 def runs_of(plan: IndexPlan, store: FrozenStore, page_ids: np.ndarray) -> Iterator[Run]:
     """The entries of the rows of some pages."""
     pages = store.read_ahead(np.sort(page_ids))
     try:
-        yield from sorted_runs(store, plan.table.obj_id, plan.index.entry_page, pages, 0, Reading.of_closed().form)
+        form = Reading.of_closed().form
+        yield from sorted_runs(store, plan.table.obj_id, plan.index.entry_page, pages, 0, form, _go_on)
     except KeyTooLong:
         raise ValueTooLong(f"{plan}: a row has a key of over {KEY_BYTES_MAX} bytes") from None
 

@@ -35,6 +35,7 @@ KNOWN = (
 _SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 _TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h|d|)\s*", re.IGNORECASE)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_OPTION = "option."  # before the names of options, in the properties of a table in Spark's catalog
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 
@@ -101,6 +102,24 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
+def own_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Options without what Spark adds on its own account when a table is made in its catalog: all of its properties.
+
+    One of these is called owner, and means a user; what was given as OPTIONS is there under names of its own.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    if not is_for_catalog(options):
+        return given
+    made = {name.removeprefix(_OPTION): value for name, value in given.items() if name.startswith(_OPTION)}
+    place = given.get("path") or given.get("location")
+    return {"path": place, **made} if place else made
+
+
+def is_for_catalog(options: Mapping[str, str]) -> bool:
+    """Whether Spark makes a table in its catalog: CREATE TABLE ... USING gmdb."""
+    return any(name.lower() == "provider" for name in options)
+
+
 def _fleet_of(given: dict[str, str]) -> tuple[str, ...]:
     """The paths and patterns of several databases; Spark has a list of them as one text, which is taken out."""
     if "paths" in given:
@@ -149,6 +168,10 @@ def known_options(options: Mapping[str, str], known: tuple[str, ...]) -> dict[st
 
 
 def database_of(given: Mapping[str, str], what: str) -> Path:
+    if not given:
+        said = "Spark's catalog hands over no options of a table whose columns were named when it was made"
+        advice = "CREATE TABLE t USING gmdb OPTIONS (path 'shop.gmdb', table 'orders') finds them out"
+        raise InterfaceError(f"say which database to {what}; {said}: {advice}")
     if not given.get("path"):
         raise InterfaceError(f"say which database to {what}")
     return local_path(given["path"])

@@ -54,7 +54,7 @@ class TableReader(DataSourceReader):
         expected: pa.Schema | None = None
         for batch in read_pages(self._read, partition.page_ids()):
             expected = expected or as_spark_expects(batch.schema, self._schema)
-            yield pa.record_batch(as_spark_takes(batch), schema=expected)
+            yield pa.record_batch(as_spark_takes(batch, self._schema), schema=expected)
 
 
 def plan_read(options: ReadOptions, schema: StructType, pin: Pin) -> TableRead:

@@ -21,7 +21,7 @@ from gmdb.format.columns import Column
 
 if TYPE_CHECKING:
     from gmdb.arrow.staging import PageFormat, StagedBatches, StagedPages
-    from gmdb.sql.bulk import BulkRows
+    from gmdb.sql.changes.bulk import BulkRows
 
 
 def _later(column: Column, count: int) -> int:
@@ -53,7 +53,7 @@ class RowMaker:
         """Refuse checks that ask for a number which a row gets only from the owner."""
         if not self._has_checks or not self.left_to_owner:
             return
-        from gmdb.sql.assignment import Checks  # brings the parser, which most loads can do without
+        from gmdb.sql.changes.assignment import Checks  # brings the parser, which most loads can do without
 
         checks = Checks(self.table)
         for n in self.left_to_owner:
@@ -65,7 +65,7 @@ class RowMaker:
         """Refuse checks that ask for a column which a row that is there may have, and the DataFrame has not."""
         if not self._has_checks or len(self.targets) == len(self.table.columns):
             return
-        from gmdb.sql.assignment import Checks
+        from gmdb.sql.changes.assignment import Checks
 
         checks = Checks(self.table)
         for n, column in enumerate(self.table.columns):
@@ -112,9 +112,7 @@ class RowMaker:
         """What fills in defaults and checks rows; None if there is nothing to do."""
         if not self._has_checks and len(self.targets) == len(self.table.columns):
             return None
-        from gmdb.sql.assignment import Checks, Defaults
-        from gmdb.sql.bulk import BulkRows
-        from gmdb.sql.expressions import EvaluationContext
+        from gmdb.sql.changes.assignment import Checks, Defaults
+        from gmdb.sql.changes.bulk import BulkRows
 
-        context = EvaluationContext(self.now)
-        return BulkRows(self.table, {}, Defaults(self.table), Checks(self.table), context)
+        return BulkRows(self.table, {}, Defaults(self.table), Checks(self.table), self.now)

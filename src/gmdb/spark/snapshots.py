@@ -148,7 +148,7 @@ def keep_pin(path: Path, pin: Pin, over: threading.Event) -> None:
         while not over.wait(pin.lease / 3):
             try:
                 renew(path, pin.name)
-            except SnapshotExpired:
+            except StorageError:
                 return
 
     threading.Thread(target=keep, name="gmdb-snapshot", daemon=True).start()

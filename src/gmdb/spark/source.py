@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -17,13 +19,15 @@ from gmdb.errors import InterfaceError
 from gmdb.spark.feed.options import asks_for_changes, parse_change_options
 from gmdb.spark.feed.reader import ChangeReader, change_schema
 from gmdb.spark.fleet_reader import FleetReader, fleet_schema
-from gmdb.spark.options import ROWS, parse_options
+from gmdb.spark.options import ROWS, is_for_catalog, own_options, parse_options
 from gmdb.spark.reader import TableReader
 from gmdb.spark.snapshots import describe
 from gmdb.spark.types import columns_by_name, spark_schema
 from gmdb.spark.views.reader import ViewReader, view_schema
 from gmdb.spark.write_options import parse_stream_options, parse_write_options
 from gmdb.spark.writer import TableStreamWriter, TableWriter
+
+_KEPT = "gmdb.options"  # under which the schema of a table in Spark's catalog remembers them
 
 
 class TableSource(DataSource):
@@ -33,11 +37,26 @@ class TableSource(DataSource):
     def name(cls) -> str:
         return "gmdb"
 
+    @property
+    def _given(self) -> dict[str, str]:
+        return own_options(self.options)
+
+    def _known(self, schema: StructType) -> dict[str, str]:
+        """The options; of a table in Spark's catalog, which hands over none, those that its schema remembers."""
+        kept = next((field.metadata[_KEPT] for field in schema.fields if _KEPT in field.metadata), "{}")
+        return self._given or json.loads(kept)
+
     def schema(self) -> StructType:
-        if asks_for_changes(self.options):  # Spark does not tell whether it is for a stream
-            stream = parse_change_options(self.options)
+        schema = self._schema()
+        if is_for_catalog(self.options):
+            schema.fields[0].metadata[_KEPT] = json.dumps(self._given)
+        return schema
+
+    def _schema(self) -> StructType:
+        if asks_for_changes(self._given):  # Spark does not tell whether it is for a stream
+            stream = parse_change_options(self._given)
             return change_schema(stream, describe(stream.path, stream.table, "", stream.owner))
-        options = parse_options(self.options)
+        options = parse_options(self._given)
         if options.fleet:
             return fleet_schema(options)
         if options.view != ROWS:
@@ -46,19 +65,19 @@ class TableSource(DataSource):
         return spark_schema(columns_by_name(table, options.columns) if options.columns else table.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse_options(self.options)
+        options = parse_options(self._known(schema))
         if options.fleet:
             return FleetReader(options, schema)
         return TableReader(options, schema) if options.view == ROWS else ViewReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark calls it so)
-        options = parse_change_options(self.options)
+        options = parse_change_options(self._known(schema))
         if "_op" not in schema.fieldNames():
             raise InterfaceError('a stream is one of changes; say so: .option("view", "changes")')
         return ChangeReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return TableWriter(parse_write_options(self.options), schema, overwrite)
+        return TableWriter(parse_write_options(self._known(schema)), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (Spark's name)
-        return TableStreamWriter(parse_stream_options(self.options), schema, overwrite)
+        return TableStreamWriter(parse_stream_options(self._known(schema)), schema, overwrite)

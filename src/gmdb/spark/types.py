@@ -2,13 +2,19 @@
 
 A read gives Spark the columns that its schema names.  Each must be the table's column of that name, of the same
 type: nothing is converted, so that a schema that is out of date fails and does not turn values into others.
+
+A CHAR column is told to Spark as what it is, in the words that Spark has for its own: it then fills up what the column
+is compared with, so that ``ch = 'a'`` finds the same rows in Spark and in gmdb.  gmdb counts the bytes of a CHAR and
+Spark its characters; so values are filled up to as many characters as well.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -45,6 +51,9 @@ _SPARK_TYPES: dict[str, DataType] = {
     "BLOB": BinaryType(),
     "CLOB": StringType(),
 }
+IN_KEY = "gmdb.key"  # marks the columns of a feed by which its rows are known: none keeps its row and changes them
+CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # under which Spark keeps what its own CHAR columns are
+_CHAR = re.compile(r"char\((\d+)\)")
 _NARROW = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}  # Spark's own take 2 GiB
 
 
@@ -55,7 +64,19 @@ def spark_type(type_: ColumnType) -> DataType:
 
 
 def spark_schema(columns: Sequence[Column]) -> StructType:
-    return StructType([StructField(c.name, spark_type(c.type), c.nullable) for c in columns])
+    return StructType([spark_field(column, column.nullable) for column in columns])
+
+
+def spark_field(column: Column, nullable: bool = True) -> StructField:
+    """A column as a schema of Spark has it."""
+    metadata = {CHAR_METADATA: f"char({column.type.length})"} if column.type.name == "CHAR" else {}
+    return StructField(column.name, spark_type(column.type), nullable, metadata)
+
+
+def _char_length(field: StructField) -> int:
+    """How many characters the values of a CHAR column have in Spark; 0 if it is none, or was not told so."""
+    match = _CHAR.fullmatch(field.metadata.get(CHAR_METADATA, ""))
+    return int(match.group(1)) if match else 0
 
 
 def readable_columns(table: TableDefinition) -> list[Column]:
@@ -100,11 +121,14 @@ def as_spark_expects(scanned: pa.Schema, schema: StructType) -> pa.Schema:
     return pa.schema([pa.field(to.name, _NARROW.get(of.type, of.type), to.nullable) for of, to in pairs])
 
 
-def as_spark_takes(batch: pa.RecordBatch) -> list[pa.Array]:
-    """A batch's columns, large objects in the types that Spark has for bytes and texts."""
+def as_spark_takes(batch: pa.RecordBatch, schema: StructType) -> list[pa.Array]:
+    """A batch's columns in the types that Spark has for them, CHAR filled up as Spark does."""
     made = []
-    for column, field in zip(batch.columns, batch.schema, strict=True):
-        if field.type in _NARROW and column.nbytes > SPARK_VALUE_MAX:
-            raise ValueTooLong(f"column {field.name}: a value of {column.nbytes} bytes is too long for Spark")
-        made.append(column.cast(_NARROW[field.type]) if field.type in _NARROW else column)
+    for column, of, to in zip(batch.columns, batch.schema, schema.fields, strict=True):
+        if of.type in _NARROW and column.nbytes > SPARK_VALUE_MAX:
+            raise ValueTooLong(f"column {of.name}: a value of {column.nbytes} bytes is too long for Spark")
+        length = _char_length(to)
+        if length:
+            column = pc.utf8_rpad(column, width=length, padding=" ")
+        made.append(column.cast(_NARROW[of.type]) if of.type in _NARROW else column)
     return made

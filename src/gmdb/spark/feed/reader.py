@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
+    DataType,
     LongType,
     StringType,
     StructField,
@@ -28,7 +29,7 @@ from gmdb.format.columns import Column
 from gmdb.spark.feed.options import ChangeOptions
 from gmdb.spark.feed.partitions import ChangeRange, SnapshotRange
 from gmdb.spark.snapshots import describe, position_now
-from gmdb.spark.types import columns_by_name, spark_type
+from gmdb.spark.types import IN_KEY, columns_by_name, spark_field
 from gmdb.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -44,16 +45,15 @@ META = (
 BEFORE = "_before_"
 
 
-def stream_columns(options: ChangeOptions, table: TableDefinition) -> list[Column]:
-    """The table's columns that a stream has: those that were named, or all but large objects."""
-    if not options.columns:
-        return [column for column in table.columns if not column.type.is_lob]
-    wanted = columns_by_name(table, options.columns)
+def stream_columns(options: ChangeOptions, table: TableDefinition) -> Sequence[Column]:
+    """The table's columns that a stream has: those that were named, or all; it can have no large objects."""
+    wanted = columns_by_name(table, options.columns) if options.columns else table.columns
     for column in wanted:
         if column.type.is_lob:
-            raise InterfaceError(
-                f"table {table.name}: column {column.name} is {column.type}; changes have none of those"
-            )
+            others = ",".join(other.name for other in table.columns if not other.type.is_lob)
+            said = f"table {table.name}: its changes cannot have column {column.name}, {column.type}"
+            why = "the log says only where a large object was, and what was there may be gone"
+            raise InterfaceError(f'{said}: {why}; name the columns that you want: .option("columns", "{others}")')
         if column not in table.columns:
             raise InterfaceError(
                 f"columns: {column.name} is in a stream anyway, or not at all; name the table's columns"
@@ -63,9 +63,12 @@ def stream_columns(options: ChangeOptions, table: TableDefinition) -> list[Colum
 
 def change_schema(options: ChangeOptions, table: TableDefinition) -> StructType:
     """A row that is gone, or a table that was emptied, has no values: all may be NULL."""
-    columns = [StructField(c.name, spark_type(c.type)) for c in stream_columns(options, table)]
-    before = [StructField(BEFORE + one.name, one.dataType) for one in columns] if options.before_images else []
-    fields = [*columns, *META, *before]
+    columns = [spark_field(column) for column in stream_columns(options, table)]
+    before = [StructField(BEFORE + one.name, one.dataType, True, dict(one.metadata)) for one in columns]
+    key = {table.columns[n].name for n in table.known_by}
+    for field in columns:
+        field.metadata |= {IN_KEY: True} if field.name in key else {}
+    fields = [*columns, *META, *(before if options.before_images else ())]
     for n, field in enumerate(fields):
         if any(field.name == other.name for other in fields[:n]):
             said = f"table {table.name}: its stream of changes would have two columns {field.name}"
@@ -109,7 +112,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             known = [now, *definitions.of_feed(require_feed(now))]
         for table in known:
             try:
-                if change_schema(self._options, table) == self._schema:
+                if _shape(change_schema(self._options, table)) == _shape(self._schema):
                     return table
             except (InterfaceError, SchemaError):
                 continue  # an older one may lack a column that was asked for
@@ -153,6 +156,10 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return read_snapshot(self._options, self._schema, partition)
         assert isinstance(partition, ChangeRange)
         return read_changes(self._options, self._schema, partition)
+
+
+def _shape(schema: StructType) -> list[tuple[str, DataType]]:
+    return [(field.name, field.dataType) for field in schema.fields]
 
 
 def _offset(plain: Mapping[str, Any]) -> Offset:

@@ -64,8 +64,8 @@ def read_changes(options: ChangeOptions, schema: StructType, part: ChangeRange) 
     wanted = [part.table.columns[n] for n in positions]
     for committed in LogScan(log, part.start).steps(part.until):
         for found in definitions.divide(committed, {feed}):
-            arguments = (found.table.columns, options.before_images, wanted, positions)
-            for batch in change_batches(log, found.changes, *arguments):
+            arguments = (found.table, options.before_images, wanted, positions)
+            for batch, _ in change_batches(log, found.changes, *arguments):
                 yield _in_form(pa.Table.from_batches([batch]), schema)
 
 
@@ -76,4 +76,4 @@ def _in_form(table: pa.Table, schema: StructType) -> pa.RecordBatch:
         missing = known.get(name.removeprefix(BEFORE))
         made.append(table.column(name).combine_chunks() if name in known else pa.nulls(table.num_rows, missing))
     batch = pa.RecordBatch.from_arrays(made, names=schema.fieldNames())
-    return pa.record_batch(as_spark_takes(batch), schema=as_spark_expects(batch.schema, schema))
+    return pa.record_batch(as_spark_takes(batch, schema), schema=as_spark_expects(batch.schema, schema))
