@@ -15,11 +15,13 @@ from bench import (
     growth,
     indexes,
     inspection,
+    joins,
     lookups,
     memory,
     picture,
     points,
     sql,
+    tpch,
     transactions,
     undo,
 )
@@ -39,7 +41,7 @@ INTRODUCTION = (
 
 def benchmarks(rows: int) -> list[Benchmark]:
     """Every benchmark; another one is added here."""
-    modules = (bulk, points, indexes, sql, transactions, durability)
+    modules = (bulk, points, indexes, sql, joins, tpch, transactions, durability)
     return [benchmark for module in modules for benchmark in module.benchmarks(rows)]
 
 

@@ -1,7 +1,7 @@
 """How cost grows: with rows, columns, threads and versions of rows; beside peers where they have the like.
 
 Each curve is the same work at growing sizes, as a cost that would stay the same if it grew no faster than the work:
-nanoseconds a row, a value or a version, microseconds a lookup or a commit.
+nanoseconds a row, a value or a version, microseconds a lookup, a statement or a commit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gmdb
-from bench import lookups
+from bench import joins, lookups
 from bench.bulk import Work, append, rescan
 from bench.durability import committing, gmdb_updaters, sqlite_updaters
 from bench.harness import Attempt, Benchmark, Contender, run_benchmark
@@ -29,6 +29,7 @@ COLUMNS = (1, 3, 10, 30, 100)
 VALUES = 3_000_000  # of the tables with many columns: the more columns, the fewer rows
 THREADS = (1, 2, 4, 8, 16)
 COMMITS = 4_000
+STATEMENTS = 1_000
 VERSIONS = (0, 1, 10, 100, 1000)
 VERSIONED_ROWS = 2_000
 _NANO, _MICRO = 1e9, 1e6
@@ -60,6 +61,13 @@ def curves(rounds: int, rows_max: int = ROWS_MAX) -> Iterator[Curve]:
     yield _curve("scan to Arrow", "rows", "ns a row", rounds, {n: _bulk(rescan, narrow_table(n)) for n in sizes})
     yield _curve("append from Arrow", "rows", "ns a row", rounds, {n: _bulk(append, narrow_table(n)) for n in sizes})
     yield _lookup_curve(sizes, rounds)
+    for work in joins.WORKS:
+        few = {
+            n: Job(joins.benchmark(work, n, STATEMENTS), min(STATEMENTS, n), _MICRO)
+            for n in sizes
+            if n <= SQLITE_ROWS_MAX
+        }
+        yield _curve(work.title, "rows", "µs a statement", rounds, few)
     tables = {n: of_integers(n, max(VALUES // n, 1)) for n in COLUMNS}
     yield _curve("scan to Arrow", "columns", "ns a value", rounds, {n: _bulk(rescan, t, n) for n, t in tables.items()})
     yield _curve("append", "columns", "ns a value", rounds, {n: _bulk(append, t, n) for n, t in tables.items()})

@@ -51,8 +51,8 @@ def benchmarks(rows: int) -> list[Benchmark]:
         _rows("sql-insert", f"insert {len(keys):,} rows, a statement each", few, entering_each, POINT_TARGETS),
         _rows("sql-executemany", f"executemany of {count:,} inserts", total, entering_all, INSERT_TARGETS),
         _rows("sql-fetchall", f"fetchall of {count:,} rows", total, fetching, FETCH_TARGETS),
-        _query("tpch-1", f"TPC-H query 1 over {lines:,} order lines", lines, lineitem.PRICING_SUMMARY, _counted),
-        _query("tpch-6", f"TPC-H query 6 over {lines:,} order lines", lines, lineitem.FORECAST_REVENUE, _summed),
+        _query("lines-1", f"TPC-H query 1 over {lines:,} order lines", lines, lineitem.PRICING_SUMMARY, _counted),
+        _query("lines-6", f"TPC-H query 6 over {lines:,} order lines", lines, lineitem.FORECAST_REVENUE, _summed),
     ]
 
 

@@ -18,8 +18,8 @@ from tests.server.peer import Peer
 HAS_FAILED = pytest.StashKey[bool]()
 speed.hurry()
 LONG = (  # files that take long, beside Spark's
-    "tests/cli/test_shell_in_tmux", "tests/crash/", "tests/inspect/test_mutations", "tests/model/",
-    "tests/sql/test_fuzz", "tests/sqlalchemy/test_suite", "tests/verify/test_fuzz",
+    "tests/cli/test_shell_in_tmux", "tests/crash/", "tests/inspect/test_mutations", "tests/model/", "tests/server/",
+    "tests/sql/test_fuzz", "tests/sqlalchemy/test_suite", "tests/storage/test_shrink", "tests/verify/test_fuzz",
 )  # fmt: skip
 
 

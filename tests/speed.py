@@ -7,11 +7,21 @@ import os
 import shutil
 from pathlib import Path
 
+from gmdb.storage import disk
+from gmdb.storage.disk import Disk, DiskFile
+from tests import java_classes
+
 MEMORY = Path("/dev/shm")
 MEMORY_MIN = 4 << 30  # bytes that must be free there for the directories of all tests
 _M_MMAP_THRESHOLD = -3
-# Java that lives for minutes: compile quickly rather than well, and collect garbage without threads for it.
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class MemoryDisk(Disk):
+    """For files that lie in memory: a file's length is set without filling all of it with zeros."""
+
+    def raw_allocate(self, file: DiskFile, length: int) -> None:
+        if self.raw_size(file) < length:
+            self.raw_truncate(file, length)
 
 
 def ask_the_system_for_zeros() -> None:
@@ -41,7 +51,8 @@ def _available_memory() -> int:
 def hurry() -> None:
     """For this process and those that it starts."""
     ask_the_system_for_zeros()
-    os.environ.setdefault("JDK_JAVA_OPTIONS", _JAVA)
+    os.environ.setdefault("JDK_JAVA_OPTIONS", java_classes.options())
     place = in_memory()
     if place is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))  # where pytest makes the directories of tests
+        disk.current = MemoryDisk()

@@ -14,7 +14,7 @@ from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-FILE_LINES_MAX = 500
+FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
 
 TEXT_FOLDERS = ("src", "tests", "bench", "docs", "scripts", ".ci")

@@ -74,7 +74,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 apilevel = "2.0"
-threadsafety = 1  # threads share the module, not connections
+threadsafety = 2  # threads share the module and connections
 paramstyle = "qmark"  # and ``:name``
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from gmdb import dbapi
+from gmdb import dbapi, signals
 from gmdb.access.heap import Heap
 from gmdb.access.indexes import KeyRange
 from gmdb.access.row_calls import ChangesRows
@@ -33,11 +33,13 @@ from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors
+from gmdb.signals import held, held_to_finalize
 from gmdb.staged_index import BuildsIndexes, StagedIndex, abandon_all
 from gmdb.staged_loads import TakesLoads
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import MAIN_PAGE_SIZE, MAIN_SPACE
+from gmdb.transaction.interrupts import operations
 from gmdb.transaction.session import Session
 
 if TYPE_CHECKING:
@@ -45,12 +47,14 @@ if TYPE_CHECKING:
 
 
 def _close(database: Database, session: Session, builds: list[StagedIndex]) -> None:
-    try:
-        if database.store.devices:
-            abandon_all(builds)
-            session.close()
-    finally:
-        release_database(database)
+    with held_to_finalize:
+        try:
+            if database.store.devices:
+                with session.ended_soon():
+                    abandon_all(builds)
+                    session.close()
+        finally:
+            release_database(database)
 
 
 class Statements(Protocol):
@@ -63,8 +67,14 @@ class Statements(Protocol):
     def split(self, script: str) -> list[str]: ...
 
 
+# Not operations: what tells or hands out something only, and what runs statements, which are operations themselves.
+@operations(
+    "all_or_nothing", "arrow", "close", "cursor", "execute", "executemany", "executescript", "heap", "insert",
+    "interrupt", "keep_statistics", "one_snapshot", "run", "run_many", "select", "split", "statistics", "table",
+    "tables",
+)  # fmt: skip
 class Connection(ChangesRows, dbapi.RunsStatements, TakesLoads, BuildsIndexes, ReadsChanges, HasErrors):
-    """One session of a database.  Threads take a connection each."""
+    """One session of a database.  Threads may share it: their calls take turns, and so do their transactions' parts."""
 
     def __init__(
         self,
@@ -79,16 +89,29 @@ class Connection(ChangesRows, dbapi.RunsStatements, TakesLoads, BuildsIndexes, R
         statements: Callable[[Connection], Statements],
     ) -> None:
         """``statements`` makes what runs SQL on the connection."""
+        with held:
+            self._open(path, isolation, autocommit, lock_timeout, read_only, sync, progress)
+            self._heaps: dict[str, Heap] = {}
+            self._use(statements(weakref.proxy(self)))
+            self._builds = []
+            self._finalizer = weakref.finalize(self, _close, self._database, self.session, self._builds)
+
+    def _open(
+        self,
+        path: Any,
+        isolation: str,
+        autocommit: bool,
+        lock_timeout: float,
+        read_only: bool,
+        sync: str | None,
+        progress: Progress | None,
+    ) -> None:
         self._database = open_database(path, read_only, sync, progress)
         try:
             self.session = self._database.new_session(isolation, autocommit, lock_timeout)
         except BaseException:
             release_database(self._database)
             raise
-        self._heaps: dict[str, Heap] = {}
-        self._use(statements(weakref.proxy(self)))
-        self._builds = []
-        self._finalizer = weakref.finalize(self, _close, self._database, self.session, self._builds)
 
     def _use(self, statements: Statements) -> None:
         self._statements = statements
@@ -384,7 +407,13 @@ class Connection(ChangesRows, dbapi.RunsStatements, TakesLoads, BuildsIndexes, R
 
         It lasts for ``lease`` seconds behind the last read by it, and not longer than the process of ``holder`` lives.
         """
-        return self._database.take_snapshot(lease, holder or Holder.this_process())
+        pin = self._database.take_snapshot(lease, holder or Holder.this_process())
+        try:
+            signals.check()
+        except BaseException:  # nobody learns its name
+            self._database.drop_snapshot(pin.name)
+            raise
+        return pin
 
     def drop_snapshot(self, name: str) -> None:
         """Let a pinned snapshot go; whoever still reads by it is told that it has expired."""
@@ -426,8 +455,12 @@ class Connection(ChangesRows, dbapi.RunsStatements, TakesLoads, BuildsIndexes, R
     # ---- the end
 
     def close(self) -> None:
-        """Roll back what is not committed; the last connection writes every page.  Closing twice does nothing."""
-        self._finalizer()
+        """Roll back what is not committed; the last connection writes every page.  Closing twice does nothing.
+
+        What another thread does with the connection ends.
+        """
+        with held:
+            self._finalizer()
 
     def __enter__(self) -> Connection:
         return self
@@ -435,8 +468,9 @@ class Connection(ChangesRows, dbapi.RunsStatements, TakesLoads, BuildsIndexes, R
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if kind is None and not self.session.closed:
-                self.session.commit()
-        finally:
-            self.close()
+        with held:
+            try:
+                if kind is None and not self.session.closed:
+                    self.commit()
+            finally:
+                self.close()

@@ -7,7 +7,7 @@ Not here: choosing the way (the caller does).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -16,14 +16,15 @@ import pyarrow as pa
 
 from gmdb.access.heap import Heap
 from gmdb.access.index_entries import Walk
-from gmdb.access.indexes import EVERYTHING, KeyRange, keys_without_index
-from gmdb.access.keyed import KeyedRows
+from gmdb.access.indexes import EVERYTHING, KeyRange, keys_without_index, no_such_index
 from gmdb.arrow.lookup import Batch, Lookup
 from gmdb.arrow.scan import PLACE, Reading, Scan
 from gmdb.arrow.values import python_columns
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import SchemaError
 from gmdb.format.address import RowId
+from gmdb.signals import Flattened
+from gmdb.transaction.interrupts import operation
 
 Row = tuple[RowId, tuple[Any, ...]]
 
@@ -34,58 +35,66 @@ class Cursor:
     def __init__(self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None) -> None:
         self._wanted = table.positions(columns)
         self._heap = heap.wanting(self._wanted)
+        self.session = heap.session
 
     def rows(self) -> Iterator[Row]:
         """The rows one by one, each with its row id."""
+        return Flattened.of(self._pieces())
+
+    def _pieces(self) -> Iterator[Iterable[Row]]:
+        """The rows, some at a time."""
         raise NotImplementedError
 
     def _read(self, reading: Reading, places: bool = False) -> Iterator[Any]:
         """First the schema, then the batches; with ``places``, a last column tells where rows are."""
         raise NotImplementedError
 
+    @operation
     def arrow(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches."""
-        self._heap.share()
         batches = self._batches()
         schema = next(batches)
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def read_by(self, reading: Reading, places: bool = False) -> pa.RecordBatchReader:
-        """``arrow``, by a snapshot that somebody holds; the table must be shared already.
+        """``arrow``, by a snapshot that somebody holds.
 
         With ``places`` there is a last column: where each row is, page id << 16 | slot.
         """
-        batches = self._read(reading, places)
+        batches = self._read_seen(reading, places)
         return pa.RecordBatchReader.from_batches(next(batches), batches)
 
+    @operation
     def _batches(self) -> Iterator[Any]:
         """First the schema, so that the snapshot is taken when the stream is asked for; then the batches."""
         with self._heap.session.cursor() as (snapshot, form):
-            yield from self._read(Reading(form, snapshot))
-        self._heap.session.finish_read()
+            yield from self._read_seen(Reading(form, snapshot))
 
-    def _project(self, rows: Iterator[Row]) -> Iterator[Row]:
+    def _read_seen(self, reading: Reading, places: bool = False) -> Iterator[Any]:
+        """``_read``, of the table as the snapshot sees it."""
+        self._heap.see(reading.scn)
+        yield from self._read(reading, places)
+
+    @operation
+    def _project(self, pieces: Iterable[Iterable[Row]]) -> Iterator[Iterable[Row]]:
         """Of whole rows, the columns that are wanted."""
-        self._heap.share()
-        wanted = self._wanted
-        if wanted == list(range(len(self._heap.columns))):
-            yield from rows
-        elif len(wanted) > 1:
-            choose = itemgetter(*wanted)
-            yield from ((row_id, choose(values)) for row_id, values in rows)
-        else:
-            yield from ((row_id, tuple(values[n] for n in wanted)) for row_id, values in rows)
+        wanted, is_whole = self._wanted, None
+        choose = itemgetter(*wanted) if len(wanted) > 1 else lambda values: tuple(values[n] for n in wanted)
+        for piece in pieces:
+            if is_whole is None:  # the read has begun, and sees the table by now
+                is_whole = wanted == list(range(len(self._heap.columns)))
+            yield piece if is_whole else [(row_id, choose(values)) for row_id, values in piece]
 
 
 class FullScan(Cursor):
     """The whole table, in page order."""
 
-    def rows(self) -> Iterator[Row]:
-        return self._project(self._heap.rows())
+    def _pieces(self) -> Iterator[Iterable[Row]]:
+        return self._project(self._heap.pieces())
 
     def _read(self, reading: Reading, places: bool = False) -> Iterator[Any]:
         segment = self._heap.segment
-        pages, page_size = segment.page_ids(), segment.space.page_size
+        pages, page_size = self._heap.page_ids(reading.check), segment.space.page_size
         of_table = segment.store, self._heap.obj_id, self._heap.columns, self._wanted
         scan = Scan(*of_table, pages, page_size, places=places, lobs=self._heap.definition.lobs)
         yield scan.schema
@@ -99,24 +108,25 @@ class KeyScan(Cursor):
         self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None, index: str, keys: KeyRange
     ) -> None:
         super().__init__(heap, table, columns)
-        self._keyed: KeyedRows = self._heap.by(index)
-        self._keyed.index.require(keys)
-        self._keys = keys
-        positions = self._keyed.index.positions
+        if not any(known.name == index and not known.building for known in table.indexes):
+            self._heap.by(index)  # says why it is not there
+        self._index, self._keys = table.index(index), keys
+        self._index.require(keys)
+        positions = self._index.positions
         self.covered = all(n in positions and table.columns[n].type.name != "DOUBLE" for n in self._wanted)
         # (Entries of equal doubles may have other bytes than the row, as 0.0 and -0.0 do.)
 
-    def rows(self) -> Iterator[Row]:
-        if not self.covered:
-            return self._project(self._keyed.walk(self._keys))
-        return self._covered_rows()
+    def _pieces(self) -> Iterator[Iterable[Row]]:
+        if self.covered:
+            return self._covered_rows()
+        return self._project(self._heap.by(self._index.name).pieces(self._keys))
 
-    def _covered_rows(self) -> Iterator[Row]:
-        self._heap.share()
+    @operation
+    def _covered_rows(self) -> Iterator[Iterable[Row]]:
         with self._heap.session.cursor() as (snapshot, form):
+            self._heap.see(snapshot.scn)
             for batch, places in self._lookup(Reading(form, snapshot)):
-                yield from _rows_of(batch, places)
-        self._heap.session.finish_read()
+                yield _rows_of(batch, places)
 
     def _read(self, reading: Reading, places: bool = False) -> Iterator[Any]:
         batches = self._lookup(reading)  # first, for it may be refused
@@ -126,14 +136,16 @@ class KeyScan(Cursor):
         store, obj_id, columns = self._heap.segment.store, self._heap.obj_id, self._heap.columns
         if not self.covered:
             return Lookup(store, obj_id, columns, self._wanted, lobs=self._heap.definition.lobs)
-        positions = self._keyed.index.positions
+        positions = self._index.positions
         wanted = [positions.index(n) for n in self._wanted]
         return Lookup(store, obj_id, [columns[n] for n in positions], wanted, covered=True)
 
     def _lookup(self, reading: Reading) -> Iterator[Batch]:
-        self._keyed.require_index()
-        self._keyed.require_seen(int(reading.form[0]))
-        return self._make_lookup().by_walk(Walk(self._keyed.tree, self._keys), reading)
+        keyed = self._heap.by_seen(self._index.name)
+        if keyed.index.positions != self._index.positions:
+            raise no_such_index(self._heap.name, self._index.name, self._heap.indexes)
+        keyed.require_seen(reading.scn)
+        return self._make_lookup().by_walk(Walk(keyed.tree, self._keys), reading)
 
 
 class RowIdScan(Cursor):
@@ -145,12 +157,12 @@ class RowIdScan(Cursor):
         super().__init__(heap, table, columns)
         self._places = np.array([page_id << 16 | slot for page_id, slot in row_ids], np.int64)
 
-    def rows(self) -> Iterator[Row]:
-        self._heap.share()
+    @operation
+    def _pieces(self) -> Iterator[Iterable[Row]]:
         with self._heap.session.cursor() as (snapshot, form):
+            self._heap.see(snapshot.scn)
             for batch, places in self._lookup().by_places(self._places, Reading(form, snapshot)):
-                yield from _rows_of(batch, places)
-        self._heap.session.finish_read()
+                yield _rows_of(batch, places)
 
     def _read(self, reading: Reading, places: bool = False) -> Iterator[Any]:
         lookup = self._lookup()
@@ -172,8 +184,8 @@ def _rows_of(batch: pa.RecordBatch, places: np.ndarray) -> Iterator[Row]:
     """A batch, row by row."""
     columns = python_columns(batch)
     values = zip(*columns, strict=True) if columns else iter([()] * len(places))
-    for place, row in zip(places.tolist(), values, strict=True):
-        yield RowId(place >> 16, place & 0xFFFF), row
+    row_ids = [RowId(place >> 16, place & 0xFFFF) for place in places.tolist()]
+    return zip(row_ids, values, strict=True)
 
 
 def open_cursor(

@@ -20,6 +20,7 @@ from gmdb.arrow.schema import arrow_type
 from gmdb.arrow.values import python_columns
 from gmdb.errors import InterfaceError, ProgrammingError
 from gmdb.format.columns import ColumnType
+from gmdb.signals import Flattened, HeldIterator, held
 
 if TYPE_CHECKING:
     import pandas
@@ -74,8 +75,7 @@ _NOTHING = Result()
 
 def rows_of(reader: pa.RecordBatchReader) -> Iterator[Row]:
     """Batches, row by row."""
-    for batch in reader:
-        yield from rows_in(batch)
+    return Flattened.of(HeldIterator(map(rows_in, reader), held))
 
 
 def rows_in(batch: pa.RecordBatch) -> Iterable[Row]:
@@ -314,4 +314,4 @@ def _batched(schema: pa.Schema, rows: Iterator[Row]) -> pa.RecordBatchReader:
             arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    return pa.RecordBatchReader.from_batches(schema, HeldIterator(batches(), held))

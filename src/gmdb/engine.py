@@ -41,7 +41,6 @@ from gmdb.storage import disk
 from gmdb.storage.directory import is_database, make_beside, require_database
 from gmdb.storage.feeds import KEEP, LogPosition, keep_definition
 from gmdb.storage.holder import Holder
-from gmdb.storage.loads import remove_litter
 from gmdb.storage.pins import Pin
 from gmdb.storage.segment import Segment
 from gmdb.storage.store import create_store
@@ -80,8 +79,6 @@ class Database:
         try:
             if not read_only:
                 self.durability = Durability(self.store, self.recovery, sync)
-                for load_id in remove_litter(directory):
-                    _logger.warning("%s: load %s was never finished; its files were removed", directory, load_id)
             self._start(progress)
         except BaseException:
             self._stop()
@@ -262,7 +259,7 @@ class Database:
         def capture() -> Instant:
             memory = self.transactions.memory
             seen = memory.scn if scn is None else scn
-            tables = self.catalog.committed(self.transactions.active.values())
+            tables = self.catalog.tables.values()
             usable = [replace(t, indexes=tuple(i for i in t.indexes if not i.building)) for t in tables]
             plain = [table_to_plain(table) for table in usable]
             return Instant(seen, locks_in_flight(memory, seen), plain, self.transactions.log_from())

@@ -10,7 +10,7 @@ from bench.harness import Benchmark, Contender, Measurement, Result, Summary
 from bench.picture import draw_growth, draw_results
 from bench.report import behind_first
 
-from bench import growth
+from bench import growth, joins
 
 ROWS = 1000
 
@@ -22,6 +22,7 @@ def small(monkeypatch):
     monkeypatch.setattr(growth, "VALUES", 3 * ROWS)
     monkeypatch.setattr(growth, "THREADS", (1, 2))
     monkeypatch.setattr(growth, "COMMITS", 20)
+    monkeypatch.setattr(growth, "STATEMENTS", 20)
     monkeypatch.setattr(growth, "VERSIONS", (0, 3))
     monkeypatch.setattr(growth, "VERSIONED_ROWS", 50)
 
@@ -37,10 +38,15 @@ def test_one_command_measures_growth_and_writes_tables_measurements_and_pictures
     assert "versions a row" in capsys.readouterr().out
     assert [one["name"] for one in figures["benchmarks"]] == ["append-narrow"]
     drawn = figures["growth"]
-    assert [curve["axis"] for curve in drawn] == [*3 * ["rows"], *2 * ["columns"], "threads", "versions a row"]
+    assert [curve["axis"] for curve in drawn] == [
+        *(3 + len(joins.WORKS)) * ["rows"],
+        *2 * ["columns"],
+        "threads",
+        "versions a row",
+    ]
     sizes = [{name: [p["size"] for p in points] for name, points in curve["points"].items()} for curve in drawn]
-    assert sizes[3] == {"gmdb": [1, 3], "DuckDB": [1, 3], "SQLite": [1, 3]}
-    assert sizes[5] == {"gmdb": [1, 2], "SQLite": [1, 2]}
+    assert sizes[3 + len(joins.WORKS)] == {"gmdb": [1, 3], "DuckDB": [1, 3], "SQLite": [1, 3]}
+    assert sizes[5 + len(joins.WORKS)] == {"gmdb": [1, 2], "SQLite": [1, 2]}
     points = [point for curve in drawn for found in curve["points"].values() for point in found]
     assert all(point["least"] <= point["median"] <= point["most"] for point in points)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from gmdb.errors import TargetExists
 from gmdb.storage.directory import read_control
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
+from tests.sessions import until
 
 
 def rows(path: Path) -> list[tuple[int, str]]:
@@ -70,9 +70,6 @@ def test_a_backup_of_a_client_that_dies_is_given_up(
     client("db._link.ask('backup', path=target)", target=str(tmp_path / "backup"))
     client("db._link.ask('work', number=1)")
     client.kill()
-    deadline = time.monotonic() + 20
-    while owner("db._database.durability.redo.files.oldest_held()") < 1 << 60:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: owner("db._database.durability.redo.files.oldest_held()") >= 1 << 60)
     left = [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")]
     assert left == []

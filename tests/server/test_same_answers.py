@@ -370,8 +370,10 @@ def test_a_client_gets_the_answers_that_a_local_connection_gives(
 def test_a_client_has_every_method_with_the_same_parameters(local: type, remote: type) -> None:
     inner = {"session", "segment", "encoded_rows", "encoded_rows_of_page", "refuse_if_failed", "refuse_key"}
     inner |= {"try_update", "try_delete", "try_lock", "target", "encoded_row", "rows_by", "rows_at"}
-    inner |= {"all_or_nothing", "one_snapshot", "decoder", "update_at_once", "patch_encoder"}
+    inner |= {"all_or_nothing", "one_snapshot", "decoder", "try_at_once", "patch_encoder", "pieces"}
+    inner |= {"by_seen", "look", "see", "page_ids"}
     inner |= {"statistics", "keep_statistics", "statistics_version"}
+    inner |= {"look", "see", "by_seen", "page_ids", "pieces", "try_at_once"}
     for name in {name for name in vars(local) if not name.startswith("_")} - inner | {"__enter__", "__exit__"}:
         if not hasattr(local, name):
             continue

@@ -14,8 +14,7 @@ RACE = """
 import random
 from gmdb.errors import Error, NoSuchRow, Transient, UniqueViolation
 numbers, counts = random.Random(seed), {'committed': 0, 'refused': 0, 'rolled back': 0}
-ends = time.monotonic() + 2
-while time.monotonic() < ends:
+while min(counts.values()) < 30:
     try:
         for _ in range(numbers.randint(1, 3)):
             heap = db.heap('t')
@@ -107,7 +106,5 @@ def test_processes_that_race_for_keys_never_both_have_one(indexed: Peer, second:
         db.commit()
     for peer in (indexed, second):
         peer.finish()
-        counts = peer("counts")
-        assert min(counts.values()) > 5, counts
     rows = sorted(values for _, values in db.heap("t").rows())
     assert [values for _, values in db.heap("t").by("t_i").range()] == rows

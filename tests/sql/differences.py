@@ -28,6 +28,8 @@ DIGITS = 11  # of a number that must agree: quotients have 16 decimal places her
 
 def difference(types: list[ColumnType], rows: list[tuple[Any, ...]], theirs: Rows, ordered: bool) -> str:
     """What differs, or nothing."""
+    if len(types) != len(theirs.types):
+        return f"{len(types)} columns and {len(theirs.types)}"
     for type_, name in zip(types, theirs.types, strict=True):
         if name not in TYPE_NAMES[type_.name]:
             return f"type {type_} and {name}"
@@ -36,9 +38,9 @@ def difference(types: list[ColumnType], rows: list[tuple[Any, ...]], theirs: Row
     if len(mine) != len(others):
         return f"{len(mine)} rows and {len(others)}: {mine[:5]} {others[:5]}"
     if not ordered:
-        mine, others = sorted(mine, key=_key), sorted(others, key=_key)
+        mine, others = sorted(mine, key=row_key), sorted(others, key=row_key)
     for a, b in zip(mine, others, strict=True):
-        if not all(_equal(x, y) for x, y in zip(a, b, strict=True)):
+        if not all(is_equal(x, y) for x, y in zip(a, b, strict=True)):
             return f"{a} and {b}"
     return ""
 
@@ -63,16 +65,21 @@ def _theirs(text: str | None, type_: ColumnType) -> Any:
     return text
 
 
-def _equal(mine: Any, theirs: Any) -> bool:
+def is_equal(mine: Any, theirs: Any, exact: bool = False) -> bool:
+    """Whether two values are the same; ``exact``: a decimal to its last digit, as both are gmdb's."""
     if mine is None or theirs is None:
         return mine is theirs
     if isinstance(mine, Decimal):
+        if exact:
+            return mine == theirs and _scale(mine) == _scale(theirs)
         if mine == theirs:
             return True
         last_place = Decimal(1).scaleb(-min(_scale(mine), _scale(theirs)))
         slack = max(abs(theirs).scaleb(-DIGITS), Decimal(1).scaleb(-DIGITS), last_place)
         return _scale(mine) > 6 and abs(mine - theirs) <= slack
     if isinstance(mine, float):
+        if mine != mine or theirs != theirs:  # NaN
+            return mine != mine and theirs != theirs
         return mine == theirs or abs(mine - theirs) <= 1e-11 * max(1e-3, abs(theirs))
     return bool(mine == theirs)
 
@@ -82,7 +89,7 @@ def _scale(value: Decimal) -> int:
     return -exponent if isinstance(exponent, int) else 0
 
 
-def _key(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def row_key(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple((value is None, _rounded(value)) for value in row)
 
 

@@ -179,7 +179,7 @@ class Queries:
                 lambda: f"concat_ws('-', {a('text')}, {a('date')})",
                 lambda: f"{a(self.pick('int', 'boolean', 'date', 'timestamp', 'char', 'bytea'))}::text",
                 lambda: f"{self.column('numeric', tables) or '1.50'}::text",
-                lambda: f"{a('text')}::varchar(2)",
+                lambda: f"{self.ascii(tables, depth)}::varchar(2)",
                 lambda: f"split_part({a('text')}, ' ', 1)",
                 lambda: f"repeat({a('text')}, {self.random.randint(-1, 2)})",
                 lambda: f"to_char({a('timestamp')}, 'YYYY-MM-DD HH24:MI:SS')",
@@ -187,7 +187,11 @@ class Queries:
         )()
 
     def _char(self, tables: dict[str, dict[str, str]], depth: int) -> str:
-        return f"{self.expression('text', tables, depth)}::char(4)"
+        return f"{self.ascii(tables, depth)}::char(4)"
+
+    def ascii(self, tables: dict[str, dict[str, str]], depth: int) -> str:
+        """A text whose characters are bytes: that is what gmdb counts for types, where PostgreSQL counts characters."""
+        return f"translate({self.expression('text', tables, depth)}, 'äöüÄÖÜ', 'aouAOU')"
 
     def _bytea(self, tables: dict[str, dict[str, str]], depth: int) -> str:
         return f"({self.expression('bytea', tables, depth)} || {self.expression('bytea', tables, depth)})"

@@ -9,7 +9,7 @@ from tests.sql.slt import DIGITS, NULL, Record, nearly
 
 _FLOATS = ("double precision", "real")
 # What a class of SQLSTATEs is in PEP 249's terms, and what the errors of gmdb are called there.
-_FAMILIES: dict[str, type[errors.Error]] = {
+FAMILIES: dict[str, type[errors.Error]] = {
     "0A": errors.NotSupportedError,
     "21": errors.ProgrammingError,
     "22": errors.DataError,
@@ -105,7 +105,7 @@ class PostgresPlayer:
     def _refused(self, record: Record, error: PostgresError) -> None:
         assert record.is_refused, f"PostgreSQL refuses it: {error}"
         expected, _ = record.error
-        family = _FAMILIES[error.state[:2]]
+        family = FAMILIES[error.state[:2]]
         assert issubclass(getattr(errors, expected), family), f"PostgreSQL: {error}, a {family.__name__}"
         names = _STATES.get(error.state)
         assert names is None or expected in names, f"PostgreSQL: {error}, so one of {', '.join(names or ())}"

@@ -64,7 +64,7 @@ def literal(value: Any) -> str:
         return "NULL"
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'"
-    if isinstance(value, str | date | datetime):
+    if isinstance(value, str | date | datetime | float):
         return "'" + str(value).replace("'", "''") + "'"
     return str(value)
 

@@ -40,7 +40,7 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
 
 
 def test_module_attributes() -> None:
-    assert (gmdb.apilevel, gmdb.threadsafety, gmdb.paramstyle) == ("2.0", 1, "qmark")
+    assert (gmdb.apilevel, gmdb.threadsafety, gmdb.paramstyle) == ("2.0", 2, "qmark")
     assert callable(gmdb.connect)
 
 

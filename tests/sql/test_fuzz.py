@@ -9,12 +9,13 @@ from typing import Any
 
 import gmdb
 from tests.integrity import problems
+from tests.searches import extent
 from tests.sql.random_statements import COLUMNS, FILLING, TABLES, Statements
 from tests.sql.slt import contents
 
 SEED = int(os.environ.get("GMDB_FUZZ_SEED", "1"))
 # Ten thousand and more, with new seeds: python -m tests.crash.soak statements
-COUNT = int(os.environ.get("GMDB_FUZZ", "2500"))
+COUNT = int(os.environ.get("GMDB_FUZZ", extent(1000, 2500)))
 LOOKED_AT = 10  # every so many refused statements it is looked whether they have changed anything
 ROWS_MAX = 2000  # of a table
 TRANSACTION = 25  # statements

@@ -81,7 +81,7 @@ def interrupted(db: Connection, function: Callable[[], Any]) -> float:
         ENDLESS,
         "update t set i = i + 1",
         "delete from t",
-        "insert into copy select * from t",
+        "insert into copy select t.i, t.s from t, generate_series(1, 100)",
         "select * from t where i >= 0 for update",
     ],
 )

@@ -185,6 +185,7 @@ def test_what_gmdb_has_not_is_refused_when_a_statement_is_compiled() -> None:
     dialect = GmdbDialect()
     with pytest.raises(exc.CompileError, match="update only"):
         select(User.id).with_for_update(read=True).compile(dialect=dialect)
+    assert str(select(User.id).with_for_update(of=User).compile(dialect=dialect)).endswith('FOR UPDATE OF "User"')
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert str(insert(User).values(name="x").on_conflict_do_nothing()).count("ON CONFLICT DO NOTHING") == 1

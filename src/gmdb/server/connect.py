@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gmdb import signals
 from gmdb.errors import DatabaseInUse, InterfaceError, OwnerGone
 from gmdb.server import forks
 from gmdb.server.door import knock
@@ -31,10 +32,15 @@ INTERVAL = 0.02
 def connect(path: Any, *, token: str | None = None, tls_ca: Any = None, **options: Any) -> Connection:
     """A connection to the database at ``path``, through its owner if another process is that, or to a server's."""
     if is_url(path):
-        return connect_to_server(parse_url(path, token, tls_ca), _of_session(**options))
+        with signals.held:
+            return connect_to_server(parse_url(path, token, tls_ca), _of_session(**options))
     if token is not None or tls_ca is not None:
         raise InterfaceError(f"a token and a CA are for servers, gmdb://host:port; {path} is a directory")
-    directory = Path(path).absolute()
+    with signals.held:
+        return _connect_here_or_to_owner(Path(path).absolute(), options)
+
+
+def _connect_here_or_to_owner(directory: Path, options: dict[str, Any]) -> Connection:
     found, looks = 0.0, 0  # when somebody else was found to have it, and how often in a row those were no owner
     while True:
         if not is_open_here(directory):
@@ -49,6 +55,7 @@ def connect(path: Any, *, token: str | None = None, tls_ca: Any = None, **option
             is_too_long = looks > READERS_LOOKS or (looks == 0 and time.monotonic() - found > OWNER_PATIENCE)
             if is_too_long or is_open_here(directory):
                 raise
+        signals.check()
         time.sleep(INTERVAL)
 
 

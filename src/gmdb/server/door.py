@@ -57,7 +57,7 @@ class Door:
         entrance: Entrance,
         enter: Callable[[], tuple[Any, dict[str, Any]]],
         leave: Callable[[Any], None],
-        interrupt: Callable[[Any], None],
+        interrupt: Callable[[Any, int], None],
     ):
         self._token = entrance.token.encode()
         self._tls = entrance.tls
@@ -121,7 +121,9 @@ class Door:
             visitor.heard += said
             self._hear(end, visitor)
         elif self._clients[end] is not None:
-            self._interrupt(self._clients[end])
+            numbers = [int(part) for part in said.split(b"!") if part.isdigit()]
+            if numbers:  # else a part of one, by which nobody is interrupted
+                self._interrupt(self._clients[end], max(numbers))
 
     # ---- TLS
 

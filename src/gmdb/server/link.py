@@ -25,9 +25,11 @@ import pyarrow as pa
 from pyarrow import flight
 
 from gmdb.errors import ForkedProcess, InterfaceError, OwnerGone
+from gmdb.forked import ADVICE
 from gmdb.server import forks
 from gmdb.server.sockets import End, borrowed, keep_alive, sockets_at
 from gmdb.server.wire import END_OF_BATCHES, Head, error_from, pack, unpack
+from gmdb.signals import Held, HeldIterator, let_through
 
 TOKEN_HEADER = b"gmdb-token"
 
@@ -54,6 +56,9 @@ class Link:
         self._lock = threading.Lock()
         self._scans: dict[int, tuple[Any, ...]] = {}  # those that may still be read, and their streams once they have
         self._closed = self._broken = False
+        self._number = 0  # of the last message
+        self.busy = threading.RLock()  # as a session has it
+        self.held = Held(weakref.proxy(self))  # no circle: what nobody uses any more goes at once
         self._dropped: deque[int] = deque()
         self._held_back: list[Callable[[], None]] = []
         self._call_options = flight.FlightCallOptions(headers=[(TOKEN_HEADER, route.token.encode())])
@@ -79,7 +84,9 @@ class Link:
         for send in tuple(self._held_back):
             send()
         fields["op"] = op
-        with self._lock:
+        with self._lock, self.held:
+            self._number += 1
+            fields["asked"] = self._number
             if self._dropped:
                 fields["discard"] = [self._dropped.popleft() for _ in range(len(self._dropped))]
             message = pack(fields, body)
@@ -91,11 +98,17 @@ class Link:
             raise error_from(head)
         return head, body
 
+    def finish_read_if_idle(self) -> None:
+        """As a session has it: the owner sees to that."""
+
+    def finish_failed(self) -> None:
+        """As a session has it: the owner sees to that."""
+
     def interrupt(self) -> None:
         """Have the owner end what it is doing for this client.  Needs no lock, and no answer."""
         if self._pid == os.getpid() and not self._closed and not self._broken:
             with suppress(OSError):  # the owner is gone: whoever waits for it is told
-                self._door.send(b"!")
+                self._door.send(b"!%d!" % self._number)
 
     @contextmanager
     def holding_back(self, send: Callable[[], None]) -> Iterator[None]:
@@ -110,7 +123,7 @@ class Link:
         if self._pid != os.getpid():
             raise ForkedProcess(
                 f"the connection to {self.route.directory} belongs to process {self._pid}, which forked this one; "
-                + forks.ADVICE
+                + ADVICE
             )
         if self._closed:
             raise InterfaceError("the connection is closed")
@@ -164,7 +177,7 @@ class Link:
         threading.Thread(target=_listen, args=(reader, answer), name="gmdb-append", daemon=True).start()
         try:
             going = _written(writer.begin, schema)
-            for batch in batches:
+            for batch in let_through(batches):
                 if answer.done() or not (going and _written(writer.write_batch, batch)):
                     break
             _written(writer.write_metadata, END_OF_BATCHES)
@@ -180,10 +193,10 @@ class Link:
             raise error_from(head)
         return head
 
-    def batches(self, scan: int) -> ScanStream:
+    def batches(self, scan: int) -> Iterator[pa.RecordBatch]:
         """The batches of a scan that the owner has begun."""
         self._scans[scan] = ()
-        return ScanStream(self, scan)
+        return HeldIterator(ScanStream(self, scan), self.held)
 
     def next_of(self, scan: int) -> Any:
         """The next batch of a scan, or the message that ends it.  It may be asked for after the connection's close."""

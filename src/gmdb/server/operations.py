@@ -19,6 +19,7 @@ import gmdb.server.index_operations
 import gmdb.server.load_operations
 import gmdb.server.lob_operations
 import gmdb.server.snapshot_operations  # noqa: F401  (as well)
+from gmdb.access.heap import Heap
 from gmdb.access.steps import RowChanged
 from gmdb.catalog.plain import table_to_plain
 from gmdb.copies import verify_copy
@@ -52,6 +53,7 @@ def answer(client: Client, message: Any) -> bytes:
     try:
         head, body = unpack(message)
         name, dropped = str(head.pop("op", None)), head.pop("discard", ())
+        client.begin(int(head.pop("asked", 0)))
         if name not in OPERATIONS:
             raise InterfaceError(f"the owner of the database knows no operation {name}; is it another version of gmdb?")
         if body:
@@ -157,7 +159,8 @@ def insert(client: Client, table: int, body: bytes) -> Answer:
 @operation
 def fetch(client: Client, table: int, row: list[int]) -> Answer:
     rows = client.heaps[table]
-    return {}, row_codec(rows.columns).encode(rows.fetch(RowId(*row)))
+    values = rows.fetch(RowId(*row))
+    return {}, row_codec(rows.columns).encode(values)
 
 
 @operation
@@ -189,10 +192,17 @@ def rows(client: Client, table: int, cursor: int = 0) -> Answer:
     """The first or the next rows of a read of the whole table."""
     if not cursor:
         cursor = client.new_number()
-        heap, encode = client.heaps[table], row_codec(client.heaps[table].columns).encode
-        whole = ((row_id, encode(values)) for row_id, values in heap.rows())
-        client.cursors[cursor] = heap.encoded_rows() if heap.lobs is None else whole
+        heap = client.heaps[table]
+        client.cursors[cursor] = heap.encoded_rows() if heap.lobs is None else _encoded(heap, heap.rows())
     return _next_rows(client, cursor)
+
+
+def _encoded(heap: Heap, rows: Iterator[tuple[RowId, tuple[Any, ...]]]) -> Iterator[tuple[RowId, bytes]]:
+    """Rows as a client gets them, by the columns that the read sees once it has begun."""
+    encode = None
+    for row_id, values in rows:
+        encode = encode or row_codec(heap.columns).encode
+        yield row_id, encode(values)
 
 
 def _next_rows(client: Client, cursor: int) -> Answer:
@@ -216,9 +226,8 @@ def rows_by_key(client: Client, table: int, index: str = "", cursor: int = 0, bo
     if not cursor:
         keyed = client.heaps[table].by(index)
         cursor = client.new_number()
-        encode = row_codec(client.heaps[table].columns).encode
         found = keyed.walk(unpack_range(keyed.tree.columns, body, **ends))
-        client.cursors[cursor] = ((row_id, encode(values)) for row_id, values in found)
+        client.cursors[cursor] = _encoded(client.heaps[table], found)
     return _next_rows(client, cursor)
 
 

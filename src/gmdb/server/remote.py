@@ -36,6 +36,7 @@ from gmdb.server.wire import pack_parameters, pack_table, unpack_table
 from gmdb.storage.feeds import LogPosition
 from gmdb.storage.holder import Holder
 from gmdb.storage.pins import Pin
+from gmdb.transaction.interrupts import operations
 
 if TYPE_CHECKING:
     from gmdb.arrow.attach import Load
@@ -53,11 +54,12 @@ else:
 MAIN_SPACE, MAIN_PAGE_SIZE = "main", 8192
 
 
+@operations("cursor", "execute", "heap", "interrupt", "select", "split")
 class RemoteConnection(_Connection):
     """One session of a database that another process has open."""
 
     def __init__(self, link: Link, isolation: str, autocommit: bool) -> None:
-        self._link = link
+        self._link = self.session = link  # type: ignore[assignment]  # for operations: it has the lock of a session
         self._isolation = isolation
         self._autocommit = autocommit
         self._finalizer: Any = weakref.finalize(self, link.close)
@@ -341,12 +343,13 @@ class RemoteConnection(_Connection):
         reader: str | None = None,
         keep: int | None = None,
         snapshot: bool = False,
+        without_lobs: bool = False,
     ) -> ChangeFeed:
         from gmdb.feed.opening import open_feed  # brings compiled code, which clients need for little else
 
         if self._link.route.is_network:
             raise InterfaceError("changes are read out of the database's files, which are on the server's machine")
-        return open_feed(self, since, tables, before, reader, keep, snapshot)
+        return open_feed(self, since, tables, before, reader, keep, snapshot, without_lobs)
 
     def drop_snapshot(self, name: str) -> None:
         self._link.ask("drop_snapshot", name=name)

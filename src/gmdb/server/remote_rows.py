@@ -25,6 +25,8 @@ from gmdb.format.codec import RowCodec
 from gmdb.server.link import Link
 from gmdb.server.lob_wire import LobPatches, LobRowCodec, row_codec, send_ahead
 from gmdb.server.wire import in_chunks, pack_range, pack_rows, unpack_rows
+from gmdb.signals import Flattened, HeldIterator
+from gmdb.transaction.interrupts import operations
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap as _Heap
@@ -36,6 +38,7 @@ else:
 CHANGES_A_TIME = 1000
 
 
+@operations("decode", "encode", "read", "rows", "statement", "wanting")
 class RemoteHeap(_Heap):
     """A table's rows, by row id."""
 
@@ -43,7 +46,7 @@ class RemoteHeap(_Heap):
         self.name = table.name
         self.obj_id = table.obj_id
         self.columns = table.columns
-        self._link = link
+        self._link = self.session = link  # type: ignore[assignment]
         self._codec = row_codec(table.columns)
         self._has_lobs = table.lobs is not None
         self.encode_patch: Callable[..., bytes] = Patches(table.name, table.columns).encode
@@ -99,6 +102,8 @@ class RemoteHeap(_Heap):
 
     def by(self, index: str) -> RemoteKeyedRows:
         table = table_from_plain(self._link.ask("heap", name=self.name)[0]["table"])
+        if not any(known.name == index for known in table.indexes):
+            self._ask("rows_by_key", index=index)  # the owner says why it is not there
         return RemoteKeyedRows(self, table.index(index))
 
     def share(self) -> None:
@@ -201,12 +206,17 @@ def read_rows(
     link: Link, codec: RowCodec | LobRowCodec, op: str, body: bytes = b"", **fields: Any
 ) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
     """The rows that an operation gives out some at a time."""
+    return Flattened.of(HeldIterator(_read_pieces(link, codec, op, body, fields), link.held))
+
+
+def _read_pieces(
+    link: Link, codec: RowCodec | LobRowCodec, op: str, body: bytes, fields: dict[str, Any]
+) -> Iterator[list[tuple[RowId, tuple[Any, ...]]]]:
     head, body = link.ask(op, body, **fields)
     again = {name: fields[name] for name in ("table",) if name in fields}
     try:
         while True:
-            for row_id, row in unpack_rows(body):
-                yield row_id, codec.decode(row)
+            yield [(row_id, codec.decode(row)) for row_id, row in unpack_rows(body)]
             if not head["more"]:
                 return
             head, body = link.ask(op, cursor=head["cursor"], **again)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ class ClientSession(Session):
 
     def __init__(self, database: Database, isolation: str, autocommit: bool, lock_timeout: float, read_only: bool):
         super().__init__(database.transactions, isolation, autocommit, lock_timeout)
+        self.busy = nullcontext()  # type: ignore[assignment]  # clients take turns, which pass from thread to thread
         self.stopped = False
         self.read_only = read_only
 
@@ -48,6 +49,9 @@ class ClientSession(Session):
         if self.stopped:
             raise owner_gone(self.hub.store.directory)
         super().require_open()
+
+    def finish_read_if_idle(self) -> None:
+        self.finish_read()  # whoever reads has the turn
 
     def require_writable(self) -> None:
         if self.read_only:
@@ -97,6 +101,8 @@ class Client:
         self.ended = False
         self._numbers = iter(range(1, 1 << 62))
         self._turn = threading.Lock()
+        self._asked = 0  # the number of what the client has asked for last
+        self._asking = threading.Lock()
 
     def open(self, options: dict[str, Any]) -> None:
         """Begin the session."""
@@ -158,10 +164,16 @@ class Client:
         with suppress(_Abandoned):
             opened.context.__exit__(_Abandoned, _Abandoned(), None)
 
-    def interrupt(self) -> None:
-        """End what the client has asked for, if that is still going on."""
-        if self.connection is not None:
-            self.connection.interrupt()
+    def begin(self, number: int) -> None:
+        """The client asks for something, which has a number."""
+        with self._asking:
+            self._asked = number
+
+    def interrupt(self, number: int) -> None:
+        """End what the client has asked for under a number, unless it has asked for something else since."""
+        with self._asking:
+            if self.connection is not None and number >= self._asked:
+                self.connection.interrupt()
 
     # ---- the end
 

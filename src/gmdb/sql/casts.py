@@ -1,9 +1,8 @@
 """CAST: from every type to every other that PostgreSQL converts, and reading a value from its text.
 
 Invariants
- 1. ``cast_between`` answers None where PostgreSQL has no cast, so that the compiler refuses the expression.
- 2. What a literal becomes (``read_text``) is what the same text becomes by a cast.
- 3. Lengths are bytes of UTF-8, as in columns; an explicit cast cuts after the last whole character that fits.
+ 1. What a literal becomes (``read_text``) is what the same text becomes by a cast.
+ 2. Lengths are bytes of UTF-8, as in columns; an explicit cast cuts after the last whole character that fits.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from typing import Any
 
 from gmdb.errors import InvalidText, TypeMismatch, ValueOutOfRange
 from gmdb.format.columns import ColumnType
-from gmdb.sql import numbers, times
-from gmdb.sql.types import BYTEA, BYTES, INTEGERS, NUMERIC, TEXT, TEXTS, pg_name
+from gmdb.sql import decimals, numbers, times
+from gmdb.sql.types import BYTEA, BYTES, INTEGERS, TEXT, TEXTS, pg_name
 
 Cast = Callable[[Any], Any]
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
@@ -71,7 +70,7 @@ def read_decimal(text: str, type_: ColumnType) -> Decimal:
         raise _unreadable(type_, text)
     try:
         value = Decimal(text.strip())
-        if abs(value.adjusted()) > numbers.DIGITS_MAX or numbers.decimal_scale(value) > numbers.DIGITS_MAX:
+        if abs(value.adjusted()) > numbers.DIGITS_MAX or int(value.as_tuple().exponent) < -numbers.DIGITS_MAX:
             numbers.too_many_digits()
     except InvalidOperation:
         raise _unreadable(type_, text) from None
@@ -105,7 +104,7 @@ def read_bytes(text: str) -> bytes:
     return _ESCAPED_BYTE.sub(byte, text.encode())
 
 
-def read_text(type_: ColumnType, limited: bool = True) -> Cast:
+def read_text(type_: ColumnType) -> Cast:
     """The function that reads a literal or a text as a value of the type."""
     name = type_.name
     if name in INTEGERS:
@@ -113,12 +112,12 @@ def read_text(type_: ColumnType, limited: bool = True) -> Cast:
     if name == "DOUBLE":
         return _read_double(type_)
     if name == "DECIMAL":
-        fit = _fit_decimal(type_) if limited else None
-        return lambda text: fit(read_decimal(text, type_)) if fit else read_decimal(text, type_)
+        fit = decimals.fit_to(type_)
+        return lambda text: fit(read_decimal(text, type_))
     if name in BYTES:
-        return lambda text: _fit_bytes(type_)(read_bytes(text))
+        return lambda text: fit_bytes(type_)(read_bytes(text))
     if name in TEXTS:
-        return _fit_text(type_)
+        return fit_text(type_)
     others: dict[str, Cast] = {
         "BOOLEAN": _read_boolean,
         "DATE": times.read_date,
@@ -157,7 +156,8 @@ def write_text(type_: ColumnType) -> Cast:
 # ---- fitting a value into a type's length
 
 
-def _fit_text(type_: ColumnType) -> Cast:
+def fit_text(type_: ColumnType) -> Cast:
+    """The function that cuts a text to the type's length, and fills up a CHAR."""
     limit, fill = type_.length, type_.name == "CHAR"
     if type_ == TEXT:  # of any length; a column that is shorter refuses what is too long
         return lambda text: text
@@ -172,115 +172,39 @@ def _fit_text(type_: ColumnType) -> Cast:
     return fit
 
 
-def _fit_bytes(type_: ColumnType) -> Cast:
+def fit_bytes(type_: ColumnType) -> Cast:
     limit, fill = type_.length, type_.name == "BINARY"
     if type_ == BYTEA:
         return lambda value: value
     return lambda value: value[:limit].ljust(limit, b"\0") if fill else value[:limit]
 
 
-def _fit_decimal(type_: ColumnType) -> Cast:
-    limit, scale = Decimal(10) ** (type_.length - type_.scale), type_.scale
-
-    def fit(value: Decimal) -> Decimal:
-        if not value.is_finite():
-            raise ValueOutOfRange(f"{value} is no DECIMAL")
-        rounded = numbers.rescale(value, scale)
-        if rounded.copy_abs() >= limit:
-            raise ValueOutOfRange(f"numeric field overflow: {numbers.decimal_text(value)} does not fit {type_}")
-        return rounded
-
-    return fit
-
-
-# ---- casts
-
-
-def cast_between(source: ColumnType, target: ColumnType, limited: bool = True) -> Cast | None:
-    """The function that casts a value that is not None; None if there is no such cast.
-
-    ``limited``: whether a DECIMAL's digits hold; a cast to plain ``numeric`` keeps all digits.
-    """
-    if source.name in TEXTS and target.name in TEXTS:
-        return _text_to_text(source, target)
-    if target.name in TEXTS:
-        write, fit = write_text(source), _fit_text(target)
-        return lambda value: fit(write(value))
-    if source.name in TEXTS:
-        read = read_text(target, limited)
-        return (lambda text: read(text.rstrip(" "))) if source.name == "CHAR" else read
-    if source.name in BYTES and target.name in BYTES:
-        return _fit_bytes(target)
-    if target.name == "DECIMAL":
-        return _to_decimal(source, target, limited)
-    if target.name in INTEGERS:
-        return _to_integer(source, target)
-    return _OTHERS.get((source.name, target.name))
-
-
-def _text_to_text(source: ColumnType, target: ColumnType) -> Cast:
-    fit = _fit_text(target)
-    if source.name == "CHAR":
-        return lambda text: fit(text.rstrip(" "))
-    return fit
-
-
-def _to_decimal(source: ColumnType, target: ColumnType, limited: bool) -> Cast | None:
-    convert = {"INT": Decimal, "BIGINT": Decimal, "DOUBLE": numbers.decimal_of_double, "DECIMAL": None}
-    if source.name not in convert:
-        return None
-    first = convert[source.name]
-    if not limited:
-        return first or (lambda value: value)
-    fit = _fit_decimal(target)
-    return (lambda value: fit(first(value))) if first else fit
-
-
-def _to_integer(source: ColumnType, target: ColumnType) -> Cast | None:
-    (low, high), name = INTEGERS[target.name], target.name
-
-    def check(value: int) -> int:
-        if not low <= value <= high:
-            numbers.out_of_range(name)
-        return value
-
-    casts: dict[str, Cast] = {
-        "INT": check,
-        "BIGINT": check,
-        "DOUBLE": lambda value: numbers.integer_of_double(value, low, high, name),
-        "DECIMAL": lambda value: numbers.integer_of_decimal(value, low, high, name),
-    }
-    if name == "INT":
-        casts["BOOLEAN"] = int
-    return casts.get(source.name)
-
-
-_OTHERS: dict[tuple[str, str], Cast] = {
-    ("INT", "DOUBLE"): float,
-    ("BIGINT", "DOUBLE"): float,
-    ("DECIMAL", "DOUBLE"): numbers.double_of_decimal,
-    ("DOUBLE", "DOUBLE"): float,
-    ("INT", "BOOLEAN"): bool,
-    ("BOOLEAN", "BOOLEAN"): bool,
-    ("DATE", "DATE"): lambda value: value,
-    ("DATE", "TIMESTAMP"): times.timestamp_of_date,
-    ("TIMESTAMP", "TIMESTAMP"): lambda value: value,
-    ("TIMESTAMP", "DATE"): times.date_of_timestamp,
-    ("INTERVAL", "INTERVAL"): lambda value: value,
-}
-
-
 # ---- parameters
+
+
+def receive_parameter(type_: ColumnType) -> Cast | None:
+    """What makes a parameter's value, that comes with a type, one that expressions know; None: it is one already."""
+    if type_.name == "DECIMAL":
+        return lambda value: _all_digits(value, type_.scale)
+    if type_.name == "VARBINARY":
+        return bytes
+    return times.interval_of if type_.name == "INTERVAL" else None
+
+
+def _all_digits(value: Decimal | int, scale: int) -> Decimal:
+    result = decimals.at_scale(Decimal(value), scale)
+    return result if result == value else decimals.too_many_digits()
 
 
 def accept_parameter(type_: ColumnType, label: str) -> Cast:
     """The function that checks a parameter's value, or turns it into the type that its surroundings ask for.
 
     A str is read as a literal would be; whole numbers serve where decimals or doubles are asked for, and dates where
-    timestamps are.
+    timestamps are.  A decimal is rounded to the type's digits.
     """
-    read = read_text(type_, limited=False)
+    read = read_text(type_)
     name = type_.name
+    fit = decimals.fit_to(type_) if name == "DECIMAL" else None
 
     def accept(value: Any) -> Any:
         if value is None:
@@ -291,6 +215,8 @@ def accept_parameter(type_: ColumnType, label: str) -> Cast:
         if taken is None:
             hint = f"Write CAST(? AS ...) if it is to have another type than {pg_name(type_)}"
             raise TypeMismatch(f"parameter {label} is {value!r}, but the statement needs a {type_.name}. {hint}")
+        if fit is not None:
+            return fit(taken)
         if name in INTEGERS and not INTEGERS[name][0] <= taken <= INTEGERS[name][1]:
             raise ValueOutOfRange(f"parameter {label} is {value!r}, which is out of range for type {pg_name(type_)}")
         return taken
@@ -336,23 +262,3 @@ _TAKEN: dict[str, Callable[[Any], Any]] = {
     "VARBINARY": lambda value: bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None,
     "INTERVAL": lambda value: times.interval_of(value) if isinstance(value, timedelta) else None,
 }
-_PYTHON_TYPES = {
-    bool: ColumnType("BOOLEAN"),
-    int: ColumnType("BIGINT"),
-    float: ColumnType("DOUBLE"),
-    Decimal: NUMERIC,
-    str: TEXT,
-    bytes: BYTEA,
-    date: ColumnType("DATE"),
-    datetime: ColumnType("TIMESTAMP"),
-}
-
-
-def cast_parameter(target: ColumnType, limited: bool, label: str) -> Cast:
-    """The function that casts a parameter of whatever type it has: what ``CAST(? AS ...)`` does."""
-    accept = accept_parameter(target, label)
-    known = {kind: cast_between(source, target, limited) for kind, source in _PYTHON_TYPES.items()}
-    if target.name == "BOOLEAN":
-        known[int] = bool
-    casts = {kind: function for kind, function in known.items() if function is not None}
-    return lambda value: casts.get(type(value), accept)(value)

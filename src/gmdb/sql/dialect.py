@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
-from gmdb.errors import InvalidSyntax
-from gmdb.sql.strictness import require_finished, require_whole
+from gmdb.errors import Error, InvalidSyntax
+from gmdb.sql.strictness import require_finished, require_nothing_lost, require_order, require_whole
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot parse is told by an error of ours
 _INTERNALS = re.compile(r" but got <Token.*>| for <class .*>|^Required keyword: ")  # of sqlglot's messages
+_SYNTAXES = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")  # of calls with words between arguments
 NUMBER = "gmdb_number"  # of a ``?``, in node.meta
+UNKNOWN = "unknown"  # in the meta of a Null that was written so
 
 
 class GmdbSql(Postgres):
@@ -31,13 +34,22 @@ class GmdbSql(Postgres):
     class Tokenizer(Postgres.Tokenizer):
         """A tokenizer that tells large objects from bytes and texts that rows keep themselves."""
 
-        KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "BLOB": TokenType.BLOB, "CLOB": TokenType.LONGTEXT}  # noqa: RUF012
+        # A question mark is a parameter, whatever follows it.
+        KEYWORDS: ClassVar[dict[str, Any]] = {
+            **{word: kind for word, kind in Postgres.Tokenizer.KEYWORDS.items() if "?" not in word},
+            "BLOB": TokenType.BLOB,
+            "CLOB": TokenType.LONGTEXT,
+        }
 
     class Parser(Postgres.Parser):  # type: ignore[misc, valid-type]
         """A parser that keeps places, the order of parameters and the text of intervals."""
 
-        FUNCTION_PARSERS = {  # noqa: RUF012
-            name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name != "DATE_PART"
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}  # what a call means is not for the parser to say
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: Postgres.Parser.FUNCTION_PARSERS[name] for name in _SYNTAXES
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: Postgres.Parser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE")
         }
 
         def _parse_placeholder(self) -> Any:
@@ -70,6 +82,8 @@ class GmdbSql(Postgres):
         def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
             kind = self._curr.token_type if self._curr is not None else TokenType.INTERVAL
             is_type = kind in self.TYPE_TOKENS and kind != TokenType.INTERVAL
+            if is_type and self._next is not None and self._next.token_type == TokenType.NUMBER:
+                self.raise_error("a literal behind a type is quoted", self._next)
             if is_type and self._next is not None and self._next.token_type == TokenType.STRING:
                 start = self._index
                 type_ = self._parse_types(check_func=True, allow_identifiers=False)
@@ -78,6 +92,18 @@ class GmdbSql(Postgres):
                     return self._parse_column_ops(self.expression(exp.Cast(this=text, to=type_)))
                 self._retreat(start)
             return super()._parse_type(parse_interval, fallback_to_identifier)
+
+        def _parse_null(self) -> Any:
+            is_unknown = self._curr is not None and self._curr.token_type == TokenType.UNKNOWN
+            node = super()._parse_null()
+            if is_unknown and isinstance(node, exp.Null):
+                node.meta[UNKNOWN] = True
+            return node
+
+        def _parse_type_size(self) -> Any:
+            if self._curr is not None and self._curr.token_type == TokenType.STRING:
+                self.raise_error("the length of a type is a number")
+            return super()._parse_type_size()
 
         def _parse_join(self, *args: Any, **options: Any) -> Any:
             is_comma = self._curr is not None and self._curr.token_type == TokenType.COMMA
@@ -96,6 +122,12 @@ class GmdbSql(Postgres):
         def _at_unit(self) -> bool:
             word = self._curr.text.upper() if self._curr is not None else ""
             return word in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+
+
+_TYPES = frozenset({*GmdbSql.Parser.TYPE_TOKENS, *GmdbSql.Parser.ENUM_TYPE_TOKENS}) - {
+    TokenType.UNKNOWN,
+    TokenType.NULL,
+}
 
 
 def parse(text: str) -> list[exp.Expr]:
@@ -120,10 +152,14 @@ def _parsed(text: str, lines_before: int) -> list[exp.Expr]:
     try:
         reader = GmdbSql()
         tokens = reader.tokenize(text)
-        require_finished(tokens)
+        require_finished(tokens, text)
+        require_order(tokens)
         trees = [tree for tree in reader.parser().parse(tokens, text) if tree is not None]
+        nodes: list[exp.Expr] = []
         for tree in trees:
-            require_whole(tree)
+            nodes += tree.walk()
+            require_whole(tree, nodes)
+        require_nothing_lost(tokens, nodes, _TYPES, lambda: _written(reader, trees))
         return trees
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
@@ -135,6 +171,16 @@ def _parsed(text: str, lines_before: int) -> list[exp.Expr]:
         raise InvalidSyntax(f"{error}", hint="A quote or a comment may not be closed") from None
     except RecursionError:
         raise InvalidSyntax("the statement is nested too deeply") from None
+    except Error:
+        raise
+    except Exception as error:  # its own bugs, which texts that are no statements bring out
+        raise InvalidSyntax(f"syntax error: the statement cannot be read ({error})") from None
+
+
+def _written(reader: GmdbSql, trees: Sequence[exp.Expr]) -> Sequence[Any]:
+    """The tokens of statements as their trees have them."""
+    tokens: Sequence[Any] = reader.tokenize("; ".join(tree.sql(dialect=GmdbSql) for tree in trees))
+    return tokens
 
 
 def place(node: exp.Expr) -> tuple[int | None, int | None]:

@@ -1,25 +1,40 @@
 """A condition over the rows of one table that come as batches, without a connection: as a worker of Spark reads them.
 
-The answer is that of SELECT … WHERE: the same translation, and DuckDB, decide about each row.
+The answer is that of SELECT … WHERE: the same binder, and DuckDB, decide about each row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
 from gmdb.access.indexes import IndexDefinition, KeyRange
 from gmdb.catalog.schema import TableDefinition
-from gmdb.errors import InvalidSyntax, NoSuchFunction, UnsupportedExpression
+from gmdb.errors import Error, InvalidSyntax, NoSuchTable, UnsupportedExpression
 from gmdb.format.columns import Column
-from gmdb.sql import duck
+from gmdb.sql.bind.binder import Binder, Catalog
+from gmdb.sql.duck.sources import Source
+from gmdb.sql.duck.text import answer, write
 from gmdb.sql.parser import parse
-from gmdb.sql.paths import Unusable
-from gmdb.sql.statement import Given, RowFinder, is_for_rows
+from gmdb.sql.plan.access import Chooser
+from gmdb.sql.plan.estimates import Estimates
+from gmdb.sql.rows.expressions import compile_row
+from gmdb.sql.tree import Filter, Project, Relation, Table, conjuncts, walk
 
 _CLAUSES = {"expressions", "from_", "where", "kind"}
+
+
+class Batches(Protocol):
+    """Rows of the table: their columns, and those that are asked for by name."""
+
+    @property
+    def columns(self) -> Sequence[Column]: ...
+
+    def read(self, columns: list[str] | None) -> pa.RecordBatchReader: ...
 
 
 class RowFilter:
@@ -37,48 +52,99 @@ class RowFilter:
             parsed = parse(self._text)
         except InvalidSyntax as error:
             raise InvalidSyntax(f"where: {where!r} is no condition: {error}") from None
-        found = parsed.statement
-        clauses = {name for name, value in found.args.items() if value} if isinstance(found, exp.Select) else {"?"}
-        if not isinstance(found, exp.Select) or clauses - _CLAUSES or parsed.count or parsed.names:
+        statement = parsed.statement
+        clauses = (
+            {name for name, value in statement.args.items() if value} if isinstance(statement, exp.Select) else {"?"}
+        )
+        if not isinstance(statement, exp.Select) or clauses - _CLAUSES or parsed.count or parsed.names:
             raise InvalidSyntax(f"where: {where!r} is more than a condition; write what would stand behind WHERE")
-        if not is_for_rows(found.args["where"].this):
-            raise InvalidSyntax(f"where: {where!r} is no condition on one row; no subqueries and no aggregates there")
-        return found
+        if statement.args["where"].find(exp.Query) is not None:
+            raise InvalidSyntax(f"where: {where!r} is no condition on one row; no subqueries there")
+        return statement
+
+    def _bound(self, columns: Sequence[Column]) -> tuple[Relation, bool]:
+        """The query over these columns, and whether it asks for the time."""
+        binder = Binder(_OneTable(replace(self._table, columns=tuple(columns))), {})
+        relation = binder.statement(self._statement.copy()).relation
+        if not all(isinstance(one, Project | Filter | Table) for one in walk(relation)):
+            raise UnsupportedExpression("where: a condition on one row has no number of the row (rownum)")
+        return relation, binder.uses_time
 
     def keys(self) -> tuple[IndexDefinition, KeyRange | None] | None:
         """An index and the range of its keys that all rows of the condition lie in, no range if there are none;
         nothing if no index serves."""
-        condition = self._statement.args["where"].this
         try:
-            path = RowFinder(self._table, self._table.name, condition, None).path
-            if path.index is None:
+            relation, _ = self._bound(self._table.columns)
+            tables = [one for one in walk(relation) if isinstance(one, Table)]
+            parts = [part for one in walk(relation) if isinstance(one, Filter) for part in conjuncts(one.condition)]
+            estimates = Estimates(lambda _: None, lambda _: 1.0)
+            estimates.learn(tables[0])
+            paths = [choice.path for choice in Chooser(tables[0], parts, estimates, alone=True).choices()]
+            paths = [path for path in paths if path.index is not None]
+            if not paths:
                 return None
-            return path.index, path.keys(Given((), None))
-        except (NoSuchFunction, UnsupportedExpression, Unusable):
+            path = max(paths, key=lambda one: (one.is_single, min(len(span.expressions()) for span in one.spans)))
+            values = iter(compile_row(tuple(path.expressions()), ())(()))
+            ranges = path.ranges([[next(values) for _ in span.expressions()] for span in path.spans])
+        except Error:  # reading the rows tells it, if the condition makes no sense
             return None
+        assert path.index is not None
+        if not ranges:
+            return path.index, None
+        first, last = ranges[0], ranges[-1]
+        return path.index, replace(first, high=last.high, high_open=last.high_open)
 
     def check(self, columns: Sequence[Column]) -> None:
         """Refuse a condition that makes no sense for these columns, before anything is read."""
-        plan = duck.prepare(self._statement, {self._table.name: _Columns(columns)})
-        if plan.uses_now:
+        _, uses_time = self._bound(columns)
+        if uses_time:
             raise UnsupportedExpression("where: it asks for the time, which is another on every worker; write it out")
 
-    def batches(self, source: duck.Source) -> Iterator[pa.RecordBatch]:
-        answer = duck.run(self._statement, {self._table.name: source}, (), self._text)
+    def batches(self, source: Batches) -> Iterator[pa.RecordBatch]:
+        relation, _ = self._bound(source.columns)
+        written = write(relation)
+        sources = [
+            Source(read.alias, read.schema, None, _by_position(source, [column.name for column in read.columns]))
+            for read in written.reads
+        ]
+        result = answer(written, sources, {})
         try:
-            yield from answer.reader
+            yield from result.reader
         finally:
-            answer.close()
+            result.close()
 
 
-class _Columns:
-    """A table of which only the columns are asked for."""
+def _by_position(source: Batches, names: Sequence[str]) -> Callable[[Sequence[int]], Iterator[pa.RecordBatch]]:
+    def batches(columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        reader = source.read([names[n] for n in columns])
+        try:
+            yield from reader
+        finally:
+            reader.close()
 
-    def __init__(self, columns: Sequence[Column]) -> None:
-        self.columns = columns
+    return batches
 
-    def read(self, columns: list[str] | None) -> pa.RecordBatchReader:
-        raise AssertionError(f"{columns} are read, though nothing was to be")
+
+class _OneTable(Catalog):
+    """Knows one table."""
+
+    def __init__(self, table: TableDefinition) -> None:
+        self._table = table
+
+    def table(self, node: exp.Expr, name: str | None = None, others: Sequence[str] = ()) -> TableDefinition:
+        del node, name, others  # the statement names this one alone
+        return self._table
+
+    def no_such_table(self, name: str, node: exp.Expr, others: Sequence[str] = ()) -> NoSuchTable:
+        del node, others
+        return NoSuchTable(f"there is no table {name}")
+
+    def is_view(self, name: str) -> bool:
+        del name
+        return False
+
+    def listing(self, name: str, *_: Any) -> Sequence[Column]:
+        raise self.no_such_table(name, exp.Null())
 
 
 def _quoted(name: str) -> str:

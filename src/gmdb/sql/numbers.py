@@ -7,34 +7,22 @@ Doubles overflow and underflow with an error.  No function here takes None.
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable
-from decimal import (
-    ROUND_CEILING,
-    ROUND_DOWN,
-    ROUND_FLOOR,
-    ROUND_HALF_EVEN,
-    ROUND_HALF_UP,
-    Context,
-    Decimal,
-    DecimalException,
-    Inexact,
-    InvalidOperation,
-    Overflow,
-)
-from functools import cache
+from decimal import Context, Decimal, DecimalException
 from typing import Any, NoReturn
 
 from gmdb.errors import DivisionByZero, UndefinedResult, ValueOutOfRange
 
 DIGITS_MAX = 2000  # of a decimal within an expression
-SCALE_MAX = 1000  # digits behind the point of a quotient
-SIGNIFICANT_DIGITS = 16
+SERIES_MAX = 100_000_000  # numbers that generate_series gives at most
 DOUBLE_MAX = 1.7976931348623157e308
 
-_EXACT = Context(prec=DIGITS_MAX, rounding=ROUND_HALF_UP, traps=[Inexact, InvalidOperation, Overflow])
-_ROUNDING = Context(prec=DIGITS_MAX, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow])
-_EVEN = Context(prec=15, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, Overflow])
+_TRAPS = [decimal.InvalidOperation, decimal.Overflow]
+_EXACT = Context(prec=DIGITS_MAX, rounding=decimal.ROUND_HALF_UP, traps=[decimal.Inexact, *_TRAPS])
+_ROUNDING = Context(prec=DIGITS_MAX, rounding=decimal.ROUND_HALF_UP, traps=_TRAPS)
+_EVEN = Context(prec=15, rounding=decimal.ROUND_HALF_EVEN, traps=_TRAPS)
 
 
 def out_of_range(type_name: str) -> NoReturn:
@@ -74,195 +62,14 @@ def remainder_of_integers(a: int, b: int) -> int:
 # ---- decimals
 
 
-def _exact(operation: Callable[[Any, Any], Decimal]) -> Callable[[Any, Any], Decimal]:
-    def apply(a: Any, b: Any) -> Decimal:
-        try:
-            result = operation(a, b)
-        except DecimalException:
-            too_many_digits()
-        return result if result else _EXACT.abs(result)
-
-    return apply
-
-
-add_decimals = _exact(_EXACT.add)
-subtract_decimals = _exact(_EXACT.subtract)
-multiply_decimals = _exact(_EXACT.multiply)
-
-
-def negate_decimal(value: Decimal) -> Decimal:
-    return value.copy_negate() if value else value
-
-
-def decimal_scale(value: Decimal) -> int:
-    """Digits behind the point."""
-    return max(0, -value.as_tuple().exponent)  # type: ignore[operator]
-
-
 def plain_decimal(value: Decimal) -> Decimal:
     """Without a positive exponent, and without a sign of zero: 1E+3 is 1000."""
     if value.as_tuple().exponent > 0:  # type: ignore[operator]
-        return rescale(value, 0)
+        try:
+            value = value.quantize(Decimal(1), context=_ROUNDING)
+        except DecimalException:
+            too_many_digits()
     return value if value else value.copy_abs()
-
-
-@cache
-def _unit(scale: int) -> Decimal:
-    """One in the last place."""
-    return Decimal(1).scaleb(-scale)
-
-
-def rescale(value: Decimal, scale: int, rounding: str = ROUND_HALF_UP) -> Decimal:
-    """With so many digits behind the point; a negative scale rounds before it."""
-    try:
-        result = value.quantize(_unit(scale), rounding, _ROUNDING)
-        if scale < 0:
-            result = result.quantize(Decimal(1), rounding, _ROUNDING)
-    except DecimalException:
-        too_many_digits()
-    return result if result else result.copy_abs()
-
-
-def _unscaled(value: Any) -> tuple[int, int]:
-    """The digits as an integer without its sign, and the scale."""
-    if isinstance(value, int):
-        return abs(value), 0
-    scale = decimal_scale(value)
-    return abs(int(value.scaleb(scale, _ROUNDING))), scale
-
-
-def _leading(digits: int, scale: int) -> tuple[int, int]:
-    """Of a value in base 10000: the power of its first digit, and that digit."""
-    if not digits:
-        return 0, 0
-    weight = (len(str(digits)) - scale - 1) // 4
-    shift = scale + 4 * weight
-    return weight, digits // 10**shift if shift >= 0 else digits * 10**-shift
-
-
-def _scale_for(digits_before: int, *given: Decimal) -> int:
-    """The scale that leaves 16 significant digits, and no fewer than the arguments'."""
-    return min(SCALE_MAX, max(0, SIGNIFICANT_DIGITS - digits_before, *map(decimal_scale, given)))
-
-
-def divide_decimals(a: Any, b: Any) -> Decimal:
-    """To at least 16 significant digits: PostgreSQL's choice of the scale, digit for digit."""
-    if not b:
-        zero_divisor()
-    (digits_a, scale_a), (digits_b, scale_b) = _unscaled(a), _unscaled(b)
-    (weight_a, first_a), (weight_b, first_b) = _leading(digits_a, scale_a), _leading(digits_b, scale_b)
-    weight = weight_a - weight_b - (first_a <= first_b)
-    scale = min(SCALE_MAX, max(0, SIGNIFICANT_DIGITS - 4 * weight, scale_a, scale_b))
-    dividend, divisor = digits_a * 10 ** (scale + scale_b), digits_b * 10**scale_a
-    quotient = (2 * dividend + divisor) // (2 * divisor)  # rounds half up
-    return Decimal(-quotient if (a < 0) != (b < 0) else quotient).scaleb(-scale, _ROUNDING)
-
-
-def remainder_of_decimals(a: Any, b: Any) -> Decimal:
-    """Has the dividend's sign and the larger scale."""
-    if not b:
-        zero_divisor()
-    a, b = Decimal(a), Decimal(b)
-    try:
-        return rescale(_EXACT.remainder(a, b), max(decimal_scale(a), decimal_scale(b)))
-    except DecimalException:
-        too_many_digits()
-
-
-def round_decimal(value: Decimal, scale: int = 0) -> Decimal:
-    return _at_scale(value, scale, ROUND_HALF_UP)
-
-
-def truncate_decimal(value: Decimal, scale: int = 0) -> Decimal:
-    return _at_scale(value, scale, ROUND_DOWN)
-
-
-def _at_scale(value: Decimal, scale: int, rounding: str) -> Decimal:
-    scale = max(-DIGITS_MAX // 2, min(DIGITS_MAX // 2, scale))
-    return rescale(value, scale, rounding)
-
-
-def ceil_decimal(value: Decimal) -> Decimal:
-    return rescale(value, 0, ROUND_CEILING)
-
-
-def floor_decimal(value: Decimal) -> Decimal:
-    return rescale(value, 0, ROUND_FLOOR)
-
-
-def sign_decimal(value: Decimal) -> Decimal:
-    return Decimal((value > 0) - (value < 0))
-
-
-def sqrt_decimal(value: Decimal) -> Decimal:
-    if value < 0:
-        raise UndefinedResult("cannot take square root of a negative number")
-    weight = value.adjusted() // 4 if value else 0
-    scale = _scale_for((weight + 1) * 4 // 2 - 1 if weight >= -1 else -((-(weight + 1) * 4) // 2) - 1, value)
-    return rescale(Context(prec=scale + abs(value.adjusted()) + 20).sqrt(value), scale)
-
-
-def exp_decimal(value: Decimal) -> Decimal:
-    tenfold = max(-2000.0, min(2000.0, float(value) * 0.434294481903252))
-    scale = _scale_for(int(tenfold), value)
-    if tenfold >= DIGITS_MAX:
-        too_many_digits()
-    return rescale(Context(prec=max(1, scale + int(tenfold)) + 20).exp(value), scale)
-
-
-def ln_decimal(value: Decimal) -> Decimal:
-    scale = _scale_for(_digits_of_ln(_positive(value)), value)
-    return rescale(_ln(value, scale + 30), scale)
-
-
-def log_decimal(base: Decimal, value: Decimal) -> Decimal:
-    _positive(base)
-    digits = _digits_of_ln(_positive(value)) - _digits_of_ln(base)
-    scale = _scale_for(digits, base, value)
-    divisor = _ln(base, scale + 60)
-    if not divisor:
-        zero_divisor()
-    return rescale(Context(prec=scale + 60).divide(_ln(value, scale + 60), divisor), scale)
-
-
-def log10_decimal(value: Decimal) -> Decimal:
-    return log_decimal(Decimal(10), value)
-
-
-def _ln(value: Decimal, precision: int) -> Decimal:
-    return Context(prec=precision).ln(value)
-
-
-def _positive(value: Decimal) -> Decimal:
-    if value <= 0:
-        what = "zero" if not value else "a negative number"
-        raise UndefinedResult(f"cannot take logarithm of {what}")
-    return value
-
-
-def _digits_of_ln(value: Decimal) -> int:
-    """How many digits the logarithm has before the point, minus one; negative if it starts behind the point."""
-    if Decimal("0.9") <= value <= Decimal("1.1"):
-        distance = _EXACT.subtract(value, 1)
-        return distance.adjusted() if distance else 0
-    logarithm = abs(float(_ln(value, 20)))
-    return int(math.log10(logarithm))
-
-
-def power_decimal(base: Decimal, exponent: Decimal) -> Decimal:
-    is_integer = exponent == exponent.to_integral_value()
-    if not base and exponent < 0:
-        raise UndefinedResult("zero raised to a negative power is undefined")
-    if base < 0 and not is_integer:
-        raise UndefinedResult("a negative number raised to a non-integer power yields a complex result")
-    if not base:
-        return rescale(Decimal(0 if exponent else 1), _scale_for(0, base, exponent))
-    tenfold = float(exponent) * float(_ln(base.copy_abs(), 25)) * 0.434294481903252
-    if tenfold >= DIGITS_MAX // 2:
-        too_many_digits()
-    scale = _scale_for(0 if is_integer else int(max(tenfold, -2.0 * SCALE_MAX)), base, exponent)
-    precision = max(1, scale + int(tenfold)) + 30
-    return rescale(Context(prec=precision, rounding=ROUND_HALF_EVEN).power(base, exponent), scale)
 
 
 # ---- doubles
@@ -300,16 +107,6 @@ def order_doubles(a: float, b: float) -> int:
     return (a > b) - (a < b)
 
 
-def round_double(value: float) -> float:
-    """Half to even."""
-    return float(round(value)) if math.isfinite(value) and abs(value) < 2.0**53 and round(value) else _whole(value)
-
-
-def _whole(value: float) -> float:
-    """Values without a fraction as they are; those that round to zero keep their sign."""
-    return value if not math.isfinite(value) or abs(value) >= 2.0**53 else math.copysign(0.0, value)
-
-
 def _rounded_by(function: Callable[[float], int]) -> Callable[[float], float]:
     def apply(value: float) -> float:
         if not math.isfinite(value) or abs(value) >= 2.0**53:
@@ -320,6 +117,7 @@ def _rounded_by(function: Callable[[float], int]) -> Callable[[float], float]:
 
 
 ceil_double = _rounded_by(math.ceil)
+round_double = _rounded_by(round)  # half to even
 floor_double = _rounded_by(math.floor)
 truncate_double = _rounded_by(math.trunc)
 
@@ -332,10 +130,6 @@ def sqrt_double(value: float) -> float:
     if value < 0:
         raise UndefinedResult("cannot take square root of a negative number")
     return math.sqrt(value)
-
-
-def cbrt_double(value: float) -> float:
-    return math.cbrt(value)
 
 
 def exp_double(value: float) -> float:
@@ -409,7 +203,7 @@ def integer_of_double(value: float, low: int, high: int, name: str) -> int:
 
 def integer_of_decimal(value: Decimal, low: int, high: int, name: str) -> int:
     """Half away from zero."""
-    result = int(rescale(value, 0))
+    result = int(value.to_integral_value(decimal.ROUND_HALF_UP))
     if not low <= result <= high:
         out_of_range(name)
     return result
@@ -482,7 +276,10 @@ def of_angle(name: str) -> Callable[[float], float]:
 
     def of_angle(value: float) -> float:
         try:
-            return float(function(value))
+            result = float(function(value))
+            if (math.isinf(result) and not math.isinf(value)) or (not result and value and name == "radians"):
+                raise ValueError
+            return result
         except ValueError:
             raise ValueOutOfRange(f"{name} of {value}: input is out of range") from None
 

@@ -96,7 +96,10 @@ def parse(text: str) -> Parsed:
         if match is not None:
             return Parsed(text, Command(name, tuple(match.groups(""))))
     body, options = _take_options(statements[0])
-    found = dialect.parse(body)[0]
+    trees = dialect.parse(body)
+    if len(trees) != 1:
+        raise InvalidSyntax(f"syntax error: this is no statement: {' '.join(body.split())[:60]}")
+    found = trees[0]
     if isinstance(found, exp.Command):
         raise InvalidSyntax(f"gmdb does not know this statement: {' '.join(body.split())[:60]}")
     placeholders = list(found.find_all(exp.Placeholder))

@@ -1,32 +1,43 @@
-"""Running SQL on a connection: statements are prepared once and kept by their text."""
+"""Running SQL on a connection: statements are prepared once and kept by their text and the types of parameters."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from gmdb.dbapi import Result, sets_of
-from gmdb.errors import InvalidSyntax, ProgrammingError
-from gmdb.sql.analyze import Analyze
-from gmdb.sql.commands import OwnCommand, TransactionCommand
-from gmdb.sql.definitions import Definition
-from gmdb.sql.insert import Insert
+from gmdb.errors import DefinitionChanged, InvalidSyntax, NoSuchIndex, NoSuchTable, ProgrammingError, StatementError
+from gmdb.format.columns import ColumnType
+from gmdb.sql.changes.insert import Insert, insert_many
+from gmdb.sql.changes.update import Delete, Update
+from gmdb.sql.explaining import Explain
 from gmdb.sql.parser import Command, Parsed, parse, split
-from gmdb.sql.select import prepare_select
-from gmdb.sql.statement import Parameters, Statement
-from gmdb.sql.update import Delete, Update
+from gmdb.sql.plan.planner import EXECUTOR
+from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.queries import Query
+from gmdb.sql.statements.analyze import Analyze
+from gmdb.sql.statements.definitions import Definition
+from gmdb.sql.statements.transactions import OwnCommand, TransactionCommand
+from gmdb.sql.tree import ParameterKey
+from gmdb.sql.types import INT, INTEGERS, type_of_value
+from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
 
-STATEMENTS_MAX = 512  # that a connection keeps
+_NOT_CURRENT = (DefinitionChanged, NoSuchIndex, NoSuchTable)  # perhaps since the statement was prepared
+ATTEMPTS_MAX = 100  # at a statement whose tables are defined anew whenever it is about to run
+STATEMENTS_MAX = 512  # texts that a connection keeps
+VARIANTS_MAX = 16  # of each, for parameters of different types
 
-Prepare = Callable[["Connection", Any], Statement]
+Prepare = Callable[["Connection", Parsed, ParameterTypes], Statement]
+Check = Callable[[Any], bool]
 _KINDS: list[tuple[tuple[type, ...], Prepare]] = [
-    ((exp.Query, exp.Values), prepare_select),
+    ((exp.Query, exp.Values), Query),
     ((exp.Insert,), Insert),
     ((exp.Update,), Update),
     ((exp.Delete,), Delete),
@@ -36,69 +47,177 @@ _KINDS: list[tuple[tuple[type, ...], Prepare]] = [
 ]
 
 
+@dataclass(slots=True)
+class _Kept:
+    """A text, and the statements that it is for parameters of different types, each with what tells those."""
+
+    parsed: Parsed
+    variants: list[tuple[Check, Statement]] = field(default_factory=list)
+
+    def statement(self, parameters: Parameters) -> Statement | None:
+        """The statement for these parameters, if there is one that is current."""
+        for fits, statement in self.variants:
+            if fits(parameters):
+                return statement if statement.is_current() else None
+        return None
+
+    def keep(self, statement: Statement) -> None:
+        """Have a statement as the first that is looked at."""
+        self.variants = [one for one in self.variants if one[1].is_current()][: VARIANTS_MAX - 1]
+        self.variants.insert(0, (_check({key: statement.types.get(key) for key in statement.asked}), statement))
+
+
 class Runner:
-    """The statements of one connection."""
+    """The statements of one connection.  ``executor``: the one that queries are to be planned for, if it can be."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._session = connection.session
-        self._prepared: OrderedDict[str, tuple[Parsed, Statement]] = OrderedDict()
+        self.session = connection.session
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._executor: str | None = None
+
+    @property
+    def executor(self) -> str | None:
+        return self._executor
+
+    @executor.setter
+    def executor(self, executor: str | None) -> None:
+        self._executor = executor
+        self._kept.clear()
 
     def run(self, text: str, parameters: Parameters) -> Result:
         """Run a statement.  If it fails it has done nothing, and the transaction goes on."""
-        if self._session.closed:
-            self._session.require_open()
-        found = self._prepared.get(text)
+        if self.session.closed:
+            self.session.require_open()
+        kept = self._kept.get(text)
         try:
-            if found is None or not found[1].is_current():
-                return self._prepare_and_run(text, parameters)
-            parsed, statement = found
-            return statement.run(parsed.check(parameters))
+            if kept is not None and kept.variants:
+                fits, statement = kept.variants[0]
+                if statement.is_quick and statement.is_current():
+                    parameters = kept.parsed.check(parameters)
+                    if fits(parameters):
+                        try:
+                            return statement.run(parameters)
+                        except _NOT_CURRENT:
+                            if statement.is_current():
+                                raise
+            return self._run_whole(text, parameters)
         except RecursionError:
             raise InvalidSyntax("the statement is nested too deeply") from None
 
-    def _prepare_and_run(self, text: str, parameters: Parameters) -> Result:
-        """Preparing may take a while, too, and be interrupted."""
-        self._session.begin_work()
+    @operation
+    def _run_whole(self, text: str, parameters: Parameters) -> Result:
+        """Preparing may take a while, too, and be interrupted; if definitions change meanwhile, it begins anew."""
+        self.session.begin_work()
         try:
-            parsed, statement = self._prepare_again(text)
-            self._session.check_interrupted()
-            return statement.run(parsed.check(parameters))
+            for attempts_left in range(ATTEMPTS_MAX, 0, -1):
+                parameters, statement = self._statement(text, parameters)
+                self.session.check_interrupted()
+                try:
+                    return statement.run(parameters)
+                except _NOT_CURRENT:
+                    if attempts_left == 1 or statement.is_current():
+                        raise
+            raise AssertionError("the last attempt returns or raises")
         finally:
-            self._session.end_work()
+            self.session.end_work()
 
+    @operation
     def run_many(self, text: str, sets: Iterable[Parameters] | Any) -> Result:
-        self._session.require_open()
-        parsed, statement = self._prepare_again(text)
-        if isinstance(statement, Insert):
-            return statement.run_bulk(parsed, sets)
+        self.session.require_open()
+        parsed = self._text(text).parsed
         if isinstance(parsed.statement, exp.Query | exp.Values):
             raise ProgrammingError("executemany is for statements that change rows; a query finds rows by execute")
-        return statement.run_many([parsed.check(given) for given in sets_of(sets)])
+
+        def each(parameters: Parameters) -> Result:
+            parameters, statement = self._statement(text, parameters)
+            return statement.run(parameters)
+
+        if isinstance(parsed.statement, exp.Insert):
+            return insert_many(self._connection, parsed, self._open_insert(text, parsed), sets, each)
+        checked = [parsed.check(given) for given in sets_of(sets)]
+        changed = 0
+        with self._connection.all_or_nothing():
+            for parameters in checked:
+                changed += max(each(parameters).rowcount, 0)
+        return Result(rowcount=changed)
+
+    def _open_insert(self, text: str, parsed: Parsed) -> Insert | None:
+        """An INSERT for values of any types; None if it depends on them."""
+        nulls: Parameters = dict.fromkeys(parsed.names) if parsed.names else (None,) * parsed.count
+        try:
+            _, insert = self._statement(text, nulls)
+        except StatementError:
+            return None
+        assert isinstance(insert, Insert)
+        return insert
 
     def split(self, script: str) -> list[str]:
         return split(script)
 
-    def _prepare_again(self, text: str) -> tuple[Parsed, Statement]:
-        """The statement, prepared anew if tables have changed since it was."""
-        found = self._prepared.get(text)
-        if found is not None and found[1].is_current():
-            return found
-        parsed = found[0] if found is not None else parse(text)
-        made = parsed, self.prepare(parsed)
-        self._prepared[text] = made
-        if len(self._prepared) > STATEMENTS_MAX:
-            self._prepared.popitem(last=False)
-        return made
+    def _text(self, text: str) -> _Kept:
+        kept = self._kept.get(text)
+        if kept is None:
+            parsed = parse(text)
+            if isinstance(parsed.statement, Command) and parsed.statement.name == "explain":
+                inner, _ = Explain.inner(parsed)
+                parsed = replace(parsed, names=inner.names, count=inner.count)
+            kept = self._kept[text] = _Kept(parsed)
+            if len(self._kept) > STATEMENTS_MAX:
+                self._kept.popitem(last=False)
+        return kept
 
-    def prepare(self, parsed: Parsed) -> Statement:
+    def _statement(self, text: str, parameters: Parameters) -> tuple[Parameters, Statement]:
+        """The parameters as they are taken, and the statement for their types, prepared anew if tables have changed."""
+        kept = self._text(text)
+        if isinstance(kept.parsed.statement, Command) and not parameters:
+            return (), self.prepare(kept.parsed, _open_types(kept.parsed))  # EXPLAIN may be asked without values
+        parameters = kept.parsed.check(parameters)
+        statement = kept.statement(parameters)
+        if statement is None:
+            items: Iterable[tuple[Any, Any]] = (
+                parameters.items() if isinstance(parameters, Mapping) else enumerate(parameters)
+            )
+            statement = self.prepare(kept.parsed, {key: type_of_value(value) for key, value in items})
+            kept.keep(statement)
+        return parameters, statement
+
+    def prepare(self, parsed: Parsed, types: ParameterTypes) -> Statement:
         """A statement that can be run, for the tables as they are now."""
         if isinstance(parsed.statement, Command):
-            return OwnCommand(self._connection, parsed.statement, self._prepare_text)
-        for kinds, prepare in _KINDS:
-            if isinstance(parsed.statement, kinds):
-                return prepare(self._connection, parsed)
+            if parsed.statement.name == "explain":
+                return Explain(self._connection, parsed, types, self.prepare)
+            return OwnCommand(self._connection, parsed, types)
+        token = EXECUTOR.set(self._executor)
+        try:
+            for kinds, prepare in _KINDS:
+                if isinstance(parsed.statement, kinds):
+                    return prepare(self._connection, parsed, types)
+        finally:
+            EXECUTOR.reset(token)
         raise InvalidSyntax(f"gmdb has no statement {type(parsed.statement).__name__.upper()}")
 
-    def _prepare_text(self, text: str) -> Statement:
-        return self.prepare(parse(text))
+
+def _open_types(parsed: Parsed) -> ParameterTypes:
+    """Parameters whose values are not known yet."""
+    return dict.fromkeys(parsed.names or range(parsed.count))
+
+
+def _check(types: Mapping[ParameterKey, ColumnType | None]) -> Check:
+    """Whether parameters are of these types, as a function."""
+    if not types:
+        return lambda _: True
+    parts: list[str] = []
+    names: dict[str, Any] = {"type_of": type_of_value}
+    for number, (key, type_) in enumerate(types.items()):
+        value = f"parameters[{key!r}]"
+        names[f"t{number}"] = type_
+        same = f"type_of({value}) == t{number}"
+        if type_ == INT:
+            low, high = INTEGERS[type_.name]
+            same = f"(type({value}) is int and {low} <= {value} <= {high} or {same})"
+        elif type_ is None:
+            same = f"(type({value}) is str or {value} is None or {same})"
+        parts.append(same)
+    check: Check = eval(f"lambda parameters: {' and '.join(parts)}", names)
+    return check

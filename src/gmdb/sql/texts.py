@@ -27,21 +27,9 @@ def substring(text: Any, start: int, length: int | None = None) -> Any:
     return text[max(0, start - 1) : max(0, start - 1 + length)]
 
 
-def left(text: str, count: int) -> str:
-    return text[:count]
-
-
 def right(text: str, count: int) -> str:
     """The last characters; with a negative count, all but the first."""
     return text[-count:] if count else ""
-
-
-def position(text: Any, part: Any) -> int:
-    return text.find(part) + 1
-
-
-def replace(text: str, part: str, by: str) -> str:
-    return text.replace(part, by) if part else text
 
 
 def pad_left(text: str, length: int, filling: str = " ") -> str:
@@ -80,19 +68,7 @@ def split_part(text: str, delimiter: str, number: int) -> str:
 
 def capitalize_words(text: str) -> str:
     """A word is a run of letters and digits."""
-    return re.sub(r"[^\W_]+", lambda match: match[0][0].upper() + match[0][1:].lower(), text)
-
-
-def trim_both(text: str, characters: str = " ") -> str:
-    return text.strip(characters) if characters else text
-
-
-def trim_left(text: str, characters: str = " ") -> str:
-    return text.lstrip(characters) if characters else text
-
-
-def trim_right(text: str, characters: str = " ") -> str:
-    return text.rstrip(characters) if characters else text
+    return re.sub(r"[^\W_]+", lambda match: upper(match[0][0]) + lower(match[0][1:]), text)
 
 
 def upper(text: str) -> str:
@@ -103,7 +79,7 @@ def upper(text: str) -> str:
 
 def lower(text: str) -> str:
     made = text.lower()
-    return made if len(made) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+    return made if len(made) == len(text) else "".join(c.lower()[0] for c in text)
 
 
 def md5(value: Any) -> str:
@@ -121,10 +97,6 @@ def character(code: int) -> str:
     if not 0 < code <= 0x10FFFF or 0xD800 <= code < 0xE000:
         raise ValueOutOfRange(f"requested character {code} is not valid: there is no such character")
     return chr(code)
-
-
-def first_code(text: str) -> int:
-    return ord(text[0]) if text else 0
 
 
 def octets(value: Any) -> int:
@@ -167,20 +139,22 @@ def overlay(text: str, new: str, start: int, count: int | None = None) -> str:
     """The text with some of its characters replaced, as many as there are new ones unless it is said."""
     if start <= 0:
         raise UndefinedResult("negative substring length not allowed")
-    return text[: start - 1] + new + text[max(0, start - 1 + (len(new) if count is None else count)) :]
+    end = start + (len(new) if count is None else count)
+    if end >= 1 << 31:
+        raise ValueOutOfRange("integer out of range")
+    return text[: start - 1] + new + text[max(0, end - 1) :]
 
 
 # ---- patterns
 
 
-@lru_cache(maxsize=256)
-def similar_regex(pattern: str) -> str:
-    """The regular expression for a pattern of SIMILAR TO: %, _, a backslash as escape, and | * + ? {} () []."""
+def _similar_regex(pattern: str, escape: str) -> str:
+    """The regular expression for a pattern of SIMILAR TO: %, _, a character that escapes, and | * + ? {} () []."""
     made, at, in_class = "", 0, False
     while at < len(pattern):
         c = pattern[at]
         at += 1
-        if c == "\\":
+        if c == escape:
             made += re.escape(pattern[at : at + 1])
             at += 1
         elif in_class:
@@ -195,7 +169,22 @@ def similar_regex(pattern: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def like_matcher(pattern: str, escape: str = "\\", ignore_case: bool = False) -> Callable[[str], Any]:
+def _similar_expression(pattern: str, escape: str) -> re.Pattern[str]:
+    if len(escape) > 1:
+        raise UndefinedResult(f"invalid escape string {escape!r}: it must be empty or one character")
+    try:
+        return re.compile(_similar_regex(pattern, escape), re.DOTALL)
+    except re.error as error:
+        raise UndefinedResult(f"invalid regular expression {pattern!r}: {error}") from None
+
+
+def similar(text: str, pattern: str, escape: str = "\\") -> bool:
+    """SIMILAR TO."""
+    return _similar_expression(pattern, escape).fullmatch(text) is not None
+
+
+@lru_cache(maxsize=256)
+def like_matcher(pattern: str, escape: str, ignore_case: bool = False) -> Callable[[str], Any]:
     """A function that answers something true for texts that match."""
     if len(escape) > 1:
         raise UndefinedResult(f"invalid escape string {escape!r}: it must be empty or one character")
@@ -230,19 +219,11 @@ def _never(reaches_end: Callable[[str], Any], pattern: str) -> Callable[[str], A
     return match
 
 
-def like(text: str, pattern: str) -> bool:
-    return like_matcher(pattern)(text) is not None
-
-
-def like_with_escape(text: str, pattern: str, escape: str) -> bool:
+def like(text: str, pattern: str, escape: str = "\\") -> bool:
     return like_matcher(pattern, escape)(text) is not None
 
 
-def ilike(text: str, pattern: str) -> bool:
-    return like_matcher(pattern, "\\", True)(text) is not None
-
-
-def ilike_with_escape(text: str, pattern: str, escape: str) -> bool:
+def ilike(text: str, pattern: str, escape: str = "\\") -> bool:
     return like_matcher(pattern, escape, True)(text) is not None
 
 
@@ -286,3 +267,9 @@ def replace_matches(text: str, pattern: str, by: str, flags: str = "") -> str:
         return re.sub(r"\\(.)", part, by, flags=re.DOTALL)
 
     return _expression(pattern, "i" in flags).sub(made, text, 0 if "g" in flags else 1)
+
+
+def matching_part(text: str, pattern: str) -> str | None:
+    """What a regular expression matches first, or its first group if it has one; None if there is no match."""
+    match = _expression(pattern, False).search(text)
+    return None if match is None else match[1] if match.re.groups else match[0]

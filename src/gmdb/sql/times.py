@@ -14,10 +14,11 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import NoReturn
 
-from gmdb.errors import InvalidText, UndefinedResult, ValueOutOfRange
+from gmdb.errors import DivisionByZero, InvalidText, UndefinedResult, ValueOutOfRange
 from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND
 
 _DAY = 86_400_000_000  # microseconds
+_DAYS_OF_400_YEARS = 146_097  # after which the calendar repeats
 _DATE = re.compile(r"(\d{4,})[-/.](\d{1,2})[-/.](\d{1,2})|(\d{4})(\d{2})(\d{2})|(\d{1,2})/(\d{1,2})/(\d{4})")
 _TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(\.\d*)?)?(?:\s*(am|pm))?", re.I)
 _STAMP = re.compile(r"(\S+?)(?:(?:\s+|T)(\d{1,2}:.*?)\s*(?:Z|utc|[+-]\d{1,2}(?::?\d{2})?)?)?", re.I)
@@ -37,19 +38,8 @@ _UNITS = {
 }
 _CLOCK = {"hour", "minute", "second", "millisecond", "microsecond"}  # what a time of day sets
 _SHORT_UNITS = {
-    "y": "year",
-    "yr": "year",
-    "mon": "month",
-    "w": "week",
-    "d": "day",
-    "h": "hour",
-    "hr": "hour",
-    "m": "minute",
-    "min": "minute",
-    "s": "second",
-    "sec": "second",
-    "ms": "millisecond",
-    "us": "microsecond",
+    **{"y": "year", "yr": "year", "mon": "month", "w": "week", "d": "day", "h": "hour", "hr": "hour", "m": "minute"},
+    **{"min": "minute", "s": "second", "sec": "second", "ms": "millisecond", "us": "microsecond"},
     "centurie": "century",
 }
 
@@ -63,25 +53,47 @@ class Interval:
     microseconds: int
 
     def negated(self) -> Interval:
-        return Interval(-self.months, -self.days, -self.microseconds)
+        return _checked(-self.months, -self.days, -self.microseconds)
 
     def times(self, factor: float) -> Interval:
+        return self._scaled(lambda part: part * factor)
+
+    def divided(self, divisor: float) -> Interval:
+        if not divisor:
+            raise DivisionByZero("division by zero")
+        return self._scaled(lambda part: part / divisor)
+
+    def _scaled(self, scaled: Callable[[int], float]) -> Interval:
         """Parts of a month become days (30 a month), and parts of a day time."""
-        months = self.months * factor
-        days = self.days * factor
-        whole_months, whole_days = int(months), int(days)
-        spill = round((months - whole_months) * 30, 6)
-        more_days = int(spill)
-        rest = (days - whole_days) + (spill - more_days)
-        microseconds = self.microseconds * factor + round(rest * 86400, 6) * 1_000_000
-        return Interval(whole_months, whole_days + more_days, round(microseconds))
+        try:
+            months, days = scaled(self.months), scaled(self.days)
+            whole_months, whole_days = int(months), int(days)
+            spill = round((months - whole_months) * 30, 6)
+            more_days = int(spill)
+            seconds = round((days - whole_days + (spill - more_days)) * 86400, 6)
+            if abs(seconds) >= 86400:
+                whole_days += int(seconds / 86400)
+                seconds -= int(seconds / 86400) * 86400
+            microseconds = round(scaled(self.microseconds) + seconds * 1_000_000)
+        except (OverflowError, ValueError):
+            raise ValueOutOfRange("interval out of range") from None
+        return _checked(whole_months, whole_days + more_days, microseconds)
 
     def plus(self, other: Interval) -> Interval:
-        return Interval(self.months + other.months, self.days + other.days, self.microseconds + other.microseconds)
+        return _checked(self.months + other.months, self.days + other.days, self.microseconds + other.microseconds)
+
+    def minus(self, other: Interval) -> Interval:
+        return _checked(self.months - other.months, self.days - other.days, self.microseconds - other.microseconds)
 
     def length(self) -> int:
         """Microseconds, for comparing: a month counts as 30 days."""
         return (self.months * 30 + self.days) * _DAY + self.microseconds
+
+
+def _checked(months: int, days: int, microseconds: int) -> Interval:
+    if not (-(2**31) <= months < 2**31 and -(2**31) <= days < 2**31 and -(2**63) <= microseconds < 2**63):
+        raise ValueOutOfRange("interval out of range")
+    return Interval(months, days, microseconds)
 
 
 def interval_of(value: timedelta) -> Interval:
@@ -253,12 +265,15 @@ def _toward_zero(a: int, b: int) -> int:
 
 
 def add_interval(value: datetime, interval: Interval) -> datetime:
+    """Months first, then days and time; only the end must be a timestamp, not what lies on the way."""
+    turns = 0
     try:
         if interval.months:
             months = value.year * 12 + value.month - 1 + interval.months
-            year, month = months // 12, months % 12 + 1
+            turns, year, month = (months // 12 - 2000) // 400, (months // 12) % 400 + 2000, months % 12 + 1
             value = value.replace(year=year, month=month, day=min(value.day, monthrange(year, month)[1]))
-        return value + timedelta(days=interval.days, microseconds=interval.microseconds)
+        days = interval.days + turns * _DAYS_OF_400_YEARS
+        return value + timedelta(days=days, microseconds=interval.microseconds)
     except (OverflowError, ValueError):
         raise ValueOutOfRange("timestamp out of range") from None
 
@@ -274,7 +289,7 @@ def _seconds(value: datetime) -> Decimal:
     return Decimal(value.second * 1_000_000 + value.microsecond).scaleb(-6)
 
 
-_DATE_FIELDS: dict[str, Callable[[date], int]] = {
+DATE_FIELDS: dict[str, Callable[[date], int]] = {
     "year": lambda value: value.year,
     "month": lambda value: value.month,
     "day": lambda value: value.day,
@@ -296,7 +311,7 @@ _TIME_FIELDS: dict[str, Callable[[datetime], Decimal | int]] = {
     "milliseconds": lambda value: Decimal(value.second * 1_000_000 + value.microsecond).scaleb(-3),
     "microseconds": lambda value: value.second * 1_000_000 + value.microsecond,
 }
-FIELDS = (*_DATE_FIELDS, *_TIME_FIELDS, "epoch")
+FIELDS = (*DATE_FIELDS, *_TIME_FIELDS, "epoch")
 _SYNONYMS = {"years": "year", "months": "month", "days": "day", "hours": "hour", "minutes": "minute", "mon": "month"}
 _SYNONYMS |= {"seconds": "second", "sec": "second", "millisecond": "milliseconds", "microsecond": "microseconds"}
 _SYNONYMS |= {"weeks": "week", "y": "year", "d": "day", "h": "hour", "min": "minute", "decades": "decade"}
@@ -311,8 +326,8 @@ def extract(field: str, value: date) -> Decimal:
     """A field of a date or timestamp, as ``extract`` gives it."""
     name = field_name(field)
     is_timestamp = isinstance(value, datetime)
-    if name in _DATE_FIELDS and not (name == "julian" and is_timestamp):
-        return Decimal(_DATE_FIELDS[name](value))
+    if name in DATE_FIELDS and not (name == "julian" and is_timestamp):
+        return Decimal(DATE_FIELDS[name](value))
     if name == "epoch":
         if isinstance(value, datetime):
             return Decimal((value - EPOCH) // MICROSECOND).scaleb(-6)
@@ -321,6 +336,10 @@ def extract(field: str, value: date) -> Decimal:
         return Decimal(_TIME_FIELDS[name](value))
     what = "timestamp" if is_timestamp else "date"
     raise UndefinedResult(f"{field} is no field of a {what}; the fields are {', '.join(FIELDS)}")
+
+
+_WHOLE_PARTS = ("year", "month", "day", "hour", "minute", "quarter", "decade", "century", "millennium")
+INTERVAL_FIELDS = (*_WHOLE_PARTS, "second", "milliseconds", "microseconds", "epoch")
 
 
 def extract_of_interval(field: str, value: Interval) -> Decimal:
@@ -336,7 +355,8 @@ def extract_of_interval(field: str, value: Interval) -> Decimal:
     rest = seconds - hours * 3600 - minutes * 60
     years = int(Decimal(value.months) / 12)
     fields = {"year": years, "month": value.months - years * 12, "day": value.days, "hour": hours, "minute": minutes}
-    fields |= {"quarter": (value.months - years * 12) // 3 + 1, "decade": int(Decimal(years) / 10)}
+    fields |= {"quarter": int((value.months - years * 12) / 3) + 1, "decade": int(Decimal(years) / 10)}
+    fields |= {"century": int(Decimal(years) / 100), "millennium": int(Decimal(years) / 1000)}
     if name in fields:
         return Decimal(fields[name])
     parts = {"second": rest, "milliseconds": rest * 1000, "microseconds": rest * 1_000_000}
@@ -350,6 +370,44 @@ def make_date(year: int, month: int, day: int) -> date:
         return date(year, month, day)
     except ValueError:
         raise ValueOutOfRange(f"date field value out of range: {year}-{month:02}-{day:02}") from None
+
+
+def make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seconds: float) -> datetime:
+    microseconds = round(seconds * 1_000_000) if 0 <= seconds <= 60 else -1
+    whole = (hour * 60 + minute) * 60_000_000 + microseconds
+    if not (0 <= hour <= 24 and 0 <= minute < 60 and microseconds >= 0 and whole <= _DAY):
+        raise ValueOutOfRange(f"time field value out of range: {hour}:{minute:02}:{seconds}")
+    try:
+        return timestamp_of_date(make_date(year, month, day)) + timedelta(microseconds=whole)
+    except OverflowError:
+        raise ValueOutOfRange("timestamp out of range") from None
+
+
+def timestamp_of_seconds(seconds: float) -> datetime:
+    """The instant so many seconds after 1970 began."""
+    try:
+        return EPOCH + timedelta(microseconds=round(seconds * 1_000_000))
+    except (OverflowError, ValueError):
+        raise ValueOutOfRange(f"timestamp out of range: {seconds}") from None
+
+
+def age(later: datetime, earlier: datetime) -> Interval:
+    """The time between, as years, months, days and time of day."""
+    if later < earlier:
+        return age(earlier, later).negated()
+    months = (later.year - earlier.year) * 12 + later.month - earlier.month
+    days = later.day - earlier.day
+    microseconds = (later - timestamp_of_date(later.date())) // MICROSECOND
+    microseconds -= (earlier - timestamp_of_date(earlier.date())) // MICROSECOND
+    if microseconds < 0:
+        days, microseconds = days - 1, microseconds + _DAY
+    if days < 0:
+        months, days = months - 1, days + monthrange(earlier.year, earlier.month)[1]
+    return Interval(months, days, microseconds)
+
+
+def interval_part(field: str, value: Interval) -> float:
+    return float(extract_of_interval(field, value))
 
 
 def date_part(field: str, value: datetime) -> float:

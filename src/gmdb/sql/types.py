@@ -12,10 +12,14 @@ The type None is that of NULL, of a string literal and of a parameter until thei
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from sqlglot import exp
 
-from gmdb.errors import SchemaError, UnsupportedExpression
+from gmdb.access.lob_source import is_file
+from gmdb.errors import SchemaError, TypeMismatch, UnsupportedExpression, ValueOutOfRange
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, VARCHAR_MAX, ColumnType, make_type
 from gmdb.sql.dialect import place
 
@@ -27,7 +31,9 @@ DATE = ColumnType("DATE")
 TIMESTAMP = ColumnType("TIMESTAMP")
 TEXT = ColumnType("VARCHAR", VARCHAR_MAX)
 BYTEA = ColumnType("VARBINARY", 32000)
+CHAR = ColumnType("CHAR")  # of any length, where functions are chosen
 INTERVAL = ColumnType("INTERVAL")
+FILE = ColumnType("FILE")  # of a parameter that is read piece by piece, which only a column for large objects takes
 NUMERIC = ColumnType("DECIMAL", DECIMAL_DIGITS_MAX, 0)
 BLOB = ColumnType("BLOB")
 CLOB = ColumnType("CLOB")
@@ -35,47 +41,112 @@ CLOB = ColumnType("CLOB")
 NUMBERS = ("INT", "BIGINT", "DECIMAL", "DOUBLE")  # each turns into those behind it
 TEXTS = ("CHAR", "VARCHAR")
 BYTES = ("BINARY", "VARBINARY")
+_LONGEST = {"VARCHAR": TEXT, "VARBINARY": BYTEA}
+QUOTIENT_SCALE = 16  # of quotients, roots and logarithms, unless an operand has more
+_FAMILIES = {
+    **dict.fromkeys(NUMBERS, "number"),
+    **dict.fromkeys(TEXTS, "text"),
+    **dict.fromkeys(BYTES, "bytes"),
+    **dict.fromkeys(("DATE", "TIMESTAMP"), "time"),
+}
+_INTEGER_DIGITS = {"INT": 10, "BIGINT": 19}
+_PYTHON_TYPES: dict[type, ColumnType] = {
+    **{float: DOUBLE, date: DATE, timedelta: INTERVAL},
+    **dict.fromkeys((bytes, bytearray, memoryview), BYTEA),
+}
 INTEGERS = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
 
 _NAMES = {
-    "INT": "integer",
-    "BIGINT": "bigint",
-    "DECIMAL": "numeric",
-    "DOUBLE": "double precision",
-    "BOOLEAN": "boolean",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp without time zone",
-    "CHAR": "character",
-    "VARCHAR": "character varying",
-    "BINARY": "bytea",
-    "VARBINARY": "bytea",
-    "BLOB": "blob",
-    "CLOB": "clob",
-    "INTERVAL": "interval",
+    **{"INT": "integer", "BIGINT": "bigint", "DECIMAL": "numeric", "DOUBLE": "double precision", "BOOLEAN": "boolean"},
+    **{"DATE": "date", "TIMESTAMP": "timestamp without time zone", "INTERVAL": "interval"},
+    **{"CHAR": "character", "VARCHAR": "character varying", "BINARY": "bytea", "VARBINARY": "bytea"},
+    **{"BLOB": "blob", "CLOB": "clob"},
 }
 _DTYPES = {
-    "INT": INT,
-    "SMALLINT": INT,
-    "TINYINT": INT,
-    "MEDIUMINT": INT,
-    "BIGINT": BIGINT,
-    "FLOAT": DOUBLE,
-    "DOUBLE": DOUBLE,
-    "BOOLEAN": BOOLEAN,
-    "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
-    "TIMESTAMPNTZ": TIMESTAMP,
-    "DATETIME": TIMESTAMP,
-    "TEXT": TEXT,
-    "INTERVAL": INTERVAL,
-    "BLOB": BLOB,
-    "LONGTEXT": CLOB,
+    **dict.fromkeys(("INT", "SMALLINT", "TINYINT", "MEDIUMINT"), INT),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), DOUBLE),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), TIMESTAMP),
+    **{"BIGINT": BIGINT, "BOOLEAN": BOOLEAN, "DATE": DATE, "TEXT": TEXT, "INTERVAL": INTERVAL},
+    **{"BLOB": BLOB, "LONGTEXT": CLOB},
 }
 
 
 def numeric(scale: int) -> ColumnType:
     """The type of decimals without a given number of digits, that have ``scale`` behind the point as a rule."""
     return ColumnType("DECIMAL", DECIMAL_DIGITS_MAX, min(scale, DECIMAL_DIGITS_MAX))
+
+
+def is_number(type_: ColumnType | None) -> bool:
+    return type_ is not None and type_.name in NUMBERS
+
+
+def is_integer(type_: ColumnType | None) -> bool:
+    return type_ is not None and type_.name in INTEGERS
+
+
+def is_text(type_: ColumnType | None) -> bool:
+    return type_ is not None and type_.name in TEXTS
+
+
+def is_binary(type_: ColumnType | None) -> bool:
+    return type_ is not None and type_.name in BYTES
+
+
+def is_moment(type_: ColumnType | None) -> bool:
+    return type_ is not None and type_.name in ("DATE", "TIMESTAMP")
+
+
+def decimal_of(precision: int, scale: int) -> ColumnType:
+    """The type of decimals with so many digits, as far as there are that many."""
+    return ColumnType("DECIMAL", max(1, min(precision, DECIMAL_DIGITS_MAX)), scale)
+
+
+def as_decimal(type_: ColumnType) -> ColumnType:
+    """The DECIMAL that holds every value of an exact number."""
+    return type_ if type_.name == "DECIMAL" else ColumnType("DECIMAL", _INTEGER_DIGITS[type_.name], 0)
+
+
+def type_of_value(value: Any) -> ColumnType | None:
+    """The type of a parameter's value, which is that of the value written out.  None for str and None: they are open,
+    as a quoted literal and NULL are.  Raises TypeMismatch for what is no value of SQL's."""
+    if value is None or isinstance(value, str):
+        return None
+    if isinstance(value, bool):
+        return BOOLEAN
+    if isinstance(value, int):
+        return INT if -(2**31) <= value < 2**31 else BIGINT if -(2**63) <= value < 2**63 else NUMERIC
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueOutOfRange(f"{value} is no DECIMAL")
+        return numeric(max(0, -int(value.as_tuple().exponent)))
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            raise TypeMismatch(f"{value!r} has a zone, but a TIMESTAMP has none. Use value.replace(tzinfo=None)")
+        return TIMESTAMP
+    type_ = next((type_ for kind, type_ in _PYTHON_TYPES.items() if isinstance(value, kind)), None)
+    if type_ is None and is_file(value):
+        return FILE
+    if type_ is None:
+        raise TypeMismatch(f"a parameter cannot be {value!r}, of {type(value).__name__}")
+    return type_
+
+
+def beside(type_: ColumnType, text: str | None = None) -> ColumnType:
+    """The type that an open value, a literal of this text if it is known, takes beside a value of a known type."""
+    if type_.name == "DECIMAL":
+        return numeric(scale_of_text(text, type_.scale))
+    return _LONGEST.get(type_.name, type_)
+
+
+def scale_of_text(text: str | None, otherwise: int = 0) -> int:
+    """The digits behind the point of a decimal as it is written; of an unknown one, as many as a cast gives."""
+    if text is None:
+        return max(QUOTIENT_SCALE, otherwise)
+    try:
+        exponent = Decimal(text.strip()).as_tuple().exponent
+    except InvalidOperation:
+        return otherwise
+    return min(max(0, -exponent), DECIMAL_DIGITS_MAX) if isinstance(exponent, int) else otherwise
 
 
 def pg_name(type_: ColumnType | None) -> str:
@@ -90,14 +161,7 @@ def within(type_: ColumnType) -> ColumnType:
 
 def category(type_: ColumnType) -> str:
     """The family within which types turn into one another."""
-    name = type_.name
-    if name in NUMBERS:
-        return "number"
-    if name in TEXTS:
-        return "text"
-    if name in BYTES:
-        return "bytes"
-    return "time" if name in ("DATE", "TIMESTAMP") else name
+    return _FAMILIES.get(type_.name, type_.name)
 
 
 def turns_into(source: ColumnType | None, target: ColumnType) -> bool:
@@ -122,11 +186,11 @@ def common_type(types: Sequence[ColumnType | None]) -> ColumnType | None:
             chosen = type_
     same = [type_ for type_ in known if type_.name == chosen.name]
     if chosen.name == "DECIMAL":
-        return chosen if len(set(known)) == 1 else numeric(max(type_.scale for type_ in known))
+        exact = [as_decimal(type_) for type_ in known]
+        scale = max(type_.scale for type_ in exact)
+        return decimal_of(max(type_.length - type_.scale for type_ in exact) + scale, scale)
     if len(set(same)) > 1 or len(same) < len(known):
-        return {"VARCHAR": TEXT, "VARBINARY": BYTEA}.get(
-            chosen.name, ColumnType(chosen.name, max(t.length for t in same))
-        )
+        return _LONGEST.get(chosen.name, ColumnType(chosen.name, max(type_.length for type_ in same)))
     return chosen
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
 from sqlalchemy.dialects.postgresql.base import PGCompiler, PGIdentifierPreparer
 from sqlalchemy.sql.compiler import DDLCompiler
-from sqlalchemy.sql.elements import BindParameter, Cast
 
 from sqlalchemy import exc, types
 
@@ -32,21 +31,12 @@ class StatementCompiler(PGCompiler):
     def visit_sequence(self, seq: Any, **_given: Any) -> str:  # type: ignore[override]
         raise exc.CompileError(f"gmdb has no sequences, such as {seq.name}; use Identity()")
 
-    def visit_binary(self, binary: Any, *given: Any, **more: Any) -> str:
-        """Two parameters by themselves tell no type: the first is cast to the one that SQLAlchemy knows."""
-        left, right = binary.left, binary.right
-        both = all(isinstance(side, BindParameter) and not side.expanding for side in (left, right))
-        if both and not left.type._isnull and not more.get("literal_binds"):
-            binary = binary._clone()
-            binary.left = Cast(left, left.type)
-        return super().visit_binary(binary, *given, **more)  # type: ignore[no-untyped-call]
-
-    def for_update_clause(self, select: Any, **_given: Any) -> str:
-        """Rows are locked whole and by one transaction: there is no weaker lock, and no choice of tables."""
+    def for_update_clause(self, select: Any, **given: Any) -> str:
+        """Rows are locked whole and by one transaction: there is no weaker lock."""
         wanted = select._for_update_arg
         if wanted.read or wanted.key_share:
             raise exc.CompileError("gmdb locks rows for update only: read and key_share are not there")
-        return " FOR UPDATE" + (" NOWAIT" if wanted.nowait else "") + (" SKIP LOCKED" if wanted.skip_locked else "")
+        return str(super().for_update_clause(select, **given))  # type: ignore[no-untyped-call]
 
 
 class DefinitionCompiler(DDLCompiler):

@@ -11,7 +11,15 @@ from gmdb.catalog.schema import CHECK, TableDefinition
 from gmdb.cli.shell.outputs import Found
 
 
+def described_whole(table: TableDefinition) -> Found:
+    """All of it as one result, for outputs that make one document of each."""
+    parts = [dict(zip(found.names, row, strict=True)) for found in described(table) for row in _rows(found)]
+    keys = list(dict.fromkeys(key for part in parts for key in part))
+    return _found(keys, [[part.get(key) for key in keys] for part in parts])
+
+
 def described(table: TableDefinition) -> Iterator[Found]:
+    """A result for the columns, one for the indexes, one for the constraints."""
     columns = [
         (
             c.name,
@@ -31,6 +39,10 @@ def described(table: TableDefinition) -> Iterator[Found]:
     constraints = [(c.name, c.kind, c.text if c.kind == CHECK else ", ".join(c.columns)) for c in table.constraints]
     if constraints:
         yield _found(("constraint", "kind", "of"), constraints)
+
+
+def _rows(found: Found) -> list[tuple[Any, ...]]:
+    return [row for batch in found.batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)]
 
 
 def _found(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Found:

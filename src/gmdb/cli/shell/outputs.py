@@ -44,6 +44,8 @@ class Found:
 class Output(ABC):
     """Writes results.  The file, if one was named, is made when there is a first result, anew if it was there."""
 
+    is_for_people = False  # else for programs, which read one document
+
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._file: TextIO | None = None
@@ -74,6 +76,8 @@ class Output(ABC):
 
 
 class TableOutput(Output):
+    is_for_people = True
+
     def write(self, found: Found) -> int:
         first = next(found.batches, None)
         known = list(rows_of(first[:ROWS_TO_GO_BY])) if first is not None else []

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import gmdb
 from gmdb.cli.shell.commands import HELP, Command, command_of
-from gmdb.cli.shell.describe import described
+from gmdb.cli.shell.describe import described, described_whole
 from gmdb.cli.shell.faults import said_of
 from gmdb.cli.shell.outputs import OUTPUTS, Found, Output
 from gmdb.cli.shell.patience import Patience
@@ -166,7 +166,8 @@ class Shell:
 
     def _do_describe(self, name: str) -> None:
         plain = name.strip('"') if name.startswith('"') else name.lower()
-        for found in described(self.connection.table(plain)):
+        table = self.connection.table(plain)
+        for found in described(table) if self._output.is_for_people else [described_whole(table)]:
             self._output.write(found)
 
     # ---- the beginning and the end

@@ -26,9 +26,8 @@ from gmdb.cli.sources.affinity import Chosen, Profile, Unfit, choose, declared_d
 from gmdb.cli.sources.plan import IndexPlan, TablePlan, in_short
 from gmdb.errors import DataError, Error, NoSuchTable, NotADatabase, TypeMismatch
 from gmdb.format.columns import Column
+from gmdb.sql.changes.assignment import bind_default
 from gmdb.sql.dialect import GmdbSql, parse_expression
-from gmdb.sql.expressions import compile_assignment
-from gmdb.sql.scope import Scope
 
 MAGIC = b"SQLite format 3\0"
 BATCH_ROWS, BATCH_BYTES = 50_000, 64 << 20
@@ -187,7 +186,7 @@ class _TableReader:
             text = "true" if text == "1" else "false"
         try:
             written = _written(sqlglot.parse_one(text, read="sqlite"))
-            compile_assignment(parse_expression(written), Scope(), chosen.type)
+            bind_default(parse_expression(written), Column(column.name.lower(), chosen.type))
         except (Error, SqlglotError) as error:
             self._leave_out(f"column {column.name}: default {column.default}: {in_short(error)}")
             return None

@@ -9,9 +9,13 @@ Invariants
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from _thread import start_new_thread
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Protocol
 
@@ -19,12 +23,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gmdb.arrow.schema import arrow_type
-from gmdb.errors import StatementInterrupted, ValueOutOfRange
-from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, Column, ColumnType
-from gmdb.sql.duck.engine import cursor, failure
+from gmdb.errors import ForkedProcess, InternalError, StatementInterrupted, ValueOutOfRange
+from gmdb.forked import ADVICE
+from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, ColumnType
+from gmdb.sql.duck.engine import cursor, failure, has_stopped, register, renew, watch
 from gmdb.sql.duck.failures import translated
+from gmdb.sql.operations.registry import Operation
 
 BATCH_ROWS = 1 << 17
+PATIENCE = 5.0  # seconds, at the process's end, for a thread that is reading to notice that it is not to
+INTERRUPT_INTERVAL = 0.02  # seconds
 _MICROSECONDS = pa.timestamp("us")
 _LIMITS = {  # as numbers, and how those are stored; (a pa.scalar here would bring pandas, where that is installed)
     pa.date32(): (pa.int32(), *((end - EPOCH_DATE).days for end in (date.min, date.max))),
@@ -33,56 +41,52 @@ _LIMITS = {  # as numbers, and how those are stored; (a pa.scalar here would bri
 
 
 class Source(Protocol):
-    """A table as a query reads it.
+    """A table of a statement as DuckDB reads it.
 
-    It may have ``hidden``, columns that can be named but are not part of ``*``.
-    ``read`` is called from threads of DuckDB's, one at a time for each reader.
+    ``count``: how many rows it has, about; None if nobody knows.  ``batches`` gives its rows anew, with those of its
+    columns that are asked for; it is called from threads of DuckDB's, one at a time for each reader.
     """
 
     @property
-    def columns(self) -> Sequence[Column]: ...
+    def alias(self) -> str: ...
 
-    def read(self, columns: list[str] | None) -> pa.RecordBatchReader: ...
+    @property
+    def schema(self) -> pa.Schema: ...
 
+    @property
+    def count(self) -> int | None: ...
 
-@dataclass(frozen=True, slots=True)
-class TableRead:
-    """What a plan wants of a table: its columns by name, and for each column of DuckDB's which of them it is.
-
-    A column that DuckDB's text names but no answer depends on is in the stream as NULLs (position None).
-    """
-
-    alias: str
-    table: str
-    wanted: tuple[str, ...]
-    positions: tuple[int | None, ...]
-    schema: pa.Schema
+    @property
+    def batches(self) -> Callable[[Sequence[int]], Iterator[pa.RecordBatch]]: ...
 
 
 class Stream:
     """A table for DuckDB: an object that gives a new Arrow stream each time that it is asked."""
 
-    def __init__(self, read: TableRead, source: Source, scans: Scans) -> None:
-        self._read = read
+    def __init__(self, source: Source, scans: Scans) -> None:
+        self.schema = source.schema
         self._source = source
         self._scans = scans
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        batches = self._scans.watch(self._batches())
-        return pa.RecordBatchReader.from_batches(self._read.schema, batches).__arrow_c_stream__(requested_schema)
+        del requested_schema  # the consumer's wish, which it fulfils itself
+        return self.opened(None)
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        read = self._read
-        reader = self._source.read(list(read.wanted))
+    def opened(self, columns: Sequence[int] | None) -> object:
+        """A stream of some of the columns."""
+        columns = range(len(self.schema)) if columns is None else columns
+        schema = pa.schema([self.schema.field(n) for n in columns])
+        batches = self._scans.watch(self._batches(columns, schema))
+        return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__()
+
+    def _batches(self, columns: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        batches = self._source.batches(columns)
         try:
-            for batch in reader:
-                arrays = [
-                    batch.column(position) if position is not None else pa.nulls(batch.num_rows, field.type)
-                    for position, field in zip(read.positions, read.schema, strict=True)
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, schema=read.schema)
+            for batch in batches:
+                self._scans.rows[self._source.alias] += batch.num_rows
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
         finally:
-            reader.close()
+            batches.close()  # type: ignore[attr-defined]
 
 
 class Scan:
@@ -122,6 +126,7 @@ class Scans:
         self._open: list[Scan] = []
         self._guard = threading.Lock()
         self.error: BaseException | None = None
+        self.rows: Counter[str] = Counter()  # that were read of each source, by its alias
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Scan:
         scan = Scan(batches, self)
@@ -139,77 +144,181 @@ class Scans:
 class Execution:
     """A statement at work in DuckDB.  Whoever still wants its rows holds it; when nobody does, it ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, operations: Iterable[Operation] = ()) -> None:
         self.scans = Scans()
-        self.connection, self._failure = cursor(), failure()
+        self._pid = os.getpid()
+        self._connection: Any = cursor(operations)
+        self._failure = failure()
+        self._result: pa.RecordBatchReader | None = None
         self._guard = threading.Lock()
-        self._ended = False
+        self._inside = threading.Lock()  # held by the thread that is in DuckDB
+        self._user = threading.get_ident()  # the thread that used it last
         self._interrupted = False  # DuckDB itself forgets it if the statement has not begun to run
+        watch(self)
 
     def start(
-        self, sql: str, reads: Sequence[tuple[TableRead, Source]], parameters: Mapping[str, Any], schema: pa.Schema
+        self, sql: str, sources: Sequence[Source], parameters: Mapping[str, Any], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Run the statement up to its first batch, so that most errors come at once."""
+
+        def begin() -> pa.RecordBatch | None:
+            self._result = self._run(sql, sources, dict(parameters))
+            return self._read()
+
         try:
-            for read, source in reads:
-                self.connection.register(read.alias, Stream(read, source, self.scans))
-            relation = self.connection.sql(sql, params=dict(parameters))
-            if self._interrupted:
-                raise StatementInterrupted("the statement was interrupted")
-            result = relation.to_arrow_reader(BATCH_ROWS)
-            first = _next(result)
+            first = self._in_duckdb(begin)
         except BaseException as error:
             raise self._failed(error) from None
-        return self._batches(result, schema, first)
+        return self._batches(schema, first)
 
-    def _batches(
-        self, result: pa.RecordBatchReader, schema: pa.Schema, batch: pa.RecordBatch | None
-    ) -> Iterator[pa.RecordBatch]:
+    def _in_duckdb(self, work: Callable[[], pa.RecordBatch | None]) -> pa.RecordBatch | None:
+        """Do what DuckDB may take long for; it hears of no signal then, so that the main thread waits for another."""
+        with self._inside:
+            if threading.current_thread() is not threading.main_thread():
+                return work()
+            return _Apart(work).outcome(self)
+
+    def _run(self, sql: str, sources: Sequence[Source], parameters: dict[str, Any]) -> pa.RecordBatchReader:
+        connection, relation = self._connection, None
+        try:
+            if connection is None:
+                raise StatementInterrupted("the statement was closed before it ran")
+            for source in sources:
+                register(connection, source.alias, Stream(source, self.scans), source.count)
+            relation = connection.sql(sql, params=parameters)
+            if self._interrupted:
+                raise StatementInterrupted("the statement was interrupted")
+            return relation.to_arrow_reader(BATCH_ROWS)
+        finally:
+            del connection, relation  # no traceback is to hold them
+
+    def _batches(self, schema: pa.Schema, batch: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
         try:
             while batch is not None:
                 _require_moments(batch)
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-                batch = _next(result)
-                if batch is None and self._ended:
+                batch = self._next()
+                if batch is None and self._connection is None:
                     raise StatementInterrupted("the statement was closed while its rows were read")
         except GeneratorExit:
             raise
         except BaseException as error:
             raise self._failed(error) from None
         finally:
-            del result
             self.end()
+
+    def _next(self) -> pa.RecordBatch | None:
+        if self._pid != os.getpid():
+            said = f"the query was begun by process {self._pid}, which forked this one"
+            raise ForkedProcess(f"{said}; begin it here, or {ADVICE}")
+        self._user = threading.get_ident()
+        return self._in_duckdb(self._read)
+
+    def _read(self) -> pa.RecordBatch | None:
+        result = self._result
+        try:
+            return result.read_next_batch() if result is not None else None
+        except StopIteration:
+            return None
 
     def _failed(self, error: BaseException) -> BaseException:
         """The exception to raise for one that came out of DuckDB; everything is closed by then."""
         self.end()
+        if has_stopped() and threading.current_thread() is not threading.main_thread():
+            return SystemExit()  # the process is ending, and this thread with it: it is not to tell of an error
         if self.scans.error is not None:
             return self.scans.error
         if isinstance(error, self._failure | pa.ArrowException | OSError | RuntimeError):
-            return translated(error)
+            told = translated(error)
+            if isinstance(told, InternalError):
+                renew()
+            return told
         return error
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._interrupted
 
     def interrupt(self) -> None:
         self._interrupted = True
         with self._guard:
-            if not self._ended:
-                self.connection.interrupt()
+            if self._connection is not None:
+                self._connection.interrupt()
 
     def end(self) -> None:
         with self._guard:
-            if self._ended:
+            if self._connection is None:
                 return
-            self.connection.interrupt()
+            self._connection.interrupt()
             try:
-                self.connection.close()
+                self._connection.close()
             except self._failure:  # another thread is reading: it is interrupted now, and ends the statement itself
                 return
-            self._ended = True
+            self._connection = self._result = None
         self.scans.close()
 
+    def stop(self) -> bool:
+        self._interrupted = True
+        frozen = self._user != threading.get_ident() and self._user in sys._current_frames()
+        until = time.monotonic() + PATIENCE
+        self.end()
+        while not self._inside.acquire(timeout=INTERRUPT_INTERVAL):
+            if time.monotonic() > until:
+                return True
+            self.end()  # again: DuckDB forgets an interrupt that comes before it runs
+        self.end()
+        self._inside.release()  # whoever gets inside now finds nothing there
+        return frozen
+
+    def leave_to_parent(self) -> list[Any]:
+        inherited = [self._connection, self._result]
+        self._guard, self._inside = threading.Lock(), threading.Lock()
+        self._connection = self._result = None
+        return inherited
+
     def __del__(self) -> None:
-        if hasattr(self, "_ended"):
+        if hasattr(self, "_interrupted"):
             self.end()
+
+
+class _Apart:
+    """Work of a thread of its own, for which the main thread waits: there signals are heard while it waits."""
+
+    def __init__(self, work: Callable[[], pa.RecordBatch | None]) -> None:
+        self._work: Callable[[], pa.RecordBatch | None] | None = work
+        self._batch: pa.RecordBatch | None = None
+        self._error: BaseException | None = None
+        self._done = threading.Lock()
+
+    def outcome(self, execution: Execution) -> pa.RecordBatch | None:
+        self._done.acquire()
+        start_new_thread(self._run, ())
+        try:
+            while not self._done.acquire(timeout=INTERRUPT_INTERVAL):
+                if execution.is_interrupted:
+                    execution.interrupt()  # again: DuckDB forgets an interrupt that comes before it runs
+        except BaseException:  # of a signal's handler
+            execution.interrupt()
+            while not self._done.acquire(timeout=INTERRUPT_INTERVAL):
+                execution.interrupt()
+            raise
+        error, self._error = self._error, None
+        if error is None:
+            return self._batch
+        try:
+            raise error
+        finally:
+            del error  # no circle: what its traceback holds goes with it
+
+    def _run(self) -> None:
+        try:
+            assert self._work is not None
+            self._batch = self._work()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._work = None
+            self._done.release()
 
 
 def _require_moments(batch: pa.RecordBatch) -> None:
@@ -224,13 +333,6 @@ def _require_moments(batch: pa.RecordBatch) -> None:
             raise ValueOutOfRange(f"{'date' if pa.types.is_date(column.type) else 'timestamp'} out of range")
 
 
-def _next(result: pa.RecordBatchReader) -> pa.RecordBatch | None:
-    try:
-        return result.read_next_batch()
-    except StopIteration:
-        return None
-
-
 Watch = Callable[[Execution], None]
 
 
@@ -242,20 +344,25 @@ class Answer:
         names: Sequence[str],
         types: Sequence[ColumnType],
         sql: str,
-        reads: Sequence[tuple[TableRead, Source]],
+        sources: Sequence[Source],
         parameters: Mapping[str, Any],
         watch: Watch | None = None,
+        operations: Iterable[Operation] = (),
     ) -> None:
-        """``watch`` is given what can interrupt the statement, before it runs."""
+        """``watch`` is given what can interrupt the statement, before it runs.  ``operations``: which Python does."""
         self.names = list(names)
         self.types = list(types)
         fields = [pa.field(name, arrow_type(type_)) for name, type_ in zip(self.names, self.types, strict=True)]
         schema = pa.schema(fields)
-        self._execution = Execution()
+        self._execution = Execution(operations)
         if watch is not None:
             watch(self._execution)
-        batches = self._execution.start(sql, reads, parameters, schema)
+        batches = self._execution.start(sql, sources, parameters, schema)
         self.reader = pa.RecordBatchReader.from_batches(schema, batches)
+
+    def rows_read(self) -> Mapping[str, int]:
+        """How many rows DuckDB has taken of each source so far, by its alias."""
+        return self._execution.scans.rows
 
     def interrupt(self) -> None:
         """Stop the statement from another thread; whoever reads gets StatementInterrupted."""

@@ -1,7 +1,12 @@
 """DuckDB within this process: one instance, its limits, and a connection a statement.
 
-The instance keeps nothing: tables are streams of a statement, and only the macros of macros.py are in its catalog.
-It reaches no files, no network and no variables of the program.
+The instance keeps nothing: tables are streams of a statement, and only macros and operations that Python does are in
+its catalog.  It reaches no files, no network and no variables of the program.
+
+Invariants
+ 1. At the process's end every statement is ended, and then the instance: whatever the program still holds, none of
+    DuckDB's objects is left for its bindings to complain of.
+ 2. A forked child touches nothing of its parent's instance or statements, and destroys nothing of it.
 """
 
 from __future__ import annotations
@@ -11,11 +16,19 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gmdb.errors import InterfaceError
+from gmdb.finalizers import Living
+from gmdb.forked import hear_no_complaints, keep_for_ever
 from gmdb.sql.duck.macros import MACROS
+from gmdb.sql.duck.python import Functions
+from gmdb.sql.operations.macros import MACROS as OPERATION_MACROS
+from gmdb.sql.operations.registry import Operation
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,10 +57,22 @@ def _remove(directory: str, pid: int) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+class Statement(Protocol):
+    """What is at work in DuckDB, or has rows that are not read yet."""
+
+    def stop(self) -> bool:
+        """End it for good, whoever is reading; returns whether another thread is at it, and may hold a part of it."""
+
+    def leave_to_parent(self) -> list[Any]:
+        """In a forked child: be ended, without a word to DuckDB; returns the objects that are not to be destroyed."""
+
+
 _guard = threading.Lock()
 _instance: duckdb.DuckDBPyConnection | None = None
+_functions: Functions | None = None  # of the instance
 _settings: Settings | None = None
-_abandoned: list[duckdb.DuckDBPyConnection] = []  # a parent's instances: their threads are not in this process
+_at_work: Living[Statement] = Living()
+_stopped = False
 
 
 def configure(settings: Settings) -> None:
@@ -59,13 +84,73 @@ def configure(settings: Settings) -> None:
         _settings = settings
 
 
-def cursor() -> duckdb.DuckDBPyConnection:
-    """A connection for one statement; whoever asks closes it."""
-    global _instance
+def cursor(operations: Iterable[Operation] = ()) -> duckdb.DuckDBPyConnection:
+    """A connection for one statement, which calls these operations in Python; whoever asks closes it."""
+    global _instance, _functions
     with _guard:
+        if _stopped:  # what runs at the process's end may still ask
+            instance = _start(_settings or Settings.default())
+            Functions(instance).require(operations)
+            return instance
         if _instance is None:
             _instance = _start(_settings or Settings.default())
+            _functions = Functions(_instance)
+            atexit.unregister(_stop)  # a parent's
+            atexit.register(_stop)  # now: it is to come before connections are closed, which is registered by now
+        assert _functions is not None
+        _functions.require(operations)
         return _instance.cursor()
+
+
+def renew() -> None:
+    """Let the next statement begin a new instance: after a fault of its own DuckDB refuses all that comes."""
+    global _instance, _functions
+    with _guard:
+        instance, _instance, _functions = _instance, None, None
+    if instance is not None:
+        with suppress(failure()):
+            instance.close()
+
+
+def register(connection: duckdb.DuckDBPyConnection, alias: str, stream: Any, count: int | None) -> None:
+    """Make a stream known to a connection under a name; if DuckDB lets itself be told, with the number of its rows."""
+    counted = _counted_stream()
+    if counted is None:
+        connection.register(alias, stream)
+    else:
+        connection._register_arrow_source(alias, counted(stream, count))
+
+
+@cache
+def _counted_stream() -> Any:
+    """A class for streams that tell how many rows they have, by which DuckDB chooses the order of joins."""
+    import duckdb
+
+    try:
+        from duckdb._sources import ArrowScanSource
+    except ImportError:
+        return None
+    if not hasattr(duckdb.DuckDBPyConnection, "_register_arrow_source"):
+        return None
+
+    class CountedStream(ArrowScanSource):
+        schema_is_stable = True
+
+        def __init__(self, stream: Any, count: int | None) -> None:
+            super().__init__(stream)
+            self._count = count
+
+        def rows(self) -> int | None:
+            return self._count
+
+        def __arrow_c_schema__(self) -> object:
+            return self.obj.schema.__arrow_c_schema__()
+
+        def stream(self, columns: Sequence[int] | None, filters: Sequence[object]) -> tuple[object, bool]:
+            del filters  # none is accepted
+            return self.obj.opened(columns), columns is not None
+
+    return CountedStream
 
 
 def failure() -> type[Exception]:
@@ -89,27 +174,46 @@ def _start(settings: Settings) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": False,
         },
     )
-    for macro in MACROS:
+    for macro in (*OPERATION_MACROS, *MACROS):
         instance.execute(f"CREATE MACRO {macro}")
     instance.execute("SET enable_external_access = false")
     instance.execute("SET lock_configuration = true")
     return instance
 
 
+def watch(statement: Statement) -> None:
+    """End it at the process's end, if it has not ended by then."""
+    _at_work.add(statement)
+
+
+def has_stopped() -> bool:
+    """Whether the process is ending."""
+    return _stopped
+
+
 def _after_fork() -> None:
-    global _instance, _guard
+    global _instance, _functions, _guard
+    inherited = [thing for statement in list(_at_work) for thing in statement.leave_to_parent()]
     if _instance is not None:
-        _abandoned.append(_instance)
-    _instance, _guard = None, threading.Lock()
+        inherited.append(_instance)
+    for thing in inherited:
+        keep_for_ever(thing)
+    if inherited:
+        hear_no_complaints()
+    _at_work.clear()
+    _instance, _functions, _guard = None, None, threading.Lock()
 
 
 def _stop() -> None:
-    global _instance
+    global _instance, _functions, _stopped
+    _stopped = True
+    if any([statement.stop() for statement in list(_at_work)]):
+        hear_no_complaints()  # the interpreter freezes such a thread, with all that it holds
     with _guard:
         if _instance is not None:
-            _instance.close()
-            _instance = None
+            with suppress(failure()):  # a thread that nothing could stop
+                _instance.close()
+            _instance = _functions = None
 
 
 os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_stop)

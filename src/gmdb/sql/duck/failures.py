@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gmdb import errors
 from gmdb.errors import (
     DatabaseError,
     DivisionByZero,
@@ -13,14 +14,13 @@ from gmdb.errors import (
     StatementInterrupted,
     SubqueryTooManyRows,
     UndefinedResult,
-    UnsupportedExpression,
     ValueOutOfRange,
-    ValueTooLong,
 )
-from gmdb.sql.duck.macros import FAILURE
+from gmdb.sql.operations.macros import FAILURE
 
 _KIND = re.compile(r"(?:.*?: )?(\w[\w -]*?) Error: (.*)", re.DOTALL)
-_OWN = re.compile(rf"convert string ['\"]{FAILURE}(.*)['\"] to INT32", re.DOTALL)
+_OWN = re.compile(rf"convert string ['\"]{FAILURE}(\w+): (.*)['\"] to INT32", re.DOTALL)  # of gm_fail
+_PYTHON = re.compile(r"executing the UDF: (?:[\w.]+\.)?(\w+): (.*)", re.DOTALL)
 _OUT_OF_RANGE = re.compile(
     "out of range|overflow|can't be cast because|too large|to DECIMAL|negative|cast decimal value", re.IGNORECASE
 )
@@ -31,12 +31,16 @@ _BY_KIND: dict[str, type[DatabaseError]] = {
     "Out of Memory": OperationalError,
     "IO": OperationalError,
 }
-_OWN_KINDS: tuple[tuple[str, type[DatabaseError]], ...] = (
-    ("invalid text: ", InvalidText),
-    ("undefined: ", UndefinedResult),
-    ("out of range: ", ValueOutOfRange),
-    ("too long: ", ValueTooLong),
-    ("", DivisionByZero),
+_NO_FRAME = UndefinedResult, "the offset of a frame must be neither negative nor NULL"
+_BY_TEXT: tuple[tuple[str, tuple[type[DatabaseError], str]], ...] = (
+    ("Division by zero in expression", (DivisionByZero, "division by zero")),
+    (
+        "More than one row returned by a subquery",
+        (SubqueryTooManyRows, "more than one row returned by a subquery used as an expression"),
+    ),
+    ("LIMIT/OFFSET cannot be negative", (ValueOutOfRange, "LIMIT and OFFSET cannot be negative")),
+    ("PRECEDING expression cannot be", _NO_FRAME),
+    ("FOLLOWING expression cannot be", _NO_FRAME),
 )
 
 
@@ -45,26 +49,23 @@ def translated(error: BaseException) -> DatabaseError:
     text = str(error)
     if type(error).__name__ == "InterruptException" or "INTERRUPT Error" in text:
         return StatementInterrupted("the statement was interrupted")
-    own = _OWN.search(text)
+    own = _PYTHON.search(text) or _OWN.search(text)
     if own is not None:
-        mark, type_ = next((mark, type_) for mark, type_ in _OWN_KINDS if own[1].startswith(mark))
-        return type_(own[1].removeprefix(mark))
-    if "More than one row returned by a subquery" in text:
-        return SubqueryTooManyRows("a query that stands for a value gave more than one row")
+        class_ = getattr(errors, own[1], None)
+        if isinstance(class_, type) and issubclass(class_, DatabaseError):
+            return class_(own[2])
+        return InternalError(f"a function failed: {own[1]}: {own[2]}")
+    for part, (class_, message) in _BY_TEXT:
+        if part in text:
+            return class_(message)
     match = _KIND.match(text)
     kind, message = (match[1], match[2]) if match is not None else ("", text)
     message = _plain(message)
     if kind == "Conversion" and _OUT_OF_RANGE.search(message):
         return ValueOutOfRange(message)
-    if "must appear in the GROUP BY clause" in message:
-        return UnsupportedExpression("an aggregate over columns of an outer query is not supported")
-    if "pattern must not end with escape character" in message:
-        return UndefinedResult(message)
-    if "LIMIT/OFFSET cannot be negative" in message:
-        return ValueOutOfRange("LIMIT and OFFSET cannot be negative")
     if kind in _BY_KIND:
         return _BY_KIND[kind](message)
-    return InternalError(f"DuckDB did not take the translated statement: {text.strip()}")
+    return InternalError(f"DuckDB failed at the translated statement: {text.strip().splitlines()[0]}")
 
 
 def _plain(message: str) -> str:

@@ -1,0 +1,220 @@
+"""Binder: from a parsed statement to the bound tree, with names resolved and types known.
+
+A binder is for one statement and one signature of parameters.  It notes what the statement names and asks for, so that
+whoever keeps the result knows when it is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.catalog.schema import TableDefinition
+from gmdb.errors import NoSuchTable, UnsupportedExpression
+from gmdb.format.columns import Column as StoredColumn
+from gmdb.format.columns import ColumnType
+from gmdb.sql import tree
+from gmdb.sql.bind.coercion import settled
+from gmdb.sql.bind.scope import Scope, nearest, references, where
+from gmdb.sql.dialect import place
+from gmdb.sql.fold import fold_relation
+from gmdb.sql.names import table_name
+from gmdb.sql.tree import Call, Column, Expression, ParameterKey, Project, Reference, Relation
+from gmdb.sql.types import INTERVAL, numeric
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+VIEW_PREFIX = "sys_"
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """FOR UPDATE of a table's rows.  ``wait``: True waits for rows that others hold, False fails (NOWAIT), and None
+    leaves them out (SKIP LOCKED)."""
+
+    table: tree.Table
+    wait: bool | None = True
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A query.  ``values`` has an expression for each column of its output: a reference to a column of ``relation``,
+    or, if open types were asked for, a constant or a parameter that has no type yet.  Unless there are such,
+    ``relation.columns`` are the output's, in its order."""
+
+    relation: Relation
+    names: tuple[str, ...]
+    values: tuple[Expression, ...]
+    locks: tuple[Lock, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSource:
+    """The rows that UPDATE or DELETE change.  ``relation`` has the columns of ``table``, its row id included, and those
+    of the tables beside it; a row of ``table`` may be there several times then.  ``scope`` binds SET and RETURNING.
+    ``shared``: the queries of WITH; whatever reads them is to be the body of a ``tree.With`` of them."""
+
+    relation: Relation
+    table: tree.Table
+    scope: Scope
+    shared: tuple[tree.Shared, ...] = ()
+
+
+class Catalog:
+    """What a statement's names may mean outside of it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def table(self, node: exp.Expr, name: str | None = None, others: Sequence[str] = ()) -> TableDefinition:
+        """The table that a node names.  Raises NoSuchTable with the nearest name, of tables or of ``others``."""
+        name = table_name(node) if name is None else name
+        try:
+            definition = self._connection.table(name)
+        except NoSuchTable:
+            raise self.no_such_table(name, node, others) from None
+        if definition.name != name:  # names that are quoted have their letters as they are
+            raise self.no_such_table(name, node, others)
+        return definition
+
+    def no_such_table(self, name: str, node: exp.Expr, others: Sequence[str] = ()) -> NoSuchTable:
+        known = [*others, *self._connection.tables()]
+        hint = nearest(name, known) if known else "; there are no tables yet"
+        return NoSuchTable(f"{where(node)}there is no table {name}{hint}")
+
+    def is_view(self, name: str) -> bool:
+        """Whether a name is that of a system view."""
+        return name.startswith(VIEW_PREFIX)
+
+    def listing(
+        self, name: str, arguments: Sequence[Any], options: Mapping[str, Any], node: exp.Expr
+    ) -> Sequence[StoredColumn]:
+        """The columns of a system view, or of a table function of the inspector."""
+        from gmdb.sql.statements.listings import listing_columns, require_listing
+
+        if not self.is_view(name):
+            require_listing(name, node)
+            return listing_columns(self._connection, name, arguments, options)
+        try:
+            return listing_columns(self._connection, name)
+        except NoSuchTable:
+            raise self.no_such_table(name, node) from None
+
+
+class Binder:
+    """What is known of a whole statement while it is bound."""
+
+    def __init__(self, catalog: Catalog, parameters: Mapping[ParameterKey, ColumnType | None]) -> None:
+        self.catalog = catalog
+        self.parameters = parameters
+        self.tables: dict[str, TableDefinition] = {}  # all that the statement names
+        self.used_parameters: set[ParameterKey] = set()
+        self.uses_time = False
+        self._declared: set[Column] = set()
+
+    def table(self, node: exp.Expr, name: str | None = None, others: Sequence[str] = ()) -> TableDefinition:
+        """The table that a node names, noted as one of the statement's."""
+        definition = self.catalog.table(node, name, others)
+        self.tables[definition.name] = definition
+        return definition
+
+    def query(self, node: exp.Expr, parent: Scope | None = None, open_types: bool = False) -> Bound:
+        """A query within a statement; ``parent`` is what it stands in."""
+        from gmdb.sql.bind import queries
+
+        bound = queries.query(self, node, Scope(parent))
+        if bound.locks:
+            raise UnsupportedExpression("FOR UPDATE cannot stand in a query within another", *place(node))
+        return bound if open_types else self.closed(bound)
+
+    def statement(self, node: exp.Expr) -> Bound:
+        """A whole query, of the types that are shown, its constants computed."""
+        from gmdb.sql.bind import queries
+
+        bound = queries.query(self, node, Scope())
+        values = [settled(value) for value in bound.values]
+        for value in values:
+            if value.type == INTERVAL:
+                hint = "Use extract or cast it"
+                raise UnsupportedExpression("a result has no column of type interval", *place(node), hint)
+        relation = bound.relation
+        types = [self.shown_type(value) for value in values]
+        if tuple(values) != references(relation) or types != [column.type for column in relation.columns]:
+            columns = [Column(name, type_) for name, type_ in zip(bound.names, types, strict=True)]
+            relation = projected(relation, list(zip(columns, values, strict=True)))
+        relation = fold_relation(relation)
+        return replace(bound, relation=relation, values=references(relation))
+
+    def select_list(self, nodes: Sequence[exp.Expr], scope: Scope) -> list[tuple[str, Expression]]:
+        """The values of a list such as RETURNING's, with their names; ``*`` is all columns of the scope."""
+        from gmdb.sql.bind import queries
+
+        return [(name, settled(value)) for name, value, _ in queries.select_list(self, nodes, scope)]
+
+    def with_clause(self, node: exp.Expr | None, parent: Scope | None = None) -> tuple[Scope, tuple[tree.Shared, ...]]:
+        """WITH: the scope of those who may read its queries, and these, for the ``tree.With`` around whoever does."""
+        from gmdb.sql.bind import queries
+
+        return queries.with_clause(self, node, Scope(parent))
+
+    def change_source(
+        self, target: exp.Table, others: Sequence[exp.Expr], where_: exp.Expr | None, with_: exp.Expr | None = None
+    ) -> ChangeSource:
+        """The rows that UPDATE or DELETE change, found by the condition over the target and the tables beside it."""
+        from gmdb.sql.bind import queries
+
+        return queries.change_source(self, target, others, where_, with_)
+
+    # ---- columns
+
+    def closed(self, bound: Bound) -> Bound:
+        """A query whose open columns are texts."""
+        values = [settled(value) for value in bound.values]
+        if tuple(values) == references(bound.relation):
+            return bound
+        outputs = [self.output(name, value) for name, value in zip(bound.names, values, strict=True)]
+        relation = projected(bound.relation, outputs)
+        return replace(bound, relation=relation, values=references(relation))
+
+    def output(self, name: str, value: Expression) -> tree.Output:
+        """A column for a value."""
+        column = Column(name, value.type)
+        if self.is_declared(value):
+            self._declared.add(column)
+        return column, value
+
+    def declare(self, columns: Sequence[Column]) -> None:
+        """Note that the digits of columns were written down, and are shown."""
+        self._declared.update(one for one in columns if one.type.name == "DECIMAL")
+
+    def is_declared(self, value: Expression) -> bool:
+        if isinstance(value, Reference):
+            return value.column in self._declared
+        return isinstance(value, Call) and value.operation.name == "cast"
+
+    def shown_type(self, value: Expression) -> ColumnType:
+        """The type that a result's column has: a computed DECIMAL has as many digits as there can be."""
+        is_computed = value.type.name == "DECIMAL" and not self.is_declared(value)
+        return numeric(value.type.scale) if is_computed else value.type
+
+
+def projected(relation: Relation, outputs: Sequence[tree.Output]) -> Relation:
+    """Other columns of a relation; those of a projection are put in its place."""
+    if isinstance(relation, tree.With):
+        return replace(relation, body=projected(relation.body, outputs))
+    if not isinstance(relation, Project):
+        return Project(relation, tuple(outputs))
+    below = dict(relation.outputs)
+    if any(not isinstance(value, Reference | tree.Constant | tree.Parameter) for _, value in outputs):
+        return Project(relation, tuple(outputs))
+    columns = [value.column for _, value in outputs if isinstance(value, Reference)]
+    if len(set(columns)) < len(columns):
+        return Project(relation, tuple(outputs))  # what stands there twice is computed once
+    merged = [
+        (column, below.get(value.column, value) if isinstance(value, Reference) else value) for column, value in outputs
+    ]
+    return Project(relation.source, tuple(merged))

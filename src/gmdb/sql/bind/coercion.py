@@ -1,0 +1,323 @@
+"""Types of bound expressions: giving them to what is open, bringing values to one type, and applying operations.
+
+What is *open* has no type yet: NULL, a quoted literal, a parameter given as text.  Its surroundings give it one by
+``coerce`` and ``same_type``; ``settled`` makes it TEXT where nothing does.
+
+Invariants
+ 1. An operation gets values of the types that it takes, but for lengths, which are limits of columns and casts only.
+ 2. An expression whose types do not fit is refused with its place in the text.
+Not here: which operations there are and what types they take (operations/); sqlglot's nodes (expressions.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.errors import DataError, IllTyped, ValueOutOfRange
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
+from gmdb.sql import operations
+from gmdb.sql.dialect import place
+from gmdb.sql.fold import fold
+from gmdb.sql.operations import Operation
+from gmdb.sql.syntax import reading
+from gmdb.sql.tree import Call, Constant, Expression, Junction, Parameter
+from gmdb.sql.types import (
+    BOOLEAN,
+    BYTEA,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGERS,
+    TEXT,
+    TEXTS,
+    TIMESTAMP,
+    as_decimal,
+    beside,
+    common_type,
+    is_text,
+    numeric,
+    pg_name,
+    scale_of_text,
+    within,
+)
+
+if TYPE_CHECKING:
+    from gmdb.sql.bind.binder import Binder
+
+
+def unwrapped(node: exp.Expr) -> exp.Expr:
+    """A node without the parentheses around it."""
+    while isinstance(node, exp.Paren):
+        with reading(node) as syntax:
+            node = syntax.need("this", "an expression")
+    return node
+
+
+class Open(Constant):
+    """A quoted literal, or NULL, whose type is still to be given; it knows where it is written."""
+
+    node: exp.Expr
+
+    def __init__(self, text: str | None, node: exp.Expr) -> None:
+        super().__init__(None, text)  # type: ignore[arg-type]
+        object.__setattr__(self, "node", node)
+
+
+class LongNumber(Open):
+    """A number with more digits than a DECIMAL has.  It can become a DOUBLE only."""
+
+    def beside(self, type_: ColumnType | None) -> Constant:
+        """The number as a value of the type.  Raises ValueOutOfRange if that is not DOUBLE."""
+        if type_ != DOUBLE:
+            raise placed(ValueOutOfRange(f"{self.value[:40]} has more than {DECIMAL_DIGITS_MAX} digits"), self.node)
+        return Constant(DOUBLE, _read(self.value, DOUBLE, self.node))
+
+
+def is_open(expression: Expression) -> bool:
+    """Whether its surroundings still have to give it a type."""
+    return expression.type is None
+
+
+def described(expression: Expression) -> str:
+    """An expression's type, for messages."""
+    if expression.type is not None:
+        return pg_name(expression.type)
+    if isinstance(expression, Parameter):
+        return "a parameter of unknown type"
+    if isinstance(expression, LongNumber):
+        return "a long number"
+    return "a string" if isinstance(expression, Constant) and expression.value is not None else "a null"
+
+
+def ill_typed(message: str, node: exp.Expr, hint: str = "") -> IllTyped:
+    return IllTyped(message, *place(node), hint)
+
+
+def coerce(_binder: Binder, expression: Expression, type_: ColumnType, node: exp.Expr) -> Expression:
+    """The expression as a value of a type that it turns into by itself.  Raises IllTyped if it does not."""
+    source = expression.type
+    if source is None:
+        return _given_a_type(expression, type_, node)
+    if _is_alike(source, type_):
+        return expression
+    operation = operations.widen(source, type_)
+    if operation is None:
+        raise ill_typed(f"{described(expression)} is no {pg_name(type_)}", node, f"Write CAST(... AS {type_})")
+    return Call(operation.gives, operation, (expression,))
+
+
+def _is_alike(source: ColumnType, type_: ColumnType) -> bool:
+    """Whether a value of one type is a value of the other as it is; lengths are limits of columns and casts only."""
+    if source.name == type_.name:
+        return source.name != "DECIMAL" or source.scale == type_.scale
+    return source.name in BYTES and type_.name in BYTES
+
+
+def _given_a_type(expression: Expression, type_: ColumnType, node: exp.Expr) -> Expression:
+    """An open expression as a value of a type: a literal is read, a parameter will be."""
+    if isinstance(expression, Parameter):
+        return Parameter(type_, expression.key)
+    if isinstance(expression, LongNumber):
+        return expression.beside(type_)
+    assert isinstance(expression, Constant)
+    if expression.value is None or type_.name in TEXTS:
+        return Constant(type_, expression.value)
+    return Constant(type_, _read(expression.value, type_, expression.node if isinstance(expression, Open) else node))
+
+
+def _read(text: str, type_: ColumnType, node: exp.Expr) -> Any:
+    try:
+        return operations.read_literal(text, type_)
+    except DataError as error:
+        raise placed(error, node) from None
+
+
+def placed(error: DataError, node: exp.Expr) -> DataError:
+    """An error about a value, with the place where the value is written."""
+    line, column = place(node)
+    return type(error)(f"line {line}, column {column}: {error}") if line is not None else error
+
+
+def truth(binder: Binder, expression: Expression, what: str, node: exp.Expr) -> Expression:
+    """An expression as a BOOLEAN, which it must be already."""
+    if expression.type not in (None, BOOLEAN):
+        raise ill_typed(f"{what} must be boolean, not {described(expression)}", node, "Compare it with something")
+    return coerce(binder, expression, BOOLEAN, node)
+
+
+def settled(expression: Expression) -> Expression:
+    """The expression; as TEXT, if nothing has given it a type."""
+    if isinstance(expression, Parameter) and expression.type is None:
+        return Parameter(TEXT, expression.key)
+    if isinstance(expression, LongNumber):
+        return expression.beside(None)
+    if isinstance(expression, Constant) and expression.type is None:
+        return Constant(TEXT, expression.value)
+    return expression
+
+
+def same_type(
+    binder: Binder, expressions: Sequence[Expression], what: str, node: exp.Expr
+) -> tuple[list[Expression], ColumnType]:
+    """Values that take each other's place, as values of the type that they share."""
+    known = [one.type for one in expressions if one.type is not None]
+    try:
+        type_ = common_type(known) or TEXT
+        type_ = common_type([*known, *(beside(type_, _text(one)) for one in expressions if _takes_room(one))]) or TEXT
+    except ValueError as error:
+        raise ill_typed(f"{what} mixes {error}", node, "Cast them to one type") from None
+    return [coerce(binder, one, type_, node) for one in expressions], type_
+
+
+def _takes_room(expression: Expression) -> bool:
+    """Whether an open expression may have more digits or letters than its surroundings: NULL has none."""
+    return expression.type is None and (isinstance(expression, Parameter) or _text(expression) is not None)
+
+
+def _text(expression: Expression) -> str | None:
+    """The text of an open literal."""
+    return expression.value if isinstance(expression, Constant) and expression.type is None else None
+
+
+# ---- operations
+
+
+def constants_of(arguments: Sequence[Expression]) -> Mapping[int, Any]:
+    """The values of those arguments that are constants, of open literals their texts."""
+    constants = {}
+    for number, argument in enumerate(arguments):
+        one = argument
+        if isinstance(argument, Call) and all(isinstance(part, Constant | Call) for part in argument.walk()):
+            try:
+                one = fold(argument)
+            except DataError:
+                continue
+        if isinstance(one, Constant) and one.value is not None:
+            constants[number] = one.value
+    return constants
+
+
+def call(binder: Binder, operation: Operation, arguments: Sequence[Expression], node: exp.Expr) -> Expression:
+    """An operation, applied to arguments that it takes."""
+    values = (coerce(binder, one, type_, node) for one, type_ in zip(arguments, operation.takes, strict=True))
+    return Call(operation.gives, operation, tuple(values))
+
+
+def apply(binder: Binder, name: str, arguments: Sequence[Expression], node: exp.Expr) -> Expression:
+    """The function or special form of a name, applied to arguments."""
+    arguments = [one.beside(None) if isinstance(one, LongNumber) else one for one in arguments]
+    operation = operations.resolve(name, [one.type for one in arguments], constants_of(arguments))
+    if operation is None:
+        types = ", ".join(map(described, arguments))
+        ways = operations.overloads(name)
+        raise ill_typed(f"there is no {name}({types})", node, f"There is {ways}" if ways else "")
+    return call(binder, operation, arguments, node)
+
+
+def operator(binder: Binder, symbol: str, left: Expression, right: Expression, node: exp.Expr) -> Expression:
+    """left + right, and the like."""
+    left = left.beside(right.type) if isinstance(left, LongNumber) else left
+    right = right.beside(left.type) if isinstance(right, LongNumber) else right
+    operation = operations.operator(symbol, left.type, right.type, constants_of((left, right)))
+    if operation is None:
+        raise _no_operator(symbol, left, right, node)
+    return call(binder, operation, (left, right), node)
+
+
+def _no_operator(symbol: str, left: Expression, right: Expression, node: exp.Expr) -> IllTyped:
+    hint = "Cast one of them, such as CAST(... AS INT)"
+    if left.type is None and right.type is None:
+        hint = "Say what a parameter is, such as CAST(? AS INT)"
+    elif symbol == "+" and (is_text(left.type) or is_text(right.type)):
+        hint = "Texts are joined by ||"
+    elif symbol == "||":
+        hint = "Cast one of them to TEXT"
+    elif DATE in (left.type, right.type) or TIMESTAMP in (left.type, right.type):
+        hint = "To a date add an INT of days, or an INTERVAL"
+    return ill_typed(f"there is no {described(left)} {symbol} {described(right)}", node, hint)
+
+
+comparison = operator  # also IS [NOT] DISTINCT FROM
+
+
+def comparison_of_rows(
+    binder: Binder, symbol: str, left: Sequence[Expression], right: Sequence[Expression], node: exp.Expr
+) -> Expression:
+    """(a, b) < (c, d): from the left, the first pair that differs decides."""
+    if len(left) != len(right):
+        raise ill_typed(f"rows of {len(left)} and {len(right)} values cannot be compared", node)
+    pairs = list(zip(left, right, strict=True))
+    if symbol[0] not in "<>" or symbol == "<>":
+        parts = [comparison(binder, symbol, a, b, node) for a, b in pairs]
+        return junction(symbol in ("<>", "IS DISTINCT FROM"), parts)
+    result = comparison(binder, symbol, *pairs[-1], node)
+    for a, b in reversed(pairs[:-1]):
+        equal = junction(False, [comparison(binder, "=", a, b, node), result])
+        result = junction(True, [comparison(binder, symbol[0], a, b, node), equal])
+    return result
+
+
+def junction(absorbing: bool, parts: Sequence[Expression]) -> Expression:
+    """AND, or OR if absorbing."""
+    return parts[0] if len(parts) == 1 else Junction(BOOLEAN, absorbing, tuple(parts))
+
+
+def negation(binder: Binder, expression: Expression, node: exp.Expr) -> Expression:
+    """NOT of a boolean."""
+    return apply(binder, "not", [truth(binder, expression, "what NOT stands before", node)], node)
+
+
+def convert(
+    binder: Binder, expression: Expression, type_: ColumnType, node: exp.Expr, limited: bool = True
+) -> Expression:
+    """CAST(expression AS type).  ``limited``: the digits of a DECIMAL were given with it."""
+    if type_.name == "DECIMAL" and not limited:
+        type_ = _decimal_without_digits(expression)
+    if expression.type is None:
+        if not _is_cut(expression, type_):
+            return _given_a_type(expression, type_, node)
+        expression = settled(expression)
+    if expression.type == type_:
+        return expression
+    operation = operations.cast(expression.type, type_, limited)
+    if operation is None:
+        raise ill_typed(f"cannot cast {described(expression)} to {pg_name(type_)}", node)
+    return call(binder, operation, [expression], node)
+
+
+def _is_cut(expression: Expression, type_: ColumnType) -> bool:
+    """Whether a cast of an open expression may change what its text says."""
+    if type_ in (TEXT, BYTEA):
+        return False
+    return type_.name in (*TEXTS, *BYTES) or (isinstance(expression, Parameter) and type_.name == "DECIMAL")
+
+
+def _decimal_without_digits(expression: Expression) -> ColumnType:
+    """The type that a cast to ``numeric`` gives: that of the value, as far as it is known beforehand."""
+    source = expression.type
+    if source is not None and (source.name == "DECIMAL" or source.name in INTEGERS):
+        return as_decimal(source)
+    return numeric(scale_of_text(_text(expression)))
+
+
+def assign(binder: Binder, expression: Expression, target: ColumnType, node: exp.Expr) -> Expression:
+    """The expression as what a column is set to.
+
+    As in PostgreSQL, numbers are rounded to the column's type and everything becomes text, but text becomes nothing
+    else, and is refused if it is too long.  A parameter alone is read as the column's type, whatever it comes with.
+    """
+    target = within(target)
+    if isinstance(expression, Parameter) and isinstance(unwrapped(node), exp.Placeholder):
+        return Parameter(target, expression.key)
+    if expression.type is None:
+        expression = _given_a_type(expression, TEXT if target.name in TEXTS else target, node)
+    if expression.type == target:
+        return expression
+    operation = operations.assignment(expression.type, target)
+    if operation is None:
+        message = f"a column of type {pg_name(target)} cannot be set to {described(expression)}"
+        raise ill_typed(message, node, f"Write CAST(... AS {target})")
+    return call(binder, operation, [expression], node)

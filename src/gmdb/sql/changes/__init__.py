@@ -1,0 +1,1 @@
+"""Statements that change rows: what goes where, which rows, and what is refused."""

@@ -1,0 +1,202 @@
+"""Where the rows of a query in DuckDB come from: tables, by the paths that the plan takes, and what is at hand already.
+
+Invariants
+ 1. A source's rows are those that the statement's reading sees, each time that DuckDB asks for them.
+ 2. What the rows executor has to work out is worked out before DuckDB begins, in the thread of the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from gmdb.access.heap import Heap
+from gmdb.access.indexes import KeyRange
+from gmdb.arrow.scan import PLACE, row_id_texts
+from gmdb.arrow.schema import arrow_type
+from gmdb.cursor import Cursor, open_cursor
+from gmdb.errors import DefinitionChanged
+from gmdb.format.address import RowId
+from gmdb.format.columns import ColumnType
+from gmdb.sql import rows
+from gmdb.sql.plan.estimates import Estimates
+from gmdb.sql.plan.paths import Access, Found, parse_row_id
+from gmdb.sql.rows.expressions import compile_row
+from gmdb.sql.run import Run
+from gmdb.sql.statements.listings import read_listing
+from gmdb.sql.tree import Column, Listing, Table
+
+Rows = Table | Access | Listing | Found
+BATCH_ROWS = 1 << 14  # of rows that Python has worked out
+_NOTHING = pa.field("c0", pa.bool_())  # what a stream has whose rows are all that matters
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table of a run, as DuckDB reads it: ``batches`` gives its rows anew, with some of its columns.
+
+    ``count``: how many rows there are, about; None if nobody knows.
+    """
+
+    alias: str
+    schema: pa.Schema
+    count: int | None
+    batches: Callable[[Sequence[int]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a query reads of a relation: these columns of it, under the names that the query has for them."""
+
+    alias: str
+    relation: Rows
+    columns: tuple[Column, ...]
+    schema: pa.Schema
+    prepared: Any  # a program or the values of keys, ready to run
+
+    @classmethod
+    def of(cls, alias: str, relation: Rows, columns: Sequence[Column], names: Sequence[str]) -> Read:
+        if not columns and not isinstance(relation, Found):
+            columns, names = (_cheapest(relation),), ("c0",)
+        fields = [pa.field(name, arrow_type(_stored_type(relation, c))) for name, c in zip(names, columns, strict=True)]
+        prepared: Any = None
+        if isinstance(relation, Found):
+            prepared = rows.compile(relation.source)
+        elif isinstance(relation, Access) and not relation.is_lateral:
+            prepared = compile_row(tuple(relation.path.expressions()), ())
+        return cls(alias, relation, tuple(columns), pa.schema(fields or [_NOTHING]), prepared)
+
+    def begin(self, run: Run) -> Source:
+        """The source for one run of the statement."""
+        relation, schema = self.relation, self.schema
+        if isinstance(relation, Listing):
+            table = read_listing(run.connection, relation)
+            table = table.select([relation.listed.index(column) for column in self.columns])
+            return Source(self.alias, schema, len(table), _Batches(table.rename_columns(schema.names), schema))
+        if isinstance(relation, Found):
+            table = self._worked_out(relation, run)
+            return Source(self.alias, schema, len(table), _Batches(table, schema))
+        table_rows = _TableRows(self, relation, run)
+        return Source(self.alias, schema, table_rows.count, table_rows)
+
+    def _worked_out(self, found: Found, run: Run) -> pa.Table:
+        positions = [found.source.columns.index(column) for column in self.columns]
+        batches, lines = [], []
+        for line in self.prepared.rows(run):
+            lines.append(line)
+            if len(lines) == BATCH_ROWS:
+                batches.append(self._batch(lines, positions))
+                lines = []
+        return pa.Table.from_batches([*batches, self._batch(lines, positions)], self.schema)
+
+    def _batch(self, lines: Sequence[Sequence[Any]], positions: Sequence[int]) -> pa.RecordBatch:
+        if not positions:
+            return pa.RecordBatch.from_arrays([pa.nulls(len(lines), _NOTHING.type)], schema=self.schema)
+        arrays = [
+            pa.array([line[position] for line in lines], field.type)
+            for position, field in zip(positions, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _cheapest(relation: Table | Access | Listing) -> Column:
+    """The column by which rows are counted, where nothing else of them matters."""
+
+    def cost(column: Column) -> tuple[bool, int]:
+        type_ = _stored_type(relation, column)
+        return type_.is_lob or type_.name in ("VARCHAR", "VARBINARY"), type_.length
+
+    return min(relation.columns, key=cost)
+
+
+def _stored_type(relation: Rows, column: Column) -> ColumnType:
+    """The type of what is read; that of a large object is not the one which it has in expressions."""
+    table = relation.table if isinstance(relation, Access) else relation
+    if isinstance(table, Table) and column is not table.row_id:
+        return table.definition.columns[table.stored.index(column)].type
+    return column.type
+
+
+class _Batches:
+    """Rows that are there already."""
+
+    def __init__(self, table: pa.Table, schema: pa.Schema) -> None:
+        self._table = table.cast(schema)
+
+    def __call__(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        yield from self._table.select(list(columns)).to_batches()
+
+
+class _TableRows:
+    """The rows of a table that a path leads to, in one run."""
+
+    def __init__(self, read: Read, relation: Table | Access, run: Run) -> None:
+        self._table = table = relation.table if isinstance(relation, Access) else relation
+        self._read = read
+        self._reading = run.reading
+        self._heap: Heap = run.connection.heap(table.definition.name)
+        self._heap.see(run.reading.scn)
+        if self._heap.definition is not table.definition:
+            raise DefinitionChanged(
+                f"the definition of table {table.definition.name} has changed; run the statement again"
+            )
+        self._index: str | None = None
+        self._ranges: list[KeyRange] = []
+        self._row_ids: list[RowId] | None = None
+        self.count = int(self._estimates(run).rows(table.definition))
+        if isinstance(relation, Access):
+            self._take(relation, run)
+
+    def _estimates(self, run: Run) -> Estimates:
+        pages = float(self._heap.segment.head.page_count)
+        return Estimates(lambda table: run.connection.statistics(table.name), lambda _: pages)
+
+    def _take(self, access: Access, run: Run) -> None:
+        """Note which rows the path leads to in this run."""
+        path = access.path
+        if path.estimate is not None:
+            self.count = max(int(path.estimate), 1)
+        if self._read.prepared is None or path.is_scan:
+            return
+        values = self._read.prepared((), run.parameters, run.now)
+        if path.row_ids is not None:
+            self._row_ids = list(dict.fromkeys(one for one in map(parse_row_id, values) if one is not None))
+            return
+        assert path.index is not None
+        self._index = path.index.name
+        rest = iter(values)
+        self._ranges = path.ranges([[next(rest) for _ in span.expressions()] for span in path.spans])
+
+    def __call__(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        table = self._table
+        wanted = [self._read.columns[n] for n in columns]
+        names = [table.definition.columns[table.stored.index(c)].name for c in wanted if c is not table.row_id]
+        with_row_ids = len(names) < len(wanted)
+        for cursor in self._cursors(names):
+            reader = cursor.read_by(self._reading, places=with_row_ids)
+            try:
+                for batch in reader:
+                    yield pa.RecordBatch.from_arrays(self._arrays(batch, wanted), [f"c{n}" for n in range(len(wanted))])
+            finally:
+                reader.close()
+
+    def _cursors(self, names: Sequence[str]) -> Iterator[Cursor]:
+        heap, definition = self._heap, self._table.definition
+        if self._index is None:
+            yield open_cursor(heap, definition, names, None, None, self._row_ids)
+            return
+        for keys in self._ranges:
+            yield open_cursor(heap, definition, names, self._index, keys, None)
+
+    def _arrays(self, batch: pa.RecordBatch, wanted: Sequence[Column]) -> list[pa.Array]:
+        """The columns in the order that is wanted; row ids as SQL shows them, of the places of rows."""
+        stored = iter(range(batch.num_columns))
+        return [
+            row_id_texts(batch.column(PLACE.name).to_numpy())
+            if column is self._table.row_id
+            else batch.column(next(stored))
+            for column in wanted
+        ]

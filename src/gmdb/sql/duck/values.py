@@ -1,0 +1,330 @@
+"""Expressions of the bound tree as DuckDB's SQL.
+
+Invariants
+ 1. The SQL of an expression has the DuckDB type of the expression's type, also that of NULL.
+ 2. What may fail is not evaluated where AND, OR, CASE, COALESCE or FILTER exclude it: DuckDB evaluates all parts of a
+    junction, so such a one is written as CASE.
+Not here: queries (text.py), which class ``Values`` leaves to its subclass.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from gmdb.errors import InternalError
+from gmdb.format.columns import ColumnType
+from gmdb.sql.duck.python import duck_type, function_name, interval_literal, parameter_sql
+from gmdb.sql.operations.registry import Operation, written
+from gmdb.sql.tree import (
+    Aggregate,
+    Call,
+    Case,
+    Coalesce,
+    Column,
+    Constant,
+    Exists,
+    Expression,
+    Frame,
+    Junction,
+    Now,
+    Parameter,
+    QueryComparison,
+    Reference,
+    Relation,
+    ScalarQuery,
+    SortKey,
+    WindowCall,
+    columns_of,
+    everything,
+)
+
+_ARGUMENT = re.compile(r"\{(\d+)\}")
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def can_fail(expression: Expression) -> bool:
+    """Whether there are rows for which evaluating it raises an error."""
+    for part in expression.walk():
+        if isinstance(part, ScalarQuery) or (isinstance(part, Call) and part.operation.fails):
+            return True
+        for query in part.relations():
+            if any(can_fail(one) for relation in everything(query) for one in relation.expressions()):
+                return True
+    return False
+
+
+def quoted(text: str) -> str:
+    if "\0" in text:
+        return f"decode(unhex('{text.encode().hex()}'))"
+    return "'" + text.replace("'", "''") + "'::VARCHAR"
+
+
+def literal(value: Any, type_: ColumnType) -> str:
+    name = duck_type(type_)
+    if value is None:
+        return f"NULL::{name}"
+    if isinstance(value, bool):
+        return f"{value}::{name}"  # bare ones are refused in ORDER BY
+    if type_.name == "INTERVAL":
+        return interval_literal(value)
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, bytes):
+        return f"unhex('{value.hex()}')"
+    if isinstance(value, int):
+        return f"{value}::{name}" if value >= 0 else f"({value})::{name}"
+    if isinstance(value, float):
+        return f"'{value!r}'::{name}"
+    if isinstance(value, datetime):
+        return f"'{value.isoformat(' ')}'::{name}"
+    return f"'{format(value, 'f') if type_.name == 'DECIMAL' else value.isoformat()}'::{name}"
+
+
+class Values(ABC):
+    """Writes expressions, and notes what they need beside the text."""
+
+    def __init__(self) -> None:
+        self.names: dict[Column, str] = {}
+        self.parameters: dict[Parameter, str] = {}
+        self.operations: dict[Operation, None] = {}
+        self.uses_now = False
+        self._handlers: dict[type[Expression], Any] = {
+            Constant: lambda one: literal(one.value, one.type),
+            Parameter: self._parameter,
+            Reference: lambda one: self.name(one.column),
+            Call: self._call,
+            Junction: self._junction,
+            Case: self._case,
+            Coalesce: self._coalesce,
+            Now: self._now,
+            ScalarQuery: lambda one: f"({self.query(one.query, one.query.columns)})",
+            Exists: lambda one: f"EXISTS ({self.query(one.query, ())})",
+            QueryComparison: self._query_comparison,
+        }
+
+    @abstractmethod
+    def query(self, relation: Relation, columns: Sequence[Column]) -> str:
+        """A query that gives just these columns of a relation, in this order."""
+
+    def name(self, column: Column) -> str:
+        name = self.names.get(column)
+        if name is None:
+            name = self.names[column] = f"c{len(self.names) + 1}"
+        return name
+
+    def value(self, expression: Expression) -> str:
+        handler = self._handlers.get(type(expression))
+        if handler is None:
+            raise InternalError(f"{type(expression).__name__} cannot stand in an expression")
+        sql: str = handler(expression)
+        return sql
+
+    def listed(self, expressions: Sequence[Expression]) -> str:
+        return ", ".join(self.value(one) for one in expressions)
+
+    def typed(self, expression: Expression, type_: ColumnType) -> str:
+        """A value in a type that differs from its own in nothing but digits: by those DuckDB knows how to calculate."""
+        value, name = self.value(expression), duck_type(type_)
+        return value if duck_type(expression.type) == name else f"CAST({value} AS {name})"
+
+    def condition(self, expression: Expression) -> str:
+        """A condition of which only matters whether it is true."""
+        if isinstance(expression, Junction):
+            return self.junction(expression.absorbing, expression.parts, True)
+        return self.value(expression)
+
+    def conditions(self, parts: Sequence[Expression]) -> str:
+        """Conditions that must all be true, of which DuckDB sees those that it can use for joins."""
+        parts = _flat(False, parts)
+        first = _first_apart(parts, True)
+        whole = self.junction(False, parts, True)
+        if first == len(parts) or can_fail(parts[0]):
+            return whole
+        return f"{' AND '.join(map(self.condition, parts[:first]))} AND {whole}"
+
+    def junction(self, absorbing: bool, parts: Sequence[Expression], only_true: bool) -> str:
+        """AND or OR.  ``only_true``: unknown is as good as false, and DuckDB may change the order."""
+        parts = _flat(absorbing, parts)
+        word = " OR " if absorbing else " AND "
+        first = _first_apart(parts, only_true)
+        head = word.join(self.condition(one) if only_true else self.value(one) for one in parts[:first])
+        head = f"({head})" if first > 1 else head
+        if first == len(parts):
+            return head
+        rest = self.junction(absorbing, parts[first:], only_true)
+        if only_true:
+            then, otherwise = ("TRUE", rest) if absorbing else (rest, "FALSE")
+            return f"CASE WHEN {head} THEN {then} ELSE {otherwise} END"
+        sure, excluded = (head, "TRUE") if absorbing else (f"NOT {head}", "FALSE")
+        return f"CASE WHEN {sure} THEN {excluded} ELSE ({head}{word}{rest}) END"
+
+    def _junction(self, one: Junction) -> str:
+        return self.junction(one.absorbing, one.parts, False)
+
+    def _case(self, one: Case) -> str:
+        branches = " ".join(
+            f"WHEN {self.condition(test)} THEN {self.typed(value, one.type)}" for test, value in one.branches
+        )
+        return f"CASE {branches} ELSE {self.typed(one.default, one.type)} END"
+
+    def _coalesce(self, one: Coalesce) -> str:
+        """What stands behind a value is not to be evaluated where that is there: DuckDB may take parts of it out."""
+        parts = [self.typed(part, one.type) for part in one.parts]
+        if not any(map(can_fail, one.parts[1:])):
+            return f"coalesce({', '.join(parts)})"
+        branches = " ".join(f"WHEN {part} IS NOT NULL THEN {part}" for part in parts[:-1])
+        return f"CASE {branches} ELSE {parts[-1]} END"
+
+    def _parameter(self, one: Parameter) -> str:
+        name = self.parameters.setdefault(one, f"v{len(self.parameters) + 1}")
+        return parameter_sql(name, one.type)
+
+    def _now(self, _: Now) -> str:
+        self.uses_now = True
+        return "CAST($now AS TIMESTAMP)"
+
+    def _call(self, one: Call) -> str:
+        operation = one.operation
+        arguments = [self.value(argument) for argument in one.arguments]
+        template, function = operation.duck, ""
+        if template is None or "{python}" in template:
+            self.operations[operation] = None
+            function = function_name(operation)
+        if template is None:
+            return f"{function}({', '.join(arguments)})"
+        return f"({written(template, arguments, function)})"
+
+    # ---- comparisons with all rows of a query
+
+    def _query_comparison(self, one: QueryComparison) -> str:
+        sides = self._sides(one)
+        if sides is not None:
+            left, symbol, right = sides
+            rows = f"SELECT {right} FROM ({self.query(one.query, one.query.columns)})"
+            if symbol == "=" and not one.every:
+                return f"({left} IN ({rows}))"
+            return f"({left} {symbol} {'ALL' if one.every else 'ANY'} ({rows}))"
+        rows = f"SELECT {self.value(one.test)} AS m FROM ({self.query(one.query, one.query.columns)})"
+        decided, otherwise = ("bool_or(NOT m) THEN FALSE", "TRUE") if one.every else ("bool_or(m) THEN TRUE", "FALSE")
+        return f"(SELECT CASE WHEN {decided} WHEN count(m) = count(*) THEN {otherwise} END FROM ({rows}))"
+
+    def _sides(self, one: QueryComparison) -> tuple[str, str, str] | None:
+        """The value, the symbol and the query's column, if the test compares no more than these."""
+        test, own = one.test, set(one.query.columns)
+        if not isinstance(test, Call) or test.operation.name not in _MIRRORED or can_fail(test):
+            return None
+        symbol, template = test.operation.name, test.operation.duck or ""
+        parts = template[1:-1].split(f" {symbol} ")
+        if len(parts) != 2 or "{1}" in parts[0] or "{0}" in parts[1] or not template.startswith("("):
+            return None
+        values = [self.value(argument) for argument in test.arguments]
+        left, right = parts[0].replace("{0}", values[0]), parts[1].replace("{1}", values[1])
+        is_own = [not own.isdisjoint(columns_of(argument)) for argument in test.arguments]
+        if is_own == [False, True]:
+            return left, symbol, right
+        return (right, _MIRRORED[symbol], left) if is_own == [True, False] else None
+
+    # ---- what needs more than one row
+
+    def sort_key(self, key: SortKey) -> str:
+        """One term of an order; blanks at the end of a CHAR do not count."""
+        value = self.value(key.value)
+        if key.value.type.name == "CHAR":
+            value = f"rtrim({value}, ' ')"
+        return f"{value} {'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+
+    def order(self, keys: Sequence[SortKey]) -> str:
+        return f"ORDER BY {', '.join(self.sort_key(key) for key in keys)}"
+
+    def aggregate(self, one: Aggregate | WindowCall, parts: dict[str, Column]) -> str:
+        """An aggregate or a window function; FILTER, which DuckDB evaluates after the arguments, is before them.
+
+        If it is made of several calls of DuckDB's, columns stand for these; they are added to ``parts``.
+        """
+        over = ""
+        arguments = list(one.arguments)
+        if one.condition is not None:
+            condition = self.condition(one.condition)
+            over = f" FILTER (WHERE {condition})"
+            values = [
+                f"CASE WHEN {condition} THEN {self.value(argument)} END" if can_fail(argument) else self.value(argument)
+                for argument in arguments
+            ]
+        else:
+            values = [self.value(argument) for argument in arguments]
+        order = ""
+        if isinstance(one, WindowCall):
+            over += f" OVER ({self._over(one)})"
+        elif one.order and not one.aggregation.ordered:
+            order = f" {self.order(one.order)}"
+        distinct = "DISTINCT " if one.distinct else ""
+
+        def call(name: str, arguments: str) -> str:
+            text = f"{name}({distinct}{_filled(arguments, values)}{order}){over}"
+            if not is_formula(one):
+                return text
+            return self.name(parts.setdefault(text, Column("part", one.type)))
+
+        return f"({_filled(_with_calls(one.aggregation.duck, call), values)})"
+
+    def _over(self, one: WindowCall) -> str:
+        parts = []
+        if one.partition:
+            parts.append(f"PARTITION BY {self.listed(one.partition)}")
+        if one.order:
+            parts.append(self.order(one.order))
+        if one.frame is not None:
+            parts.append(self._frame(one.frame))
+        return " ".join(parts)
+
+    def _frame(self, frame: Frame) -> str:
+        exclude = f" EXCLUDE {frame.exclude}" if frame.exclude else ""
+        return f"{frame.unit} BETWEEN {self._edge(*frame.start)} AND {self._edge(*frame.end)}{exclude}"
+
+    def _edge(self, distance: Expression | None, side: str) -> str:
+        if not side:
+            return "CURRENT ROW"
+        return f"{'UNBOUNDED' if distance is None else self.value(distance)} {side}"
+
+
+def _flat(absorbing: bool, parts: Sequence[Expression]) -> list[Expression]:
+    flat: list[Expression] = []
+    for part in parts:
+        if isinstance(part, Junction) and part.absorbing == absorbing:
+            flat += _flat(absorbing, part.parts)
+        else:
+            flat.append(part)
+    return flat
+
+
+def _first_apart(parts: Sequence[Expression], is_ordered: bool) -> int:
+    """The first part that must not be evaluated before, or with, those in front of it."""
+    if is_ordered and can_fail(parts[0]):
+        return 1
+    return next((n for n, part in enumerate(parts) if n and can_fail(part)), len(parts))
+
+
+def is_formula(one: Aggregate | WindowCall) -> bool:
+    """Whether an aggregate is made of several of DuckDB's."""
+    return one.aggregation.duck.count("{call:") > 1
+
+
+def _with_calls(template: str, call: Callable[[str, str], str]) -> str:
+    """An aggregate's template with its ``{call:name(arguments)}`` written."""
+    sql = ""
+    while "{call:" in template:
+        before, _, rest = template.partition("{call:")
+        depth = 1
+        end = next(n for n, letter in enumerate(rest) if (depth := depth + (letter == "{") - (letter == "}")) == 0)
+        name, arguments = rest[:end].split("(", 1)
+        sql += before + call(name, arguments[:-1])
+        template = rest[end + 1 :]
+    return sql + template
+
+
+def _filled(template: str, values: Sequence[str]) -> str:
+    return _ARGUMENT.sub(lambda match: values[int(match[1])], template)

@@ -1,0 +1,107 @@
+"""What an operation is: a function, operator or cast of given types, and how each executor does it.
+
+An operation is declared once.  ``python`` is its meaning: the rows executor calls it, constants are computed by it, and
+DuckDB calls it too, as a function of its own, unless ``duck`` says in DuckDB's SQL what gives the same value for every
+argument, NULL and errors included.
+
+Invariants
+ 1. ``name``, ``takes`` and ``gives`` say which function ``python`` is: it holds no constants of its own.
+ 2. A DECIMAL that ``python`` gives has the digits of ``gives`` behind the point, and at most 38 in all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gmdb.format.columns import ColumnType
+
+NAMES: dict[str, Any] = {}  # what operations that are given as Python text refer to
+TEXT_MAX = 100  # of an argument's SQL that stands in a template several times
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One overload, for arguments of just these types.
+
+    ``python``: a function of the arguments, or Python with ``{0}`` for the first one (each may stand in it several
+    times, and ``{t}`` is a variable of its own) and with the names of ``NAMES``.  ``duck``: DuckDB's SQL with ``{0}``;
+    ``{python}`` is the name of the function there that ``python`` is.  ``strict``: NULL if an argument is, and then not
+    called; otherwise it gets None.  ``fails``: some arguments raise an error, so that it must not be evaluated where it
+    was not asked for.  ``volatile``: equal calls give different values.
+    """
+
+    name: str
+    takes: tuple[ColumnType, ...]
+    gives: ColumnType
+    python: Callable[..., Any] | str = field(compare=False)
+    duck: str | None = field(compare=False, default=None)
+    strict: bool = field(compare=False, default=True)
+    fails: bool = field(compare=False, default=True)
+    volatile: bool = field(compare=False, default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """An aggregate in Python: ``step(state, *arguments)`` gives the next state, ``finish(state)`` the value.
+
+    Rows with a NULL argument are left out before unless ``takes_nulls``.
+    """
+
+    start: Callable[[], Any]
+    step: Callable[..., Any]
+    finish: Callable[[Any], Any] = lambda state: state
+    takes_nulls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """An aggregate or a window function, for arguments of just these types.
+
+    ``duck``: DuckDB's SQL with ``{call}`` where a call is complete but for DISTINCT, FILTER, ORDER BY and OVER, written
+    as ``{call:sum({0})}``; several calls may stand in it.  ``fold`` None: DuckDB alone does it.
+    """
+
+    name: str
+    takes: tuple[ColumnType, ...]
+    gives: ColumnType
+    duck: str = field(compare=False)
+    fold: Fold | None = field(compare=False, default=None)
+    ordered: bool = field(compare=False, default=False)  # WITHIN GROUP (ORDER BY …) gives its argument
+
+
+def named(*functions: Callable[..., Any]) -> None:
+    """Make functions known to operations that are given as Python text."""
+    NAMES.update({one.__name__: one for one in functions})
+
+
+def function_of(operation: Operation) -> Callable[..., Any]:
+    """The operation as a function of its arguments.  It propagates no NULL: see ``strict``."""
+    if not isinstance(operation.python, str):
+        return operation.python
+    names = [f"a{n}" for n in range(len(operation.takes))]
+    text = f"lambda {', '.join(names)}: {operation.python.format(*names, t='t')}"
+    function: Callable[..., Any] = eval(text, NAMES)
+    return function
+
+
+def apply(operation: Operation, *values: Any) -> Any:
+    """The operation's value for these arguments, NULL included."""
+    return None if operation.strict and None in values else function_of(operation)(*values)
+
+
+_ARGUMENT = re.compile(r"\{(\d+|python)\}")
+
+
+def written(template: str, arguments: Sequence[str], function: str = "") -> str:
+    """A template of DuckDB's SQL with its arguments; long ones that stand there several times are evaluated once."""
+    uses = [int(one) for one in _ARGUMENT.findall(template) if one != "python"]
+    again = [n for n, argument in enumerate(arguments) if len(argument) > TEXT_MAX and uses.count(n) > 1]
+    values = [f"q.a{n}" for n in range(len(arguments))] if again else arguments
+    sql = _ARGUMENT.sub(lambda match: function if match[1] == "python" else values[int(match[1])], template)
+    if not again:
+        return sql
+    pairs = ", ".join(f"'a{n}': {arguments[n]}" for n in sorted(set(uses)))
+    return f"list_extract(list_transform([{{{pairs}}}], lambda q: {sql}), 1)"

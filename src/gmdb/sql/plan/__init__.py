@@ -1,0 +1,1 @@
+"""The planner: which way to rows, which order of joins, which executor."""

@@ -1,0 +1,239 @@
+"""Plans for people: a line for each node, what is within it indented below."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gmdb.sql.plan.paths import Access, Found, Path, Span
+from gmdb.sql.tree import (
+    Aggregate,
+    Call,
+    Case,
+    Coalesce,
+    Constant,
+    Distinct,
+    Exists,
+    Expression,
+    Filter,
+    Group,
+    Join,
+    Junction,
+    Limit,
+    Listing,
+    Now,
+    Parameter,
+    Project,
+    QueryComparison,
+    Reading,
+    Reference,
+    Relation,
+    ScalarQuery,
+    SetOperation,
+    Sort,
+    Table,
+    Values,
+    Window,
+    With,
+    everything,
+)
+
+if TYPE_CHECKING:
+    from gmdb.sql.plan.planner import Plan
+    from gmdb.sql.run import Run
+
+_TEXT_MAX = 120
+_INFIX = {"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "like", "ilike"}
+_EXECUTORS = {"rows": "rows one by one", "duck": "DuckDB"}
+
+
+@dataclass(slots=True)
+class Measure:
+    """What a node did: rows that it gave, times that it was begun, seconds with all that is within it."""
+
+    rows: int = 0
+    loops: int = 0
+    seconds: float = 0.0
+
+
+Measures = Mapping[int, Measure]
+
+
+def lines(tree: Relation, executor: str, estimates: Mapping[int, float], measures: Measures | None = None) -> list[str]:
+    """The tree, a line a node."""
+    return [f"by {_EXECUTORS[executor]}", *_Lines(estimates, measures or {}).of(tree, 1)]
+
+
+class _Lines:
+    def __init__(self, estimates: Mapping[int, float], measures: Measures) -> None:
+        self._estimates, self._measures = estimates, measures
+
+    def of(self, tree: Relation, depth: int) -> Iterator[str]:
+        if isinstance(tree, Project):  # says nothing about the way
+            yield from self._queries(tree, depth)
+            yield from self.of(tree.source, depth)
+            return
+        yield "  " * depth + describe(tree) + self._numbers(tree)
+        if isinstance(tree, With):
+            for shared in tree.shared:
+                yield "  " * (depth + 1) + f"with {shared.name}"
+                for query in (shared.query, shared.again):
+                    if query is not None:
+                        yield from self.of(query, depth + 2)
+        yield from self._queries(tree, depth + 1)
+        for source in tree.sources():
+            yield from self.of(source, depth + 1)
+
+    def _queries(self, tree: Relation, depth: int) -> Iterator[str]:
+        for expression in tree.expressions():
+            for part in expression.walk():
+                for query in part.relations():
+                    yield "  " * depth + "subquery"
+                    yield from self.of(query, depth + 1)
+
+    def _numbers(self, tree: Relation) -> str:
+        estimate, measure = self._estimates.get(id(tree)), self._measures.get(id(tree))
+        about = "" if estimate is None else f" (about {max(round(estimate), 1)} rows)"
+        if measure is None:
+            return about
+        took = f", {measure.seconds * 1000:.3f} ms" if measure.seconds else ""
+        loops = f", {measure.loops} times" if measure.loops > 1 else ""
+        return f"{about}: {measure.rows} rows{took}{loops}"
+
+
+def describe(tree: Relation) -> str:
+    """A node in words, without what is within it."""
+    if isinstance(tree, Table):
+        return f"scan of {_named(tree)}"
+    if isinstance(tree, Access):
+        return _access(tree)
+    if isinstance(tree, Found):
+        return "found by rows one by one"
+    if isinstance(tree, Filter):
+        return f"filter {written(tree.condition)}"
+    if isinstance(tree, Join):
+        way = "by lookups" if tree.lateral else "by hashing" if _has_equality(tree.condition) else "of all pairs"
+        on = "" if tree.condition is None else f" on {written(tree.condition)}"
+        return f"{tree.kind} join {way}{on}"
+    if isinstance(tree, Group):
+        keys = ", ".join(written(value) for _, value in tree.keys)
+        return f"group by {keys}" if keys else "aggregate"
+    if isinstance(tree, Sort):
+        keys = ", ".join(written(key.value) + (" desc" if key.descending else "") for key in tree.keys)
+        return f"sort by {keys}"
+    if isinstance(tree, Limit):
+        count = "" if tree.count is None else f" {written(tree.count)}"
+        return f"limit{count}" + ("" if tree.offset is None else f" offset {written(tree.offset)}")
+    if isinstance(tree, SetOperation):
+        return tree.kind + (" all" if tree.every else "")
+    if isinstance(tree, Listing):
+        arguments = ", ".join([*map(_constant, tree.arguments), *(f"{k} => {_constant(v)}" for k, v in tree.options)])
+        return f"listing {tree.name}" if tree.is_view else f"listing {tree.name}({arguments})"
+    if isinstance(tree, Reading):
+        return f"read {tree.cell[0].name}"
+    if isinstance(tree, Values):
+        return f"values, {len(tree.rows)} rows"
+    names = {Distinct: "distinct", Window: "window", With: "with"}
+    return names.get(type(tree), type(tree).__name__.lower())
+
+
+def _named(table: Table) -> str:
+    name = table.definition.name
+    return f"{name} {table.alias}" if table.alias and table.alias != name else name
+
+
+def _access(tree: Access) -> str:
+    path, name = tree.path, _named(tree.table)
+    if path.row_ids is not None:
+        return f"rows of {name} by row id"
+    if path.index is None:
+        return f"scan of {name}"
+    said = _spans(path)
+    if path.ordered:
+        said.append("in order, backwards" if path.backwards else "in order")
+    what = "one row" if path.is_single else "rows"
+    return f"{what} of {name} by index {path.index.name} ({', '.join(said)})"
+
+
+def _spans(path: Path) -> list[str]:
+    if len(path.spans) > 1:
+        return [f"{len(path.spans)} ranges of {', '.join(column.name for column in path.columns)}"]
+    span = path.spans[0] if path.spans else Span()
+    names = [column.name for column in path.columns]
+    said = [f"{name} = {written(value)}" for name, value in zip(names, span.equal, strict=False)]
+    for bound, signs in ((span.low, (">=", ">")), (span.high, ("<=", "<"))):
+        if bound is not None:
+            said.append(f"{names[len(span.equal)]} {signs[bound.open]} {written(bound.value)}")
+    return said
+
+
+def _has_equality(condition: Expression | None) -> bool:
+    if isinstance(condition, Junction):
+        return not condition.absorbing and any(map(_has_equality, condition.parts))
+    return isinstance(condition, Call) and condition.operation.name == "="
+
+
+def written(expression: Expression) -> str:
+    """An expression about as SQL would have it."""
+    text = _written(expression)
+    return text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 1] + "…"
+
+
+def _written(expression: Expression) -> str:
+    if isinstance(expression, Constant):
+        return _constant(expression.value)
+    if isinstance(expression, Parameter):
+        return f":{expression.key}" if isinstance(expression.key, str) else f"?{expression.key + 1}"
+    if isinstance(expression, Reference):
+        return expression.column.name
+    if isinstance(expression, Junction):
+        return "(" + (" or " if expression.absorbing else " and ").join(map(_written, expression.parts)) + ")"
+    if isinstance(expression, Call):
+        name, arguments = expression.operation.name, [_written(argument) for argument in expression.arguments]
+        if name == "cast":
+            return f"{arguments[0]}::{expression.type}".lower() if arguments else name
+        if name in _INFIX and len(arguments) == 2:
+            return f"{arguments[0]} {name} {arguments[1]}"
+        if name == "is_null":
+            return f"{arguments[0]} is null"
+        return f"{name}({', '.join(arguments)})"
+    if isinstance(expression, Aggregate):
+        return f"{expression.aggregation.name}({', '.join(map(_written, expression.arguments))})"
+    if isinstance(expression, Coalesce):
+        return f"coalesce({', '.join(map(_written, expression.parts))})"
+    names = {
+        Case: "case",
+        Now: "now()",
+        ScalarQuery: "(query)",
+        Exists: "exists (query)",
+        QueryComparison: "in (query)",
+    }
+    return names.get(type(expression), type(expression).__name__.lower())
+
+
+def _constant(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return str(value) if isinstance(value, int | float | Decimal) else "'" + str(value).replace("'", "''") + "'"
+
+
+def analyzed(plan: Plan, run: Run, watch: Callable[[Any], None] | None) -> list[str]:
+    """Run a plan to its end; its lines with what each node did, and how long it took."""
+    from gmdb.sql import rows
+
+    begin = time.perf_counter()
+    if plan.executor == "rows":
+        measures = {id(one): Measure() for one in everything(plan.tree)}
+        count, operators = sum(1 for _ in rows.compile(plan.tree, measures=measures).rows(run)), []
+    else:
+        from gmdb.sql.duck.profile import profile  # it takes a while to import
+
+        done = profile(plan.written, run, watch)
+        measures = {id(relation): Measure(rows=read) for relation, read in done.read}
+        count, operators = done.rows, ["in DuckDB:", *(f"  {line}" for line in done.lines)]
+    seconds = time.perf_counter() - begin
+    said = lines(plan.tree, plan.executor, plan.estimates, measures)
+    return [*said, *operators, f"{count} rows in {seconds * 1000:.3f} ms"]

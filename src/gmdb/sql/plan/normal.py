@@ -1,0 +1,387 @@
+"""Normalising: the same rows out of a tree in which conditions stand as far down as they can.
+
+Conditions go to the tables and into the joins that they are about, subqueries in conditions become semi and anti joins,
+outer joins whose missing rows nobody lets through become inner ones, and shared queries that are read once stand where
+they are read.
+
+Invariants
+ 1. No condition that can fail is evaluated for a row that it was not evaluated for before: it stays above joins, but
+    for equalities that joins go by.  Of the conditions of a row, those that cannot fail are asked first.
+ 2. A relation keeps its columns, in any order; who takes them by position gets them in the old one.
+Not here: costs, paths, the order of joins (joins.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gmdb.format.columns import ColumnType
+from gmdb.sql.plan.terms import (
+    columns_of_both,
+    everywhere,
+    factored,
+    filtered,
+    has_queries,
+    is_link,
+    is_movable,
+    is_volatile,
+    may_be_null,
+    negated,
+    null_columns,
+    reading_others,
+    rejects_nulls,
+    substituted,
+    with_columns_of,
+    with_own_expressions,
+    with_sources,
+)
+from gmdb.sql.tree import (
+    Case,
+    Column,
+    Constant,
+    Distinct,
+    Exists,
+    Expression,
+    Filter,
+    Group,
+    Join,
+    Limit,
+    Project,
+    QueryComparison,
+    Reading,
+    Reference,
+    Relation,
+    SetOperation,
+    Shared,
+    Sort,
+    Window,
+    With,
+    columns_of,
+    conjunction,
+    conjuncts,
+    everything,
+    outer_columns,
+)
+
+Parts = list[Expression]
+_BIGINT = ColumnType("BIGINT")
+
+
+def normalized(relation: Relation) -> Relation:
+    """The whole tree, with the same columns in the same order."""
+    return with_columns_of(_pushed(relation, []), relation)
+
+
+def with_conditions(relation: Relation, parts: Sequence[Expression]) -> Relation:
+    """A normalised relation, with further conditions that neither fail nor vary pushed into it."""
+    return _pushed(relation, list(parts))
+
+
+def _pushed(relation: Relation, parts: Parts) -> Relation:
+    """The rows of a relation that meet conditions, which have been normalised and go as far down as they can."""
+    if isinstance(relation, Filter):
+        return _filter(relation, parts)
+    if isinstance(relation, Join):
+        return _join(relation, parts)
+    if isinstance(relation, Project):
+        down, up = _split(parts, relation.outputs)
+        project = Project(_pushed(relation.source, down), relation.outputs)
+        return filtered(with_own_expressions(project, _expression), up)
+    if isinstance(relation, Group):
+        return _group(relation, parts)
+    if isinstance(relation, Window):
+        return _window(relation, parts)
+    if isinstance(relation, Sort) or (isinstance(relation, Distinct) and relation.on is None):
+        down = [part for part in parts if not is_volatile(part)]
+        source = _pushed(relation.source, down)
+        if isinstance(relation, Distinct):
+            source = with_columns_of(source, relation.source)
+        changed = with_own_expressions(replace(relation, source=source), _expression)
+        return filtered(changed, [part for part in parts if is_volatile(part)])
+    if isinstance(relation, SetOperation):
+        return _set_operation(relation, parts)
+    if isinstance(relation, With):
+        return _with(relation, parts)
+    changed = with_sources(relation, lambda source: with_columns_of(_pushed(source, []), source))
+    return filtered(with_own_expressions(changed, _expression), parts)
+
+
+def _expression(expression: Expression) -> Expression:
+    """An expression whose queries are normalised."""
+    return everywhere(expression, normalized)
+
+
+# ---- conditions
+
+
+def _filter(relation: Filter, parts: Parts) -> Relation:
+    source = relation.source
+    own = [factor for part in conjuncts(relation.condition) for factor in factored(_plain(part))]
+    if any(isinstance(part, Constant) and part.value is not True for part in own):
+        return Limit(_pushed(source, []), Constant(_BIGINT, 0))
+    rest: Parts = []
+    for part in own:
+        if isinstance(part, Constant):
+            continue
+        joined = _semi_join(source, part)
+        if joined is not None:
+            source = joined
+        else:
+            rest.append(_expression(part))
+    return _pushed(source, [*rest, *parts])
+
+
+def _plain(part: Expression) -> Expression:
+    """NOT of NOT left out."""
+    inner = negated(part)
+    again = None if inner is None else negated(inner)
+    return part if again is None else _plain(again)
+
+
+def _semi_join(source: Relation, part: Expression) -> Relation | None:
+    """The rows for which EXISTS, IN or their negation is true, as a join; None if the condition is another one."""
+    inner = negated(part)
+    kind, query = ("semi", part) if inner is None else ("anti", inner)
+    if isinstance(query, Exists):
+        right, tests = _without_rows_use(query.query), []
+    elif isinstance(query, QueryComparison) and not query.every:
+        right, tests = query.query, conjuncts(query.test)
+        if not all(is_movable(test) for test in tests):
+            return None
+    else:
+        return None
+    own = set(source.columns)
+    alone, pulled = _uncorrelated(right)
+    if alone is None or not (pulled or tests) or outer_columns(alone) & own:
+        return None
+    right = alone
+    if isinstance(query, QueryComparison):
+        while isinstance(right, Project):
+            values = dict(right.outputs)
+            tests = [substituted(test, values) for test in tests]
+            right = right.source
+        if kind == "anti":
+            nulls = null_columns(source) | null_columns(right)
+            if any(_may_be_unknown(test, own | set(right.columns), nulls) for test in tests):
+                return None
+    return Join(kind, source, right, conjunction([*pulled, *tests]))
+
+
+def _may_be_unknown(test: Expression, known: set[Column], nulls: set[Column]) -> bool:
+    return may_be_null(test, nulls | (columns_of(test) - known))
+
+
+def _without_rows_use(query: Relation) -> Relation:
+    """A query of which only matters whether it gives a row."""
+    while True:
+        is_plain = isinstance(query, Project | Sort) or (isinstance(query, Distinct) and query.on is None)
+        is_more = isinstance(query, Limit) and query.offset is None and _is_some(query.count)
+        if not (is_plain or is_more):
+            return query
+        (query,) = query.sources()
+
+
+def _is_some(count: Expression | None) -> bool:
+    return count is None or (isinstance(count, Constant) and count.value is not None and count.value > 0)
+
+
+def _uncorrelated(query: Relation) -> tuple[Relation | None, Parts]:
+    """The query without those of its conditions that refer to columns around it, and these; None: it keeps some."""
+    outer = outer_columns(query)
+    if not outer:
+        return query, []
+    if isinstance(query, Project):
+        source, pulled = _uncorrelated(query.source)
+        if source is None or any(columns_of(value) & outer for _, value in query.outputs):
+            return None, []
+        shown = {column for column, _ in query.outputs}
+        used = {column for part in pulled for column in columns_of(part)} - shown
+        more = tuple((column, Reference(column.type, column)) for column in source.columns if column in used)
+        return Project(source, (*query.outputs, *more)), pulled
+    if not isinstance(query, Filter):
+        return None, []
+    kept: Parts = []
+    own: Parts = []
+    for part in conjuncts(query.condition):  # what can fail is asked by the join, after what it goes by
+        (own if columns_of(part) & outer or not is_movable(part) else kept).append(part)
+    source, pulled = _uncorrelated(query.source)
+    return (None, []) if source is None else (filtered(source, kept), [*pulled, *own])
+
+
+def _split(parts: Parts, outputs: Sequence[tuple[Column, Expression]]) -> tuple[Parts, Parts]:
+    """Conditions on outputs as conditions on what they are made of; and those that must stay above."""
+    values = dict(outputs)
+    down: Parts = []
+    up: Parts = []
+    for part in parts:
+        used = [values[column] for column in columns_of(part) if column in values]
+        if not any(map(is_volatile, [part, *used])):
+            down.append(substituted(part, values))
+        else:
+            up.append(part)
+    return down, up
+
+
+# ---- relations
+
+
+def _group(relation: Group, parts: Parts) -> Relation:
+    down: Parts = []
+    up = parts
+    if relation.keys and relation.sets is None:
+        keys = {column for column, _ in relation.keys}
+        results = {column for column, _ in relation.aggregates}
+        may = [part for part in parts if columns_of(part) & keys and not columns_of(part) & results]
+        down, stay = _split(may, relation.keys)
+        up = [part for part in parts if part not in may or part in stay]
+    changed = replace(relation, source=_pushed(relation.source, down))
+    return filtered(with_own_expressions(changed, _expression), up)
+
+
+def _window(relation: Window, parts: Parts) -> Relation:
+    """Rows of other partitions may be left out before; a condition on what partitions go by leaves out whole ones."""
+    shared = None
+    for _, call in relation.calls:
+        keys = {key.column for key in call.partition if isinstance(key, Reference)}
+        shared = keys if shared is None else shared & keys
+    own = set(relation.columns)
+    down = [part for part in parts if not is_volatile(part) and columns_of(part) & own <= (shared or set())]
+    changed = replace(relation, source=_pushed(relation.source, down))
+    return filtered(with_own_expressions(changed, _expression), [part for part in parts if part not in down])
+
+
+def _set_operation(relation: SetOperation, parts: Parts) -> Relation:
+    down = [part for part in parts if not is_volatile(part)] if relation.kind == "union" else []
+    sides = []
+    for side in (relation.left, relation.right):
+        values = {column: Reference(own.type, own) for column, own in zip(relation.outputs, side.columns, strict=True)}
+        sides.append(with_columns_of(_pushed(side, [substituted(part, values) for part in down]), side))
+    changed = replace(relation, left=sides[0], right=sides[1])
+    return filtered(changed, [part for part in parts if part not in down])
+
+
+def _with(relation: With, parts: Parts) -> Relation:
+    """Shared queries that are read once stand where they are read; those that are not read are left out."""
+    body = relation.body
+    kept: list[Shared] = []
+    rest = list(relation.shared)
+    while rest:
+        shared = rest.pop(0)
+        behind = [query for later in rest for query in (later.query, later.again) if query is not None]
+        count = sum(
+            1
+            for query in (body, *behind)
+            for one in everything(query)
+            if isinstance(one, Reading) and one.cell[0] is shared
+        )
+        if count > 1 or (count and shared.again is not None):
+            kept.append(shared)
+            continue
+        cells: dict[int, list[Shared]] = {}
+        for n, later in enumerate(rest):
+            again = None if later.again is None else reading_others(_inlined(later.again, shared), cells)
+            new = replace(later, query=reading_others(_inlined(later.query, shared), cells), again=again)
+            cells[id(later)] = [new]
+            rest[n] = new
+            if new.again is not None:
+                new = replace(new, again=reading_others(new.again, cells))
+                cells[id(later)][0] = rest[n] = new
+        body = reading_others(_inlined(body, shared), cells)
+    if not kept:
+        return _pushed(body, parts)
+    changed = with_sources(With(tuple(kept), body), lambda query: query if query is body else normalized(query))
+    assert isinstance(changed, With)
+    return replace(changed, body=_pushed(changed.body, parts))
+
+
+def _inlined(relation: Relation, shared: Shared) -> Relation:
+    """The relation with the query itself where a shared one is read."""
+
+    def change(one: Relation) -> Relation:
+        if isinstance(one, Reading) and one.cell[0] is shared:
+            columns = shared.columns or shared.query.columns
+            outputs = zip(one.outputs, columns, strict=True)
+            return Project(shared.query, tuple((own, Reference(column.type, column)) for own, column in outputs))
+        return with_own_expressions(with_sources(one, change), lambda part: everywhere(part, change))
+
+    return change(relation)
+
+
+# ---- joins
+
+
+def _join(relation: Join, parts: Parts) -> Relation:
+    """A join, to whose sides conditions go down."""
+    kind, left, right = relation.kind, relation.left, relation.right
+    if kind == "right" and not relation.lateral:
+        kind, left, right = "left", right, left
+    lefts, rights = set(left.columns), set(right.columns)
+    rejecting = [part for part in parts if is_movable(part)]
+    if kind == "full":
+        keeps_left = any(rejects_nulls(part, lefts) for part in rejecting)
+        keeps_right = any(rejects_nulls(part, rights) for part in rejecting)
+        if keeps_left or keeps_right:
+            kind = "inner" if keeps_left and keeps_right else "left" if keeps_left else "right"
+            return _join(Join(kind, left, right, relation.condition, relation.lateral), parts)
+    if kind == "left" and any(rejects_nulls(part, rights) for part in rejecting):
+        kind = "inner"
+    on = [_expression(factor) for part in conjuncts(relation.condition) for factor in factored(part)]
+    to_left, to_right, here, above = _shares(kind, on, parts, left, right)
+    joined = Join(kind, _pushed(left, to_left), _pushed(right, to_right), conjunction(here), relation.lateral)
+    guards = [part for part in parts if is_movable(part) and not has_queries(part) and part not in above]
+    return filtered(joined, [_guarded(part, guards) for part in above])
+
+
+def _guarded(part: Expression, guards: Parts) -> Expression:
+    """A condition that can fail, for rows that meet the others; whoever runs it may ask it before the joins."""
+    condition = conjunction(guards)
+    if condition is None or is_movable(part):
+        return part
+    return Case(part.type, ((condition, part),), Constant(part.type, False))
+
+
+def _shares(kind: str, on: Parts, parts: Parts, left: Relation, right: Relation) -> tuple[Parts, Parts, Parts, Parts]:
+    """Which conditions go to the left side, to the right one, into the join, and above it."""
+    lefts, rights = set(left.columns), set(right.columns)
+    to_left: Parts = []
+    to_right: Parts = []
+    here: Parts = []
+    above: Parts = []
+    for part in on:
+        uses_left, uses_right = columns_of_both(part, lefts, rights)
+        movable = is_movable(part)
+        if not uses_right and kind in ("inner", "semi") and (movable or _links(part, kind, left, right)):
+            to_left.append(part)
+        elif movable and uses_right and not uses_left and kind != "full":
+            to_right.append(part)
+        else:
+            here.append(part)
+    for part in parts:
+        uses_left, uses_right = columns_of_both(part, lefts, rights)
+        if kind == "full" or not (is_movable(part) or _links(part, kind, left, right)):
+            above.append(part)
+        elif not uses_right:
+            to_left.append(part)
+        elif kind == "inner":
+            (here if uses_left else to_right).append(part)
+        else:
+            above.append(part)
+    if kind == "inner":  # what can fail is asked last
+        here.sort(key=lambda part: not is_movable(part))
+    return to_left, to_right, here, above
+
+
+def _links(part: Expression, kind: str, left: Relation, right: Relation) -> bool:
+    """Whether an equality that can fail is what this join, or an inner one within its left side, goes by."""
+    if not is_link(part):
+        return False
+    sides = [columns_of(side) for side in part.children()]
+    for own, other in (sides, sides[::-1]):
+        if kind == "inner" and own & set(left.columns) and other & set(right.columns):
+            return not own & set(right.columns) and not other & set(left.columns)
+    while isinstance(left, Filter):
+        left = left.source
+    if not isinstance(left, Join) or left.lateral or left.kind in ("right", "full"):
+        return False
+    return not columns_of(part) & set(right.columns) and _links(part, left.kind, left.left, left.right)

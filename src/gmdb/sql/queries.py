@@ -1,0 +1,240 @@
+"""Queries as statements: bound, planned, and run row by row or by DuckDB, on one snapshot either way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from gmdb.access.steps import RowChanged, Steps
+from gmdb.dbapi import Result
+from gmdb.errors import ValueOutOfRange
+from gmdb.signals import Flattened, HeldIterator
+from gmdb.sql.bind.binder import Binder, Catalog, Lock
+from gmdb.sql.parser import Parsed
+from gmdb.sql.plan.options import ROWS
+from gmdb.sql.plan.paths import parse_row_id
+from gmdb.sql.plan.planner import Plan
+from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.rows.expressions import compile_expression
+from gmdb.sql.run import Run
+from gmdb.sql.tree import Column, Expression, Filter, Limit, Number, Project, Reference, Relation, Sort, Table, With
+from gmdb.transaction.interrupts import operation
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+    from gmdb.sql.duck.answer import Answer
+
+AT_ONCE = 1000  # rows that are found when a statement is executed; the others when they are fetched
+_NO_TIME = datetime(1970, 1, 1)  # for statements that do not ask what time it is
+Row = tuple[Any, ...]
+
+
+class Query(Statement):
+    """SELECT, VALUES, and set operations of them."""
+
+    def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
+        super().__init__(connection, parsed, types)
+        binder = Binder(Catalog(connection), types)
+        bound = binder.statement(parsed.statement)  # type: ignore[arg-type]
+        self.tables.update(binder.tables)
+        self.asked = frozenset(binder.used_parameters)
+        self.names = bound.names
+        self.column_types = tuple(column.type for column in bound.relation.columns)
+        self._uses_time = binder.uses_time
+        relation = bound.relation
+        self._lock = bound.locks[0] if bound.locks else None  # of one table: binding refuses others
+        if self._lock is None:
+            self.plan: Plan = self.planned(relation)
+        else:
+            relation = _with_row_id(relation, self._lock.table)
+            self.plan, self._count, self._offset = _without_limit(self.planned(relation, True))
+
+    def is_current(self) -> bool:
+        return super().is_current() and (self.is_quick or not self.plan.has_outgrown(self.pages))
+
+    def _now(self) -> datetime:
+        return datetime.now() if self._uses_time else _NO_TIME
+
+    # ---- running
+
+    def run(self, parameters: Parameters) -> Result:
+        quick = None if self._lock or self.plan.executor != ROWS else self._found_at_once()
+        if quick is not None:
+            self.run = quick  # type: ignore[assignment, method-assign]
+            self.is_quick = True
+            return quick(parameters)
+        return self.run_by(parameters)
+
+    def _found_at_once(self) -> Callable[[Parameters], Result] | None:
+        """``run`` for a few rows by their keys, with all that it needs bound to it."""
+        work = self.plan.program.quick(self.connection)
+        if work is None:
+            return None
+        names, types, uses_time = self.names, self.column_types, self._uses_time
+
+        def run(parameters: Parameters) -> Result:
+            rows = work(parameters, datetime.now() if uses_time else _NO_TIME)
+            if rows is None:
+                return self.run_by(parameters)
+            return Result(names, types, len(rows), iter(rows))
+
+        return run
+
+    def run_by(self, parameters: Parameters, scn: int | None = None) -> Result:
+        """``run``, on a snapshot; ``scn``: the instant of a statement that is running, if it goes by one."""
+        if self._lock is not None:
+            return self._run_locked(self._lock, parameters)
+        if self.plan.executor == ROWS:
+            return self._run_rows(parameters, scn)
+        return self._run_in_duckdb(parameters, scn)
+
+    @operation
+    def _run_rows(self, parameters: Parameters, scn: int | None) -> Result:
+        stack = ExitStack()
+        try:
+            reading = stack.enter_context(self.connection.one_snapshot(scn))
+            rows = self.plan.program.rows(Run(self.connection, reading, parameters, self._now()))
+            some = list(islice(rows, AT_ONCE))
+            if len(some) < AT_ONCE:
+                stack.close()
+                return Result(self.names, self.column_types, len(some), iter(some))
+        except BaseException:
+            stack.close()
+            raise
+        pieces = _pieces(some, rows, stack)
+        next(pieces)
+        session = self.session
+        held = HeldIterator(pieces, session.held, session.finish_read_if_idle)
+        return Result(self.names, self.column_types, -1, Flattened.of(held))
+
+    def _run_in_duckdb(self, parameters: Parameters, scn: int | None) -> Result:
+        stack = ExitStack()
+        try:
+            answer = self._answer(parameters, scn, stack)
+        except BaseException:
+            stack.close()
+            raise
+        session, found = self.session, _batches(answer, stack)
+        next(found)
+        batches = HeldIterator(found, session.held, session.finish_read_if_idle)
+        reader = pa.RecordBatchReader.from_batches(answer.reader.schema, batches)
+        return Result(self.names, self.column_types, -1, None, reader)
+
+    @operation
+    def _answer(self, parameters: Parameters, scn: int | None, stack: ExitStack) -> Answer:
+        reading = stack.enter_context(self.connection.one_snapshot(scn))
+        run = Run(self.connection, reading, parameters, self._now())
+        answer: Any = self.plan.run(run, partial(self.watch, stack))
+        stack.callback(answer.close)
+        return answer
+
+    # ---- FOR UPDATE
+
+    @operation
+    def _run_locked(self, lock: Lock, parameters: Parameters) -> Result:
+        """Rows that are held until the transaction ends; NOWAIT and SKIP LOCKED as was asked.
+
+        LIMIT counts the rows that could be had: whoever takes the next one from a queue passes over those of others.
+        """
+        offset, end = self._ends(parameters)
+        with self.held(lock.table.definition).statement() as steps:
+            while True:
+                try:
+                    rows = self._lock_rows(lock, steps, parameters, end)
+                    break
+                except RowChanged as changed:
+                    steps.start_over(changed)
+        found = [row[:-1] for row in rows[offset:]]
+        return Result(self.names, self.column_types, len(found), iter(found))
+
+    def _ends(self, parameters: Parameters) -> tuple[int, int | None]:
+        """Which rows are wanted: behind how many, and up to which."""
+        numbers = []
+        for expression, what in ((self._count, "LIMIT"), (self._offset, "OFFSET")):
+            value = None if expression is None else compile_expression(expression, ())((), parameters, self._now())
+            if value is not None and value < 0:
+                raise ValueOutOfRange(f"{what} must not be negative")
+            numbers.append(value)
+        offset = numbers[1] or 0
+        return offset, None if numbers[0] is None else offset + numbers[0]
+
+    def _lock_rows(self, lock: Lock, steps: Steps, parameters: Parameters, end: int | None) -> list[Row]:
+        held: list[Row] = []
+        if end == 0:
+            return held
+        with ExitStack() as stack:
+            reading = stack.enter_context(self.connection.one_snapshot(steps.scn))
+            run = Run(self.connection, reading, parameters, self._now())
+            for row in self.plan.rows(run, partial(self.watch, stack)):
+                row_id = parse_row_id(row[-1])
+                assert row_id is not None
+                if not steps.lock([row_id], lock.wait is False, lock.wait is None):
+                    held.append(row)
+                    if len(held) == end:
+                        break
+        return held
+
+    # ---- explaining
+
+    def explain(self) -> list[str]:
+        return self.plan.explain()
+
+    @operation
+    def analyze(self, parameters: Parameters) -> list[str]:
+        if self._lock is not None:
+            return super().analyze(parameters)
+        with ExitStack() as stack:
+            reading = stack.enter_context(self.connection.one_snapshot())
+            run = Run(self.connection, reading, parameters, self._now())
+            return self.plan.analyze(run, partial(self.watch, stack))
+
+
+def _with_row_id(relation: Relation, table: Table) -> Relation:
+    """A query over the rows of one table with their ids behind its columns."""
+    if isinstance(relation, Project):
+        own = table.row_id
+        column = Column(own.name, own.type) if own in relation.columns else own
+        output = column, Reference(own.type, own)
+        return Project(_with_row_id(relation.source, table), (*relation.outputs, output))
+    if isinstance(relation, Sort | Limit | Filter | Number):
+        return replace(relation, source=_with_row_id(relation.source, table))
+    if isinstance(relation, With):
+        return replace(relation, body=_with_row_id(relation.body, table))
+    return relation
+
+
+def _without_limit(plan: Plan) -> tuple[Plan, Expression | None, Expression | None]:
+    """A plan without the limit at its top, and what that is."""
+    tree, projects = plan.tree, []
+    while isinstance(tree, Project):
+        projects.append(tree)
+        tree = tree.source
+    if not isinstance(tree, Limit):
+        return plan, None, None
+    rest: Relation = tree.source
+    for project in reversed(projects):
+        rest = replace(project, source=rest)
+    return plan.of(rest), tree.count, tree.offset
+
+
+def _pieces(some: list[Row], rows: Iterator[Row], stack: ExitStack) -> Iterator[list[Row]]:
+    """First nothing, then rows, some at a time; the snapshot is held until all were read or nobody wants them."""
+    with stack:
+        yield []  # from here on closing the generator closes the stack
+        while some:
+            yield some
+            some = list(islice(rows, AT_ONCE))
+
+
+def _batches(answer: Answer, stack: ExitStack) -> Iterator[pa.RecordBatch]:
+    """First nothing, then what was found."""
+    with stack:
+        yield None
+        yield from answer.reader

@@ -1,0 +1,9 @@
+"""The rows executor: generated Python over cursors, for plans that touch few rows."""
+
+from __future__ import annotations
+
+from gmdb.sql.rows.program import Program, QuickRun, supports
+
+compile = Program
+
+__all__ = ["Program", "QuickRun", "compile", "supports"]

@@ -1,0 +1,223 @@
+"""Joins as loops.
+
+The right side of a lateral join runs for each row of the left one.  Otherwise its rows are kept before the left side
+begins: by their keys, if the condition has equalities of both sides, or in a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gmdb.sql import tree
+from gmdb.sql.rows.keys import Equality, Side, equality_of
+from gmdb.sql.rows.subqueries import exists
+
+if TYPE_CHECKING:
+    from gmdb.sql.rows.pipeline import Pipeline
+
+Consume = Callable[[], None]
+_SPINE_MAX = 8  # joins in one function, each of which is a loop within that of its left side
+
+
+def produce_join(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Consume) -> None:
+    if join.kind == "right":
+        join = replace(join, kind="left", left=join.right, right=join.left)
+    if join.condition is not None:
+        needed = needed | tree.columns_of(join.condition)
+    if _spine(join.left) % _SPINE_MAX == _SPINE_MAX - 1:
+        join = replace(join, left=Apart(join.left))
+    if join.lateral:
+        _lateral(pipe, join, needed, consume)
+    elif join.kind == "full":
+        _full(pipe, join, needed, consume)
+    elif join.kind in ("semi", "anti"):
+        _semi(pipe, join, needed, consume)
+    else:
+        _inner_or_left(pipe, join, needed, consume)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apart(tree.Passing):
+    """A relation that has a function of its own, since Python's loops nest only so deep."""
+
+
+def _spine(relation: tree.Relation) -> int:
+    """How many joins there are one on the left of the other."""
+    joins = 0
+    while isinstance(relation, tree.Join | tree.Filter | tree.Project | tree.Number | tree.Distinct):
+        if isinstance(relation, tree.Join):
+            joins += 1
+            relation = relation.right if relation.kind == "right" else relation.left
+        else:
+            relation = relation.source
+    return joins
+
+
+def _split(join: tree.Join) -> tuple[list[Equality], tree.Expression | None]:
+    """The equalities of both sides, and the rest of the condition."""
+    right = set(join.right.columns)
+    equalities, rest = [], []
+    for part in tree.conjuncts(join.condition):
+        equality = equality_of(part, right)
+        if equality is not None and tree.columns_of(equality.outer.value):
+            equalities.append(equality)
+        else:
+            rest.append(part)
+    return equalities, tree.conjunction(rest)
+
+
+def _key(pipe: Pipeline, sides: Sequence[Side]) -> tuple[str, list[str]]:
+    """A row's key, and what must be true for it to have one: NULL equals nothing."""
+    keys, tests = [], []
+    for side in sides:
+        term = pipe.term(side.value)
+        keys.append(side.key(pipe.code, term))
+        if term.nullable:
+            tests.append(f"{term.code} is not None")
+    return (keys[0] if len(keys) == 1 else pipe.tuple_of(keys)), tests
+
+
+class _Kept:
+    """The right side's rows, kept in a list or by their keys."""
+
+    def __init__(self, pipe: Pipeline, join: tree.Join, needed: set[tree.Column], only_keys: bool = False) -> None:
+        """``only_keys``: if nothing but whether there is a row matters, and the condition is all equalities."""
+        self._pipe = pipe
+        self.equalities, self.rest = _split(join)
+        self.is_set = only_keys and bool(self.equalities) and self.rest is None
+        inner = needed | tree.columns_used(one.inner.value for one in self.equalities)
+        if not self.equalities:
+            self._name, self.columns = pipe.list_of(join.right, inner)
+            return
+        self.columns = pipe.columns_in(join.right, needed)
+        self._name = pipe.code.fresh("h")
+        pipe.code.emit(f"{self._name} = {'set()' if self.is_set else '{}'}")
+        pipe.produce(join.right, inner, self._keep)
+
+    def _keep(self) -> None:
+        pipe = self._pipe
+        key, tests = _key(pipe, [one.inner for one in self.equalities])
+        keep = f"setdefault({key}, []).append({pipe.row_of(self.columns)})"
+        pipe.on(tests, lambda: pipe.code.emit(f"{self._name}.{f'add({key})' if self.is_set else keep}"))
+
+    def rows(self) -> str:
+        """Code for those that equal the left side's row at hand."""
+        if not self.equalities:
+            return self._name
+        return f"{self._name}.get({_key(self._pipe, [one.outer for one in self.equalities])[0]}, ())"
+
+    def has_key(self) -> str:
+        return f"{_key(self._pipe, [one.outer for one in self.equalities])[0]} in {self._name}"
+
+
+def _nulls(pipe: Pipeline, columns: Sequence[tree.Column]) -> str:
+    return pipe.code.bind([(None,) * len(columns)])
+
+
+def _inner_or_left(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Consume) -> None:
+    kept = _Kept(pipe, join, needed)
+    is_left = join.kind == "left"
+
+    def match() -> None:
+        rows = kept.rows()
+        if not is_left:
+            pipe.loop(pipe.unpack(kept.columns), rows, lambda: pipe.when(kept.rest, consume))
+            return
+        if kept.rest is not None:
+            rows = _matching(pipe, kept, rows)
+        pipe.loop(pipe.unpack(kept.columns, nullable=True), f"{rows} or {_nulls(pipe, kept.columns)}", consume)
+
+    pipe.produce(join.left, needed | tree.columns_used(one.outer.value for one in kept.equalities), match)
+
+
+def _matching(pipe: Pipeline, kept: _Kept, rows: str) -> str:
+    """A list of the rows that meet the rest of the condition."""
+    name = pipe.code.fresh("l")
+    pipe.code.emit(f"{name} = []")
+    target = pipe.unpack(kept.columns)
+    row = pipe.row_of(kept.columns)
+    pipe.loop(target, rows, lambda: pipe.when(kept.rest, lambda: pipe.code.emit(f"{name}.append({row})")))
+    return name
+
+
+def _semi(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Consume) -> None:
+    kept = _Kept(pipe, join, needed - set(join.left.columns), only_keys=True)
+    negated = "not " if join.kind == "anti" else ""
+
+    def match() -> None:
+        if kept.is_set:
+            test = kept.has_key()
+        else:
+            rows, test = kept.rows(), pipe.code.fresh("m")
+            pipe.code.emit(f"{test} = False")
+
+            def matched() -> None:
+                pipe.code.emit(f"{test} = True")
+                pipe.code.emit("break")
+
+            pipe.loop(pipe.unpack(kept.columns), rows, lambda: pipe.when(kept.rest, matched))
+        with pipe.code.block(f"if {negated}({test})"):
+            consume()
+
+    pipe.produce(join.left, needed | tree.columns_used(one.outer.value for one in kept.equalities), match)
+
+
+def _lateral(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Consume) -> None:
+    right, condition = join.right, join.condition
+
+    def match() -> None:
+        if join.kind in ("semi", "anti"):
+            with pipe.code.block(f"if {'not ' if join.kind == 'anti' else ''}{exists(pipe, right, condition)}"):
+                consume()
+        elif join.kind == "inner":
+            pipe.produce(right, needed, lambda: pipe.when(condition, consume))
+        else:
+            name, columns = pipe.list_of(right, needed, condition)
+            pipe.loop(pipe.unpack(columns, nullable=True), f"{name} or {_nulls(pipe, columns)}", consume)
+
+    pipe.produce(join.left, needed | tree.outer_columns(right), match)
+
+
+def _full(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Consume) -> None:
+    """Rows of both sides, by a function of its own; each row of the right side has a last field: whether it matched."""
+    code, (equalities, rest) = pipe.code, _split(join)
+    left, right = pipe.columns_in(join.left, needed), pipe.columns_in(join.right, needed)
+    name, rows, kept = code.fresh("f"), code.fresh("l"), code.fresh("h")
+    entry, is_matched = code.fresh("e"), code.fresh("m")
+
+    def keep() -> None:
+        code.emit(f"{entry} = [{', '.join([*(pipe.raw(column) for column in right), 'False'])}]")
+        code.emit(f"{rows}.append({entry})")
+        if equalities:
+            key, tests = _key(pipe, [one.inner for one in equalities])
+            pipe.on(tests, lambda: code.emit(f"{kept}.setdefault({key}, []).append({entry})"))
+
+    def match() -> None:
+        code.emit(f"{is_matched} = False")
+        found = rows
+        if equalities:
+            found = f"{kept}.get({_key(pipe, [one.outer for one in equalities])[0]}, ())"
+
+        def test() -> None:
+            code.emit(f"{pipe.unpack(right, more=1)} = {entry}")
+            pipe.when(rest, matched)
+
+        def matched() -> None:
+            code.emit(f"{entry}[-1] = {is_matched} = True")
+            code.emit(f"yield {pipe.row_of((*left, *right))}")
+
+        pipe.loop(entry, found, test)
+        alone = pipe.tuple_of([*(pipe.raw(column) for column in left), *["None"] * len(right)])
+        code.emit(f"if not {is_matched}: yield {alone}")
+
+    with code.define(f"{name}()"):
+        code.emit(f"{rows} = []")
+        code.emit(f"{kept} = {{}}")
+        outer = needed | tree.columns_used(one.outer.value for one in equalities)
+        pipe.produce(join.right, needed | tree.columns_used(one.inner.value for one in equalities), keep)
+        pipe.produce(join.left, outer, match)
+        others = pipe.tuple_of([*["None"] * len(left), f"*{entry}[:-1]"])
+        pipe.loop(entry, rows, lambda: code.emit(f"if not {entry}[-1]: yield {others}"))
+    pipe.loop(pipe.unpack((*left, *right), nullable=True), f"{name}()", consume)

@@ -1,0 +1,154 @@
+"""Where a pipeline's rows come from: tables by their paths, listings; by a snapshot, or by the newest commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from gmdb.access.keyed import Probe
+from gmdb.arrow.scan import Scan
+from gmdb.arrow.values import python_columns
+from gmdb.errors import DefinitionChanged
+from gmdb.format.address import RowId
+from gmdb.format.codec import RowCodec
+from gmdb.sql.plan.paths import Access, parse_row_id
+from gmdb.sql.statements.listings import read_listing
+from gmdb.sql.tree import Listing, Relation, Table
+
+if TYPE_CHECKING:
+    from gmdb.access.heap import Heap
+    from gmdb.arrow.scan import Reading
+    from gmdb.catalog.schema import TableDefinition
+    from gmdb.connection import Connection
+    from gmdb.sql.run import Run
+
+Read = Callable[..., Any]
+_FIRST_PAGES, _MORE_PAGES = 2, 8  # of a scan's first step, and times as many: whoever wants few rows gets them soon
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One place where a pipeline reads.
+
+    ``kind``: one (the row of a whole key, or None), some (the rows of a key), keys (of several), range, ranges,
+    row_ids, scan, listing.  ``row_ids``: rows come with theirs, in pairs.  ``wanted``: the columns that are looked at.
+    ``shape``: how many columns the keys have (some, keys), or what the ranges have in common (range).
+    """
+
+    relation: Relation
+    kind: str
+    row_ids: bool
+    wanted: list[int] | None
+    shape: Any = None
+
+    @property
+    def table(self) -> Table:
+        assert isinstance(self.relation, Access | Table)
+        return self.relation.table if isinstance(self.relation, Access) else self.relation
+
+    @property
+    def is_by_key(self) -> bool:
+        return self.kind in _BY_KEY
+
+    @property
+    def index_name(self) -> str:
+        assert isinstance(self.relation, Access)
+        assert self.relation.path.index is not None
+        return self.relation.path.index.name
+
+    @cached_property
+    def decode(self) -> Callable[[bytes], tuple[Any, ...]]:
+        """What makes a row of its bytes, with the wanted columns only; of a table without large objects."""
+        columns, wanted = self.table.definition.columns, self.wanted or ()
+        if not wanted:
+            nothing = (None,) * len(columns)
+            return lambda _: nothing
+        return RowCodec(columns, wanted=wanted).decode
+
+    def _decoder(self, heap: Heap, reading: Reading) -> Callable[[bytes], tuple[Any, ...]]:
+        return self.decode if heap.lobs is None else heap.decoder(reading)
+
+    def begin(self, run: Run, ending: list[Callable[[], None]]) -> Read:
+        """What reads rows in a run, at whose end some functions are to be called."""
+        if isinstance(self.relation, Listing):
+            rows = _listed(run.connection, self.relation)
+            return lambda: rows
+        heap = _heap(run, self.table.definition, self.wanted)
+        if self.kind in _BY_KEY:
+            keyed = heap.by_seen(self.index_name)
+            reading = run.reading
+            probe = keyed.probe(reading.scn, reading.form, reading.check, self._decoder(heap, reading), self.row_ids)
+            ending.append(probe.close)
+            return _BY_KEY[self.kind](probe, self.shape)
+        if self.kind == "row_ids":
+            return lambda values: self._at(heap, run.reading, values)
+        return lambda: self._scan(heap, run.reading)
+
+    def _at(self, heap: Heap, reading: Reading, values: Iterable[Any]) -> Iterator[Any]:
+        decode, view = self._decoder(heap, reading), heap.view
+        for row_id in dict.fromkeys(map(parse_row_id, values)):
+            row = None if row_id is None else heap.encoded_row(row_id, reading.form, view)
+            reading.check()
+            if row is not None:
+                yield (row_id, decode(row)) if self.row_ids else decode(row)
+
+    def _scan(self, heap: Heap, reading: Reading) -> Iterator[Any]:
+        """All rows, of which only the wanted columns are there, the others being None."""
+        wanted, segment, lobs = self.wanted or [], heap.segment, heap.definition.lobs
+        pages, count = heap.page_ids(reading.check), _FIRST_PAGES
+        while len(pages):
+            some, pages = pages[:count], pages[count:]
+            table = segment.store, heap.obj_id, heap.columns, wanted, some, segment.space.page_size
+            for batch in Scan(*table, places=True, lobs=lobs).batches(reading):
+                yield from self._rows_in(batch, wanted, len(heap.columns))
+            heap.session.check_interrupted()
+            count *= _MORE_PAGES
+
+    def _rows_in(self, batch: pa.RecordBatch, wanted: Sequence[int], width: int) -> Iterable[Any]:
+        columns = python_columns(batch)
+        places = columns.pop()
+        values: list[Iterable[Any]] = [repeat(None)] * width
+        for n, column in zip(wanted, columns, strict=True):
+            values[n] = column
+        rows: Iterable[Any] = zip(*values, strict=False) if wanted else repeat((), len(places))
+        if not self.row_ids:
+            return rows
+        return zip((RowId(place >> 16, place & 0xFFFF) for place in places), rows, strict=False)
+
+
+_BY_KEY: dict[str, Callable[[Probe, Any], Read]] = {
+    "one": lambda probe, _: probe.one(),
+    "some": lambda probe, columns: probe.some(columns),
+    "range": lambda probe, shape: probe.between(shape),
+    "ranges": lambda probe, _: probe.of_ranges(),
+    "keys": lambda probe, columns: _of_keys(probe.some(columns)),
+}
+
+
+def _of_keys(some: Read) -> Read:
+    return lambda keys: chain.from_iterable(map(some, keys))
+
+
+def _heap(run: Run, definition: TableDefinition, wanted: Sequence[int] | None) -> Heap:
+    """A table's rows, as the run's snapshot sees the table."""
+    heap = run.connection.heap(definition.name).wanting(wanted)
+    heap.see(run.reading.scn)
+    if heap.definition is not definition:
+        raise DefinitionChanged(f"the definition of table {definition.name} has changed; run the statement again")
+    return heap
+
+
+def newest(connection: Connection, source: Source) -> Read:
+    """What reads a table that has no large objects by the newest commit, while the guard is held."""
+    keyed = connection.heap(source.table.definition.name).by(source.index_name)
+    return _BY_KEY[source.kind](keyed.newest_probe(source.decode, source.row_ids), source.shape)
+
+
+def _listed(connection: Connection, listing: Listing) -> list[tuple[Any, ...]]:
+    batches = read_listing(connection, listing).to_batches()
+    return [row for batch in batches for row in zip(*python_columns(batch), strict=True)]

@@ -1,0 +1,1 @@
+"""Statements that neither find nor change rows: definitions, transactions, ANALYZE."""

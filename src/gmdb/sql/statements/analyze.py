@@ -1,0 +1,96 @@
+"""ANALYZE: count a table's rows and keys, and look how the keys are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from gmdb.arrow.values import python_columns
+from gmdb.catalog.schema import TableDefinition
+from gmdb.catalog.statistics import KeyStatistics, TableStatistics, bounds_of, key_columns
+from gmdb.dbapi import Result
+from gmdb.errors import NoSuchTable
+from gmdb.sql.duck.engine import cursor, failure
+from gmdb.sql.duck.failures import translated
+from gmdb.sql.parser import Parsed
+from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.statements.columns import existing
+from gmdb.sql.syntax import reading
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+SAMPLE_ROWS = 10_000
+
+
+class Analyze(Statement):
+    """``analyze``, ``analyze TABLE, …``.  What it finds out holds for everybody at once, whatever becomes of the
+    transaction."""
+
+    def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
+        super().__init__(connection, parsed, types)
+        node: Any = parsed.statement
+        with reading(node) as syntax:
+            tables = [existing(connection, table) for table in syntax.list("tables")]
+        self._names = [table.name for table in tables]
+        self.tables.update({table.name: table for table in tables})
+
+    def run(self, parameters: Parameters) -> Result:
+        del parameters
+        for name in self._names or self.connection.tables():
+            with nullcontext() if self._names else suppress(NoSuchTable):  # others may drop one meanwhile
+                self._analyze(self.connection.table(name))
+        self.session.finish_read()
+        return Result()
+
+    def explain(self) -> list[str]:
+        return [f"analyze {', '.join(self._names) or 'all tables'}"]
+
+    def _analyze(self, table: TableDefinition) -> None:
+        groups = key_columns([index.positions for index in table.indexes if not index.building])
+        positions = sorted({n for group in groups for n in group})
+        names = [table.columns[n].name for n in positions] or [table.columns[0].name]
+        aliases = {n: f"c{at}" for at, n in enumerate(positions)}
+        counted = self._ask(table.name, names, _counting([[aliases[n] for n in group] for group in groups]))
+        total, *distinct = (column[0].as_py() for column in counted.columns)
+        keys = {group: KeyStatistics(min(count, total)) for group, count in zip(groups, distinct, strict=True)}
+        firsts = [n for n in positions if (n,) in keys]
+        if firsts:
+            chosen = ", ".join(aliases[n] for n in firsts)
+            sample = self._ask(table.name, names, f"select {chosen} from t using sample {SAMPLE_ROWS} rows")
+            for n, values in zip(firsts, python_columns(sample), strict=True):
+                keys[(n,)] = KeyStatistics(keys[(n,)].distinct, bounds_of(values))
+        self.connection.keep_statistics(table.name, TableStatistics(total, keys))
+
+    def _ask(self, name: str, columns: list[str], query: str) -> pa.Table:
+        """What DuckDB says of some columns, which it knows as c0, c1, …"""
+        reader = self.connection.arrow(name, columns)
+        schema = pa.schema([pa.field(f"c{n}", field.type) for n, field in enumerate(reader.schema)])
+        errors: list[BaseException] = []  # of the scan, which DuckDB would tell in its own words
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                for batch in reader:
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+            except BaseException as error:
+                errors.append(error)
+                raise
+
+        duck = cursor()
+        try:
+            duck.register("t", pa.RecordBatchReader.from_batches(schema, batches()))
+            return duck.sql(query).to_arrow_table()
+        except failure() as error:
+            raise (errors[0] if errors else translated(error)) from None
+        finally:
+            duck.close()
+
+
+def _counting(groups: list[list[str]]) -> str:
+    """The query for the number of rows, and of different values of some columns, which may be about right."""
+    together = [group[0] if len(group) == 1 else f"row({', '.join(group)})" for group in groups]
+    counts = [f"approx_count_distinct({columns})" for columns in together]
+    return f"select {', '.join(['count(*)', *counts])} from t"

@@ -1,0 +1,371 @@
+"""Definitions: CREATE, DROP, ALTER and TRUNCATE, as methods of the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.catalog.schema import CHECK, PRIMARY_KEY, Constraint
+from gmdb.dbapi import Result
+from gmdb.errors import (
+    CheckViolation,
+    InvalidSyntax,
+    NoSuchIndex,
+    NoSuchTable,
+    ProgrammingError,
+    SchemaError,
+    UnsupportedExpression,
+)
+from gmdb.format.columns import Column
+from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.sql.changes.assignment import bind_default, constant_default, is_system_name
+from gmdb.sql.dialect import GmdbSql, place
+from gmdb.sql.names import column_name, column_names, folded, name_alone
+from gmdb.sql.parser import Parsed
+from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.queries import Query
+from gmdb.sql.statements.columns import existing, read_column, read_constraint, renamed, require_check, written
+from gmdb.sql.syntax import Syntax, reading
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+MAIN_SPACE = "main"
+
+
+class Definition(Statement):
+    """A change of a definition; it is worked out anew each time, for it changes what it goes by."""
+
+    def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
+        super().__init__(connection, parsed, types)
+        node: Any = parsed.statement
+        self._node = node
+        self.asked = frozenset(types)  # which the query of CREATE TABLE AS may depend on
+        if (parsed.names or parsed.count) and node.args.get("expression") is None:
+            raise InvalidSyntax("a definition takes no parameters: write the values out")
+
+    def run(self, parameters: Parameters) -> Result:
+        if isinstance(self._node, exp.Create):
+            return self._create(parameters)
+        with self.connection.all_or_nothing(), reading(self._node) as syntax:
+            if isinstance(self._node, exp.Drop):
+                self._drop(syntax)
+            elif isinstance(self._node, exp.Alter):
+                self._alter(syntax)
+            else:
+                self._truncate(syntax)
+        return Result()
+
+    def explain(self) -> list[str]:
+        return [self._node.sql(dialect=GmdbSql)]
+
+    def _existing(self, node: exp.Expr) -> str:
+        """The name of a table that there is."""
+        return existing(self.connection, node).name
+
+    # ---- create
+
+    def _create(self, parameters: Parameters) -> Result:
+        with reading(self._node) as syntax:
+            if syntax.word("kind", "TABLE", "INDEX") == "INDEX":
+                create = self._index(syntax)
+            else:
+                create = self._table(syntax, parameters)
+        return create()
+
+    def _table(self, syntax: Syntax, parameters: Parameters) -> Callable[[], Result]:
+        query, target, exists = syntax.take("expression"), syntax.need("this", "a table"), syntax.flag("exists")
+        options = self._options(syntax.take("properties"))
+        parts: list[exp.Expr] = []
+        if query is None and not isinstance(target, exp.Schema):
+            raise InvalidSyntax("syntax error: CREATE TABLE needs columns", *place(self._node))
+        if isinstance(target, exp.Schema):
+            with reading(target) as schema:
+                parts, target = schema.list("expressions"), schema.need("this", "a table")
+        name = name_alone(target)
+        _require_own_name(name)
+
+        def create() -> Result:
+            if exists and name in self.connection.tables():
+                return Result()
+            with self.connection.all_or_nothing():
+                if query is not None:
+                    made = self._create_as(name, [column_name(part) for part in parts], query, parameters, options)
+                else:
+                    made = Result()
+                    self._create_columns(name, *_columns(name, parts), options)
+                for on in options["change_feed"]:
+                    self.connection.set_change_feed(name, on)
+            return made
+
+        return create
+
+    def _options(self, properties: exp.Expr | None) -> dict[str, Any]:
+        """What stands behind a table's columns."""
+        given = self.parsed.options
+        options: dict[str, Any] = {
+            "tablespace": given.get("tablespace", MAIN_SPACE),
+            "pctfree": int(given.get("pctfree", DEFAULT_PCT_FREE)),
+            "change_feed": [],
+            "data": True,
+        }
+        if properties is None:
+            return options
+        with reading(properties) as syntax:
+            for node in syntax.list("expressions"):
+                if isinstance(node, exp.WithDataProperty):
+                    with reading(node) as data:
+                        options["data"] = not data.flag("no")
+                elif isinstance(node, exp.TableSpaceProperty):
+                    with reading(node) as space:
+                        options["tablespace"] = folded(space.need("this", "a tablespace"))
+                else:
+                    options["change_feed"].append(_setting(node))
+        return options
+
+    def _create_as(
+        self, name: str, given: list[str], query: exp.Expr, parameters: Parameters, options: dict[str, Any]
+    ) -> Result:
+        """A table of what a query finds, whose columns are called and typed as those of the query, or as was given."""
+        found = Query(self.connection, replace(self.parsed, statement=query), self.types).run(parameters)
+        if len(given) > len(found.names):
+            raise SchemaError(f"table {name}: {len(given)} columns were named, but the query has {len(found.names)}")
+        names = [*given, *found.names[len(given) :]]
+        columns = [Column(n, type_) for n, type_ in zip(names, found.types, strict=True) if type_ is not None]
+        data = found.as_reader().read_all()
+        self._create_columns(name, columns, (), options)
+        is_wanted = bool(data.num_rows) and options["data"]
+        return Result(rowcount=self.connection.append(name, data.rename_columns(names)) if is_wanted else 0)
+
+    def _create_columns(
+        self, name: str, columns: Sequence[Column], constraints: Sequence[Constraint], options: dict[str, Any]
+    ) -> None:
+        space, pct_free = options["tablespace"], options["pctfree"]
+        self.connection.create_table(name, list(columns), constraints=constraints, tablespace=space, pct_free=pct_free)
+
+    def _index(self, syntax: Syntax) -> Callable[[], Result]:
+        exists, unique = syntax.flag("exists"), syntax.flag("unique")
+        concurrently = syntax.flag("concurrently")
+        with reading(syntax.need("this", "an index")) as index:
+            named, table = index.take("this"), self._existing(index.need("table", "a table"))
+            with reading(index.need("params", "columns")) as parts:
+                using = parts.word("using", "BTREE", "HASH").lower() or "btree"
+                columns = column_names(parts.list("columns"))
+        if exists and named is None:
+            raise InvalidSyntax("syntax error: IF NOT EXISTS needs the name of the index", *place(self._node))
+        name = folded(named) if named is not None else "_".join([table, *columns, "idx"])
+
+        def create() -> Result:
+            if exists and any(i.name == name for i in self.connection.table(table).indexes):
+                return Result()
+            with self._while_others_go_on() if concurrently else nullcontext():
+                self.connection.create_index(name, table, columns, unique=unique, using=using)
+            return Result()
+
+        return create
+
+    @contextmanager
+    def _while_others_go_on(self) -> Iterator[None]:
+        """CONCURRENTLY: as a transaction of its own, which needs the table alone for two moments only."""
+        if self.connection.in_transaction:
+            raise ProgrammingError("create index concurrently is a transaction of its own; commit or roll back first")
+        before, self.connection.autocommit = self.connection.autocommit, True
+        try:
+            yield
+        finally:
+            self.connection.autocommit = before
+
+    # ---- drop and truncate
+
+    def _drop(self, syntax: Syntax) -> None:
+        kind, exists = syntax.word("kind", "TABLE", "INDEX"), syntax.flag("exists")
+        syntax.ignore("cascade", "restrict")  # nothing depends on either but what goes with it anyhow
+        for node in syntax.list("tables"):
+            try:
+                if kind == "TABLE":
+                    self.connection.drop_table(self._existing(node))
+                else:
+                    self.connection.drop_index(name_alone(node))
+            except (NoSuchTable, NoSuchIndex):
+                if not exists:
+                    raise
+
+    def _truncate(self, syntax: Syntax) -> None:
+        restart = syntax.word("identity", "RESTART", "CONTINUE") == "RESTART"
+        syntax.word("option", "CASCADE", "RESTRICT")  # no table refers to another
+        for node in syntax.list("expressions"):
+            self.connection.truncate_table(self._existing(node), restart_identity=restart)
+
+    # ---- alter
+
+    def _alter(self, syntax: Syntax) -> None:
+        syntax.word("kind", "TABLE")
+        syntax.ignore("only")  # no table inherits from another
+        actions, target = syntax.list("actions"), syntax.need("this", "a table")
+        try:
+            table = self._existing(target)
+        except NoSuchTable:
+            if not syntax.flag("exists"):
+                raise
+            syntax.ignore("options")
+            return
+        syntax.ignore("exists")
+        if _is_rename_of_column(actions):
+            self._rename(table, name_alone(_inner(actions[0])), _new_name(syntax.list("options")))
+            return
+        for action in actions:
+            change = _ALTERATIONS.get(type(action))
+            if change is None:
+                raise UnsupportedExpression(f"alter table {table} {action.sql()}", *place(action))
+            with reading(action) as part:
+                change(self, table, part)
+
+    def _add_column(self, table: str, syntax: Syntax) -> None:
+        parts, exists = read_column(table, syntax), syntax.flag("exists")
+        definition = self.connection.table(table)
+        if exists and any(column.name == parts.column.name for column in definition.columns):
+            return
+        value = None if parts.default is None else constant_default(parts.default, parts.column)
+        self.connection.add_column(table, parts.column, value)
+        for constraint in parts.constraints:
+            self._add(table, constraint)
+
+    def _rename_column(self, table: str, syntax: Syntax) -> None:
+        old, new = column_name(syntax.need("this", "a column")), column_name(syntax.need("to", "a name"))
+        self._rename(table, old, new)
+
+    def _rename(self, table: str, old: str, new: str) -> None:
+        checks = {
+            constraint.name: renamed(constraint.text, old, new)
+            for constraint in self.connection.table(table).constraints
+            if constraint.kind == CHECK
+        }
+        self.connection.rename_column(table, old, new, checks=checks)
+
+    def _rename_table(self, table: str, syntax: Syntax) -> None:
+        name = name_alone(syntax.need("this", "a name"))
+        _require_own_name(name)
+        self.connection.rename_table(table, name)
+
+    def _set(self, table: str, syntax: Syntax) -> None:
+        for one in syntax.list("expressions"):
+            self.connection.set_change_feed(table, _setting(one))
+
+    def _alter_column(self, table: str, syntax: Syntax) -> None:
+        name = column_name(syntax.need("this", "a column"))
+        default, drop = syntax.take("default"), syntax.flag("drop")
+        syntax.take("allow_null")
+        nullable = syntax.node.args.get("allow_null")  # SET NOT NULL: False
+        if default is not None:
+            bind_default(default, self.connection.table(table).column(name))
+            self.connection.alter_column(table, name, default=written(default))
+        elif nullable is not None:
+            self.connection.alter_column(table, name, nullable=bool(nullable))
+        elif drop:
+            self.connection.alter_column(table, name, default=None)
+        else:
+            said = f"{syntax.node.sql(dialect=GmdbSql).lower()}: of a column, only DEFAULT and NOT NULL can be changed"
+            raise UnsupportedExpression(said, *place(syntax.node))
+
+    def _add_constraints(self, table: str, syntax: Syntax) -> None:
+        for part in syntax.list("expressions"):
+            self._add(table, read_constraint(table, part))
+
+    def _add(self, table: str, constraint: Constraint) -> None:
+        if constraint.kind == CHECK:
+            require_check(constraint, table, self.connection.table(table).columns)
+            quoted = exp.to_identifier(table, True).sql()
+            found = self.connection.run(f"select 1 from {quoted} where not ({constraint.text}) limit 1", ())
+            if found.as_reader().read_all().num_rows:
+                raise CheckViolation(f"table {table} has rows that break CHECK ({constraint.text})")
+        self.connection.add_constraint(table, constraint)
+
+    def _drop_part(self, table: str, syntax: Syntax) -> None:
+        if str(syntax.take("kind")).upper() != "CONSTRAINT":
+            raise UnsupportedExpression(f"alter table {table} {syntax.node.sql(dialect=GmdbSql)}", *place(syntax.node))
+        syntax.ignore("cascade", "restrict")  # nothing depends on a constraint
+        exists = syntax.flag("exists")
+        for part in syntax.list("tables"):
+            name = name_alone(part)
+            known = any(constraint.name == name for constraint in self.connection.table(table).constraints)
+            if known or not exists:
+                self.connection.drop_constraint(table, name)
+
+
+_ALTERATIONS: dict[type[exp.Expr], Callable[[Definition, str, Syntax], None]] = {
+    exp.ColumnDef: Definition._add_column,
+    exp.RenameColumn: Definition._rename_column,
+    exp.AlterRename: Definition._rename_table,
+    exp.AlterColumn: Definition._alter_column,
+    exp.AlterSet: Definition._set,
+    exp.AddConstraint: Definition._add_constraints,
+    exp.Drop: Definition._drop_part,
+}
+
+
+def _columns(table: str, nodes: Sequence[exp.Expr]) -> tuple[list[Column], list[Constraint]]:
+    """The columns and constraints of a new table."""
+    columns: list[Column] = []
+    constraints: list[Constraint] = []
+    for node in nodes:
+        if isinstance(node, exp.ColumnDef):
+            with reading(node) as syntax:
+                parts = read_column(table, syntax)
+            columns.append(parts.column)
+            constraints += parts.constraints
+        elif isinstance(node, exp.Identifier):
+            raise InvalidSyntax(f"column {node.name} has no type", *place(node))
+        else:
+            constraints.append(read_constraint(table, node))
+    keys = [c for c in constraints if c.kind == PRIMARY_KEY]
+    if len(keys) > 1:
+        raise SchemaError(f"table {table} has two primary keys")
+    if keys:
+        columns = [replace(c, nullable=c.nullable and c.name not in keys[0].columns) for c in columns]
+    for constraint in constraints:
+        if constraint.kind == CHECK:
+            require_check(constraint, table, columns)
+    return columns, constraints
+
+
+def _setting(node: exp.Expr) -> bool:
+    """Whether a table is to have a change feed, which is all that can be set: ``change_feed = true``."""
+    if type(node) not in (exp.Property, exp.EQ):
+        raise UnsupportedExpression(f"{node.sql(dialect=GmdbSql)} is not supported for tables", *place(node))
+    with reading(node) as syntax:
+        name = syntax.need("this", "a name")
+        value = syntax.take("value" if isinstance(node, exp.Property) else "expression")
+    if not isinstance(name, exp.Expr) or name.name.lower() != "change_feed":
+        said = f"{node.sql(dialect=GmdbSql).lower()}: of a table, only change_feed can be set"
+        raise UnsupportedExpression(said, *place(node))
+    text = value.name.lower() if isinstance(value, exp.Column) else str(value.this).lower() if value else ""
+    if text not in ("true", "false", "on", "off"):
+        raise InvalidSyntax(f"change_feed is true or false, not {text}", *place(node))
+    return text in ("true", "on")
+
+
+def _is_rename_of_column(actions: Sequence[exp.Expr]) -> bool:
+    """Whether it is ``rename a to b``, whose second name sqlglot takes for an option."""
+    parent = actions[0].parent if len(actions) == 1 else None
+    return isinstance(actions[0], exp.AlterRename) and parent is not None and bool(parent.args.get("options"))
+
+
+def _inner(node: exp.Expr) -> exp.Expr:
+    with reading(node) as syntax:
+        name: exp.Expr = syntax.need("this", "a name")
+    return name
+
+
+def _new_name(options: Sequence[exp.Expr]) -> str:
+    if len(options) != 1 or not isinstance(options[0], exp.ToTableProperty):
+        raise UnsupportedExpression(f"{options[-1].sql()} behind RENAME", *place(options[-1]))
+    return name_alone(_inner(options[0]))
+
+
+def _require_own_name(name: str) -> None:
+    if is_system_name(name):
+        raise SchemaError(f"{name}: names that begin with sys_ are those of system tables")

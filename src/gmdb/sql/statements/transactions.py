@@ -1,0 +1,126 @@
+"""Transactions, and the statements that are gmdb's own."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.dbapi import Result
+from gmdb.errors import InvalidSyntax, NoSuchTablespace, UnsupportedExpression
+from gmdb.format.columns import VARCHAR_MAX, ColumnType
+from gmdb.sql.dialect import place
+from gmdb.sql.names import folded
+from gmdb.sql.parser import Command, Parsed
+from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.syntax import reading
+
+if TYPE_CHECKING:
+    from gmdb.connection import Connection
+
+_LINE = ColumnType("VARCHAR", VARCHAR_MAX)
+_NUMBER = re.compile(r"(page_?size|devices|device_pages)\s*=?\s*(\d+)", re.I)
+_OPTIONS = {"page_size": "page_size", "pagesize": "page_size", "devices": "devices", "device_pages": "device_pages_max"}
+_MODE = re.compile(
+    r"isolation level (serializable|repeatable read|read committed|read uncommitted)|read write|read only"
+    r"|not deferrable|deferrable"
+)
+
+
+class TransactionCommand(Statement):
+    """BEGIN, COMMIT, ROLLBACK, ROLLBACK TO."""
+
+    def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
+        super().__init__(connection, parsed, types)
+        node: Any = parsed.statement
+        self._node = node
+        self._modes: list[tuple[str, str]] = []
+        self._savepoint = ""
+        with reading(node) as syntax:
+            if isinstance(node, exp.Transaction):
+                self._modes = _modes(" ".join(map(str, syntax.list("modes"))).lower(), node)
+            elif isinstance(node, exp.Rollback):
+                named = syntax.take("savepoint")
+                self._savepoint = "" if named is None else folded(named)
+
+    def run(self, parameters: Parameters) -> Result:
+        del parameters
+        if isinstance(self._node, exp.Transaction):
+            for mode, level in self._modes:
+                self._require(mode, level)
+            self.connection.begin()
+        elif isinstance(self._node, exp.Commit):
+            self.connection.commit()
+        elif self._savepoint:
+            self.connection.rollback_to(self._savepoint)
+        else:
+            self.connection.rollback()
+        return Result()
+
+    def _require(self, mode: str, wanted: str) -> None:
+        """Refuse a mode that the transaction will not have."""
+        level = self.connection.isolation
+        if wanted and wanted.replace("uncommitted", "committed") != level:
+            said = f"transactions of this connection are {level}, not {wanted}"
+            raise UnsupportedExpression(said, *place(self._node), "Set the connection's isolation before")
+        if mode in ("read only", "deferrable"):
+            raise UnsupportedExpression(f"BEGIN {mode.upper()} is not supported", *place(self._node))
+
+    def explain(self) -> list[str]:
+        return [self._node.sql()]
+
+
+def _modes(text: str, node: exp.Expr) -> list[tuple[str, str]]:
+    """The modes that BEGIN names, each with its isolation level, if it is one."""
+    text = " ".join(text.split())
+    rest = _MODE.sub("", text).strip(" ,")
+    if rest:
+        raise InvalidSyntax(f"syntax error: a transaction is not {rest}", *place(node))
+    return [(match[0], match[1] or "") for match in _MODE.finditer(text)]
+
+
+class OwnCommand(Statement):
+    """SAVEPOINT, RELEASE, SET AUTOCOMMIT, CREATE and DROP TABLESPACE, DESCRIBE."""
+
+    def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
+        super().__init__(connection, parsed, types)
+        assert isinstance(parsed.statement, Command)
+        self._command = parsed.statement
+
+    def run(self, parameters: Parameters) -> Result:
+        del parameters
+        run = getattr(self, f"_{self._command.name}")
+        return run(*self._command.arguments) or Result()
+
+    def explain(self) -> list[str]:
+        return [self._command.name]
+
+    def _savepoint(self, name: str) -> None:
+        self.connection.savepoint(_plain(name))
+
+    def _release(self, name: str) -> None:
+        self.connection.release_savepoint(_plain(name))
+
+    def _autocommit(self, value: str) -> None:
+        self.connection.autocommit = value.lower() in ("on", "true", "1")
+
+    def _tablespace(self, name: str, options: str) -> None:
+        given = [(_OPTIONS[word.lower()], int(number)) for word, number in _NUMBER.findall(options)]
+        if len(dict(given)) < len(given):
+            raise InvalidSyntax(f"tablespace {name}: an option is given twice")
+        self.connection.create_tablespace(_plain(name), **dict(given))
+
+    def _drop_tablespace(self, if_exists: str, name: str) -> None:
+        with suppress(NoSuchTablespace) if if_exists else nullcontext():
+            self.connection.drop_tablespace(_plain(name))
+
+    def _describe(self, name: str) -> Result:
+        table = self.connection.table(_plain(name))
+        rows = [(c.name, str(c.type), "YES" if c.nullable else "NO") for c in table.columns]
+        return Result(("column", "type", "nullable"), (_LINE, _LINE, _LINE), len(rows), iter(rows))
+
+
+def _plain(name: str) -> str:
+    return name[1:-1] if name.startswith('"') else name.lower()

@@ -1,0 +1,108 @@
+"""The parsed tree, of which nothing is dropped: every part that a statement sets is taken, or refused with its place.
+
+A binder never sees sqlglot's nodes but as ``Syntax``.  ``take`` hands out a part and notes that; ``reading`` is the one
+way to open a node, and refuses it when it is closed with parts that nobody took.  So a clause that nobody thought of is
+an error by itself, whatever sqlglot reads.
+
+Not here: what parts mean (bind/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlglot import exp
+
+from gmdb.errors import InvalidSyntax, UnsupportedExpression
+from gmdb.sql.dialect import GmdbSql, place
+
+_NOTES = frozenset({"comments"})  # that mean nothing, wherever they stand
+
+
+class Syntax:
+    """One node, open for reading."""
+
+    __slots__ = ("_taken", "node")
+
+    def __init__(self, node: exp.Expr) -> None:
+        self.node = node  # for its class and its place; its parts are taken by name
+        self._taken: set[str] = set()
+
+    def take(self, name: str) -> Any:
+        """A part: a node, text or flag; None if it is not there."""
+        self._taken.add(name)
+        value = self.node.args.get(name)
+        return None if value is False or value == [] else value
+
+    def list(self, name: str) -> list[Any]:
+        """The nodes of a part that is a list."""
+        value = self.take(name)
+        return [] if value is None else value if isinstance(value, list) else [value]
+
+    def need(self, name: str, what: str) -> Any:
+        """A part without which the statement means nothing."""
+        value = self.take(name)
+        if value is None:
+            raise InvalidSyntax(f"syntax error: {what} is missing", *place(self.node))
+        return value
+
+    def flag(self, name: str) -> bool:
+        return bool(self.take(name))
+
+    def word(self, name: str, *known: str) -> str:
+        """A part that is a word, in upper case, one of ``known``; empty if it is not there."""
+        value = self.take(name)
+        text = "" if value is None else (value.name if isinstance(value, exp.Expr) else str(value)).upper()
+        if text and text not in known:
+            raise UnsupportedExpression(f"{text} is not supported here", *place(self.node), _instead(known))
+        return text
+
+    def ignore(self, *names: str) -> None:
+        """Take parts that say nothing beyond what others say: redundant notes of the parser's own."""
+        self._taken.update(names)
+
+    def rest(self) -> Sequence[str]:
+        """The parts that are set, and that nobody has taken."""
+        return [
+            name
+            for name, value in self.node.args.items()
+            if name not in self._taken
+            and name not in _NOTES
+            and value is not None
+            and value is not False
+            and value != []
+        ]
+
+    def close(self) -> None:
+        rest = self.rest()
+        if rest:
+            raise refused(self.node, rest[0])
+
+
+@contextmanager
+def reading(node: exp.Expr) -> Iterator[Syntax]:
+    """Open a node; when the block ends without an error, every part of it has been taken or it is refused."""
+    syntax = Syntax(node)
+    yield syntax
+    syntax.close()
+
+
+def refused(node: exp.Expr, name: str) -> UnsupportedExpression:
+    """The error for a part of a node that means nothing to gmdb."""
+    value = node.args[name]
+    first = value[0] if isinstance(value, list) else value
+    written = first.sql(dialect=GmdbSql) if isinstance(first, exp.Expr) else ""
+    clause = name.rstrip("_").replace("_", " ").upper()
+    shown = f"{clause} ({written[:60]})" if written else clause
+    where = place(first) if isinstance(first, exp.Expr) else place(node)
+    return UnsupportedExpression(f"{shown} is not supported in {_kind(node)}", *where)
+
+
+def _kind(node: exp.Expr) -> str:
+    return type(node).__name__.upper()
+
+
+def _instead(known: Sequence[str]) -> str:
+    return f"There is {', '.join(known)}" if known else ""
