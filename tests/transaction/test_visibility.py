@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -21,6 +22,7 @@ from gmdb.kernel.visibility import FROM_UNDO, HIDDEN, VISIBLE, decide_visibility
 from tests.integrity import assert_sound
 from tests.sessions import Connect, row_state
 
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "visibility.md"
 NEVER = None  # "–" in the table
 
 #        flag      action       own      other
@@ -265,6 +267,16 @@ def test_the_kernel_decides_as_the_table_says(state: tuple[str, str], own: bool)
     if expected is not NEVER:
         action_number = 0 if action == "none" else LockAction[action]
         assert decide_visibility(flag == "DELETE", action_number, own) == expected
+
+
+def test_the_documentation_prints_the_table() -> None:
+    words = {NEVER: "–", VISIBLE: "visible", HIDDEN: "invisible", FROM_UNDO: "from undo"}
+    actions = {"none": "none", "INSERT": "insert", "UPDATE": "update", "U_LOCK": "U-lock", "DELETE": "delete"}
+    lines = [
+        f"| {flag} | {actions[action]} | {words[own]} | {words[other]} |"
+        for (flag, action), (own, other) in TABLE.items()
+    ]
+    assert "\n".join(lines) in DOCUMENTATION.read_text(encoding="utf-8")
 
 
 def test_every_cell_is_tested_or_cannot_happen() -> None:
