@@ -54,8 +54,10 @@ _FEW = 100.0  # rows of what nothing is known of
 class Planner:
     """Plans one statement.  ``rows``: how many rows each node of its trees is thought to give, by identity."""
 
-    def __init__(self, estimates: Estimates, used: set[Column]) -> None:
-        """``used``: the columns that anybody asks for."""
+    def __init__(self, estimates: Estimates, used: set[Column], without_duckdb: bool = False) -> None:
+        """``used``: the columns that anybody asks for.  ``without_duckdb``: it is to do only what cannot be done by
+        rows, whatever that takes."""
+        self._without_duckdb = without_duckdb
         self.estimates = estimates
         self.rows: dict[int, float] = {}
         self.used = used
@@ -190,7 +192,12 @@ class Planner:
             return planned
         total = option.total + cost.FOUND_START + cost.HANDED * planned.rows
         columns = option.tree.columns
-        if total >= duck.total or not columns or outer_columns(option.tree) or _reads_others(option.tree):
+        if (
+            (total >= duck.total and not self._without_duckdb)
+            or not columns
+            or outer_columns(option.tree)
+            or _reads_others(option.tree)
+        ):
             return planned
         used = tuple(column for column in columns if column in self.used) or columns[:1]
         tree = Found(option.tree, used)
@@ -381,7 +388,8 @@ class Planner:
             tree = replace(top.tree, left=sides[0].tree, right=sides[1].tree)  # type: ignore[call-arg]
             return Option(tree, spent, sides[0].startup if relation.lateral else spent)
 
-        return self._both(rows, make)
+        planned = self._both(rows, make)
+        return self.handed(planned) if self._without_duckdb else planned
 
     def _with(self, relation: With) -> Planned:
         spent = {ROWS: 0.0, DUCK: 0.0}
