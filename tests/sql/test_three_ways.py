@@ -61,6 +61,13 @@ CLAUSES = (  # that the random questions lack
     "SELECT percentile_cont(1.5) WITHIN GROUP (ORDER BY x) FROM t1",
     "SELECT percentile_disc(NULL) WITHIN GROUP (ORDER BY x), count(*) FROM t1",
     "SELECT timestamp '2020-01-01' + interval '0.1 year', date '2020-01-31' + interval '-0.3 decades 1.7 months'",
+    # Queries in branches that no row takes: of several rows, dividing by zero, under joins, sets, groups and windows.
+    "SELECT CASE WHEN k < 0 THEN (SELECT k FROM t2) ELSE (SELECT i FROM t2 WHERE t2.k = t1.k) END FROM t1",
+    "SELECT CASE WHEN k >= 0 THEN 1 WHEN f THEN (SELECT k FROM t2 WHERE t2.k > t1.k) ELSE (SELECT 1 / 0) END FROM t1",
+    "SELECT CASE WHEN k < 0 THEN (SELECT sum(1 / (b.k - b.k)) FROM t2 AS b JOIN t3 USING (k)) ELSE k END FROM t1",
+    "SELECT CASE WHEN k < 0 THEN (SELECT k FROM t2 UNION SELECT 1 / (k - k) FROM t3) ELSE k END FROM t1",
+    "SELECT CASE WHEN k < 0 THEN (SELECT rank() OVER (ORDER BY i) FROM t2) WHEN f THEN 2 END FROM t1",
+    "SELECT coalesce(k, (SELECT k FROM t2)), coalesce(i, (SELECT max(1 / k) FROM t2 WHERE t2.k > t1.k)) FROM t1",
     "SELECT s FROM t1 WHERE s NOT LIKE '%\\_%'",
 )
 

@@ -21,6 +21,9 @@ from gmdb.sql.plan.paths import Access, Found, Path, Span
 from gmdb.sql.plan.terms import everywhere, filtered, has_queries, negation_of_null, substituted, with_own_expressions
 from gmdb.sql.tree import (
     Aggregate,
+    Call,
+    Case,
+    Coalesce,
     Column,
     Constant,
     Distinct,
@@ -62,6 +65,7 @@ class Planner:
         self.rows: dict[int, float] = {}
         self.used = used
         self.has_limit = False
+        self._is_conditional = False  # what is planned stands in a branch that perhaps no row takes
         self._trees: list[Relation] = []  # which keep identities what they are
         self._plans: dict[int, tuple[Relation, Planned]] = {}
         self._cells: dict[int, dict[str, tuple[list[Shared], float]]] = {}
@@ -147,7 +151,13 @@ class Planner:
         def changed(expression: Expression) -> Expression:
             nonlocal count
             count += 1
-            return everywhere(expression, change) if has_queries(expression) else expression
+            if not has_queries(expression):
+                return expression
+            before = self._is_conditional
+            self._is_conditional |= any(isinstance(part, Case | Coalesce) for part in expression.walk())
+            new = everywhere(expression, change)
+            self._is_conditional = before
+            return new
 
         tree = with_own_expressions(relation, changed)
         each = cost.EVALUATED * count if executor == ROWS else cost.DUCK_ROW
@@ -189,6 +199,8 @@ class Planner:
         """What rows one by one do sooner is handed to DuckDB as it is found."""
         option, duck = planned.best(ROWS), planned.by_duck
         if option is None or duck is None:
+            return planned
+        if self._is_conditional and _can_fail(option.tree):  # it would be found before anybody asks for it
             return planned
         total = option.total + cost.FOUND_START + cost.HANDED * planned.rows
         columns = option.tree.columns
@@ -459,6 +471,11 @@ def _number(expression: Expression | None, otherwise: float) -> float:
     if isinstance(expression, Constant) and isinstance(expression.value, int):
         return float(max(expression.value, 0))
     return 0.0 if expression is None and otherwise == 0.0 else otherwise if expression is not None else math.inf
+
+
+def _can_fail(tree: Relation) -> bool:
+    values = (value for one in everything(tree) for value in one.expressions())
+    return any(isinstance(part, Call) and part.operation.fails for value in values for part in value.walk())
 
 
 def _reads_others(tree: Relation) -> bool:
