@@ -361,7 +361,7 @@ class Trial:
         if mine[0].error:
             return ("refused", "") if mine[0].error != "BROKEN" else ("broken", str(mine[0].rows))
         if _TRANSACTIONS.fullmatch(base.text):
-            known = _TRANSACTIONS.fullmatch(text.strip("; \n"))
+            known = _TRANSACTIONS.fullmatch(re.sub(r"/\*.*?\*/", "", text).strip("; \n"))
             return ("same", "") if known else ("passed over", "in a transaction's command")
         try:
             theirs = self._in_postgres(base, text)

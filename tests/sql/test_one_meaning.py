@@ -263,6 +263,8 @@ def test_an_error_is_the_same_in_every_way(db: Connection, text: str, error: typ
 
 
 REFUSED = (
+    "select a from t window w",
+    "(select a from t window w as x) except select 1",
     "select * from t as a left cross join u",
     "select * from t as a left inner join u on true",
     "select * from t as a outer join u on true",

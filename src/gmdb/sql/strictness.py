@@ -170,6 +170,12 @@ def require_order(tokens: Sequence[Any]) -> None:
     """Refuse clauses out of their order, and what is listed or joined behind a clause that cannot have that."""
     if _LATER.isdisjoint(token.token_type for token in tokens):
         return
+    for number, token in enumerate(tokens):
+        is_name = number > 0 and tokens[number - 1].token_type in (TokenType.ALIAS, TokenType.DOT)
+        if token.token_type == TokenType.WINDOW and not is_name:
+            definition = [one.token_type for one in tokens[number + 2 : number + 4]]
+            if definition != [TokenType.ALIAS, TokenType.L_PAREN]:
+                raise InvalidSyntax("syntax error: a window is written as name AS (...)", *_place(token))
     clauses: list[Any] = [None]  # the last one at each depth of parentheses
     for before, token in pairwise([None, *tokens]):
         kind, clause = token.token_type, clauses[-1]
