@@ -9,6 +9,7 @@ What the parser keeps and nobody takes is refused elsewhere (syntax.py).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -39,6 +40,7 @@ _RESERVED = _OPEN | {
     *("session_user", "similar", "some", "symmetric", "table", "tablesample", "to", "trailing", "true", "unique"),
     *("user", "variadic", "verbose", "window"),
 }
+_NAME = re.compile(r"[^\W\d][\w$]*")  # what is not quoted; the parser takes numbers and pairs of words, too
 # What may be called by any word behind AS; and columns, among which the parser has DEFAULT and the like.
 _OF_ANY_WORD = (exp.Alias, exp.Column)
 # Clauses of a query, by the place that each has among them; those of the same place come in any order.
@@ -220,7 +222,9 @@ def require_whole(node: exp.Expr, nodes: Sequence[exp.Expr]) -> None:
     if any(isinstance(one, exp.Select) and not one.expressions for one in nodes):
         raise InvalidSyntax("syntax error: SELECT needs a list of values", 1, 1)
     for name in (one for one in nodes if isinstance(one, exp.Identifier)):
-        if name.quoted or name.name.lower() not in _RESERVED or isinstance(name.parent, _OF_ANY_WORD):
+        if name.quoted or (_NAME.fullmatch(name.name) and name.name.lower() not in _RESERVED):
+            continue
+        if isinstance(name.parent, _OF_ANY_WORD) and _NAME.fullmatch(name.name):
             continue
         line, column = name.meta.get("line"), name.meta.get("col")
         first = None if column is None else max(1, column - len(name.name) + 1)
