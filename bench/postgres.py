@@ -105,8 +105,12 @@ class Connection:
         return Connection(self.folder, self._port)
 
     def ask(self, query: str) -> Rows:
-        """The rows of a query.  Raises PostgresError."""
-        body = query.encode() + b"\0"
+        """The rows of a query, or of the last of several.  Raises PostgresError."""
+        return self.ask_all(query)[-1]
+
+    def ask_all(self, queries: str) -> list[Rows]:
+        """What each of several queries gives; those behind one that fails are not run.  Raises PostgresError."""
+        body = queries.encode() + b"\0"
         self._socket.sendall(b"Q" + struct.pack(">i", len(body) + 4) + body)
         return self._answer()
 
@@ -115,29 +119,30 @@ class Connection:
         self._input.close()
         self._socket.close()
 
-    def _answer(self) -> Rows:
+    def _answer(self) -> list[Rows]:
         """Everything up to the server's being ready again."""
-        types: list[str] = []
-        rows: list[tuple[str | None, ...]] = []
-        error, tag = None, ""
+        answers, answer = [], Rows([], [])
+        error = None
         while True:
             head = self._input.read(5)
             if len(head) < 5:
                 raise error or ConnectionError("PostgreSQL closed the connection")
             kind, body = head[:1], self._input.read(struct.unpack(">i", head[1:])[0] - 4)
             if kind == b"T":
-                types = _described(body)
+                answer.types = _described(body)
             elif kind == b"D":
-                rows.append(_values(body))
+                answer.rows.append(_values(body))
             elif kind == b"C":
-                tag = body[:-1].decode()
+                answer.tag = body[:-1].decode()
+                answers.append(answer)
+                answer = Rows([], [])
             elif kind == b"E":
                 fields = dict((part[:1], part[1:].decode()) for part in body.split(b"\0") if part)
                 error = PostgresError(fields[b"C"], fields[b"M"])
             elif kind == b"Z":
                 if error is not None:
                     raise error
-                return Rows(types, rows, tag)
+                return answers or [answer]
 
 
 def _described(body: bytes) -> list[str]:

@@ -44,6 +44,10 @@ class InternalError(DatabaseError):
     """gmdb found itself in a state that it should not be in."""
 
 
+class EngineFault(InternalError):
+    """DuckDB has failed at a query by a fault of its own, and there is no way to do without it."""
+
+
 class ProgrammingError(DatabaseError):
     """A name or a statement is wrong."""
 

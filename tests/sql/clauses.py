@@ -361,7 +361,7 @@ class Trial:
         if mine[0].error:
             return ("refused", "") if mine[0].error != "BROKEN" else ("broken", str(mine[0].rows))
         if _TRANSACTIONS.fullmatch(base.text):
-            known = _TRANSACTIONS.fullmatch(text.strip("; \n"))
+            known = _TRANSACTIONS.fullmatch(re.sub(r"/\*.*?\*/", "", text).strip("; \n"))
             return ("same", "") if known else ("passed over", "in a transaction's command")
         try:
             theirs = self._in_postgres(base, text)
@@ -414,21 +414,26 @@ class Trial:
             return Result(error=f"{type(error).__name__}: {error}")
 
     def _in_postgres(self, base: Base, text: str) -> list[Rows | PostgresError]:
-        self._postgres.ask("begin")
+        self._postgres.ask("; ".join(["begin", *ANEW]))
         try:
-            for one in ANEW:
-                self._postgres.ask(one)
             found: list[Rows | PostgresError] = [self._postgres.ask(text)]
-            for one in (*base.probes, *_contents()):
-                self._postgres.ask("savepoint probe")
-                try:
-                    found.append(self._postgres.ask(one))
-                except PostgresError as error:
-                    found.append(error)
-                    self._postgres.ask("rollback to probe")
-            return found
+            found += [self._probed(one) for one in base.probes]
+            contents = _contents()
+            try:
+                _, *rest = self._postgres.ask_all("; ".join(["savepoint probe", *contents]))
+            except PostgresError:  # one after the other: behind an error there is nothing
+                self._postgres.ask("rollback to probe")
+                return found + [self._probed(one) for one in contents]
+            return found + rest
         finally:
             self._postgres.ask("rollback")
+
+    def _probed(self, text: str) -> Rows | PostgresError:
+        try:
+            return self._postgres.ask_all(f"savepoint probe; {text}")[-1]
+        except PostgresError as error:
+            self._postgres.ask("rollback to probe")
+            return error
 
 
 def _contents() -> list[str]:

@@ -38,6 +38,11 @@ class Question:
     def postgres(self) -> str:
         return _MARK.sub(lambda mark: written(self.values[int(mark[1])]), self.text)
 
+    @property
+    def late(self) -> str:
+        """``postgres`` with values that are not known before the statement runs, as far as they have types."""
+        return _MARK.sub(lambda mark: _late(self.values[int(mark[1])]), self.text)
+
     def __str__(self) -> str:
         text, values = self.gmdb
         return f"{text}\n  with {values!r}" if values else text
@@ -60,6 +65,11 @@ def written(value: Any) -> str:
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'::bytea"
     return "'" + str(value).replace("'", "''") + "'"
+
+
+def _late(value: Any) -> str:
+    text = written(value)
+    return text if value is None or isinstance(value, str) else f"(SELECT {text})"
 
 
 def with_parameters(text: str, random: Random, share: float) -> tuple[str, tuple[Any, ...]]:

@@ -13,7 +13,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from gmdb.errors import DataError
+from gmdb.connection import Connection
+from gmdb.errors import DataError, UnsupportedExpression
 from gmdb.format.columns import ColumnType
 from gmdb.sql import operations
 from gmdb.sql.operations import Aggregation
@@ -171,3 +172,10 @@ def test_an_ordered_aggregate_takes_the_first_of_its_order(
 def test_booleans_have_no_minimum() -> None:
     assert operations.aggregation("min", (BOOLEAN,)) is None
     assert operations.aggregation("row_number", (), window=False) is None
+
+
+@pytest.mark.parametrize("share", ["i / 10.0", "(select 0.5)"])
+def test_a_percentile_is_of_a_number_that_is_the_same_for_all_rows(db: Connection, share: str) -> None:
+    db.execute("create table t (i int, j int)")
+    with pytest.raises(UnsupportedExpression, match="percentile_cont takes a number that is the same for all rows"):
+        db.execute(f"select percentile_cont({share}) within group (order by j) from t group by i")

@@ -54,6 +54,20 @@ CLAUSES = (  # that the random questions lack
     "SELECT y, length(y), y || '\\x00'::bytea, y > '\\x61'::bytea FROM t1",
     "SELECT trunc(m, -2), round(m, -3), m % 7, div(m, 3), mod(i, 3), sign(n), n ^ 2 FROM t1",
     "SELECT s ~ '^a', s ~* '^A', s !~ 'b', regexp_replace(s, '[ab]', '<\\&>', 'g') FROM t1",
+    "SELECT k FROM t1 WHERE k IN (VALUES (1), (2)) OR (k, i) NOT IN (VALUES (3, 1), (4, NULL))",
+    "SELECT EXISTS ((SELECT 1)), EXISTS (VALUES (1)), EXISTS (SELECT 1 / 0), EXISTS (SELECT 1 / (k - k) FROM t2)",
+    "SELECT nth_value(k, 0) OVER (ORDER BY k) FROM t4",
+    "SELECT nth_value(k, k + 1) OVER (ORDER BY k), nth_value(k, NULL) OVER (ORDER BY k) FROM t4",
+    "SELECT percentile_cont(1.5) WITHIN GROUP (ORDER BY x) FROM t1",
+    "SELECT percentile_disc(NULL) WITHIN GROUP (ORDER BY x), count(*) FROM t1",
+    "SELECT timestamp '2020-01-01' + interval '0.1 year', date '2020-01-31' + interval '-0.3 decades 1.7 months'",
+    # Queries in branches that no row takes: of several rows, dividing by zero, under joins, sets, groups and windows.
+    "SELECT CASE WHEN k < 0 THEN (SELECT k FROM t2) ELSE (SELECT i FROM t2 WHERE t2.k = t1.k) END FROM t1",
+    "SELECT CASE WHEN k >= 0 THEN 1 WHEN f THEN (SELECT k FROM t2 WHERE t2.k > t1.k) ELSE (SELECT 1 / 0) END FROM t1",
+    "SELECT CASE WHEN k < 0 THEN (SELECT sum(1 / (b.k - b.k)) FROM t2 AS b JOIN t3 USING (k)) ELSE k END FROM t1",
+    "SELECT CASE WHEN k < 0 THEN (SELECT k FROM t2 UNION SELECT 1 / (k - k) FROM t3) ELSE k END FROM t1",
+    "SELECT CASE WHEN k < 0 THEN (SELECT rank() OVER (ORDER BY i) FROM t2) WHEN f THEN 2 END FROM t1",
+    "SELECT coalesce(k, (SELECT k FROM t2)), coalesce(i, (SELECT max(1 / k) FROM t2 WHERE t2.k > t1.k)) FROM t1",
     "SELECT s FROM t1 WHERE s NOT LIKE '%\\_%'",
 )
 

@@ -121,6 +121,9 @@ class Query(Statement):
         except BaseException:
             stack.close()
             raise
+        if answer is None:
+            stack.close()
+            return self._run_rows(parameters, scn)
         session, found = self.session, _batches(answer, stack)
         next(found)
         batches = HeldIterator(found, session.held, session.finish_read_if_idle)
@@ -128,11 +131,13 @@ class Query(Statement):
         return Result(self.names, self.column_types, -1, None, reader)
 
     @operation
-    def _answer(self, parameters: Parameters, scn: int | None, stack: ExitStack) -> Answer:
+    def _answer(self, parameters: Parameters, scn: int | None, stack: ExitStack) -> Answer | None:
+        """DuckDB's answer; None if the plan had to become one that is run by rows."""
         reading = stack.enter_context(self.connection.one_snapshot(scn))
         run = Run(self.connection, reading, parameters, self._now())
-        answer: Any = self.plan.run(run, partial(self.watch, stack))
-        stack.callback(answer.close)
+        answer = self.plan.answer(run, partial(self.watch, stack))
+        if answer is not None:
+            stack.callback(answer.close)
         return answer
 
     # ---- FOR UPDATE

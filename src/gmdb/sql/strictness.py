@@ -9,6 +9,7 @@ What the parser keeps and nobody takes is refused elsewhere (syntax.py).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -23,7 +24,7 @@ from gmdb.errors import InvalidSyntax, UnsupportedExpression
 # Words with which no statement ends.
 _OPEN = frozenset(
     {
-        *("and", "as", "between", "by", "case", "distinct", "else", "except", "from", "group", "having", "in"),
+        *("and", "as", "between", "by", "case", "distinct", "else", "except", "fetch", "from", "group", "having", "in"),
         *("insert", "intersect", "into", "is", "join", "like", "limit", "not", "offset", "on", "or", "order"),
         *("select", "set", "then", "union", "using", "values", "when", "where", "with"),
     }
@@ -39,6 +40,9 @@ _RESERVED = _OPEN | {
     *("session_user", "similar", "some", "symmetric", "table", "tablesample", "to", "trailing", "true", "unique"),
     *("user", "variadic", "verbose", "window"),
 }
+_NAME = re.compile(r"[^\W\d][\w$]*")  # what is not quoted; the parser takes numbers and pairs of words, too
+# What may be called by any word behind AS; and columns, among which the parser has DEFAULT and the like.
+_OF_ANY_WORD = (exp.Alias, exp.Column)
 # Clauses of a query, by the place that each has among them; those of the same place come in any order.
 _PLACES = {
     **dict.fromkeys((TokenType.SELECT, TokenType.VALUES, TokenType.SET), 0),
@@ -168,6 +172,12 @@ def require_order(tokens: Sequence[Any]) -> None:
     """Refuse clauses out of their order, and what is listed or joined behind a clause that cannot have that."""
     if _LATER.isdisjoint(token.token_type for token in tokens):
         return
+    for number, token in enumerate(tokens):
+        is_name = number > 0 and tokens[number - 1].token_type in (TokenType.ALIAS, TokenType.DOT)
+        if token.token_type == TokenType.WINDOW and not is_name:
+            definition = [one.token_type for one in tokens[number + 2 : number + 4]]
+            if definition != [TokenType.ALIAS, TokenType.L_PAREN]:
+                raise InvalidSyntax("syntax error: a window is written as name AS (...)", *_place(token))
     clauses: list[Any] = [None]  # the last one at each depth of parentheses
     for before, token in pairwise([None, *tokens]):
         kind, clause = token.token_type, clauses[-1]
@@ -211,12 +221,15 @@ def require_whole(node: exp.Expr, nodes: Sequence[exp.Expr]) -> None:
         raise InvalidSyntax("syntax error: INSERT needs VALUES, a query or DEFAULT VALUES", 1, 1)
     if any(isinstance(one, exp.Select) and not one.expressions for one in nodes):
         raise InvalidSyntax("syntax error: SELECT needs a list of values", 1, 1)
-    for alias in (one for one in nodes if isinstance(one, exp.TableAlias)):
-        for name in (alias.this, *(alias.args.get("columns") or ())):
-            if isinstance(name, exp.Identifier) and not name.quoted and name.name.lower() in _RESERVED:
-                line, column = name.meta.get("line"), name.meta.get("col")
-                first = None if column is None else max(1, column - len(name.name) + 1)
-                raise InvalidSyntax(f"syntax error near {name.name!r}", line, first)
+    for name in (one for one in nodes if isinstance(one, exp.Identifier)):
+        if name.quoted or (_NAME.fullmatch(name.name) and name.name.lower() not in _RESERVED):
+            continue
+        if isinstance(name.parent, _OF_ANY_WORD) and _NAME.fullmatch(name.name):
+            continue
+        line, column = name.meta.get("line"), name.meta.get("col")
+        first = None if column is None else max(1, column - len(name.name) + 1)
+        hint = f'A name that is such a word is quoted: "{name.name.lower()}"'
+        raise InvalidSyntax(f"syntax error near {name.name!r}", line, first, hint)
 
 
 def require_nothing_lost(

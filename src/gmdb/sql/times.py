@@ -184,7 +184,9 @@ def read_interval(text: str, unit: str | None = None) -> Interval:
 
 
 def _quantity(amount: Decimal, months: int, days: int, microseconds: int) -> Interval:
-    """Parts of a month become days, parts of a day time."""
+    """Parts of years become months, none of less; parts of a month days, and parts of a day time."""
+    if months > 1:
+        return Interval(round(amount * months), 0, 0)
     whole_months = int(amount * months)
     all_days = amount * days + (amount * months - whole_months) * 30
     whole_days = int(all_days)
@@ -335,7 +337,8 @@ def extract(field: str, value: date) -> Decimal:
     if name in _TIME_FIELDS and isinstance(value, datetime):
         return Decimal(_TIME_FIELDS[name](value))
     what = "timestamp" if is_timestamp else "date"
-    raise UndefinedResult(f"{field} is no field of a {what}; the fields are {', '.join(FIELDS)}")
+    known = [name for name in FIELDS if name != "julian"] if is_timestamp else [*DATE_FIELDS, "epoch"]
+    raise UndefinedResult(f"{field} is no field of a {what}; the fields are {', '.join(known)}")
 
 
 _WHOLE_PARTS = ("year", "month", "day", "hour", "minute", "quarter", "decade", "century", "millennium")

@@ -138,6 +138,9 @@ def _bound_call(
     within = sort_keys(binder, call.within, scope)
     if len(within) > 1:
         raise UnsupportedExpression("WITHIN GROUP orders by one value", *place(call.within[1]))
+    if within and any(tree.columns_of(one) or any(part.relations()) for one in values for part in one.walk()):
+        said = f"{call.name} takes a number that is the same for all rows"
+        raise UnsupportedExpression(said, *place(call.node), "Write it out, or give a parameter")
     values += [one.value for one in within]
     if call.is_star and call.name != "count":
         raise IllTyped(f"there is no {call.name}(*)", *place(call.node))

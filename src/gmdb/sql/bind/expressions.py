@@ -103,7 +103,11 @@ UNKNOWN = "unknown"  # in the meta of a Null that was written so
 
 
 class InQuery:
-    """Stands among the kinds of nodes for IN with a query."""
+    """Stands among the kinds of nodes for IN with a query, VALUES included."""
+
+
+class ExistsQuery:
+    """Stands among the kinds of nodes for EXISTS of what sqlglot's parser takes for a function's argument."""
 
 
 class Quantified:
@@ -130,8 +134,13 @@ def bind(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
 
 
 def _kind(node: exp.Expr) -> type:
-    if isinstance(node, exp.In) and node.args.get("query") is not None:
-        return InQuery
+    if isinstance(node, exp.In):
+        items = node.expressions
+        is_query = node.args.get("query") is not None or (len(items) == 1 and isinstance(items[0], exp.Values))
+        return InQuery if is_query else exp.In
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "exists" and len(node.expressions) == 1:
+        is_query = isinstance(node.expressions[0].unnest(), exp.Query | exp.Values)
+        return ExistsQuery if is_query else exp.Anonymous
     if type(node) in COMPARISONS and isinstance(node.expression, exp.Any | exp.All):
         return Quantified
     return type(node)

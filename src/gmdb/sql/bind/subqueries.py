@@ -10,7 +10,7 @@ from sqlglot import exp
 from gmdb.errors import IllTyped, UnsupportedExpression
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import comparison_of_rows
-from gmdb.sql.bind.expressions import COMPARISONS, InQuery, Quantified, handles, row
+from gmdb.sql.bind.expressions import COMPARISONS, ExistsQuery, InQuery, Quantified, handles, row
 from gmdb.sql.bind.scope import references
 from gmdb.sql.dialect import GmdbSql, place
 from gmdb.sql.syntax import Syntax, reading
@@ -40,12 +40,38 @@ def _require_columns(relation: Relation, count: int, node: exp.Expr) -> None:
 
 @handles(exp.Exists)
 def _exists(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    return Exists(BOOLEAN, binder.query(syntax.need("this", "a query"), scope).relation)
+    return _there_is(binder, syntax.need("this", "a query"), scope)
+
+
+@handles(ExistsQuery)
+def _exists_in_more_parentheses(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    syntax.ignore("this")  # the word itself
+    (query,) = syntax.list("expressions")
+    return _there_is(binder, query, scope)
+
+
+def _there_is(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
+    return Exists(BOOLEAN, _without_rows_use(binder.query(node, scope).relation))
+
+
+def _without_rows_use(query: Relation) -> Relation:
+    """A query of which only matters whether it gives a row: nobody computes its columns."""
+    while True:
+        is_plain = isinstance(query, tree.Project | tree.Sort) or (isinstance(query, tree.Distinct) and not query.on)
+        is_more = isinstance(query, tree.Limit) and query.offset is None and _is_some(query.count)
+        if not (is_plain or is_more):
+            return query
+        (query,) = query.sources()
+
+
+def _is_some(count: Expression | None) -> bool:
+    return count is None or (isinstance(count, tree.Constant) and count.value is not None and count.value > 0)
 
 
 @handles(InQuery)
 def _in(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    left, query = syntax.need("this", "a value"), syntax.need("query", "a query")
+    left = syntax.need("this", "a value")
+    query = syntax.take("query") or syntax.list("expressions")[0]
     return _compared(binder, row(binder, left, scope), "=", query, False, syntax.node, scope)
 
 

@@ -337,6 +337,8 @@ def _join(binder: Binder, syntax: Syntax, left: Relation, outside: Scope, into: 
     side = syntax.word("side", "LEFT", "RIGHT", "FULL")
     kind = syntax.word("kind", "INNER", "CROSS", "OUTER")
     natural = bool(syntax.word("method", "NATURAL"))
+    if (kind == "OUTER") != bool(side) and kind:
+        raise InvalidSyntax(f"syntax error: {f'{side} {kind}'.strip()} JOIN is no join", *place(syntax.node))
     inner = Scope(into.parent, into.views)
     right = _item(binder, syntax.need("this", "a table"), _together(outside, into), inner)
     on, names = syntax.take("on"), [folded(one) for one in syntax.list("using")]

@@ -8,6 +8,7 @@ from gmdb import errors
 from gmdb.errors import (
     DatabaseError,
     DivisionByZero,
+    EngineFault,
     InternalError,
     InvalidText,
     OperationalError,
@@ -31,6 +32,7 @@ _BY_KIND: dict[str, type[DatabaseError]] = {
     "Out of Memory": OperationalError,
     "IO": OperationalError,
 }
+_FAULTS = ("INTERNAL", "FATAL")  # of DuckDB's own; others are mistakes in what it was asked
 _NO_FRAME = UndefinedResult, "the offset of a frame must be neither negative nor NULL"
 _BY_TEXT: tuple[tuple[str, tuple[type[DatabaseError], str]], ...] = (
     ("Division by zero in expression", (DivisionByZero, "division by zero")),
@@ -38,6 +40,7 @@ _BY_TEXT: tuple[tuple[str, tuple[type[DatabaseError], str]], ...] = (
         "More than one row returned by a subquery",
         (SubqueryTooManyRows, "more than one row returned by a subquery used as an expression"),
     ),
+    ("PERCENTILEs can only take", (ValueOutOfRange, "a percentile is a number between 0 and 1")),
     ("LIMIT/OFFSET cannot be negative", (ValueOutOfRange, "LIMIT and OFFSET cannot be negative")),
     ("PRECEDING expression cannot be", _NO_FRAME),
     ("FOLLOWING expression cannot be", _NO_FRAME),
@@ -65,7 +68,8 @@ def translated(error: BaseException) -> DatabaseError:
         return ValueOutOfRange(message)
     if kind in _BY_KIND:
         return _BY_KIND[kind](message)
-    return InternalError(f"DuckDB failed at the translated statement: {text.strip().splitlines()[0]}")
+    fault = EngineFault if kind in _FAULTS else InternalError
+    return fault(f"DuckDB failed at the translated statement: {text.strip().splitlines()[0]}")
 
 
 def _plain(message: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from gmdb.errors import InternalError
 from gmdb.format.columns import ColumnType
 from gmdb.sql.duck.python import duck_type, function_name, interval_literal, parameter_sql
 from gmdb.sql.operations.registry import Operation, written
+from gmdb.sql.plan.terms import is_one_row, negation_of_null
 from gmdb.sql.tree import (
     Aggregate,
     Call,
@@ -28,33 +30,83 @@ from gmdb.sql.tree import (
     Constant,
     Exists,
     Expression,
+    Filter,
     Frame,
+    Group,
+    Join,
     Junction,
     Now,
+    Number,
     Parameter,
+    Passing,
+    Project,
     QueryComparison,
     Reference,
     Relation,
     ScalarQuery,
+    SetOperation,
     SortKey,
+    Window,
     WindowCall,
+    With,
     columns_of,
     everything,
+    rebuilt,
 )
 
 _ARGUMENT = re.compile(r"\{(\d+)\}")
+_TRUE, _FALSE = (Constant(ColumnType("BOOLEAN"), value) for value in (True, False))
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def can_fail(expression: Expression) -> bool:
     """Whether there are rows for which evaluating it raises an error."""
     for part in expression.walk():
-        if isinstance(part, ScalarQuery) or (isinstance(part, Call) and part.operation.fails):
+        if isinstance(part, Call) and part.operation.fails:
+            return True
+        if isinstance(part, ScalarQuery) and not is_one_row(part.query):
             return True
         for query in part.relations():
             if any(can_fail(one) for relation in everything(query) for one in relation.expressions()):
                 return True
     return False
+
+
+def _asked_if(value: Expression, tests: Sequence[tuple[Expression, Expression]], default: Expression) -> Expression:
+    """A value whose queries find no rows unless a CASE of these tests is true.
+
+    DuckDB evaluates a query for all rows, also for those whose branch of a CASE is another one; without rows it does
+    not fail.
+    """
+    queries = [query for part in value.walk() for query in part.relations()]
+    if not (queries and tests) or not can_fail(value) or any(map(_varies, (test for test, _ in tests))):
+        return value
+    test = Case(default.type, tuple(tests), default)
+
+    def change(part: Expression) -> Expression:
+        changed = rebuilt(part, change)
+        return rebuilt(changed, lambda query: _filtered(query, test), Relation)
+
+    return change(value)
+
+
+def _varies(expression: Expression) -> bool:
+    return any(isinstance(part, Call) and part.operation.volatile for part in expression.walk())
+
+
+def _filtered(query: Relation, test: Expression) -> Relation:
+    """The query over none of the rows that it reads, unless the test is true."""
+    if isinstance(query, With):
+        return replace(query, body=_filtered(query.body, test))
+    if isinstance(query, Join) and query.kind != "full":
+        both = query.kind in ("inner", "right") and not query.lateral
+        right = _filtered(query.right, test) if both else query.right
+        return replace(query, left=_filtered(query.left, test), right=right)
+    if isinstance(query, SetOperation):
+        return replace(query, left=_filtered(query.left, test), right=_filtered(query.right, test))
+    if isinstance(query, Passing | Project | Group | Window | Number):
+        return replace(query, source=_filtered(query.source, test))
+    return Filter(query, test)
 
 
 def quoted(text: str) -> str:
@@ -166,14 +218,22 @@ class Values(ABC):
         return self.junction(one.absorbing, one.parts, False)
 
     def _case(self, one: Case) -> str:
-        branches = " ".join(
-            f"WHEN {self.condition(test)} THEN {self.typed(value, one.type)}" for test, value in one.branches
-        )
-        return f"CASE {branches} ELSE {self.typed(one.default, one.type)} END"
+        branches = []
+        before: list[tuple[Expression, Expression]] = []
+        for test, value in one.branches:
+            wanted = _asked_if(value, [*before, (test, _TRUE)], _FALSE)
+            branches.append(f"WHEN {self.condition(test)} THEN {self.typed(wanted, one.type)}")
+            before.append((test, _FALSE))
+        default = _asked_if(one.default, before, _TRUE)
+        return f"CASE {' '.join(branches)} ELSE {self.typed(default, one.type)} END"
 
     def _coalesce(self, one: Coalesce) -> str:
         """What stands behind a value is not to be evaluated where that is there: DuckDB may take parts of it out."""
-        parts = [self.typed(part, one.type) for part in one.parts]
+        before: list[tuple[Expression, Expression]] = []
+        parts = []
+        for part in one.parts:
+            parts.append(self.typed(_asked_if(part, before, _TRUE), one.type))
+            before.append((negation_of_null(part), _FALSE))
         if not any(map(can_fail, one.parts[1:])):
             return f"coalesce({', '.join(parts)})"
         branches = " ".join(f"WHEN {part} IS NOT NULL THEN {part}" for part in parts[:-1])

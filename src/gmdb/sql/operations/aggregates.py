@@ -268,7 +268,8 @@ def _of_order(name: str, types: Types, descending: bool) -> Aggregation | None:
         if not is_number(type_):
             return None
         type_ = DOUBLE
-    duck = f"{{call:{name}({{0}}) WITHIN GROUP (ORDER BY {{1}}{order})}}"
+    share = "coalesce({0}, 0)"  # DuckDB takes no NULL
+    duck = f"CASE WHEN {{0}} IS NOT NULL THEN {{call:{name}({share}) WITHIN GROUP (ORDER BY {{1}}{order})}} END"
     return Aggregation(name, (DOUBLE, type_), type_, duck, ordered=True)
 
 
@@ -288,7 +289,7 @@ def _of_window(name: str, types: Types) -> Aggregation | None:
     if len(types) > 1 and not turns_into(types[1], INT):
         return None
     if name == "nth_value" and len(types) == 2:
-        return Aggregation(name, (type_, INT), type_, "{call:nth_value({0}, {1})}")
+        return Aggregation(name, (type_, INT), type_, "{call:nth_value({0}, gm_nth({1}))}")
     if name in ("lag", "lead") and len(types) < 4:
         return _neighbour(name, types)
     return None

@@ -19,6 +19,7 @@ _UNDERFLOW = failure("ValueOutOfRange", "value out of range: underflow")
 _ZERO = failure("DivisionByZero", "division by zero")
 _ROOT = failure("UndefinedResult", "cannot take square root of a negative number")
 _LENGTH = failure("UndefinedResult", "negative substring length not allowed")
+_NTH = failure("ValueOutOfRange", "argument of nth_value must be greater than zero")
 _POSITION = failure("UndefinedResult", "field position must not be zero")
 
 MACROS = (
@@ -43,6 +44,7 @@ MACROS = (
     f" WHEN number = 0 THEN CAST({_POSITION} AS VARCHAR)"
     " WHEN separator = '' THEN CASE WHEN number IN (1, -1) THEN t ELSE '' END"
     " ELSE split_part(t, separator, number) END",
+    f"gm_nth(number) AS CASE WHEN number < 1 THEN {_NTH} ELSE number END",
     # Days that gmdb can store.
     "gm_date(d) AS CASE WHEN d < DATE '0001-01-01' OR d > DATE '9999-12-31'"
     f" THEN CAST({failure('ValueOutOfRange', 'date out of range')} AS VARCHAR)::DATE ELSE d END",

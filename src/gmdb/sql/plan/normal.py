@@ -144,7 +144,7 @@ def _semi_join(source: Relation, part: Expression) -> Relation | None:
     inner = negated(part)
     kind, query = ("semi", part) if inner is None else ("anti", inner)
     if isinstance(query, Exists):
-        right, tests = _without_rows_use(query.query), []
+        right, tests = query.query, []
     elif isinstance(query, QueryComparison) and not query.every:
         right, tests = query.query, conjuncts(query.test)
         if not all(is_movable(test) for test in tests):
@@ -170,20 +170,6 @@ def _semi_join(source: Relation, part: Expression) -> Relation | None:
 
 def _may_be_unknown(test: Expression, known: set[Column], nulls: set[Column]) -> bool:
     return may_be_null(test, nulls | (columns_of(test) - known))
-
-
-def _without_rows_use(query: Relation) -> Relation:
-    """A query of which only matters whether it gives a row."""
-    while True:
-        is_plain = isinstance(query, Project | Sort) or (isinstance(query, Distinct) and query.on is None)
-        is_more = isinstance(query, Limit) and query.offset is None and _is_some(query.count)
-        if not (is_plain or is_more):
-            return query
-        (query,) = query.sources()
-
-
-def _is_some(count: Expression | None) -> bool:
-    return count is None or (isinstance(count, Constant) and count.value is not None and count.value > 0)
 
 
 def _uncorrelated(query: Relation) -> tuple[Relation | None, Parts]:

@@ -21,6 +21,9 @@ from gmdb.sql.plan.paths import Access, Found, Path, Span
 from gmdb.sql.plan.terms import everywhere, filtered, has_queries, negation_of_null, substituted, with_own_expressions
 from gmdb.sql.tree import (
     Aggregate,
+    Call,
+    Case,
+    Coalesce,
     Column,
     Constant,
     Distinct,
@@ -54,12 +57,15 @@ _FEW = 100.0  # rows of what nothing is known of
 class Planner:
     """Plans one statement.  ``rows``: how many rows each node of its trees is thought to give, by identity."""
 
-    def __init__(self, estimates: Estimates, used: set[Column]) -> None:
-        """``used``: the columns that anybody asks for."""
+    def __init__(self, estimates: Estimates, used: set[Column], without_duckdb: bool = False) -> None:
+        """``used``: the columns that anybody asks for.  ``without_duckdb``: it is to do only what cannot be done by
+        rows, whatever that takes."""
+        self._without_duckdb = without_duckdb
         self.estimates = estimates
         self.rows: dict[int, float] = {}
         self.used = used
         self.has_limit = False
+        self._is_conditional = False  # what is planned stands in a branch that perhaps no row takes
         self._trees: list[Relation] = []  # which keep identities what they are
         self._plans: dict[int, tuple[Relation, Planned]] = {}
         self._cells: dict[int, dict[str, tuple[list[Shared], float]]] = {}
@@ -145,7 +151,13 @@ class Planner:
         def changed(expression: Expression) -> Expression:
             nonlocal count
             count += 1
-            return everywhere(expression, change) if has_queries(expression) else expression
+            if not has_queries(expression):
+                return expression
+            before = self._is_conditional
+            self._is_conditional |= any(isinstance(part, Case | Coalesce) for part in expression.walk())
+            new = everywhere(expression, change)
+            self._is_conditional = before
+            return new
 
         tree = with_own_expressions(relation, changed)
         each = cost.EVALUATED * count if executor == ROWS else cost.DUCK_ROW
@@ -188,9 +200,16 @@ class Planner:
         option, duck = planned.best(ROWS), planned.by_duck
         if option is None or duck is None:
             return planned
+        if self._is_conditional and _can_fail(option.tree):  # it would be found before anybody asks for it
+            return planned
         total = option.total + cost.FOUND_START + cost.HANDED * planned.rows
         columns = option.tree.columns
-        if total >= duck.total or not columns or outer_columns(option.tree) or _reads_others(option.tree):
+        if (
+            (total >= duck.total and not self._without_duckdb)
+            or not columns
+            or outer_columns(option.tree)
+            or _reads_others(option.tree)
+        ):
             return planned
         used = tuple(column for column in columns if column in self.used) or columns[:1]
         tree = Found(option.tree, used)
@@ -381,7 +400,8 @@ class Planner:
             tree = replace(top.tree, left=sides[0].tree, right=sides[1].tree)  # type: ignore[call-arg]
             return Option(tree, spent, sides[0].startup if relation.lateral else spent)
 
-        return self._both(rows, make)
+        planned = self._both(rows, make)
+        return self.handed(planned) if self._without_duckdb else planned
 
     def _with(self, relation: With) -> Planned:
         spent = {ROWS: 0.0, DUCK: 0.0}
@@ -451,6 +471,11 @@ def _number(expression: Expression | None, otherwise: float) -> float:
     if isinstance(expression, Constant) and isinstance(expression.value, int):
         return float(max(expression.value, 0))
     return 0.0 if expression is None and otherwise == 0.0 else otherwise if expression is not None else math.inf
+
+
+def _can_fail(tree: Relation) -> bool:
+    values = (value for one in everything(tree) for value in one.expressions())
+    return any(isinstance(part, Call) and part.operation.fails for value in values for part in value.walk())
 
 
 def _reads_others(tree: Relation) -> bool:

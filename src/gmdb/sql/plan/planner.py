@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gmdb.catalog.schema import TableDefinition
 from gmdb.catalog.statistics import TableStatistics
 from gmdb.dbapi import rows_of
+from gmdb.errors import EngineFault
 from gmdb.sql import rows
 from gmdb.sql.plan import explain
 from gmdb.sql.plan.columns import pruned, used_columns
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from gmdb.sql.duck.answer import Answer
 
 Row = tuple[Any, ...]
+Watch = Callable[[Any], None] | None
+Result = TypeVar("Result")
 Size = Callable[[TableDefinition], float]
 GROWTH = 4  # how much larger a table that is scanned may become until another plan is looked for
 EXECUTOR: ContextVar[str | None] = ContextVar("executor", default=None)  # that plans are to be for, if they can
@@ -43,13 +46,16 @@ class Plan:
         estimates: Mapping[int, float],
         scanned: Sequence[tuple[TableDefinition, float]] = (),
         row_ids: bool = False,
+        without_duckdb: Callable[[], Plan] | None = None,
     ) -> None:
-        """``estimates``: of rows, by the nodes' identities.  ``scanned``: tables that are read whole, and pages."""
+        """``estimates``: of rows, by the nodes' identities.  ``scanned``: tables that are read whole, and pages.
+        ``without_duckdb``: makes the plan that has DuckDB do as little as can be."""
         self.tree = tree
         self.executor = executor
         self.estimates = estimates
         self._scanned = scanned
         self._row_ids = row_ids
+        self._without_duckdb = without_duckdb
 
     def of(self, tree: Relation) -> Plan:
         """The plan with another top."""
@@ -65,21 +71,36 @@ class Plan:
 
         return text.write(self.tree)
 
-    def run(self, run: Run, watch: Callable[[Any], None] | None = None) -> Iterator[Row] | Answer:
-        """The rows, one by one or as DuckDB's answer."""
+    def answer(self, run: Run, watch: Watch = None) -> Answer | None:
+        """DuckDB's answer; None if the plan is one to run by rows.
+
+        Where DuckDB fails by a fault of its own before it gives a row, the plan becomes one that avoids it.
+        """
+        return self._despite_faults(self._answer, run, watch)
+
+    def _answer(self, run: Run, watch: Watch) -> Answer | None:
         if self.executor == ROWS:
-            return self.program.rows(run)
+            return None
         from gmdb.sql.duck import text
 
-        answer: Answer = text.run(self.written, run, watch)
-        return answer
+        return text.run(self.written, run, watch)
 
-    def rows(self, run: Run, watch: Callable[[Any], None] | None = None) -> Iterator[Row]:
+    def _despite_faults(self, work: Callable[[Run, Watch], Result], run: Run, watch: Watch) -> Result:
+        try:
+            return work(run, watch)
+        except EngineFault:
+            if self._without_duckdb is None:
+                raise
+            other, self._without_duckdb = self._without_duckdb(), None
+            for made in ("program", "written"):
+                self.__dict__.pop(made, None)
+            self.tree, self.executor, self.estimates = other.tree, other.executor, other.estimates
+        return work(run, watch)
+
+    def rows(self, run: Run, watch: Watch = None) -> Iterator[Row]:
         """The rows, one by one."""
-        found = self.run(run, watch)
-        if self.executor == ROWS:
-            return found  # type: ignore[return-value]
-        return _rows_in(found)  # type: ignore[arg-type]
+        answer = self.answer(run, watch)
+        return self.program.rows(run) if answer is None else _rows_in(answer)
 
     def point(self) -> Point | None:
         """The plan as one row that is found by its whole key; None if it is another one."""
@@ -89,9 +110,9 @@ class Plan:
         """The plan, a line for each node."""
         return explain.lines(self.tree, self.executor, self.estimates)
 
-    def analyze(self, run: Run, watch: Callable[[Any], None] | None = None) -> list[str]:
+    def analyze(self, run: Run, watch: Watch = None) -> list[str]:
         """Run the plan to its end; what it did, a line for each node."""
-        return explain.analyzed(self, run, watch)
+        return self._despite_faults(lambda run, watch: explain.analyzed(self, run, watch), run, watch)
 
     def has_outgrown(self, size: Size) -> bool:
         """Whether a table that it reads whole has become much larger since."""
@@ -111,16 +132,25 @@ def plan(
     size: Size,
     row_ids: bool = False,
     held_scn: int | None = None,
+    without_duckdb: bool = False,
 ) -> Plan:
-    """The best plan for a relation, with its columns.  ``size``: how many pages a table has."""
+    """The best plan for a relation, with its columns.  ``size``: how many pages a table has.
+
+    ``without_duckdb``: it is to do only what cannot be done by rows.
+    """
     tree = normalized(pruned(relation))
-    planner = Planner(Estimates(statistics, size, held_scn), used_columns(tree))
+    planner = Planner(Estimates(statistics, size, held_scn), used_columns(tree), without_duckdb)
     planned = planner.plan(tree)
     by_rows = planned.best(ROWS)
-    option, executor = _chosen(by_rows if by_rows and rows.supports(by_rows.tree) else None, planned.by_duck)
+    if by_rows is not None and not rows.supports(by_rows.tree):
+        by_rows = None
+    option, executor = _chosen(by_rows, None if without_duckdb and by_rows is not None else planned.by_duck)
     tables = {one.definition.number: one.definition for one in everything(option.tree) if isinstance(one, Table)}
     scanned = [(definition, max(float(size(definition)), 1.0)) for definition in tables.values()]
-    return Plan(option.tree, executor, planner.rows, scanned, row_ids)
+    other = None
+    if executor == DUCK and not without_duckdb:
+        other = partial(plan, relation, statistics, size, row_ids, held_scn, without_duckdb=True)
+    return Plan(option.tree, executor, planner.rows, scanned, row_ids, other)
 
 
 def _chosen(by_rows: Option | None, by_duck: Option | None) -> tuple[Option, str]:

@@ -146,6 +146,8 @@ def _key(syntax: Syntax, own: tuple[str, ...]) -> tuple[str, ...]:
             listed = schema.list("expressions")
     if not listed and not own:
         raise InvalidSyntax("syntax error: a key needs columns", *place(syntax.node))
+    if own and listed:
+        raise InvalidSyntax("syntax error: a key behind a column is one of that column alone", *place(syntax.node))
     return tuple(column_names(listed)) or own
 
 
