@@ -20,7 +20,6 @@ from gmdb.sql.plan.estimates import DUCK_START, Estimates
 from gmdb.sql.plan.normal import normalized
 from gmdb.sql.plan.options import DUCK, ROWS, Option
 from gmdb.sql.plan.physical import Planner
-from gmdb.sql.plan.point import Point, point_of
 from gmdb.sql.run import Run
 from gmdb.sql.tree import Relation, Table, everything
 
@@ -80,10 +79,6 @@ class Plan:
         if self.executor == ROWS:
             return found  # type: ignore[return-value]
         return _rows_in(found)  # type: ignore[arg-type]
-
-    def point(self) -> Point | None:
-        """The plan as one row that is found by its whole key; None if it is another one."""
-        return point_of(self.tree) if self.executor == ROWS else None
 
     def explain(self) -> list[str]:
         """The plan, a line for each node."""
