@@ -186,7 +186,8 @@ class Cursor:
         return list(islice(self._found(), wanted))
 
     def fetchall(self) -> list[Row]:
-        return list(self._found())
+        rows = self._rows
+        return list(self._found() if rows is None or self._closed or self.connection.closed else rows)
 
     def __iter__(self) -> Iterator[Row]:
         return self._found()

@@ -372,6 +372,7 @@ def test_a_client_has_every_method_with_the_same_parameters(local: type, remote:
     inner |= {"try_update", "try_delete", "try_lock", "target", "encoded_row", "rows_by", "rows_at"}
     inner |= {"all_or_nothing", "one_snapshot", "decoder", "try_at_once", "patch_encoder", "pieces"}
     inner |= {"by_seen", "look", "see", "page_ids"}
+    inner |= {"insert_at_once", "try_change", "try_change_at_once", "try_changes_at_once", "change_some"}
     inner |= {"statistics", "keep_statistics", "statistics_version"}
     inner |= {"look", "see", "by_seen", "page_ids", "pieces", "try_at_once"}
     for name in {name for name in vars(local) if not name.startswith("_")} - inner | {"__enter__", "__exit__"}:

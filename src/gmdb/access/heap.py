@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
+from gmdb.access.batches import Change, batch_of
 from gmdb.access.indexes import IndexDefinition, KeyRange, no_such_index
 from gmdb.access.keyed import KeyedRows
 from gmdb.access.lob_file import OpenLob
@@ -37,7 +38,17 @@ from gmdb.format.heap import row_too_large
 from gmdb.format.lob import LobSegment
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.call import TARGET
-from gmdb.kernel.dml import delete_row, fetch_row, insert_row, list_rows, lock_row, update_row
+from gmdb.kernel.dml import (
+    BATCH_HEAD,
+    STATUS_BITS,
+    change_rows,
+    delete_row,
+    fetch_row,
+    insert_row,
+    list_rows,
+    lock_row,
+    update_row,
+)
 from gmdb.kernel.indexing import BUILDING
 from gmdb.kernel.status import CHANGED, DAMAGED, DUPLICATE, HASHES_CLASH, KEY_TOO_LONG, LOCKED, NOT_FOUND, ROW_TOO_LARGE
 from gmdb.signals import Flattened
@@ -138,12 +149,18 @@ class Heap:
 
     def insert(self, values: Sequence[Any]) -> RowId:
         """Add a row, values in column order; returns the row id that it keeps for life."""
-        if self.session.plain and self.lobs is None:
-            row = self.encode(values)
-            place = self._change_at_once(insert_row, row, len(row))
-            if place >= 0:
-                return _new(RowId, (place >> 16, place & 0xFFFF))
-        return self._insert_with_patience(values)
+        place = self.insert_at_once(values) if self.lobs is None else -1
+        return self._insert_with_patience(values) if place < 0 else _new(RowId, (place >> 16, place & 0xFFFF))
+
+    def insert_at_once(self, values: Sequence[Any]) -> int:
+        """``insert`` if nothing has to be waited or made room for, of a table without large objects.
+
+        Gives the place, page id << 16 | slot; less than 0: nothing was done.
+        """
+        if not self.session.plain:
+            return -1
+        row = self.encode(values)
+        return self._change_at_once(insert_row, row, len(row))
 
     @operation
     def _insert_with_patience(self, values: Sequence[Any]) -> RowId:
@@ -231,9 +248,52 @@ class Heap:
     def _update_with_patience(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         self.refuse_if_failed(self.try_update(row_id, values), row_id)
 
-    def patch_encoder(self, names: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
-        """What makes patches of some columns' values."""
-        return self._patches.encoder(names)
+    def patch_encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
+        """What makes patches of some columns' values, which stand behind ``first`` others."""
+        return self._patches.encoder(names, first)
+
+    def try_change_at_once(self, row_id: RowId, patch: bytes) -> int:
+        """Update a row, or delete it if the patch is empty, while the guard is held; less than 0: nothing was done."""
+        kernel = update_row if patch else delete_row
+        return self.try_at_once(kernel, patch, len(patch), row_id[0] << 16 | row_id[1])
+
+    def try_changes_at_once(self, changes: Iterable[Change]) -> int:
+        """``try_change_at_once`` of many, while signals are held; answers how many were changed.
+
+        If they are fewer, what was done is the caller's to take back.
+        """
+        session = self.session
+        if self._queues or not session.plain or session.tables_held.get(self.number) is not self.definition:
+            return 0
+        batch, count = batch_of(changes)
+        if len(batch) > _BUFFER_SIZE:
+            return 0
+        session.reserve_records()
+        self._bytes[: len(batch)] = batch
+        return change_rows(self._area, self._target, count) >> STATUS_BITS
+
+    def change_some(self, changes: Sequence[Change]) -> int:
+        """Update or delete the first of some rows within a statement; answers how many, less if one has to wait."""
+        size, count = 0, 0
+        for _, patch in changes:
+            size += BATCH_HEAD + len(patch)
+            if size > _BUFFER_SIZE:
+                break
+            count += 1
+        batch, _ = batch_of(changes[:count])
+        self._bytes[: len(batch)] = batch
+        return self.session.change(self._try_some, self._space_id, None, (self._target, count))
+
+    def _try_some(self, area: int, target: int, count: int) -> int:
+        return 0 if self._queues else change_rows(area, target, count) >> STATUS_BITS
+
+    def try_change(self, change: Change) -> int:
+        """``change_some`` of one row, which waits; answers a status."""
+        row_id, patch = change
+        if not patch:
+            return self.try_delete(row_id)
+        self._bytes[: len(patch)] = patch
+        return self.session.change(update_row, self._space_id, row_id, (self._target, row_id[0] << 16 | row_id[1]))
 
     def try_update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
         """``update`` that answers a status if there is no such row, or it has changed."""
@@ -244,9 +304,7 @@ class Heap:
         return self._try_patch(row_id, values)
 
     def _try_patch(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
-        patch = self._encode_patch(values)
-        self._bytes[: len(patch)] = patch
-        return self.session.change(update_row, self._space_id, row_id, (self._target, row_id[0] << 16 | row_id[1]))
+        return self.try_change((row_id, self._encode_patch(values)))
 
     # ---- large objects
 

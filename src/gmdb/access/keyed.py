@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from gmdb.access.fixed_rows import Split
 from gmdb.access.index_entries import (
     BACKWARDS_FIELD,
     DONE_FIELD,
@@ -220,7 +222,13 @@ class KeyedRows:
         return self._encoders
 
     def probe(
-        self, scn: int, form: np.ndarray, check: Callable[[], None], decode: Decode, row_ids: bool = False
+        self,
+        scn: int,
+        form: np.ndarray,
+        check: Callable[[], None],
+        decode: Decode,
+        row_ids: bool = False,
+        split: Split | None = None,
     ) -> Probe:
         """What looks rows up by a snapshot that somebody holds for as long; ``check`` says whether it was given up."""
         self.require_index()
@@ -237,23 +245,25 @@ class KeyedRows:
                 check()
                 return call(read_rows, 0, target, address, walk, limit)
 
-        probe = Probe(self, read, decode, row_ids)
+        probe = Probe(self, read, decode, row_ids, split)
         probe.memory, probe.is_lazy = (form, heap.view), heap.lobs is not None
         return probe
 
-    def newest_probe(self, decode: Decode, row_ids: bool = False) -> Probe:
+    def newest_probe(self, decode: Decode, row_ids: bool = False, split: Split | None = None) -> Probe:
         """What looks rows up by the session's own snapshot, while the guard is held; raises Unread."""
         heap = self._heap
         area, target, snapshot, kernel = heap.segment.store.area, heap.target, heap.session.call_address, read_rows
 
-        def read(walk: int, limit: int, _memory: object = (heap, heap.view)) -> int:
-            """Rows; what the kernel is led to is held for as long as somebody may ask for them."""
+        def read(walk: int, limit: int) -> int:
             used = kernel(area, target, snapshot, walk, limit)
             if used < 0:
                 raise Unread
             return used
 
-        return Probe(self, read, decode, row_ids)
+        probe = Probe(self, read, decode, row_ids, split)
+        probe.memory = heap, heap.view
+        probe.find_rows = partial(find_rows, area, target)
+        return probe
 
     @property
     def definition(self) -> object:
@@ -313,9 +323,12 @@ class Probe:
     before asking for the next.
     """
 
-    def __init__(self, keyed: KeyedRows, read: Read, decode: Decode, row_ids: bool = False) -> None:
-        """``row_ids``: rows come with their row ids, as pairs."""
+    def __init__(
+        self, keyed: KeyedRows, read: Read, decode: Decode, row_ids: bool = False, split: Split | None = None
+    ) -> None:
+        """``row_ids``: rows come with their row ids, as pairs.  ``split``: makes some of many rows sooner."""
         self.memory: object = None  # that ``read`` leads kernels to
+        self.find_rows: Callable[[int], int] | None = None  # all rows of a walk from its beginning, or a status
         self.is_lazy = False  # rows are decoded one at a time: they may be large
         self._idle = keyed.idle_walks
         self._walk = self._idle.pop() if self._idle else Walk(keyed.tree, room=ROOM)
@@ -323,7 +336,7 @@ class Probe:
         self._high = self._low[ENTRY_BUFFER:]
         self._encoders = keyed.encoders
         self._count = len(keyed.index.positions)
-        self._read, self._decode, self._row_ids = read, decode, row_ids
+        self._read, self._decode, self._row_ids, self._split = read, decode, row_ids, split
 
     def close(self) -> None:
         """Nothing is asked of the probe any more: another one may have its memory."""
@@ -344,8 +357,8 @@ class Probe:
     def one(self) -> Callable[[Sequence[Any]], Any]:
         """A function that finds the row of a whole key of a unique index; None if there is none."""
         self._use_one_key(self._count)
-        encode, low, fields, read = self._encoders[self._count], self._low, self._fields, self._read
-        output, address, decode, row_ids = self._walk.output, self._walk.address, self._decode, self._row_ids
+        encode, low, output, decode = self._encoders[self._count], self._low, self._walk.output, self._decode
+        begin, row_ids, single = self._make_begin(), self._row_ids, self._single
 
         def find(key: Sequence[Any]) -> Any:
             entry = encode(key)
@@ -353,17 +366,48 @@ class Probe:
             if size > ENTRY_MAX:
                 return None
             low[:size] = entry
-            fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
-            used = read(address, 1)
-            while not used and not fields[DONE_FIELD]:
-                used = read(address, 1)
-            if not used:
-                return None
-            if row_ids:
-                return _decoded(output[:used].tobytes(), decode)[0]
+            used = begin()
+            if row_ids or used <= 0:
+                return single(used)
             return decode(output[_FOUND_SIZE:used].tobytes())
 
         return find
+
+    def first(self, shape: Shape) -> Callable[..., Any]:
+        """A function that finds the first row from one key to another; None if there is none."""
+        put, read, fields, address = self._make_ends(shape), self._read, self._fields, self._walk.address
+        single = self._single
+
+        def first(low: Sequence[Any], high: Sequence[Any]) -> Any:
+            if not put(low, high):
+                return next(iter(self._cut(shape, low, high, 1)), None)
+            fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
+            return single(read(address, 1))
+
+        return first
+
+    def _make_begin(self) -> Callable[[], int]:
+        """A function that begins the walk, and reads its first rows, of which there is one."""
+        address, fields, read = self._walk.address, self._fields, self._read
+        if self.find_rows is not None:
+            return partial(self.find_rows, address)
+
+        def begin() -> int:
+            fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
+            return read(address, 1)
+
+        return begin
+
+    def _single(self, used: int) -> Any:
+        """The only row of a walk that has begun; ``used``: bytes of what was read of it, or a status."""
+        if used < 0:
+            raise Unread
+        while not used and not self._fields[DONE_FIELD]:
+            used = self._read(self._walk.address, 1)
+        if not used:
+            return None
+        data = self._walk.output[:used].tobytes()
+        return _decoded(data, self._decode)[0] if self._row_ids else self._decode(data[_FOUND_SIZE:])
 
     def some(self, columns: int) -> Callable[..., Iterable[Any]]:
         """A function that finds the rows of a key's first columns, in the order of the others."""
@@ -382,24 +426,33 @@ class Probe:
 
     def between(self, shape: Shape) -> Callable[..., Iterable[Any]]:
         """A function that finds the rows from one key to another, in order."""
-        self._use(shape)
-        encode_low, encode_high = self._encoders.get(shape.low_columns), self._encoders.get(shape.high_columns)
-        low_memory, high_memory, rows = self._low, self._high, self._make_rows()
+        put, rows = self._make_ends(shape), self._make_rows()
 
         def find(low: Sequence[Any], high: Sequence[Any], first: int = FIRST_ROWS) -> Iterable[Any]:
+            return rows(first) if put(low, high) else self._cut(shape, low, high, first)
+
+        return find
+
+    def _make_ends(self, shape: Shape) -> Callable[[Sequence[Any], Sequence[Any]], bool]:
+        """A function that puts keys where the walk goes from and to; False: one is longer than any entry."""
+        self._use(shape)
+        encode_low, encode_high = self._encoders.get(shape.low_columns), self._encoders.get(shape.high_columns)
+        low_memory, high_memory = self._low, self._high
+
+        def put(low: Sequence[Any], high: Sequence[Any]) -> bool:
             if encode_low is not None:
                 entry = encode_low(low)
                 if len(entry) > ENTRY_MAX:
-                    return self._cut(shape, low, high, first)
+                    return False
                 low_memory[: len(entry)] = entry
             if encode_high is not None:
                 entry = encode_high(high)
                 if len(entry) > ENTRY_MAX:
-                    return self._cut(shape, low, high, first)
+                    return False
                 high_memory[: len(entry)] = entry
-            return rows(first)
+            return True
 
-        return find
+        return put
 
     def _cut(self, shape: Shape, low: Sequence[Any], high: Sequence[Any], first: int) -> Iterable[Any]:
         """``between`` where a key is longer than any entry: its first columns are the end, and belong to the range."""
@@ -429,22 +482,25 @@ class Probe:
     def _make_rows(self) -> Callable[[int], Iterable[Any]]:
         """A function that begins the walk, and gives its rows: those of the first step as a list, if it has no more."""
         walk, fields, read, decode = self._walk, self._fields, self._read, self._decode
-        address, output = walk.address, walk.output
-        split: Callable[[bytes, Decode], Iterable[Any]] = _decoded if self._row_ids else _values
+        address, output, at_once = walk.address, walk.output, self._split
+        slowly: Callable[[bytes, Decode], Iterable[Any]] = _decoded if self._row_ids else _values
         if self.is_lazy:
-            split = _decoded_one_by_one if self._row_ids else _values_one_by_one
+            slowly = _decoded_one_by_one if self._row_ids else _values_one_by_one
+
+        def split(used: int) -> Iterable[Any]:
+            data = output[:used].tobytes()
+            rows = None if at_once is None else at_once(data)
+            return slowly(data, decode) if rows is None else rows
 
         def rows(first: int) -> Iterable[Any]:
             fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
             used = read(address, first)
-            data = split(output[:used].tobytes(), decode)
-            return data if fields[DONE_FIELD] else chain(data, more(first))
+            return split(used) if fields[DONE_FIELD] else chain(split(used), more(first))
 
         def more(limit: int) -> Iterator[Any]:
             while not fields[DONE_FIELD]:
                 limit = min(8 * limit, MORE_ROWS)
-                used = read(address, limit)
-                yield from split(output[:used].tobytes(), decode)
+                yield from split(read(address, limit))
 
         return rows
 
@@ -484,4 +540,10 @@ def _decoded(data: bytes, decode: Decode) -> list[Found]:
     page_id, slot, size = _unpack_found(data)
     if len(data) == size + _FOUND_SIZE:  # most often it is one
         return [(_new(RowId, (page_id, slot)), decode(data[_FOUND_SIZE:]))]
-    return [(row_id, decode(row)) for row_id, row in _encoded(data)]
+    rows, at, end = [], 0, len(data)
+    while at < end:
+        page_id, slot, size = _unpack_found(data, at)
+        start = at + _FOUND_SIZE
+        at = start + size
+        rows.append((_new(RowId, (page_id, slot)), decode(data[start:at])))
+    return rows

@@ -31,14 +31,14 @@ class Patches:
             return encode(by_name[names[0]])
         return encode([by_name[name] for name in names])
 
-    def encoder(self, names: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
-        """What makes patches of values of these columns, given in their order."""
+    def encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
+        """What makes patches of values of these columns, given in their order from the ``first`` on."""
         encode, ordered = self._codec(tuple(names))
         if len(ordered) == 1:
-            return lambda values: encode(values[0])
-        if list(names) == ordered:
+            return lambda values: encode(values[first])
+        if list(names) == ordered and not first:
             return encode
-        pick = itemgetter(*(list(names).index(name) for name in ordered))
+        pick = itemgetter(*(first + list(names).index(name) for name in ordered))
         return lambda values: encode(pick(values))
 
     def _by_name(self, values: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import InterfaceError, RowLocked
@@ -19,11 +20,13 @@ from gmdb.format.address import RowId
 from gmdb.kernel.status import CHANGED, DELETED, NOT_FOUND
 
 if TYPE_CHECKING:
+    from gmdb.access.batches import Change
     from gmdb.access.heap import Heap
     from gmdb.access.indexes import KeyRange
     from gmdb.transaction.snapshots import Snapshot
 
 Changes = Sequence[Any] | Mapping[str, Any]
+ROWS_A_CALL = 256  # that a kernel changes: a millisecond of work
 
 
 class RowChanged(Exception):
@@ -32,6 +35,8 @@ class RowChanged(Exception):
 
 class Steps:
     """A statement that is running, on a heap of this process."""
+
+    done = 0  # rows that the last ``update`` or ``change_all`` has changed: the next one is that which it failed at
 
     def __init__(self, heap: Heap, snapshot: Snapshot) -> None:
         self._heap = heap
@@ -72,12 +77,25 @@ class Steps:
                 yield row_id, decode(row)
 
     def update(self, changes: Iterable[tuple[RowId, Changes]]) -> None:
+        self.done = 0
         for row_id, values in changes:
             self._require(self._heap.try_update(row_id, values), row_id)
+            self.done += 1
 
     def delete(self, row_ids: Iterable[RowId]) -> None:
-        for row_id in row_ids:
-            self._require(self._heap.try_delete(row_id), row_id)
+        self.change_all((row_id, b"") for row_id in row_ids)
+
+    def change_all(self, changes: Iterable[Change]) -> None:
+        """Change rows, many in one call; of a table without large objects, unless they are all deleted."""
+        self.done, remaining = 0, iter(changes)
+        while some := list(islice(remaining, ROWS_A_CALL)):
+            while some:
+                count = self._heap.change_some(some)
+                if not count:
+                    self._require(self._heap.try_change(some[0]), some[0][0])
+                    count = 1
+                self.done += count
+                del some[:count]
 
     def lock(self, row_ids: Iterable[RowId], nowait: bool = False, skip_locked: bool = False) -> set[RowId]:
         """Hold the rows against other writers; answers those that were skipped, since others hold them."""

@@ -100,6 +100,8 @@ INSERTED, UPDATED, DELETED_ROW = (
     int(ChangeOperation.UPDATE),
     int(ChangeOperation.DELETE),
 )
+BATCH_HEAD = 16  # bytes of a row of a batch before its patch
+STATUS_BITS = 8
 LOB_RECORDS = 4  # pages of undo that the records of all large objects of a row take
 
 
@@ -429,6 +431,39 @@ def lock_row(area, target_address, place):
         return status
     call = _begin(area, target)
     return _end(area, call, _lock(area, target, call, place))
+
+
+@kernel
+def change_rows(area, target_address, count):
+    """Update or delete the rows of a batch in the buffer, in order, until one cannot be changed.
+
+    The batch: for each row its place and the bytes of its patch (i64s), then the patch; without one it is deleted.
+    Answers how many rows were changed << STATUS_BITS | the status of the next one, negated; 0: there is none.
+    """
+    target = target_at(target_address)
+    call = call_at(target.call)
+    batch = target.buffer
+    entry, done, status = batch, 0, DONE
+    for _ in range(count):
+        status = _require_room(area, target)
+        if status < 0:
+            break
+        if done == 0:
+            call = _begin(area, target)
+        call.undo = -1
+        call.blocked = -1
+        place, size = load_i64(entry), load_i64(entry + 8)
+        if size == 0:
+            status = _end(area, call, _delete(area, target, call, place))
+        else:
+            target.buffer = entry + BATCH_HEAD
+            status = _end(area, call, _update(area, target, call, place))
+            target.buffer = batch
+        if status < 0:
+            break
+        entry += BATCH_HEAD + size
+        done += 1
+    return done << STATUS_BITS | (-status if status < 0 else 0)
 
 
 @kernel

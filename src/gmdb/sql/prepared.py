@@ -43,16 +43,19 @@ class Statement(ABC):
         self.parsed = parsed
         self.types = types
         self.tables: dict[str, TableDefinition] = {}
+        self._plans: list[Plan] = []
         self.asked: frozenset[ParameterKey] = frozenset()
         self._statistics_version = connection.statistics_version
 
     def is_current(self) -> bool:
-        """Whether the tables are still defined as they were when the statement was prepared."""
+        """Whether the tables are still defined as they were when the statement was prepared, and its plans good."""
         held = self.session.tables_seen  # by definitions that are the newest
         for table in self.tables.values():
             if held.get(table.number) is not table:
-                return self._is_still_current()
-        return True
+                if not self._is_still_current():
+                    return False
+                break
+        return self.is_quick or not any(one.has_outgrown(self.pages) for one in self._plans)
 
     def _is_still_current(self) -> bool:
         if self._statistics_version != self.connection.statistics_version:
@@ -78,7 +81,9 @@ class Statement(ABC):
     def planned(self, relation: Relation, row_ids: bool = False) -> Plan:
         """The best plan for a relation; with ``row_ids``, columns that are row ids come as such where they can."""
         statistics = self.connection.statistics
-        return plan(relation, lambda table: statistics(table.name), self.pages, row_ids, self.session.held_scn)
+        best = plan(relation, lambda table: statistics(table.name), self.pages, row_ids, self.session.held_scn)
+        self._plans.append(best)
+        return best
 
     def watch(self, stack: ExitStack, work: Work) -> None:
         """Have an interrupt of the session end the work in DuckDB, until the stack is closed."""

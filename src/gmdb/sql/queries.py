@@ -56,9 +56,6 @@ class Query(Statement):
             relation = _with_row_id(relation, self._lock.table)
             self.plan, self._count, self._offset = _without_limit(self.planned(relation, True))
 
-    def is_current(self) -> bool:
-        return super().is_current() and (self.is_quick or not self.plan.has_outgrown(self.pages))
-
     def _now(self) -> datetime:
         return datetime.now() if self._uses_time else _NO_TIME
 
@@ -74,9 +71,10 @@ class Query(Statement):
 
     def _found_at_once(self) -> Callable[[Parameters], Result] | None:
         """``run`` for a few rows by their keys, with all that it needs bound to it."""
-        work = self.plan.program.quick(self.connection)
-        if work is None:
+        program = self.plan.program.quick(self.connection)
+        if program is None:
             return None
+        work = program.run
         names, types, uses_time = self.names, self.column_types, self._uses_time
 
         def run(parameters: Parameters) -> Result:

@@ -31,9 +31,9 @@ from gmdb.sql.names import column_name, folded
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.planner import Plan
 from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
-from gmdb.sql.rows.expressions import compile_row
+from gmdb.sql.rows.expressions import compile_row, is_taken
 from gmdb.sql.syntax import Syntax, reading
-from gmdb.sql.tree import Expression
+from gmdb.sql.tree import Expression, Parameter
 from gmdb.sql.types import INTEGERS
 from gmdb.transaction.interrupts import operation
 
@@ -54,7 +54,6 @@ class Insert(Statement):
             self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
             self._given: dict[int, Expression] | None = None  # the values of a single row, which no query is part of
             self._rows: Callable[[Parameters, datetime | None, int], Iterator[Row]]
-            self._plans: list[Plan] = []
             self._query: Plan | None = None
             self._take_source(syntax)
             returning, conflict = syntax.take("returning"), syntax.take("conflict")
@@ -184,11 +183,7 @@ class Insert(Statement):
 
     def _plan(self, relation: tree.Relation) -> Plan:
         relation = tree.With(self._shared, relation) if self._shared else relation
-        self._plans.append(self.planned(fold_relation(relation)))
-        return self._plans[-1]
-
-    def is_current(self) -> bool:
-        return super().is_current() and not any(one.has_outgrown(self.pages) for one in self._plans)
+        return self.planned(fold_relation(relation))
 
     def _take_query(self, source: exp.Expr) -> None:
         columns = self.definition.columns
@@ -228,19 +223,17 @@ class Insert(Statement):
         is_more = not self._is_plain or self._needs_time or self.definition.lobs is not None
         if given is None or is_more or len(given) < len(self._columns):
             return None
-        evaluate = compile_row([given[n] for n in range(len(given))], ())
-        insert, number, session = self.connection.heap(self.definition.name).insert, self._number, self.session
-        definition, table = self.definition, self.definition.number
-        check = self._checks.check if self._checks.concern(range(len(given))) else None
+        values = [given[n] for n in range(len(given))]
+        evaluate, is_row = compile_row(values, ()), _are_parameters(values)
+        insert_at_once, number = self.connection.heap(self.definition.name).insert_at_once, self._number
+        check, concerns_all = self._checks.check, bool(self._checks)
 
         def run(parameters: Parameters) -> Result:
-            row = evaluate((), parameters)
-            if check is not None:
+            row: Any = parameters if is_row else evaluate((), parameters)
+            if concerns_all or None in row:
                 check(row, None)
             try:
-                if session.tables_held.get(table) is definition:
-                    insert(row)
-                else:
+                if insert_at_once(row) < 0:
                     self._insert_held(row)
             except UniqueViolation as violation:
                 raise name_key(violation, self.definition.index(violation.index), row) from None
@@ -344,6 +337,11 @@ def insert_many(connection: Connection, parsed: Parsed, insert: Insert | None, s
 def _fits(batch: pa.RecordBatch, parsed: Parsed) -> bool:
     """Whether a batch has the parameters by their numbers or names."""
     return parsed.names <= set(batch.schema.names) if parsed.names else batch.num_columns == parsed.count
+
+
+def _are_parameters(values: Sequence[Expression]) -> bool:
+    """Whether a row's values are the parameters in their order, just as they are given."""
+    return all(isinstance(one, Parameter) and one.key == n and is_taken(one) for n, one in enumerate(values))
 
 
 def _alias(node: exp.Expr) -> str:

@@ -1,7 +1,8 @@
 """UPDATE and DELETE: a plan finds the rows, then they are changed.
 
 The plan gives each row's id, what else is asked for of it, and the values that need other tables or queries.  What one
-row of the table decides is worked out row by row, so that a large object may come out of a file.
+row of the table decides is worked out row by row, so that a large object may come out of a file.  Few rows that are
+found by keys are changed at once (at_once.py), where that can be.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from gmdb.access.lob_source import is_file, rereadable
 from gmdb.access.statements import run_statement
 from gmdb.access.steps import Steps
 from gmdb.dbapi import Result
-from gmdb.errors import DataError, UniqueViolation
+from gmdb.errors import UniqueViolation
 from gmdb.format.address import RowId, parse_page_id
-from gmdb.sql import tree
+from gmdb.sql import rows, tree
 from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.changes.assignment import Checks, Defaults, assignments, has_queries, uses_time
+from gmdb.sql.changes.at_once import Found, change_at_once, each_once, finds_one
 from gmdb.sql.changes.returning import Returning, require_changeable, rows_of_plan
 from gmdb.sql.fold import fold_relation
 from gmdb.sql.parser import Parsed
+from gmdb.sql.plan.options import ROWS
 from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.syntax import Syntax, reading
@@ -36,12 +39,13 @@ from gmdb.transaction.interrupts import operation
 if TYPE_CHECKING:
     from gmdb.connection import Connection
 
-Found = tuple[Any, ...]  # a row's id, and the values that the statement asked for
 Row = tuple[Any, ...]
 
 
 class _Change(Statement):
     """What UPDATE and DELETE share: a table, a condition, RETURNING."""
+
+    _needs_time = False
 
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
         super().__init__(connection, parsed, types)
@@ -54,13 +58,10 @@ class _Change(Statement):
             self._take_changes(syntax, binder)
             returning = syntax.take("returning")
         self._returning = None if returning is None else Returning(binder, returning, self._source.scope)
-        self._needs_time = binder.uses_time
+        self._needs_time = self._needs_time or binder.uses_time
         self.asked = frozenset(binder.used_parameters)
         self.tables.update(binder.tables)
         self._plan_rows()
-
-    def is_current(self) -> bool:
-        return super().is_current() and (self.is_quick or not self._plan.has_outgrown(self.pages))
 
     @abstractmethod
     def _others(self, syntax: Syntax) -> list[exp.Expr]:
@@ -96,9 +97,41 @@ class _Change(Statement):
         self.run = run or self._run  # type: ignore[assignment, method-assign]
         return self.run(parameters)
 
-    @abstractmethod
     def _at_once(self) -> Callable[[Parameters], Result] | None:
-        """``run`` for a single row by its key, if nobody can come between, with all that it needs bound to it."""
+        """``run`` of few rows that are found by keys, with all that it needs bound to it."""
+        program = self._program_at_once()
+        if program is None:
+            return None
+        heap, session = self.connection.heap(self.definition.name), self.session
+        change = change_at_once(heap, program, self._patch_maker(heap), finds_one(self._plan.tree), self._needs_time)
+
+        def run(parameters: Parameters) -> Result:
+            if session.plain:
+                count = change(parameters)
+                if count >= 0:
+                    return Result((), (), count)
+            return self._run(parameters)
+
+        return run
+
+    def _program_at_once(self) -> rows.Quick | None:
+        """The search for row ids, and for what ``_patch_maker`` asks of each row."""
+        if self._returning is not None or self.definition.lobs is not None or self._plan.executor != ROWS:
+            return None
+        asked = self._asked_at_once()
+        if asked is None:
+            return None
+        row_id, *found = (Reference(column.type, column) for column in self._plan.tree.columns)
+        row = tree.Project(self._plan.tree, tuple(zip((row_id.column, *self.columns), (row_id, *found), strict=True)))
+        return rows.compile(tree.Project(row, ((row_id.column, row_id), *asked)), row_ids=True).quick(self.connection)
+
+    @abstractmethod
+    def _asked_at_once(self) -> list[tree.Output] | None:
+        """Values of rows that are changed at once; None: they cannot be."""
+
+    @abstractmethod
+    def _patch_maker(self, heap: Heap) -> Callable[[Found], bytes]:
+        """What makes the patch of a row that was found at once; an empty one deletes it."""
 
     @abstractmethod
     def _run(self, parameters: Parameters) -> Result:
@@ -106,38 +139,38 @@ class _Change(Statement):
 
     def find(self, steps: Steps, parameters: Parameters, now: datetime | None) -> list[Found]:
         """The rows, each once: joined with several rows, the first one counts."""
-        rows: dict[Any, Found] = {}
-        for row in rows_of_plan(self, self._plan, parameters, now, steps.scn):
-            rows.setdefault(row[0], row)
-        pages: dict[str, int] = {}
-        return [(_row_id(row_id, pages), *row[1:]) for row_id, row in rows.items()]
+        found = each_once(rows_of_plan(self, self._plan, parameters, now, steps.scn))
+        if found and not isinstance(found[0][0], RowId):
+            pages: dict[str, int] = {}
+            return [(_row_id(row[0], pages), *row[1:]) for row in found]
+        return found
 
-    def stored(self, found: Found) -> list[Any]:
+    def _stored(self, found: Found) -> list[Any]:
         """A row's stored values, as far as anybody asks for them."""
         row: list[Any] = [None] * len(self.definition.columns)
         for n, value in zip(self.kept, found[1:], strict=False):
             row[n] = value
         return row
 
-    def result(self, rows: Sequence[tuple[RowId, Row, Row]], parameters: Parameters, now: datetime | None) -> Result:
-        """What came of it; ``rows``: their ids, stored values as they are now, and what they were joined with."""
+    def _result(
+        self, found: Sequence[Found], seen: Sequence[Row], parameters: Parameters, now: datetime | None
+    ) -> Result:
+        """What came of it; ``seen``: if there is RETURNING, the rows' stored values as it shows them."""
         if self._returning is None:
-            return Result(rowcount=len(rows))
+            return Result(rowcount=len(found))
         start, end = self._others_at
         columns = (*self.table.stored, self.table.row_id, *self.columns[start - 1 : end - 1])
-        whole = [(*values, str(row_id), *others) for row_id, values, others in rows]
+        whole = [(*values, str(row[0]), *row[start:end]) for row, values in zip(found, seen, strict=True)]
         shown = self._returning.rows(columns, whole, parameters, now)
-        return Result(self._returning.names, self._returning.types, len(rows), shown)
+        return Result(self._returning.names, self._returning.types, len(found), shown)
 
     def explain(self) -> list[str]:
         said = f"{type(self).__name__.lower()} {self.definition.name}"
         return [said, *("  " + line for line in self._plan.explain())]
 
 
-def _row_id(shown: Any, pages: dict[str, int]) -> RowId:
+def _row_id(shown: str, pages: dict[str, int]) -> RowId:
     """A row id from the way that a plan shows it; ``pages`` are those that were met before."""
-    if isinstance(shown, RowId):
-        return shown
     page, _, slot = shown.rpartition(":")
     if page not in pages:
         pages[page] = parse_page_id(page)
@@ -163,7 +196,7 @@ class Update(_Change):
                 value = Reference(value.type, self._asked[-1][0])
             self._values.append(value)
         self._shows_row_id = any(self.table.row_id in tree.columns_of(value) for _, value in self._asked)
-        self._uses_time = uses_time(self._values) or self._checks.use_time
+        self._needs_time = uses_time(self._values) or self._checks.use_time
 
     def _wanted(self) -> tuple[set[Column], list[tree.Output]]:
         asked = {column for column, _ in self._asked}
@@ -178,119 +211,104 @@ class Update(_Change):
         super()._plan_rows()
         self._make = compile_row(self._values, (self.table.row_id, *self.columns))
 
-    def _at_once(self) -> Callable[[Parameters], Result] | None:
-        point = self._plan.point()
-        uses_time = self._uses_time or self._needs_time
-        if point is None or self._returning or self._asked or uses_time or self.definition.lobs is not None:
+    def _asked_at_once(self) -> list[tree.Output] | None:
+        if self._shows_row_id or self._checks.use_time:
             return None
-        session, key_of = self.session, point.key
-        change = self.connection.heap(self.definition.name).by(point.index).change_at_once
-        encode = self.connection.heap(self.definition.name).patch_encoder(self._names)
-        make, positions = compile_row(self._values, self.table.stored), self._positions
-        check = self._checks.check if self._checks.concern(positions) else None
+        values = [(Column("", value.type), value) for value in self._values]
+        stored = [self.table.stored[n] for n in self.kept] if self._checks else []
+        return [*values, *((column, Reference(column.type, column)) for column in stored)]
 
-        def run(parameters: Parameters) -> Result:
-            def patch_of(values: Row) -> bytes:
-                new = make(values, parameters)
-                if check is not None:
-                    row = list(values)
-                    for position, value in zip(positions, new, strict=True):
-                        row[position] = value
-                    check(row, None)
-                return encode(new)
+    def _patch_maker(self, heap: Heap) -> Callable[[Found], bytes]:
+        encode, check = heap.patch_encoder(self._names, 1), self._checks.check
+        if not self._checks.concern(self._positions):
+            return encode
+        positions, end = self._positions, 1 + len(self._positions)
 
-            key = key_of(parameters)
-            if session.plain:
-                try:
-                    count = change(key, patch_of) if None not in key else 0
-                except DataError:  # the long way tells what is wrong, if anything is
-                    count = -1
-                if count >= 0:
-                    return Result((), (), count)
-            return self._run(parameters)
+        def patch_of(found: Found) -> bytes:
+            row = self._stored(found[end - 1 :])
+            for n, value in zip(positions, found[1:end], strict=True):
+                row[n] = value
+            check(row, None)
+            return encode(found)
 
-        return run
+        return patch_of
 
     @operation
     def _run(self, parameters: Parameters) -> Result:
         if self.definition.lobs is not None:
             parameters = rereadable(parameters)
-        now = datetime.now() if self._uses_time or self._needs_time else None
-        heap = self.held(self.definition)
-        changed: list[tuple[RowId, Row, Row]] = []
+        now = datetime.now() if self._needs_time else None
+        heap, changed = self.held(self.definition), list[Row]()
 
-        def act(steps: Steps, rows: list[Found]) -> None:
+        def act(steps: Steps, found: list[Found]) -> None:
             changed.clear()
-            steps.update(self._changes(rows, parameters, now, changed))
+            changes = self._changes(found, parameters, now, changed)
+            try:
+                if heap.lobs is None:
+                    encode = heap.patch_encoder(self._names)
+                    steps.change_all((row_id, encode(new)) for row_id, new in changes)
+                else:
+                    steps.update((row_id, dict(zip(self._names, new, strict=True))) for row_id, new in changes)
+            except UniqueViolation as violation:
+                row = self._whole(found[steps.done][0], changed[steps.done])
+                raise name_key(violation, self.definition.index(violation.index), row) from None
 
-        try:
-            run_statement(heap, lambda steps: self.find(steps, parameters, now), act)
-        except UniqueViolation as violation:
-            row_id, row, _ = changed[-1]
-            raise name_key(violation, self.definition.index(violation.index), self._whole(row_id, row)) from None
-        return self.result(self._seen(heap, changed), parameters, now)
+        found = run_statement(heap, lambda steps: self.find(steps, parameters, now), act)
+        seen = [] if self._returning is None else self._seen(heap, found, changed)
+        return self._result(found, seen, parameters, now)
 
-    def _whole(self, row_id: RowId, row: Row) -> Row:
-        """A row with the columns that nobody asked for before."""
-        stored = self.connection.heap(self.definition.name).wanting(()).fetch(row_id)
-        known = {*self.kept, *self._positions}
-        return tuple(row[n] if n in known else value for n, value in enumerate(stored))
+    def _whole(self, row_id: RowId, new: Row) -> list[Any]:
+        """A row as it was to be."""
+        row = list(self.connection.heap(self.definition.name).wanting(()).fetch(row_id))
+        for n, value in zip(self._positions, new, strict=True):
+            row[n] = value
+        return row
 
     def _changes(
-        self, rows: Iterable[Found], parameters: Parameters, now: datetime | None, changed: list[tuple[RowId, Row, Row]]
-    ) -> Iterator[tuple[RowId, dict[str, Any]]]:
-        """The new values of each row; the rows as they are then are collected in ``changed``."""
-        make, check = self._make, self._checks.check
-        positions, names, (start, end) = self._positions, self._names, self._others_at
-        for found in rows:
-            new = make(found, parameters, now)
+        self, found: Iterable[Found], parameters: Parameters, now: datetime | None, changed: list[Row]
+    ) -> Iterator[tuple[RowId, Row]]:
+        """The new values of each row, which are collected in ``changed``, too."""
+        make, check = self._make, self._checks.check if self._checks.concern(self._positions) else None
+        for row in found:
+            new = make(row, parameters, now)
             if self._shows_row_id:
                 new = tuple(str(value) if isinstance(value, RowId) else value for value in new)
-            row = self.stored(found)
-            for n, value in zip(positions, new, strict=True):
-                row[n] = value
-            check(row, now)
-            changed.append((found[0], tuple(row), found[start:end]))
-            yield found[0], dict(zip(names, new, strict=True))
+            if check is not None:
+                check(self._changed(row, new), now)
+            changed.append(new)
+            yield row[0], new
 
-    def _seen(self, heap: Heap, rows: list[tuple[RowId, Row, Row]]) -> list[tuple[RowId, Row, Row]]:
+    def _changed(self, found: Found, new: Row) -> list[Any]:
+        """A row's stored values with the new ones."""
+        row = self._stored(found)
+        for n, value in zip(self._positions, new, strict=True):
+            row[n] = value
+        return row
+
+    def _seen(self, heap: Heap, found: Sequence[Found], changed: Sequence[Row]) -> list[Row]:
         """Rows as RETURNING sees them: large objects that were read from files are read from their pages."""
-        if self._returning is None:
-            return rows
-        return [(i, heap.fetch(i), others) if any(map(is_file, row)) else (i, row, others) for i, row, others in rows]
+        whole = [(row[0], tuple(self._changed(row, new))) for row, new in zip(found, changed, strict=True)]
+        return [heap.fetch(row_id) if any(map(is_file, values)) else values for row_id, values in whole]
 
 
 class Delete(_Change):
     def _others(self, syntax: Syntax) -> list[exp.Expr]:
         return syntax.list("using")
 
-    def _at_once(self) -> Callable[[Parameters], Result] | None:
-        point = self._plan.point()
-        if point is None or self._returning or self.definition.lobs is not None:
-            return None
-        session, key_of = self.session, point.key
-        delete = self.connection.heap(self.definition.name).by(point.index).change_at_once
+    def _asked_at_once(self) -> list[tree.Output] | None:
+        return []
 
-        def run(parameters: Parameters) -> Result:
-            key = key_of(parameters)
-            if session.plain:
-                try:
-                    count = delete(key, None) if None not in key else 0
-                except DataError:  # no row has such a key, or it is of another type than the last one
-                    count = -1
-                if count >= 0:
-                    return Result((), (), count)
-            return self._run(parameters)
-
-        return run
+    def _patch_maker(self, heap: Heap) -> Callable[[Found], bytes]:
+        del heap
+        return lambda _: b""
 
     @operation
     def _run(self, parameters: Parameters) -> Result:
         now = datetime.now() if self._needs_time else None
-        heap, (start, end) = self.held(self.definition), self._others_at
 
-        def act(steps: Steps, rows: list[Found]) -> None:
-            steps.delete(row[0] for row in rows)
+        def act(steps: Steps, found: list[Found]) -> None:
+            steps.delete(row[0] for row in found)
 
-        rows = run_statement(heap, lambda steps: self.find(steps, parameters, now), act)
-        return self.result([(row[0], tuple(self.stored(row)), row[start:end]) for row in rows], parameters, now)
+        found = run_statement(self.held(self.definition), lambda steps: self.find(steps, parameters, now), act)
+        seen = [] if self._returning is None else [tuple(self._stored(row)) for row in found]
+        return self._result(found, seen, parameters, now)

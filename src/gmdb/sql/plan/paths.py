@@ -198,36 +198,35 @@ def low_end(column: ColumnType, value: Any, open_: bool) -> tuple[Any, bool] | N
 
     None: no row is above it.  The key None: any row may be.
     """
-    if value is None:
-        return None
-    if column.name in _INTEGERS or column.name == "DECIMAL":
-        return _number_end(column, value, open_, True)
-    if column.name == "DATE":
-        return _date_end(value, open_, True)
-    if column.name == "CHAR":
-        key = value.rstrip(" ")
-        key += "\x01" * (column.length - len(key.encode()))  # rows with what sorts before a blank count, too
-        return (key, False) if _is_stored(column, key) else (None, False)
-    if not _is_stored(column, value):
-        return None, False
-    return value, open_ and column.name != "BINARY"
+    return _end(column, value, open_, True)
 
 
 def high_end(column: ColumnType, value: Any, open_: bool) -> tuple[Any, bool] | None:
     """Where a range ends that is below a value; as ``low_end``."""
+    return _end(column, value, open_, False)
+
+
+def _end(column: ColumnType, value: Any, open_: bool, is_low: bool) -> tuple[Any, bool] | None:
     if value is None:
         return None
     if column.name in _INTEGERS or column.name == "DECIMAL":
-        return _number_end(column, value, open_, False)
+        return _number_end(column, value, open_, is_low)
     if column.name == "DATE":
-        return _date_end(value, open_, False)
+        return _date_end(value, open_, is_low)
     if column.name == "CHAR":
-        key = value.rstrip(" ")
-        is_plain = all(letter >= " " for letter in key) and _is_stored(column, key)
-        return (key, False) if is_plain else (None, False)
+        return _char_end(column, value.rstrip(" "), is_low), False
     if not _is_stored(column, value):
         return None, False
     return value, open_ and column.name != "BINARY"
+
+
+def _char_end(column: ColumnType, value: str, is_low: bool) -> str | None:
+    """An end of a range of texts to which blanks at their end do not count."""
+    if is_low:
+        value += "\x01" * (column.length - len(value.encode()))  # rows with what sorts before a blank count, too
+    elif any(letter < " " for letter in value):
+        return None
+    return value if _is_stored(column, value) else None
 
 
 def _is_stored(column: ColumnType, value: Any) -> bool:

@@ -21,7 +21,6 @@ from gmdb.sql.plan.estimates import DUCK_START, Estimates
 from gmdb.sql.plan.normal import normalized
 from gmdb.sql.plan.options import DUCK, ROWS, Option
 from gmdb.sql.plan.physical import Planner
-from gmdb.sql.plan.point import Point, point_of
 from gmdb.sql.run import Run
 from gmdb.sql.tree import Relation, Table, everything
 
@@ -101,10 +100,6 @@ class Plan:
         """The rows, one by one."""
         answer = self.answer(run, watch)
         return self.program.rows(run) if answer is None else _rows_in(answer)
-
-    def point(self) -> Point | None:
-        """The plan as one row that is found by its whole key; None if it is another one."""
-        return point_of(self.tree) if self.executor == ROWS else None
 
     def explain(self) -> list[str]:
         """The plan, a line for each node."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gmdb.sql.rows.program import Program, QuickRun, supports
+from gmdb.sql.rows.program import Program, Quick, supports
 
 compile = Program
 
-__all__ = ["Program", "QuickRun", "compile", "supports"]
+__all__ = ["Program", "Quick", "compile", "supports"]

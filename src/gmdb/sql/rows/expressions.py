@@ -273,6 +273,13 @@ def _writer(columns: Sequence[tree.Column], expressions: Sequence[tree.Expressio
     return writer
 
 
+def is_taken(parameter: tree.Parameter) -> bool:
+    """Whether a parameter's value is taken just as it is given."""
+    if parameter.given is None:
+        return parameter.type.name in TEXTS
+    return receive_parameter(parameter.given) is None
+
+
 def compile_row(
     expressions: Sequence[tree.Expression], columns: Sequence[tree.Column]
 ) -> Callable[..., tuple[Any, ...]]:

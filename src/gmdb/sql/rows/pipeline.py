@@ -70,6 +70,7 @@ class Pipeline(ExpressionWriter):
         self._has_loops = False
         self._is_last = False  # of what is produced now; see ``produce``
         self._few: int | None = None  # rows that are wanted of what is produced next, if that is known
+        self._first_of: Relation | None = None  # see ``want_first_of``
         self._shared: dict[tree.Shared, str] = {}
         self._uses = _uses(relation)
         self._whole: dict[tuple[str, ...], str] = {}  # codes of all columns of a row -> the row
@@ -195,6 +196,13 @@ class Pipeline(ExpressionWriter):
         """Of what is produced next only so many rows are wanted."""
         self._few = rows
 
+    def want_first_of(self, relation: Relation) -> bool:
+        """Of a relation only the first row is wanted; whether no others are read then."""
+        while isinstance(relation, tree.Project):
+            relation = relation.source
+        self._first_of = relation if isinstance(relation, Access) and self._is_key(relation.path) else None
+        return self._first_of is not None
+
     def loop(self, target: str, rows: str, consume: Consume) -> None:
         self._has_loops = True
         with self.code.block(f"for {target} in {rows}"):
@@ -295,7 +303,7 @@ class Pipeline(ExpressionWriter):
             name, with_ids = self._source(access, "row_ids", table, needed)
             values = self.tuple_of([self.term(one).code for one in path.row_ids])
             self._rows_of(table, with_ids, f"{name}({values})", needed, consume)
-        elif len(path.spans) == 1 and self._is_plain(path):
+        elif self._is_key(path):
             self._key(access, needed, consume)
         elif _is_points(path):
             self._points(access, needed, consume)
@@ -306,8 +314,10 @@ class Pipeline(ExpressionWriter):
             self._rows_of(table, with_ids, f"{name}({ranges}{self._first_rows()})", needed, consume)
 
     @staticmethod
-    def _is_plain(path: Path) -> bool:
-        """Whether the ends of a path's only span are keys as they are."""
+    def _is_key(path: Path) -> bool:
+        """Whether a path has one span, whose ends are keys as they are."""
+        if len(path.spans) != 1:
+            return False
         (span,) = path.spans
         ends = {bound.value.type for bound in (span.low, span.high) if bound is not None}
         return not ends or (ends == {path.columns[len(span.equal)].type} and ends.pop().name in _PLAIN_KEYS)
@@ -318,6 +328,7 @@ class Pipeline(ExpressionWriter):
     def _key(self, access: Access, needed: set[Column], consume: Consume) -> None:
         """Rows by one key, its first columns, or from one key to another."""
         path, table = access.path, access.table
+        only_first, self._first_of = access is self._first_of, None
         (span,) = path.spans
         codes, tests = [], []
         fits = (*path.fits(), None, None)
@@ -331,15 +342,19 @@ class Pipeline(ExpressionWriter):
         first = self._first_rows()
 
         def read() -> None:
-            if not path.is_single:
+            if path.is_single:
+                arguments, (name, with_ids) = self.tuple_of(codes), self._source(access, "one", table, needed)
+            elif only_first:
+                arguments, shape = self._ends(path, codes)
+                name, with_ids = self._source(access, "first", table, needed, shape)
+            else:
                 kind, arguments, shape = self._range(path, codes)
                 name, with_ids = self._source(access, kind, table, needed, shape)
                 self._rows_of(table, with_ids, f"{name}({arguments}{first})", needed, consume)
                 return
-            name, with_ids = self._source(access, "one", table, needed)
             target, row, place = self._row_target(with_ids)
             found = self.code.fresh("r") if with_ids else row
-            self.code.emit(f"{found} = {name}({self.tuple_of(codes)})")
+            self.code.emit(f"{found} = {name}({arguments})")
             with self.code.block(f"if {found} is not None"):
                 if with_ids:
                     self.code.emit(f"{target} = {found}")
@@ -369,11 +384,17 @@ class Pipeline(ExpressionWriter):
         equal, ends = codes[: len(span.equal)], list(codes[len(span.equal) :])
         if not ends and equal and not path.backwards:
             return "some", self.tuple_of(equal), len(equal)
+        return "range", *self._ends(path, codes)
+
+    def _ends(self, path: Path, codes: Sequence[str]) -> tuple[str, Shape]:
+        """The ends of a range of keys as two arguments, and its shape."""
+        (span,) = path.spans
+        equal, ends = codes[: len(span.equal)], list(codes[len(span.equal) :])
         low = [*equal, *([ends.pop(0)] if span.low else [])]
         high = [*equal, *ends]
         is_open = [bound is not None and bound.open for bound in (span.low, span.high)]
         shape = Shape(len(low), len(high), is_open[0], is_open[1], path.backwards)
-        return "range", f"{self.tuple_of(low)}, {self.tuple_of(high)}", shape
+        return f"{self.tuple_of(low)}, {self.tuple_of(high)}", shape
 
     def _unless_null(self, term: Term, function: str) -> str:
         call = f"{function}({term.code})"
@@ -484,9 +505,12 @@ class Pipeline(ExpressionWriter):
             consume()
             if exact != 1:
                 self.code.emit(f"{left} -= 1")
-            self.code.emit(ending if exact == 1 else f"if not {left}: {ending}")
+                self.code.emit(f"if not {left}: {ending}")
+            elif not is_alone:
+                self.code.emit(ending)
 
         exact = self._few if limit.offset is None else None  # the number itself
+        is_alone = exact == 1 and self.want_first_of(limit.source)
         if exact == 1:
             self.produce(limit.source, needed, counted, last)
         else:

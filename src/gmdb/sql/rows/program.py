@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gmdb.sql.run import Parameters, Run
 
 Row = tuple[Any, ...]
-QuickRun = Callable[..., "list[Row] | None"]
 _PLAIN = (
     tree.One, tree.Table, Access, Found, tree.Listing, tree.Values, tree.Series, tree.Filter, tree.Project, tree.Join,
     tree.Distinct, tree.Sort, tree.Limit, tree.Number, tree.SetOperation, tree.Reading,
@@ -62,20 +61,21 @@ class Program:
         rows: Iterator[Row] = written.function(run.parameters, run.now, sources, check, ending)
         return rows
 
-    def quick(self, connection: Connection) -> QuickRun | None:
-        """What runs the program at once, under the guard, by the newest commit, or under repeatable read by the
-        transaction's snapshot; None: it is not made for that.
-
-        The function gives None for rows if they must be read by a snapshot of their own.
-        """
+    def quick(self, connection: Connection) -> Quick | None:
+        """What runs the program at once; None: it is not made for that."""
         sources = self._at_once.sources
         if not all(source.is_by_key and source.table.definition.lobs is None for source in sources):
             return None
-        return _Quick(connection, self._at_once).run
+        return Quick(connection, self._at_once)
 
 
-class _Quick:
-    """Runs of a program at once, on one connection."""
+class Quick:
+    """Runs of a program on one connection at once: under the guard, by the newest commit, or under repeatable read by
+    the transaction's snapshot.
+
+    ``run`` gives None for rows if they must be read by a snapshot of their own.  ``work`` is for who holds the guard,
+    and has called ``prepare`` if it gives None; it raises Unread.
+    """
 
     def __init__(self, connection: Connection, written: Written) -> None:
         self.session = connection.session
@@ -83,7 +83,7 @@ class _Quick:
         self._definitions = {source.table.definition for source in written.sources}
         self._sources: list[Any] = []
         self._changes: object = None  # of definitions: those by which a transaction's snapshot sees the same tables
-        self._work = self._make_work()
+        self.work = self._make_work()
         self.run = self._make_run()
 
     def _make_work(self) -> Callable[[Parameters, datetime | None], list[Row] | None]:
@@ -115,8 +115,8 @@ class _Quick:
 
         return work
 
-    def _make_run(self) -> QuickRun:
-        session, under_guard, work = self.session, self.session.hub.store.under_guard, self._work
+    def _make_run(self) -> Callable[..., list[Row] | None]:
+        session, under_guard, work = self.session, self.session.hub.store.under_guard, self.work
         busy, failures = session.busy, 0
 
         def run(parameters: Parameters, now: datetime | None = None) -> list[Row] | None:
@@ -138,23 +138,27 @@ class _Quick:
 
     @operation
     def _run_with_patience(self, parameters: Parameters, now: datetime | None) -> list[Row] | None:
-        """``run`` that looks at the tables first; None if they are not what the program is for any more."""
+        return self.session.hub.store.under_guard(self.work, parameters, now) if self.prepare() else None
+
+    @operation
+    def prepare(self) -> bool:
+        """Look at the tables; whether they still are what the program is for."""
         session, store = self.session, self.session.hub.store
         for definition in self._definitions:
             heap = self._connection.heap(definition.name)
             if heap.definition is not definition:
-                return None
+                return False
             with store.guard:
                 heap.look()
             if heap.definition is not definition:
-                return None
+                return False
         if not self._sources:
             self._sources += [newest(self._connection, source) for source in self._written.sources]
         if not session.call[LATEST]:
             if not self._has_seen_indexes(session.held_scn):
-                return None
+                return False
             self._changes = session.definitions.now  # an object that no other transaction has
-        return store.under_guard(self._work, parameters, now)
+        return True
 
     def _has_seen_indexes(self, scn: int | None) -> bool:
         """Whether no index is newer than the transaction's snapshot, if it has one already."""

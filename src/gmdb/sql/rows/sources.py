@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from gmdb.access.fixed_rows import Split, fixed_split
 from gmdb.access.keyed import Probe
 from gmdb.arrow.scan import Scan
 from gmdb.arrow.values import python_columns
@@ -35,9 +36,10 @@ _FIRST_PAGES, _MORE_PAGES = 2, 8  # of a scan's first step, and times as many: w
 class Source:
     """One place where a pipeline reads.
 
-    ``kind``: one (the row of a whole key, or None), some (the rows of a key), keys (of several), range, ranges,
-    row_ids, scan, listing.  ``row_ids``: rows come with theirs, in pairs.  ``wanted``: the columns that are looked at.
-    ``shape``: how many columns the keys have (some, keys), or what the ranges have in common (range).
+    ``kind``: one (the row of a whole key, or None), first (of a range, or None), some (the rows of a key), keys (of
+    several), range, ranges, row_ids, scan, listing.  ``row_ids``: rows come with theirs, in pairs.  ``wanted``: the
+    columns that are looked at.  ``shape``: how many columns the keys have (some, keys), or what the ranges have in
+    common (first, range).
     """
 
     relation: Relation
@@ -70,6 +72,11 @@ class Source:
             return lambda _: nothing
         return RowCodec(columns, wanted=wanted).decode
 
+    @cached_property
+    def split(self) -> Split | None:
+        """What makes many rows of their bytes at once, if the table is made for that."""
+        return fixed_split(self.table.definition.columns, self.wanted or (), self.row_ids)
+
     def _decoder(self, heap: Heap, reading: Reading) -> Callable[[bytes], tuple[Any, ...]]:
         return self.decode if heap.lobs is None else heap.decoder(reading)
 
@@ -82,7 +89,8 @@ class Source:
         if self.kind in _BY_KEY:
             keyed = heap.by_seen(self.index_name)
             reading = run.reading
-            probe = keyed.probe(reading.scn, reading.form, reading.check, self._decoder(heap, reading), self.row_ids)
+            decode = self._decoder(heap, reading)
+            probe = keyed.probe(reading.scn, reading.form, reading.check, decode, self.row_ids, self.split)
             ending.append(probe.close)
             return _BY_KEY[self.kind](probe, self.shape)
         if self.kind == "row_ids":
@@ -123,6 +131,7 @@ class Source:
 
 _BY_KEY: dict[str, Callable[[Probe, Any], Read]] = {
     "one": lambda probe, _: probe.one(),
+    "first": lambda probe, shape: probe.first(shape),
     "some": lambda probe, columns: probe.some(columns),
     "range": lambda probe, shape: probe.between(shape),
     "ranges": lambda probe, _: probe.of_ranges(),
@@ -146,7 +155,7 @@ def _heap(run: Run, definition: TableDefinition, wanted: Sequence[int] | None) -
 def newest(connection: Connection, source: Source) -> Read:
     """What reads a table that has no large objects by the newest commit, while the guard is held."""
     keyed = connection.heap(source.table.definition.name).by(source.index_name)
-    return _BY_KEY[source.kind](keyed.newest_probe(source.decode, source.row_ids), source.shape)
+    return _BY_KEY[source.kind](keyed.newest_probe(source.decode, source.row_ids, source.split), source.shape)
 
 
 def _listed(connection: Connection, listing: Listing) -> list[tuple[Any, ...]]:

@@ -51,8 +51,10 @@ def _exists(pipe: Pipeline, expression: tree.Exists) -> Term:
 def exists(pipe: Pipeline, query: Relation, condition: Expression | None) -> str:
     """A call that tells whether a query has a row that meets the condition."""
     needed = set() if condition is None else columns_of(condition)
-    if condition is None and not isinstance(query, tree.Filter):
-        pipe.want_few(1)
+    if condition is None:
+        pipe.want_first_of(query)
+        if not isinstance(query, tree.Filter):
+            pipe.want_few(1)
 
     def say_so() -> None:
         pipe.when(condition, lambda: pipe.code.emit("return True"))
