@@ -44,7 +44,7 @@ class Statement(ABC):
         self.types = types
         self.tables: dict[str, TableDefinition] = {}
         self.asked: frozenset[ParameterKey] = frozenset()
-        self._statistics_version = connection.statistics_version
+        self._statistics_version = connection._statistics_version
 
     def is_current(self) -> bool:
         """Whether the tables are still defined as they were when the statement was prepared."""
@@ -55,7 +55,7 @@ class Statement(ABC):
         return True
 
     def _is_still_current(self) -> bool:
-        if self._statistics_version != self.connection.statistics_version:
+        if self._statistics_version != self.connection._statistics_version:
             return False  # there may be a better way now
         try:
             return all(self.connection.table(name) is table for name, table in self.tables.items())

@@ -33,6 +33,8 @@ from gmdb.finalizers import Living
 from gmdb.format.address import (
     DEVICES,
     FIRST_USER_DEVICE,
+    MAIN_PAGE_SIZE,
+    MAIN_SPACE,
     SYSTEM_DEVICE,
     UNDO_DEVICE,
     device_of,
@@ -51,8 +53,7 @@ from gmdb.storage import disk
 from gmdb.storage.device import Device, Mended, create_device, new_area
 from gmdb.storage.tablespace import Tablespace, group_devices
 
-SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE, MAIN_PAGE_SIZE = 8192, 32768, 8192
-MAIN_SPACE = "main"
+SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE = 8192, 32768
 ATTEMPTS = 1000
 TURNS = 32
 PAGES_MIN, PAGES_MAX = 2, 1024  # a kernel call takes few pages, or many if it splits pages of many indexes
