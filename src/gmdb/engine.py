@@ -101,10 +101,10 @@ class Database:
         system.commit()
         if self.durability is not None:
             memory = self.transactions.memory
-            self.durability.checkpoints.counters = memory.counters
-            self.durability.shrinking.before = self._trim_tables
-            self.store.throttle = self.durability.wait_if_behind
-            self.store.limit_dirty = self.durability.limit_dirty
+            self.durability.checkpoints.counters.connect(memory.counters)
+            self.durability.shrinking.before.connect(self._trim_tables)
+            self.store.throttle.connect(self.durability.wait_if_behind)
+            self.store.limit_dirty.connect(self.durability.limit_dirty)
             self._keep_log_for_feeds(self.durability.redo)
             if self.recovery is not None or fresh:
                 self.durability.checkpoint(**self._numbers_given())
@@ -113,7 +113,7 @@ class Database:
 
     def _keep_log_for_feeds(self, redo: RedoLog) -> None:
         """Let readers of changes find the log that they need, also of transactions that have not ended."""
-        readers = redo.files.needed
+        readers = redo.files.needed.function
 
         def needed(end: int) -> int | None:
             wanted = readers(end)
@@ -123,7 +123,7 @@ class Database:
                     return began if wanted is None else min(began, wanted)
             return wanted
 
-        redo.files.needed = needed
+        redo.files.needed.connect(needed)
         for table in self.catalog.tables.values():  # a copy of a database may lack the folder
             if table.feed is not None:
                 keep_definition(self.store.directory, table.feed.version, table_to_plain(table))
