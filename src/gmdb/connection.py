@@ -417,7 +417,7 @@ class Connection(HasErrors):
         return self._database.system_view(name, self.session)
 
     @operation()
-    def inspect(self, name: str, *arguments: Any, **options: Any) -> pa.Table:
+    def inspect(self, name: str, /, *arguments: Any, **options: Any) -> pa.Table:
         """What ``gmstat`` lists, by its name, of pages as they are in memory: ``inspect("rows", "tbl")``."""
         return self._database.inspect(name, *arguments, **options)
 

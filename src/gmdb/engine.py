@@ -210,7 +210,7 @@ class Database:
         """A system view by its name; of definitions, as the session sees them."""
         return SystemViews(self.catalog, self.transactions, self.pinned).view(name, session)
 
-    def inspect(self, name: str, *arguments: Any, **options: Any) -> pa.Table:
+    def inspect(self, name: str, /, *arguments: Any, **options: Any) -> pa.Table:
         """A listing of the inspector, of pages as they are in memory."""
         with Inspector(LivePages(self.store), self.system_view) as inspector:
             return inspector.listing(name, *arguments, **options).arrow()

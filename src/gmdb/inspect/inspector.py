@@ -111,7 +111,7 @@ class Inspector:
     def close(self) -> None:
         self.files.close()
 
-    def listing(self, name: str, *arguments: Any, pages: str | None = None, **options: Any) -> Listing:
+    def listing(self, name: str, /, *arguments: Any, pages: str | None = None, **options: Any) -> Listing:
         """A listing by its name; ``pages`` leaves out others than ``4:7`` or ``4:7..4:20``."""
         if name not in LISTINGS:
             raise InterfaceError(f"there is no listing {name}; there are {', '.join(LISTINGS)}")
