@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gmdb.access.indexes import KeyRange
@@ -37,7 +38,8 @@ from gmdb.pep249 import (
 )
 
 if TYPE_CHECKING:
-    from gmdb.connection import Connection
+    from gmdb import inspect
+    from gmdb.connection import Connection, Isolation
 
 __all__ = [
     "BINARY",
@@ -48,6 +50,7 @@ __all__ = [
     "Binary",
     "Column",
     "ColumnType",
+    "Connection",
     "Constraint",
     "DataError",
     "DatabaseError",
@@ -69,6 +72,7 @@ __all__ = [
     "Warning",
     "apilevel",
     "connect",
+    "inspect",
     "paramstyle",
     "threadsafety",
 ]
@@ -78,10 +82,19 @@ threadsafety = 2  # threads share the module and connections
 paramstyle = "qmark"  # and ``:name``
 
 
+def __getattr__(name: str) -> Any:
+    """What brings pyarrow, or much else, is loaded by whoever uses it."""
+    if name == "Connection":
+        return import_module("gmdb.connection").Connection
+    if name == "inspect":
+        return import_module("gmdb.inspect")
+    raise AttributeError(f"module 'gmdb' has no attribute {name!r}")
+
+
 def connect(
     path: Any,
     *,
-    isolation: str = "read committed",
+    isolation: Isolation = "read committed",
     autocommit: bool = False,
     lock_timeout: float = 5.0,
     read_only: bool = False,

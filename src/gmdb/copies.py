@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from gmdb.engine import Database
 from gmdb.errors import InterfaceError, RestoreError, StorageError
 from gmdb.format.redo import HEAD_SPACE, read_file_head
-from gmdb.log.backup import Note, copy_file, finish, new_directory, read_note, write_note
+from gmdb.log.backup import Note, copy_file, new_directory, read_note, write_note
 from gmdb.log.files import ARCHIVE, redo_numbers, redo_path
-from gmdb.log.reports import Progress, Recovery, Step
+from gmdb.log.reports import Progress, Recovery, Step, finish
 from gmdb.storage import disk
 from gmdb.storage.directory import (
     CONTROL_NAME,

@@ -7,10 +7,10 @@ one through an owner).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from html import escape
+from itertools import chain, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,19 +28,24 @@ if TYPE_CHECKING:
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
+SHOWN_ROWS, SHOWN_TEXT = 20, 200  # rows that a notebook shows, and characters of a value
 
 
-class Runs(Protocol):
+class Connected(Protocol):
     """A connection, as far as its cursors need it."""
-
-    def run(self, statement: str, parameters: Parameters) -> Result: ...
-
-    def run_many(self, statement: str, parameters: Any) -> Result: ...
-
-    def split(self, script: str) -> list[str]: ...
 
     @property
     def closed(self) -> bool: ...
+
+
+class Statements(Protocol):
+    """What runs SQL on a connection."""
+
+    def run(self, text: str, parameters: Parameters) -> Result: ...
+
+    def run_many(self, text: str, sets: Any) -> Result: ...
+
+    def split(self, script: str) -> list[str]: ...
 
 
 @dataclass(slots=True)
@@ -89,15 +94,37 @@ class Cursor:
 
     arraysize = 1
 
-    def __init__(self, connection: Runs) -> None:
+    def __init__(self, connection: Connected, statements: Statements) -> None:
         self.connection = connection
-        self._run = connection.run
+        self._statements = statements
+        self._run = statements.run
         self._closed = False
+        self._rows: Iterator[Row] | None = None
         self._forget()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            what = "closed"
+        elif self._result.has_rows:
+            what = ", ".join(
+                f"{name} {type_}" for name, type_ in zip(self._result.names, self._result.types, strict=True)
+            )
+        else:
+            what = "no rows" if self.rowcount < 0 else f"{self.rowcount} rows changed"
+        return f"<gmdb.Cursor: {what}>"
+
+    def _repr_html_(self) -> str:
+        """The rows that come next as a table, for notebooks; they can be fetched as before."""
+        if self._closed or self.connection.closed or not self._result.has_rows:
+            return f"<pre>{escape(repr(self))}</pre>"
+        rows = self._found()
+        shown = list(islice(rows, SHOWN_ROWS + 1))
+        self._rows = chain(shown, rows)
+        return _html(self._result.names, shown)
 
     def _forget(self) -> None:
         self._result = _NOTHING
-        self._rows: Iterator[Row] | None = None
+        self._rows = None
 
     def _require_open(self) -> None:
         if self._closed:
@@ -124,7 +151,7 @@ class Cursor:
         """Run a statement for each of many sets of parameters, which may be the rows of Arrow data."""
         self._require_open()
         self._forget()
-        self._result = self.connection.run_many(_text_of(statement), _require_sets(parameters))
+        self._result = self._statements.run_many(_text_of(statement), _require_sets(parameters))
         return self
 
     def executescript(self, script: str) -> Cursor:
@@ -132,8 +159,8 @@ class Cursor:
         self._require_open()
         self._forget()
         script = _text_of(script)
-        for statement in self.connection.split(script):
-            self._result = self.connection.run(statement, ())
+        for statement in self._statements.split(script):
+            self._result = self._run(statement, ())
         return self
 
     # ---- what was found
@@ -242,27 +269,19 @@ class Cursor:
         self.close()
 
 
-class RunsStatements(ABC):
-    """A base of connections: what makes cursors of them."""
+def _html(names: Sequence[str], rows: list[Row]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    lines = ["".join(f"<td>{_html_of(value)}</td>" for value in row) for row in rows[:SHOWN_ROWS]]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    more = "<p>There are more rows.</p>" if len(rows) > SHOWN_ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
-    @abstractmethod
-    def _require_open(self) -> None: ...
 
-    def cursor(self: Any) -> Cursor:
-        """A cursor for statements, as PEP 249 has it."""
-        self._require_open()
-        return Cursor(self)
-
-    def execute(self, statement: str, parameters: Parameters | None = ()) -> Cursor:
-        """Run a statement with a cursor of its own."""
-        return self.cursor().execute(statement, parameters)
-
-    def executemany(self, statement: str, parameters: Any) -> Cursor:
-        return self.cursor().executemany(statement, parameters)
-
-    def executescript(self, script: str) -> Cursor:
-        """Run several statements, one after the other."""
-        return self.cursor().executescript(script)
+def _html_of(value: Any) -> str:
+    if value is None:
+        return "<i>NULL</i>"
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return escape(text if len(text) <= SHOWN_TEXT else f"{text[:SHOWN_TEXT]}…")
 
 
 def _text_of(statement: Any) -> str:

@@ -20,11 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from gmdb.access.heap import Heap
 from gmdb.catalog.changes import DefinitionChanges
 from gmdb.catalog.indexing import IndexMaking
 from gmdb.catalog.plain import table_to_plain
-from gmdb.catalog.schema import FIRST_USER_ID, TableDefinition
+from gmdb.catalog.schema import FIRST_USER_ID
 from gmdb.catalog.system import create_system_tables
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
@@ -102,10 +101,10 @@ class Database:
         system.commit()
         if self.durability is not None:
             memory = self.transactions.memory
-            self.durability.checkpoints.counters = memory.counters
-            self.durability.shrinking.before = self._trim_tables
-            self.store.throttle = self.durability.wait_if_behind
-            self.store.limit_dirty = self.durability.limit_dirty
+            self.durability.checkpoints.counters.connect(memory.counters)
+            self.durability.shrinking.before.connect(self._trim_tables)
+            self.store.throttle.connect(self.durability.wait_if_behind)
+            self.store.limit_dirty.connect(self.durability.limit_dirty)
             self._keep_log_for_feeds(self.durability.redo)
             if self.recovery is not None or fresh:
                 self.durability.checkpoint(**self._numbers_given())
@@ -114,7 +113,7 @@ class Database:
 
     def _keep_log_for_feeds(self, redo: RedoLog) -> None:
         """Let readers of changes find the log that they need, also of transactions that have not ended."""
-        readers = redo.files.needed
+        readers = redo.files.needed.function
 
         def needed(end: int) -> int | None:
             wanted = readers(end)
@@ -124,7 +123,7 @@ class Database:
                     return began if wanted is None else min(began, wanted)
             return wanted
 
-        redo.files.needed = needed
+        redo.files.needed.connect(needed)
         for table in self.catalog.tables.values():  # a copy of a database may lack the folder
             if table.feed is not None:
                 keep_definition(self.store.directory, table.feed.version, table_to_plain(table))
@@ -198,13 +197,6 @@ class Database:
             raise SchemaError(f"column {column} of table {table}: {count} numbers are asked for; it must be 1 or more")
         return self.catalog.identities.take(found.identity_id, count)
 
-    def heap(self, name: str, session: Session) -> Heap:
-        session.require_open()
-        return self.catalog.heap(name, session)
-
-    def table(self, name: str, session: Session) -> TableDefinition:
-        return self.catalog.table(name, session)
-
     def require_sync(self, sync: str | None) -> None:
         """Refuse a connection that asks for another way to commit than the database was opened with."""
         if self.durability is not None and sync not in (None, self.durability.redo.sync_mode):
@@ -218,11 +210,7 @@ class Database:
         """A system view by its name; of definitions, as the session sees them."""
         return SystemViews(self.catalog, self.transactions, self.pinned).view(name, session)
 
-    def locks(self) -> pa.Table:
-        """Every lock in use: its transaction, action and row, and the lock beneath it."""
-        return self.system_view("sys_locks")
-
-    def inspect(self, name: str, *arguments: Any, **options: Any) -> pa.Table:
+    def inspect(self, name: str, /, *arguments: Any, **options: Any) -> pa.Table:
         """A listing of the inspector, of pages as they are in memory."""
         with Inspector(LivePages(self.store), self.system_view) as inspector:
             return inspector.listing(name, *arguments, **options).arrow()
@@ -237,24 +225,23 @@ class Database:
             pages = [bytes(devices[device_of(page_id)].memory(offset_of(page_id))) for page_id in ids]
         return pa.table({"page_id": pa.array(ids, pa.uint32()), "page": pa.array(pages, pa.large_binary())})
 
-    def transaction_table(self) -> pa.Table:
-        """Every transaction that is open, or has ended and is not yet purged."""
-        return self.system_view("sys_transactions")
-
     # ---- what lasts
+
+    def _require_durability(self) -> Durability:
+        """What writes the log and the pages; refused where the database is open for reading only."""
+        self.store.require_writable()
+        assert self.durability is not None
+        return self.durability
 
     def checkpoint(self) -> CheckpointReport:
         """Write every page that has changed by now to its place; transactions go on meanwhile."""
-        self.store.require_writable()
-        assert self.durability is not None
-        return self.durability.checkpoint()
+        return self._require_durability().checkpoint()
 
     # ---- snapshots for other processes
 
     def take_snapshot(self, lease: float | None, holder: Holder, scn: int | None = None) -> Pin:
         """Pin the instant of now; or, of what its pages hold, only commits up to ``scn``, which a snapshot holds."""
-        self.store.require_writable()
-        assert self.durability is not None
+        durability = self._require_durability()
 
         def capture() -> Instant:
             memory = self.transactions.memory
@@ -264,13 +251,11 @@ class Database:
             plain = [table_to_plain(table) for table in usable]
             return Instant(seen, locks_in_flight(memory, seen), plain, self.transactions.log_from())
 
-        return self.durability.pins.take(capture, lease, holder)
+        return durability.pins.take(capture, lease, holder)
 
     def drop_snapshot(self, name: str) -> None:
         """Let a pinned snapshot go."""
-        self.store.require_writable()
-        assert self.durability is not None
-        self.durability.pins.drop(name)
+        self._require_durability().pins.drop(name)
 
     def pinned(self) -> list[tuple[Pin, float]]:
         """Every pinned snapshot, and when its lease runs out."""
@@ -288,18 +273,16 @@ class Database:
 
     def shrink(self) -> int:
         """Give free pages at the end of devices back to the operating system; answers how many bytes."""
-        self.store.require_writable()
-        assert self.durability is not None
+        durability = self._require_durability()
         self.transactions.collector.collect()  # rows that were deleted hold their pages until then
-        return self.durability.shrinking.run()
+        return durability.shrinking.run()
 
     def drop_tablespace(self, name: str) -> None:
         """Remove a tablespace without tables, and its files."""
-        self.store.require_writable()
-        assert self.durability is not None
+        durability = self._require_durability()
         self.transactions.collector.collect()  # tables that were dropped keep their pages until then
-        with self.durability.shrinking.none_running():
-            self.durability.dropping.run(name)
+        with durability.shrinking.none_running():
+            durability.dropping.run(name)
 
     def _trim_tables(self) -> None:
         """Give back what tables keep at their ends without need."""
@@ -314,17 +297,15 @@ class Database:
 
     def backup(self, target: Path) -> Generator[Step, None, BackupReport]:
         """Copy the database as it is at one instant, step by step; everybody goes on meanwhile."""
-        self.store.require_writable()
-        assert self.durability is not None
-        self.durability.checkpoint()  # so that the copy has little to replay
-        return (yield from Backup(self.store, self.durability.redo, target).steps())
+        durability = self._require_durability()
+        durability.checkpoint()  # so that the copy has little to replay
+        return (yield from Backup(self.store, durability.redo, target).steps())
 
     def set_archiving(self, on: bool) -> None:
         """Keep the log that is needed no more, in the folder archive, or remove it."""
-        self.store.require_writable()
-        assert self.durability is not None
+        durability = self._require_durability()
         self.store.write_control(archiving=int(on))
-        self.durability.redo.files.archiving = bool(on)
+        durability.redo.files.archiving = bool(on)
 
     # ---- the end
 

@@ -77,7 +77,7 @@ class StagedIndex:
     # ---- the leaves are made
 
     def finish(self, names: Sequence[str]) -> int:
-        """Take in the leaves of some staging files and make the index everyone's; answers how many entries it got."""
+        """Take in the leaves of some staging files and make the index everyone's; returns how many entries it got."""
         try:
             self._drop_pin()
             entries = self._build.attach(self._leaves(names))
@@ -155,56 +155,3 @@ class StagedIndex:
         if pin is not None:
             with suppress(SnapshotExpired):
                 self._database.drop_snapshot(pin.name)
-
-
-def abandon_all(builds: list[StagedIndex]) -> None:
-    while builds:
-        builds.pop().abandon()
-
-
-class BuildsIndexes:
-    """The part of a connection that has indexes built out of leaves that others make."""
-
-    _database: Database
-    session: Session
-    _builds: list[StagedIndex]  # one at a time
-
-    def begin_index(
-        self,
-        name: str,
-        table: str,
-        columns: Sequence[str],
-        *,
-        unique: bool,
-        load_id: str,
-        lease: float | None = None,
-        holder: Holder | None = None,
-    ) -> tuple[IndexDefinition, Pin]:
-        """Begin to build a B-tree whose leaves others make, from the table as the snapshot that is answered has it.
-
-        Their staging files are in the folder ``load_id``.  The build ends with ``finish_index`` or ``abandon_index``,
-        or it is abandoned when the connection is closed, or its client gone.
-        """
-        if self._builds:
-            raise InterfaceError("this connection builds an index already; finish or abandon it first")
-        what = (name, table, columns, unique)
-        made = StagedIndex(self._database, self.session, what, load_id, lease, holder or Holder.this_process())
-        self._builds.append(made)
-        assert made.pin is not None
-        return made.index, made.pin
-
-    def finish_index(self, files: Sequence[str]) -> int:
-        """Take in the leaves of staging files, in the order of their keys, and make the index everyone's.
-
-        Answers how many entries they had.  If it fails, the build is abandoned.
-        """
-        self.session.require_open()
-        if not self._builds:
-            raise InterfaceError("this connection builds no index")
-        return self._builds.pop().finish(files)
-
-    def abandon_index(self) -> None:
-        """End a build without an index."""
-        self.session.require_open()
-        if self._builds:
-            self._builds.pop().abandon(self.session.lock_timeout)

@@ -33,7 +33,7 @@ def stage_file(db: Connection, table: str, path: Path, rows: pa.Table) -> None:
     given = [column for column in definition.columns if column.name in rows.column_names]
     staged: StagedPages | StagedBatches
     if len(given) == len(definition.columns) and definition.lobs is None:
-        staged = StagedPages(path, table, given, db.page_format(table), digest)
+        staged = StagedPages(path, table, given, db._page_format(table), digest)
     else:
         staged = StagedBatches(path, table, given, arrow_schema(given), digest)
     for batch in rows.to_batches():

@@ -48,7 +48,7 @@ def as_changes(given: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def apply(db: Connection, *parts: pa.Table, **how: Any) -> int:
-    count = db.attach_load(stage_changes(db, "tbl", *parts, **how))
+    count = db._attach_load(stage_changes(db, "tbl", *parts, **how))
     db.commit()
     return count
 
@@ -113,11 +113,11 @@ def test_a_unique_value_that_another_row_has_is_refused_and_nothing_stays(table)
 def test_a_table_without_a_key_or_with_another_definition_is_refused(table):
     table.execute("create table plain (i int, s varchar(20))")
     with pytest.raises(SchemaError, match="no primary key"):
-        table.attach_load(stage_changes(table, "plain", rows((1, "x"), names="i s")))
+        table._attach_load(stage_changes(table, "plain", rows((1, "x"), names="i s")))
     load = stage_changes(table, "tbl", rows((3, "new", 33)))
     table.execute("alter table tbl add column m int")
     with pytest.raises(SchemaMismatch, match="not those that the rows were made for"):
-        table.attach_load(load)
+        table._attach_load(load)
 
 
 def test_keys_of_several_columns_and_kinds(db):
@@ -238,8 +238,8 @@ def test_a_snapshot_into_a_table_with_rows_is_refused_unless_told_what_becomes_o
 
 def test_what_is_rolled_back_or_interrupted_leaves_nothing(table):
     before = content(table)
-    table.attach_load(stage_changes(table, "tbl", rows((3, "new", 33), (90, "more", 91))))
-    table.attach_load(stage_changes(table, "tbl", rows((90, "again", 92))))
+    table._attach_load(stage_changes(table, "tbl", rows((3, "new", 33), (90, "more", 91))))
+    table._attach_load(stage_changes(table, "tbl", rows((90, "again", 92))))
     assert content(table)[90] == ("again", 92)
     table.rollback()
     assert content(table) == before
@@ -247,9 +247,9 @@ def test_what_is_rolled_back_or_interrupted_leaves_nothing(table):
 
 def test_with_autocommit_a_load_of_changes_is_a_transaction(table):
     table.autocommit = True
-    table.attach_load(stage_changes(table, "tbl", rows((3, "new", 33))))
+    table._attach_load(stage_changes(table, "tbl", rows((3, "new", 33))))
     with pytest.raises(UniqueViolation):
-        table.attach_load(stage_changes(table, "tbl", rows((4, "new", 44), (5, "other", 9))))
+        table._attach_load(stage_changes(table, "tbl", rows((4, "new", 44), (5, "other", 9))))
     assert not table.in_transaction
     table.autocommit = False
     assert content(table) == {n: (f"text {n}", n) for n in range(10)} | {3: ("new", 33)}

@@ -66,7 +66,7 @@ def test_any_rows_of_any_types_come_through_a_staging_file(shared, table):  # no
     new_table(shared, columns)
     whole = as_arrow(columns, rows)
     load = stage(shared, "t", whole, whole.slice(0, 1))
-    assert shared.attach_load(load) == len(rows) + min(len(rows), 1)
+    assert shared._attach_load(load) == len(rows) + min(len(rows), 1)
     shared.commit()
     remove_load(shared.path, load.load_id)
     found = [tuple(row.values()) for row in shared.arrow("t").read_all().to_pylist()]
@@ -76,7 +76,7 @@ def test_any_rows_of_any_types_come_through_a_staging_file(shared, table):  # no
 
 def test_rows_are_found_by_every_index_and_inserts_go_on_behind_them(table):
     load = stage(table, "tbl", numbers(10, ROWS), numbers(10 + ROWS, 7))
-    assert table.attach_load(load) == ROWS + 7
+    assert table._attach_load(load) == ROWS + 7
     assert content(table) == expected(ROWS + 17)
     table.commit()
     assert [row for _, row in table.heap("tbl").by("tbl_i").find((12,))] == [(12, "text 12")]
@@ -93,7 +93,7 @@ def test_rows_are_found_by_every_index_and_inserts_go_on_behind_them(table):
 def test_nobody_sees_them_before_the_commit_and_a_rollback_leaves_nothing(table, path):
     pages = len(table.heap("tbl").segment.page_ids())
     with gmdb.connect(path) as other:
-        table.attach_load(stage(table, "tbl", numbers(10, ROWS)))
+        table._attach_load(stage(table, "tbl", numbers(10, ROWS)))
         assert content(other) == expected(10)
         other.insert("tbl", (-1, "text -1"))  # neither the table nor its pages are the load's alone
         other.commit()
@@ -106,7 +106,7 @@ def test_a_duplicate_fails_the_whole_load_and_names_the_key(table):
     for parts in [(numbers(10, 5), numbers(7, 1)), (numbers(10, 5), numbers(12, 1))]:
         doubled = parts[1]["i"][0].as_py()
         with pytest.raises(UniqueViolation, match=rf"index tbl_i \(i\): row .* has the same key already: {doubled}$"):
-            table.attach_load(stage(table, "tbl", *parts))
+            table._attach_load(stage(table, "tbl", *parts))
         table.commit()
         assert content(table) == expected(10)
 
@@ -118,13 +118,13 @@ def test_an_append_names_the_key_too(table):
 
 def test_overwriting_leaves_readers_the_old_rows_until_the_commit(table, path):
     with gmdb.connect(path, lock_timeout=0.2) as other:
-        assert table.attach_load(stage(table, "tbl", numbers(100, ROWS), overwrite=True)) == ROWS
+        assert table._attach_load(stage(table, "tbl", numbers(100, ROWS), overwrite=True)) == ROWS
         assert content(table) == expected(ROWS, 100)
         assert content(other) == expected(10)
         table.rollback()
         assert content(table) == content(other) == expected(10)
         other.commit()
-        table.attach_load(stage(table, "tbl", numbers(100, ROWS), overwrite=True))
+        table._attach_load(stage(table, "tbl", numbers(100, ROWS), overwrite=True))
         table.commit()
         assert content(other) == expected(ROWS, 100)
         assert [row for _, row in other.heap("tbl").by("tbl_i").find((5,))] == []
@@ -136,7 +136,7 @@ def test_nobody_waits_long_behind_a_load_that_waits_for_its_table(table, path):
     with gmdb.connect(path) as writer, gmdb.connect(path, lock_timeout=10.0) as other:
         load = stage(table, "tbl", numbers(100, ROWS), overwrite=True)
         writer.select_for_update("tbl")  # and it holds the table until its transaction ends
-        loading = threading.Thread(target=lambda: table.attach_load(load) and table.commit())
+        loading = threading.Thread(target=lambda: table._attach_load(load) and table.commit())
         loading.start()
         until = time.monotonic() + 60
         while len(writer.system_view("sys_waits")) == 0:
@@ -158,15 +158,15 @@ def test_a_load_that_waits_in_vain_says_for_which_table_and_how_long(table, path
         assert content(reader) == expected(10)  # a reader that is idle is in nobody's way
         writer.select_for_update("tbl")
         with pytest.raises(LockTimeout, match=r"^table tbl was held .* for over 0\.3 s \(lock_timeout\)"):
-            table.attach_load(load)
+            table._attach_load(load)
         writer.rollback()
-        assert table.attach_load(load) == ROWS
+        assert table._attach_load(load) == ROWS
         table.commit()
         assert content(reader) == expected(ROWS, 100)
 
 
 def test_overwriting_with_nothing_empties_the_table(table):
-    assert table.attach_load(stage(table, "tbl", overwrite=True)) == 0
+    assert table._attach_load(stage(table, "tbl", overwrite=True)) == 0
     table.commit()
     assert content(table) == []
 
@@ -178,14 +178,14 @@ def test_a_table_is_made_with_its_rows_or_not_at_all(db):
     db.drop_table("tbl")
     db.commit()
     with pytest.raises(Corruption):
-        db.attach_load(Load("tbl", load.load_id, (*load.files, damaged(db, load)), create=new))
+        db._attach_load(Load("tbl", load.load_id, (*load.files, damaged(db, load)), create=new))
     with pytest.raises(NoSuchTable):
         db.table("tbl")
-    db.attach_load(Load("tbl", load.load_id, load.files, create=new))
+    db._attach_load(Load("tbl", load.load_id, load.files, create=new))
     db.commit()
     assert content(db) == expected(ROWS)
     with pytest.raises(TableExists):
-        db.attach_load(Load("tbl", load.load_id, load.files, create=new))
+        db._attach_load(Load("tbl", load.load_id, load.files, create=new))
 
 
 def damaged(db: Connection, load: Load) -> str:
@@ -221,10 +221,10 @@ def test_a_file_that_is_cut_off_or_changed_is_named_and_nothing_is_loaded(table)
     ]:
         path.write_bytes(data)
         with pytest.raises(Corruption, match=rf"{load.files[1]} is no whole staging file: .*{why}"):
-            table.attach_load(load)
+            table._attach_load(load)
         assert content(table) == expected(10)
     path.write_bytes(whole)
-    assert table.attach_load(load) == 2 * ROWS
+    assert table._attach_load(load) == 2 * ROWS
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_page_that_no_task_makes_is_refused(table, at, byte):
     load = stage(table, "tbl", numbers(10, ROWS))
     rewritten(staged_path(table.path, load.load_id, load.files[0]), 8192 + at, byte)
     with pytest.raises(Corruption, match="part-00000 is no whole staging file: its page 1 is unsound"):
-        table.attach_load(load)
+        table._attach_load(load)
     assert content(table) == expected(10)
 
 
@@ -256,7 +256,7 @@ def test_batches_that_arrow_cannot_read_are_refused(db):
         path.write_bytes(whole)
         rewritten(path, at, 0xFF)
         try:
-            db.attach_load(load)
+            db._attach_load(load)
         except gmdb.Error:
             refused += 1
             assert db.execute("select count(*) from large").fetchone() == (0,)
@@ -275,12 +275,12 @@ def test_rows_that_were_made_for_another_definition_are_refused(table):
     for change in changes:
         change()
         with pytest.raises(SchemaMismatch, match="table tbl: its columns, checks or tablespace are not those"):
-            table.attach_load(load)
+            table._attach_load(load)
         table.rollback()
     table.create_tablespace("wide", page_size=16384)
     table.create_table("other", {"i": "INT", "s": "VARCHAR(20)"}, tablespace="wide")
     with pytest.raises(SchemaMismatch):
-        table.attach_load(Load("other", load.load_id, load.files))
+        table._attach_load(Load("other", load.load_id, load.files))
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_rows_that_were_made_for_another_definition_are_refused(table):
 )
 def test_files_elsewhere_are_not_reached(table, load_id, name):
     with pytest.raises(InterfaceError, match="is no name of a"):
-        table.attach_load(Load("tbl", load_id, (name,)))
+        table._attach_load(Load("tbl", load_id, (name,)))
 
 
 # ---- what only the owner can finish
@@ -301,12 +301,12 @@ def test_large_objects_and_numbers_are_the_owners_to_give(db):
     db.commit()
     rows = pa.table({"s": ["b", None], "c": pa.array([long, None], pa.large_string())})
     load = stage(db, "t", rows, rows.slice(0, 1))
-    assert db.attach_load(load) == 3
+    assert db._attach_load(load) == 3
     db.commit()
     found = db.execute("select id, s, c from t order by id").fetchall()
     assert [row[1:] for row in found] == [("a", None), ("b", long), (None, None), ("b", long)]
     assert len({row[0] for row in found}) == 4
-    assert db.attach_load(Load("t", load.load_id, load.files, overwrite=True)) == 3
+    assert db._attach_load(Load("t", load.load_id, load.files, overwrite=True)) == 3
     db.commit()
     assert db.execute("select count(*), count(distinct id) from t").fetchall() == [(3, 3)]
 
@@ -315,15 +315,15 @@ def test_a_load_goes_through_the_owner(path, peer):
     peer(f"db = gmdb.connect({str(path)!r}); db.create_table('tbl', {{'i': 'INT', 's': 'VARCHAR(20)'}}); db.commit()")
     try:
         with gmdb.connect(path) as db:
-            assert db.attach_load(stage(db, "tbl", numbers(0, ROWS))) == ROWS
+            assert db._attach_load(stage(db, "tbl", numbers(0, ROWS))) == ROWS
             db.commit()
             load = stage(db, "tbl", numbers(0, 1))
             staged_path(path, load.load_id, load.files[0]).write_bytes(b"")
             with pytest.raises(Corruption, match="part-00000"):
-                db.attach_load(load)
+                db._attach_load(load)
             new = NewTable(db.table("tbl").columns, "main", 10)
             again = stage(db, "tbl", numbers(0, 5))
-            assert db.attach_load(Load("other", again.load_id, again.files, create=new)) == 5
+            assert db._attach_load(Load("other", again.load_id, again.files, create=new)) == 5
         assert peer("db.execute('select count(*), sum(i) from tbl').fetchall()") == [(ROWS, sum(range(ROWS)))]
         assert peer("db.execute('select count(*) from other').fetchall()") == [(5,)]
     finally:
@@ -333,6 +333,6 @@ def test_a_load_goes_through_the_owner(path, peer):
 
 def test_a_file_without_rows_is_a_file(table):
     load = stage(table, "tbl", numbers(0, 0))
-    assert table.attach_load(load) == 0
+    assert table._attach_load(load) == 0
     stage_file(table, "tbl", staged_path(table.path, load.load_id, "more"), numbers(10, 1))
-    assert table.attach_load(Load("tbl", load.load_id, ("more",))) == 1
+    assert table._attach_load(Load("tbl", load.load_id, ("more",))) == 1

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from gmdb import engine
-from gmdb.connection import Connection
+from gmdb.connection import Connection, open_connection
 from gmdb.log import durability, redo
 from gmdb.sql.runner import Runner
 from gmdb.storage import disk
@@ -69,8 +69,7 @@ def small_log(group_max: int = 256 << 10) -> Iterator[None]:
 
 def connect(directory: Path, **options: Any) -> Connection:
     """A connection of this process alone: other processes are not what is tested here."""
-    defaults = {"isolation": "read committed", "autocommit": False, "lock_timeout": 5.0, "read_only": False}
-    return Connection(directory, **{**defaults, "sync": None, "progress": None, "statements": Runner, **options})
+    return open_connection(directory, **{"statements": Runner, **options})
 
 
 def create(directory: Path) -> None:

@@ -267,13 +267,13 @@ def test_a_number_that_a_commit_was_given_is_not_given_again_after_a_crash(path:
         hub, redo = db._database.transactions, db._database.durability.redo  # type: ignore[union-attr]
 
         def publish_later(durable: int) -> None:
-            redo.on_durable = hub.publish
+            redo.on_durable.connect(hub.publish)
             arrived.set()
             assert go_on.wait(60)
             hub.publish(durable)
 
         other.insert("t", (1,))
-        redo.on_durable = publish_later
+        redo.on_durable.connect(publish_later)
         committing = in_thread(other.commit)
         assert arrived.wait(60)
         checkpointing = in_thread(db.checkpoint)

@@ -511,7 +511,7 @@ def test_loads_and_what_takes_the_place_of_all_rows(table: Connection) -> None:
     feed = table.changes()
     table.append("t", many(0, 2000))
     table.commit()
-    table.attach_load(stage(table, "t", many(5000, 3000), overwrite=True))
+    table._attach_load(stage(table, "t", many(5000, 3000), overwrite=True))
     table.insert("t", (1, "after"))
     table.commit()
     rows: dict[int, str] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gmdb.cli.stat import VERBS
-from gmdb.inspect.inspector import COLUMNS, LISTINGS
+from gmdb.inspect.inspector import LISTINGS
 from gmdb.inspect.log_lists import REDO_MORE
 from gmdb.inspect.redo_log import REDO
 
@@ -16,7 +16,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "gmstat.md"
 
 def columns_as_markdown() -> str:
     """The part of the document behind its last heading."""
-    listed = {name: COLUMNS.get(name) or (*REDO, *REDO_MORE) for name in LISTINGS}
+    listed = {name: listing.columns or (*REDO, *REDO_MORE) for name, listing in LISTINGS.items()}
     parts = []
     for name, columns in listed.items():
         behind = ["The table's columns follow.", ""] if name in ("rows", "row", "seen") else []

@@ -136,7 +136,7 @@ DEFINERS = {
         lambda db, _: (db.drop_index("t_i"), db.update("t", lambda row: {"i": row["i"] + 1000})),
         lambda: [(i + 1000, s, k) for i, s, k in OLD],
     ),
-    "overwrite": Definer(lambda db, load: db.attach_load(load), lambda: NEW_ROWS),
+    "overwrite": Definer(lambda db, load: db._attach_load(load), lambda: NEW_ROWS),
 }
 
 

@@ -61,7 +61,7 @@ def test_nobody_goes_on_before_others_see_the_commit(path: Path) -> None:
         db.create_table("t", {"i": "INT"})
         db.commit()
         log = db._database.durability.redo  # type: ignore[union-attr]
-        publish, is_publishing, may_publish = log.on_durable, threading.Event(), threading.Event()
+        publish, is_publishing, may_publish = log.on_durable.function, threading.Event(), threading.Event()
         happened: list[str] = []
 
         def publish_slowly(end: int) -> None:
@@ -74,7 +74,7 @@ def test_nobody_goes_on_before_others_see_the_commit(path: Path) -> None:
             log.make_durable(end)
             happened.append("went on")
 
-        log.on_durable = publish_slowly
+        log.on_durable.connect(publish_slowly)
         with gmdb.connect(path) as writer:
             writer.insert("t", (1,))
             leader = threading.Thread(target=writer.commit)
@@ -87,5 +87,5 @@ def test_nobody_goes_on_before_others_see_the_commit(path: Path) -> None:
             may_publish.set()
             leader.join()
             late.join()
-        log.on_durable = publish
+        log.on_durable.connect(publish)
         assert happened[:2] == ["shown", "went on"]

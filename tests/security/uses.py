@@ -137,7 +137,7 @@ def _changes(**options: Any) -> Use:
 
 def _indexes(db: Connection) -> None:
     for index in INDEXES:
-        db.index_pages(index)
+        db._index_pages(index)
 
 
 def _definitions(db: Connection) -> None:
@@ -295,7 +295,7 @@ def _snapshot(db: Connection) -> None:
 def _attach(db: Connection) -> None:
     for folder in sorted((db.path / LOADS_NAME).glob("*")):
         parts = tuple(sorted(path.name for path in folder.glob("part-*")))
-        db.attach_load(Load("every" if folder.name.endswith("e") else "keyed", folder.name, parts))
+        db._attach_load(Load("every" if folder.name.endswith("e") else "keyed", folder.name, parts))
 
 
 LASTING: dict[str, Use] = {

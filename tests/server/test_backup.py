@@ -67,8 +67,8 @@ def test_a_backup_of_a_client_that_dies_is_given_up(
 ) -> None:
     client = start_peer()
     client("db = gmdb.connect(path)", path=str(path))
-    client("db._link.ask('backup', path=target)", target=str(tmp_path / "backup"))
-    client("db._link.ask('work', number=1)")
+    client("db._link.ask('_backup', target)", target=tmp_path / "backup")
+    client("db._link.ask('work', 1)")
     client.kill()
     until(lambda: owner("db._database.durability.redo.files.oldest_held()") >= 1 << 60)
     left = [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")]

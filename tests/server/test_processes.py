@@ -373,11 +373,11 @@ def test_noise_at_the_door_does_no_harm(db: Connection, path: Path) -> None:
 
 def test_a_message_that_makes_no_sense_is_an_error(db: Connection) -> None:
     link = db._link
-    for op, fields in (("nothing", {}), ("fetch", {}), ("commit", {"client": 1}), ("fetch", {"table": 99, "row": [1]})):
+    for op, *arguments in (("nothing",), ("fetch",), ("commit", 1), ("fetch", 99, [1]), ("__init__",), ("execute", {})):
         with pytest.raises((gmdb.Error, TypeError, LookupError)):
-            link.ask(op, **fields)
+            link.ask(op, *arguments)
     with pytest.raises(gmdb.Error):
-        link.ask("insert", b"not a row at all", table=db.heap("t").obj_id)
+        link.ask("insert", db.heap("t").obj_id, b"not a row at all")
     assert db.tables() == ["t"]
 
 

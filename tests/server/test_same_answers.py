@@ -16,7 +16,9 @@ import gmdb
 from gmdb.access.heap import Heap
 from gmdb.connection import Connection
 from gmdb.format.address import RowId
+from gmdb.operations import declarations_of, declared_in
 from gmdb.server.entrance import Listening
+from gmdb.server.operations import OPERATIONS
 from gmdb.server.remote import RemoteConnection
 from gmdb.server.remote_rows import RemoteHeap
 from tests.server.peer import Peer
@@ -197,6 +199,7 @@ def transactions(db: Connection) -> Iterator[Any]:
         lambda: db.release_savepoint("a"),
         lambda: db.arrow("n"),
         db.rollback,
+        lambda: db.gc() >= 0,  # else it is chance which slots are free when the next row comes
         lambda: db.arrow("n"),
         lambda: db.autocommit,
         lambda: setattr(db, "autocommit", True),
@@ -323,6 +326,30 @@ def after_close(db: Connection) -> Iterator[Any]:
         yield outcome(action)
 
 
+def scopes(db: Connection) -> Iterator[Any]:
+    db.create_table("n", {"i": "INT"})
+    db.commit()
+    db.insert("n", (1,))
+    with db.all_or_nothing():
+        db.insert("n", (2,))
+
+    def fail() -> None:
+        with db.all_or_nothing():
+            db.insert("n", (3,))
+            raise ZeroDivisionError
+
+    yield outcome(fail)
+    yield db.arrow("n")
+    with db.one_snapshot() as reading:
+        db.insert("n", (4,))
+        yield db.select("n").read_by(reading)
+        yield db.select("n", ["i"]).read_by(reading, places=True)
+    yield db.arrow("n")
+    db.execute("analyze n")
+    yield db.statistics("n")
+    yield outcome(lambda: db.statistics("nowhere"))
+
+
 @pytest.mark.parametrize(
     "scenario",
     [
@@ -335,6 +362,7 @@ def after_close(db: Connection) -> Iterator[Any]:
         keys,
         nested_use,
         after_close,
+        scopes,
     ],
 )
 @pytest.mark.parametrize("way", ["by path", "over TCP"])
@@ -366,24 +394,50 @@ def test_a_client_gets_the_answers_that_a_local_connection_gives(
     owner_process("db.close()")
 
 
-@pytest.mark.parametrize(("local", "remote"), [(Connection, RemoteConnection), (Heap, RemoteHeap)])
-def test_a_client_has_every_method_with_the_same_parameters(local: type, remote: type) -> None:
+def test_a_client_has_every_row_method_with_the_same_parameters() -> None:
     inner = {"session", "segment", "encoded_rows", "encoded_rows_of_page", "refuse_if_failed", "refuse_key"}
     inner |= {"try_update", "try_delete", "try_lock", "target", "encoded_row", "rows_by", "rows_at"}
-    inner |= {"all_or_nothing", "one_snapshot", "decoder", "try_at_once", "patch_encoder", "pieces"}
-    inner |= {"by_seen", "look", "see", "page_ids"}
+    inner |= {"decoder", "try_at_once", "patch_encoder", "pieces", "by_seen", "look", "see", "page_ids"}
     inner |= {"insert_at_once", "try_change", "try_change_at_once", "try_changes_at_once", "change_some"}
-    inner |= {"statistics", "keep_statistics", "statistics_version"}
-    inner |= {"look", "see", "by_seen", "page_ids", "pieces", "try_at_once"}
-    for name in {name for name in vars(local) if not name.startswith("_")} - inner | {"__enter__", "__exit__"}:
-        if not hasattr(local, name):
-            continue
-        assert hasattr(remote, name), name
-        mine, theirs = inspect.getattr_static(local, name), inspect.getattr_static(remote, name)
+    for name in {name for name in vars(Heap) if not name.startswith("_")} - inner:
+        mine, theirs = inspect.getattr_static(Heap, name), inspect.getattr_static(RemoteHeap, name)
         if inspect.isfunction(mine):
-            assert list(inspect.signature(mine).parameters.values()) == [
-                *inspect.signature(theirs).parameters.values()
-            ], name
+            assert inspect.signature(mine).parameters == inspect.signature(theirs).parameters, name
+
+
+def test_an_operation_that_is_declared_is_the_clients_and_the_servers() -> None:
+    """Signature and documentation are the declaration's; whether it writes, the server knows from there."""
+    for member, value in vars(Connection).items():
+        theirs = vars(RemoteConnection).get(member)
+        asked = (theirs.fget, theirs.fset) if isinstance(theirs, property) else (theirs,)
+        for declared, function in zip(declarations_of(value), asked, strict=False):
+            assert OPERATIONS[declared.name].writes == declared.writes
+            assert function is not None, member
+            assert function is not declared.run
+            assert inspect.signature(function) == inspect.signature(declared.run)
+            assert function.__doc__ == declared.run.__doc__
+    assert set(declared_in(Connection)) <= set(OPERATIONS)
+
+
+def test_what_is_public_is_documented_and_either_declared_or_inherited() -> None:
+    local = {"closed", "close", "interrupt", "heap", "select", "append", "arrow", "cursor", "execute", "executemany"}
+    local |= {"executescript", "insert", "in_transaction"}
+    for name, member in vars(Connection).items():
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+            assert member.__doc__ or name == "closed", name
+            is_composed = hasattr(member, "__wrapped__")
+            assert declarations_of(member) or is_composed or name in local, name
+
+
+def test_an_operation_that_writes_is_refused_to_whoever_only_reads(owner: Peer, path: Path) -> None:
+    """Before its arguments are looked at: none are given."""
+    del owner
+    writes = [name for name, served in OPERATIONS.items() if served.writes]
+    assert {"create_table", "insert", "statement_update", "_take_batch", "next_identity"} <= set(writes)
+    with gmdb.connect(path, read_only=True) as reader:
+        for name in writes:
+            with pytest.raises(gmdb.errors.ReadOnly):
+                reader.session.ask(name)  # type: ignore[attr-defined]
 
 
 def test_a_dump_through_the_owner_is_where_the_client_asked_for_it(db: Connection, tmp_path: Path) -> None:

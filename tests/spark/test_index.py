@@ -321,7 +321,8 @@ class Build:
 
     def __init__(self, db: Connection, name: str = "by_s", columns: Sequence[str] = ("s",)) -> None:
         self.db, self.load_id = db, new_load(db.path, Holder.this_process())
-        self.index, pin = db.begin_index(name, "t", columns, unique=False, load_id=self.load_id)
+        what = {"unique": False, "load_id": self.load_id, "holder": Holder.this_process()}
+        self.index, pin = db._begin_index(name, "t", columns, **what)
         self.plan = indexing._plan(db.path, pin, "t", self.index, self.load_id)
 
     def leaves(self) -> list[str]:
@@ -339,14 +340,14 @@ class Build:
 def test_step_by_step(table: Connection) -> None:
     build = Build(table)
     with pytest.raises(InterfaceError, match="already"):
-        table.begin_index("another", "t", ["i"], unique=False, load_id=build.load_id)
-    assert table.finish_index(build.leaves()) == ROWS
+        table._begin_index("another", "t", ["i"], unique=False, load_id=build.load_id, holder=Holder.nobody())
+    assert table._finish_index(build.leaves()) == ROWS
     table.create_index("other", "t", ["s"])
     assert entries(table, "by_s") == entries(table, "other")
     assert read_pins(table.path) == []
     assert not (table.path / LOADS_NAME).exists()
     with pytest.raises(InterfaceError, match="builds no index"):
-        table.finish_index([])
+        table._finish_index([])
 
 
 @pytest.mark.parametrize("damage", ["byte", "order", "short", "missing", "other"])
@@ -367,7 +368,7 @@ def test_leaves_that_are_not_whole_or_not_in_order(table: Connection, damage: st
     if damage == "missing":
         path.unlink()
     with pytest.raises((Corruption, gmdb.errors.StorageError), match=build.load_id):
-        table.finish_index(names)
+        table._finish_index(names)
     require_nothing_left(table, "by_s")
 
 
@@ -383,7 +384,7 @@ def test_a_writer_that_goes_on_when_a_build_is_abandoned(table: Connection) -> N
     with gmdb.connect(table.path) as writer:
         writer.execute("update t set s = 'mine' where n > 0")
         table.session.lock_timeout = 0.3
-        table.abandon_index()  # does not wait for the writer, which would be for ever
+        table._abandon_index()  # does not wait for the writer, which would be for ever
         writer.execute("update t set s = 'mine again' where n > 10")
         writer.commit()
     table.session.lock_timeout = 30
@@ -402,7 +403,7 @@ def begin(client: Peer, path: Path) -> None:
     """Have another process begin to build an index."""
     client("db = gmdb.connect(path)", path=path)
     client("load_id = new_load(path, Holder.this_process())")
-    client("made = db.begin_index('by_s', 't', ['s'], unique=False, load_id=load_id)")
+    client("made = db._begin_index('by_s', 't', ['s'], unique=False, load_id=load_id, holder=Holder.this_process())")
     assert len(read_pins(path)) == 1
 
 
@@ -418,7 +419,7 @@ def test_an_owner_that_closes_while_a_client_builds(closed: Path, client: Peer) 
     with gmdb.connect(closed):
         begin(client, closed)
     with pytest.raises(gmdb.errors.OwnerGone):
-        client("db.finish_index([])")
+        client("db._finish_index([])")
     with gmdb.connect(closed) as again:
         again.session.lock_timeout = 30
         require_nothing_left(again, "by_s")

@@ -79,7 +79,7 @@ def test_a_stream_of_an_idle_table_moves_on(db: Connection, ends_now: bool) -> N
         fill_log(db, 2 << 20)
         plan = planner(db, keep="4m", reader=offset.reader)
         if ends_now:
-            plan.end_at(db.feed_position().scn)
+            plan.end_at(db._feed_position().scn)
         moved = plan.latest(offset, None)
         assert needs(moved, db) > needs(offset, db)
         assert rows(db, offset, moved) == []
@@ -106,11 +106,11 @@ def test_columns_that_nobody_asked_for_may_come(db: Connection) -> None:
 def test_what_comes_later_than_a_stream_wants_is_not_told_yet(db: Connection) -> None:
     plan = planner(db)
     start = plan.latest(Offset(), None)
-    target = db.feed_position().scn
+    target = db._feed_position().scn
     db.execute("drop table t")
     db.commit()
     plan.end_at(target)
     assert plan.latest(start, None) == start
-    plan.end_at(db.feed_position().scn)
+    plan.end_at(db._feed_position().scn)
     with pytest.raises(TableChanged, match="was dropped"):
         plan.latest(start, None)

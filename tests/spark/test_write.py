@@ -190,7 +190,7 @@ def test_a_new_table_lies_and_keeps_strings_as_it_is_told(spark, db, save):
     table = db.table("t")
     assert table.columns == (Column("s", table.columns[0].type, False),)
     assert str(table.columns[0].type) == "CLOB"
-    assert db.page_format("t").page_size == 32768
+    assert db._page_format("t").page_size == 32768
     save(spark.sql("select 'abc' as s"), "u", createTable="true", stringLength="3")
     assert "too long for VARCHAR(3)" in refusal(lambda: save(spark.sql("select 'abcd' as s"), "u"))
 

@@ -157,9 +157,9 @@ def test_a_crash_right_after_the_commit_leaves_the_rows_once(table):
     loader = Peer(prepare)
     loader(f"db = gmdb.connect({str(table)!r})")
     loader("load = stage(db, 'tbl', pa.table({'i': pa.array(range(300), pa.int32()), 's': ['x'] * 300}))")
-    loader("db.attach_load(load)")
+    loader("db._attach_load(load)")
     loader("db.commit()")
-    loader("db.attach_load(load)")  # of which nothing is committed
+    loader("db._attach_load(load)")  # of which nothing is committed
     os.kill(loader.pid, signal.SIGKILL)
     loader.process.wait()
     assert (table / LOADS_NAME).exists()

@@ -427,3 +427,41 @@ def test_a_default_may_ask_for_the_time(db: Connection) -> None:
     (low, count) = db.execute("select min(at), count(*) from stamped").fetchall()[0]
     assert count == 2001
     assert before <= low <= datetime.now()
+
+
+# ---- what a person sees
+
+
+def test_a_cursor_shows_its_next_rows_as_a_table_and_keeps_them(db: Connection) -> None:
+    db.execute("create table p (i int, s varchar(300))")
+    rows = [(1, "<b>"), (2, None), *((n, "x" * 250) for n in range(3, 30))]
+    db.executemany("insert into p values (?, ?)", rows)
+    cursor = db.execute("select * from p order by i")
+    shown = cursor._repr_html_()
+    assert "<th>i</th><th>s</th>" in shown
+    assert "<td>1</td><td>&lt;b&gt;</td>" in shown
+    assert "<td>2</td><td><i>NULL</i></td>" in shown
+    assert shown.count("<tr>") == 1 + 20
+    assert "x" * 201 not in shown
+    assert cursor._repr_html_() == shown
+    assert cursor.fetchmany(2) == rows[:2]
+    assert cursor.arrow().to_pydict() == {"i": [row[0] for row in rows[2:]], "s": [row[1] for row in rows[2:]]}
+    changed = db.execute("delete from p")
+    assert "29 rows changed" in changed._repr_html_()
+    changed.close()
+    assert repr(changed) == "<gmdb.Cursor: closed>"
+
+
+def test_what_is_printed_says_what_it_is(db: Connection) -> None:
+    db.execute("create table p (i int primary key, s varchar(9))")
+    row_id = db.insert("p", (1, "x"))
+    assert repr(row_id) == f"<RowId {row_id}>"
+    assert repr(db.table("p")) == "<TableDefinition p: i INT NOT NULL, s VARCHAR(9), index p_pkey>"
+    assert repr(db.execute("select * from p")) == "<gmdb.Cursor: i INT, s VARCHAR(9)>"
+    pin = db.take_snapshot(lease=60)
+    assert repr(pin).startswith(f"<Pin {pin.name}: commit ")
+    db.drop_snapshot(pin.name)
+    assert isinstance(db, gmdb.Connection)
+    assert repr(db).startswith(f"<gmdb.Connection to {db.path}, ")
+    db.close()
+    assert repr(db).endswith(", closed>")

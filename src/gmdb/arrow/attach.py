@@ -12,9 +12,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from gmdb.arrow.applying import all_or_nothing, apply_changes, with_numbers
 from gmdb.arrow.placing import BUFFER_SIZE, PagePlacer
 from gmdb.arrow.staging import StagedFile, definition_digest
 from gmdb.catalog.changes import DefinitionChanges
-from gmdb.catalog.plain import column_from_plain, column_to_plain
 from gmdb.catalog.schema import TableDefinition
 from gmdb.catalog.streams import StreamBatch
 from gmdb.catalog.tables import Catalog
@@ -58,26 +56,6 @@ class Load:
     overwrite: bool = False  # the table has these rows and no others
     create: NewTable | None = None
     apply: Apply | None = None  # rows go by the primary key, instead of to those that are there
-
-    def to_plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        new, create = self.create, None
-        if new is not None:
-            create = [[column_to_plain(column) for column in new.columns], new.tablespace, new.pct_free]
-        apply = None if self.apply is None else astuple(self.apply)
-        place = {"table": self.table, "load_id": self.load_id, "files": self.files}
-        return {**place, "overwrite": self.overwrite, "create": create, "apply": apply}
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Load:
-        create, apply = plain["create"], plain["apply"]
-        if create is not None:
-            columns, tablespace, pct_free = create
-            create = NewTable(tuple(map(column_from_plain, columns)), tablespace, pct_free)
-        if apply is not None:
-            given, *rest = apply
-            apply = Apply(tuple(given), *rest)
-        return cls(**{**plain, "files": tuple(plain["files"]), "create": create, "apply": apply})
 
 
 def take_batch(catalog: Catalog, session: Session, load: Load, batch: StreamBatch) -> int | None:

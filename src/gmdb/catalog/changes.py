@@ -28,7 +28,7 @@ from gmdb.catalog.schema import (
 )
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import NullNotAllowed, SchemaError, SchemaMismatch, TableExists
-from gmdb.format.address import page_name
+from gmdb.format.address import MAIN_SPACE, page_name
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.lob import LobSegment
 from gmdb.format.page import SegmentType
@@ -36,7 +36,6 @@ from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
 from gmdb.storage.feeds import Feed, write_definition
 from gmdb.storage.segment import Segment
-from gmdb.storage.store import MAIN_SPACE
 from gmdb.transaction.session import Session
 
 

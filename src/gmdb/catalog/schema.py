@@ -41,7 +41,7 @@ class Constraint:
     name: str = ""  # if there is none, the table gives it one
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TableDefinition:
     """A table: its name and number, where its segment starts, and its columns in order."""
 
@@ -59,6 +59,11 @@ class TableDefinition:
     def __post_init__(self) -> None:
         if not self.number:
             object.__setattr__(self, "number", self.obj_id)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{c.name} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns)
+        indexes = "".join(f", index {index.name}" for index in self.indexes)
+        return f"<TableDefinition {self.name}: {columns}{indexes}>"
 
     @property
     def primary_key(self) -> tuple[str, ...]:

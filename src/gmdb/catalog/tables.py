@@ -57,7 +57,7 @@ class Catalog:
         if not store.read_only:
             self.statistics.forget_all_but(self._now.by_number)
             self.identities.forget_all_but(c.identity_id for t in self.tables.values() for c in t.columns)
-        session.hub.publish_definitions = self.publish
+        session.hub.publish_definitions.connect(self.publish)
 
     def _use(self, tables: Iterable[TableDefinition], since: int) -> None:
         by_number = {table.number: table for table in tables}

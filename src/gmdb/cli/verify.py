@@ -85,7 +85,7 @@ def recover(database: str) -> Recovery | None:
 
 def _verify_backup(database: str) -> Report:
     from gmdb.copies import verify_backup
-    from gmdb.log.backup import finish
+    from gmdb.log.reports import finish
 
     with progress_of_steps() as step:
         report: Report = finish(verify_backup(Path(database).absolute()), step)

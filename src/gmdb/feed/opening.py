@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import cast
 
-from gmdb.engine import Database
 from gmdb.errors import InterfaceError, NoChangeFeed, NoSuchTable
 from gmdb.feed.definitions import position_of_pin, require_feed, require_no_lobs
 from gmdb.feed.reading import ChangeFeed, NamedReader, Wanted
@@ -24,7 +22,6 @@ from gmdb.storage.feeds import (
     require_reader_name,
     write_reader,
 )
-from gmdb.transaction.session import Session
 
 
 def open_feed(
@@ -102,40 +99,7 @@ def _put_back(directory: Path, name: str | None, reader: Reader | None) -> None:
 
 def _first_position(source: Source, log: ChangeLog, since: str | datetime | None) -> LogPosition:
     if since is None:
-        return source.feed_position()
+        return source._feed_position()
     if isinstance(since, datetime):
         return log.position_at(int(since.timestamp() * 1_000_000))
     return LogPosition.from_text(since, log.database_id)
-
-
-class ReadsChanges:
-    """The part of a connection that gives out changes."""
-
-    _database: Database
-    session: Session
-
-    def changes(
-        self,
-        since: str | datetime | None = None,
-        tables: Sequence[str] | None = None,
-        *,
-        before: bool = False,
-        reader: str | None = None,
-        keep: int | None = None,
-        snapshot: bool = False,
-        without_lobs: bool = False,
-    ) -> ChangeFeed:
-        """The committed changes of tables with a change feed, in the order of their commits.
-
-        They begin behind ``since``: a feed's ``position``, or a time; if there is none, where the ``reader`` of that
-        name stands, or now.  With ``snapshot``, the tables' rows come first, then all that was committed since.
-        ``before``: updates have the rows' values before, too.  For a reader with a name the log is kept, up to
-        ``keep`` bytes of it, from where it last acknowledged.  Changes cannot have large objects: a table with columns
-        of them is refused, unless ``without_lobs`` leaves these columns out.
-        """
-        return open_feed(cast("Source", self), since, tables, before, reader, keep, snapshot, without_lobs)
-
-    def feed_position(self) -> LogPosition:
-        """Where a feed of changes that begins now would stand."""
-        self.session.require_open()
-        return self._database.feed_position()

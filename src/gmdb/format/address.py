@@ -18,6 +18,7 @@ NO_PAGE = 0xFFFF_FFFF
 NO_SLOT = 0xFFFF
 
 SYSTEM_DEVICE, UNDO_DEVICE, TEMP_DEVICE, LOB_DEVICE, FIRST_USER_DEVICE = range(5)
+MAIN_SPACE, MAIN_PAGE_SIZE = "main", 8192  # the tablespace of the first user device
 
 ROW_ID = layout(
     "row id",
@@ -45,6 +46,9 @@ class RowId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{page_name(self.page_id)}:{self.slot_id}"
+
+    def __repr__(self) -> str:
+        return f"<RowId {self}>"
 
 
 def page_id_of(device: int, offset: int) -> int:

@@ -89,6 +89,7 @@ _LIST_NAMES = {EMPTY_LIST: "empty", FREE_MAP_LIST: "unused", LOADING: "loading",
 
 
 def spaces(files: DatabaseFiles) -> Listing:
+    """Tablespaces, and how full they are."""
     made = Listing("spaces", SPACES)
     for space in files.spaces():
         problems = space.problems()
@@ -108,6 +109,7 @@ def spaces(files: DatabaseFiles) -> Listing:
 
 
 def devices(files: DatabaseFiles) -> Listing:
+    """Devices: the files that tablespaces consist of."""
     made = Listing("devices", DEVICES)
     for device in files.devices.values():
         problems = device.problems()
@@ -138,6 +140,7 @@ def _lost_devices(files: DatabaseFiles) -> list[int]:
 
 
 def segments(files: DatabaseFiles) -> Listing:
+    """Segments: the pages of each table, index, or set of large objects."""
     made = Listing("segments", SEGMENTS)
     for stored in segment_objects(files):
         segment = read_segment(files, stored.entry_page)

@@ -22,11 +22,9 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from gmdb import signals
 from gmdb.errors import Corruption, NotABackup, StorageError, TargetExists
 from gmdb.format.address import page_id_of
 from gmdb.format.redo import HEAD_SPACE
@@ -251,17 +249,3 @@ class Backup:
             length = HEAD_SPACE + min(end - number * payload, payload)
             source = redo_path(self._store.directory, number)
             copy_file(source, redo_path(made, number), length, file_size, allocate=False)
-
-
-def finish(steps: Generator[Step, None, Any], progress: Any = None) -> Any:
-    """Go through all steps of something; answers what came of it."""
-    try:
-        while True:
-            step = next(steps)
-            signals.check()
-            if progress is not None:
-                progress(*step)
-    except StopIteration as end:
-        return end.value
-    finally:
-        steps.close()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -24,6 +24,7 @@ from gmdb.errors import StorageError
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.mirror import ROUND_SIZE
 from gmdb.format.page import PAGE_SIZES
+from gmdb.hooks import Hook
 from gmdb.kernel.checkpoint import copy_chain, detach_chain, is_unchanged, seal_copies
 from gmdb.log.mirror import Mirror
 from gmdb.log.redo import RedoLog
@@ -47,8 +48,8 @@ class Checkpoints:
         self._running = threading.Lock()
         self._buffer = untouched(ROUND_SIZE, np.uint8)
         self._pages = np.zeros((_ROUND_PAGES, 2), np.uint32)  # id and version of each copy
-        self.counters = _no_counters
-        self.keep: Callable[[np.ndarray], None] = _keep_nothing  # old pages, before they are overwritten
+        self.counters = Hook(_no_counters)
+        self.keep = Hook(_keep_nothing)  # old pages, before they are overwritten
 
     @contextmanager
     def none_running(self) -> Iterator[None]:
@@ -148,5 +149,5 @@ def _no_counters() -> dict[str, int]:
     return {}
 
 
-def _keep_nothing(_: np.ndarray) -> None:
+def _keep_nothing(_: np.ndarray, /) -> None:
     pass

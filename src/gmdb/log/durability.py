@@ -65,7 +65,7 @@ class Durability:
         control = store.control
         file_size = control["redo_file_size"] or REDO_FILE_SIZE
         files = RedoFiles(store.directory, database_id(store), file_size, bool(control["archiving"]))
-        files.needed = lambda end: log_needed(store.directory, control["database_id"], end)
+        files.needed.connect(lambda end: log_needed(store.directory, control["database_id"], end))
         self._mirror = Mirror(store.directory, database_id(store))
         follows = control["redo_lsn"] if recovery is None else recovery.end_lsn
         self._log_before = follows

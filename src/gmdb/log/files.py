@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from gmdb.errors import Corruption, RestoreError, StorageError
 from gmdb.format.redo import HEAD_SPACE, REDO_GROUP, pack_file_head, payload, read_file_head
+from gmdb.hooks import Hook
 from gmdb.storage import disk
 from gmdb.storage.disk import DiskFile
 
@@ -56,7 +57,7 @@ class RedoFiles:
         self._unsynced: set[int] = set()
         self._held: list[int] = []  # LSNs from which on somebody needs the files
         self._keeping = threading.Lock()  # who holds files, and which of them go
-        self.needed: Callable[[int], int | None] = _nobody  # from where on readers need the log that ends at an LSN
+        self.needed = Hook(_nobody)  # from where on readers need the log that ends at an LSN
 
     @property
     def file_size(self) -> int:
@@ -177,7 +178,7 @@ class RedoFiles:
         self._open = {}
 
 
-def _nobody(_: int) -> None:
+def _nobody(_: int, /) -> int | None:
     """No reader needs the log."""
 
 

@@ -15,7 +15,6 @@ import os
 import threading
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from gmdb.errors import DiskFull
 from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.images import pack_batch_head
 from gmdb.format.page import PAGE_HEAD, PAGE_TAIL
+from gmdb.hooks import Hook
 from gmdb.kernel.checkpoint import page_is_whole
 from gmdb.storage import disk
 from gmdb.storage.disk import DiskFile
@@ -39,6 +39,10 @@ SHARE, SHARE_MIN = 4, 1 << 30
 BATCH_PAGES = 128
 _CKPT_AT = PAGE_HEAD.offset("ckpt_id")
 _logger = logging.getLogger("gmdb")
+
+
+def _nothing_to_give_up(_: str, /) -> bool:
+    return False
 
 
 class Images:
@@ -56,7 +60,7 @@ class Images:
         self._beginning: Pin | None = None  # a pin that is being taken, and listed by nobody yet
         self._images: dict[int, list[KeptPage]] = defaultdict(list)  # by page id, the oldest first
         self._sizes: dict[Path, int] = {}  # of the files
-        self.give_up_oldest: Callable[[str], bool] = lambda _: False
+        self.give_up_oldest = Hook(_nothing_to_give_up)
         self._next_number = 0
         for _, number, path in image_files(store.directory):
             self._next_number = max(self._next_number, number + 1)

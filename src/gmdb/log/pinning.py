@@ -74,10 +74,11 @@ class Pins:
         self._checked = 0.0
         self.images = Images(store)
         self._lock = self.images.lock
-        self.images.give_up_oldest = self._give_up_oldest
-        checkpoints.keep = store.keep_images = self.images.keep
+        self.images.give_up_oldest.connect(self._give_up_oldest)
+        checkpoints.keep.connect(self.images.keep)
+        store.keep_images.connect(self.images.keep)
         self._pins = self._found()
-        shrinking.is_pinned = lambda: bool(self._pins)
+        shrinking.is_pinned.connect(lambda: bool(self._pins))
         self.images.follow(self._pins)
 
     def _found(self) -> list[Pin]:

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 
 from gmdb.errors import DiskFull, Error, StorageError
+from gmdb.hooks import Hook
 from gmdb.kernel.area import STATE
 from gmdb.kernel.redo import GROUP_MAX
 from gmdb.log.files import RedoFiles
@@ -53,7 +53,7 @@ class RedoLog:
         self._store = store
         self.files = files
         self.sync_mode = sync
-        self.on_durable: Callable[[int], None] = _nobody
+        self.on_durable = Hook(_nobody)
         self._fields = {name: STATE.fields[name][1] // 8 for name in STATE.names or ()}  # type: ignore[index]
         self._buffer, self._spare = (untouched(BUFFER_SIZE + GROUP_MAX, np.uint8) for _ in range(2))
         self._lock = threading.Lock()
@@ -72,7 +72,7 @@ class RedoLog:
         self._set("log_group", 0)
         self._set("log_limit", BUFFER_SIZE)
         self._set("log_buffer", self._buffer.ctypes.data)
-        store.make_log_room = self.make_room
+        store.make_log_room.connect(self.make_room)
         self._provide()
 
     def _set(self, field: str, value: int) -> None:
@@ -280,5 +280,5 @@ class RedoLog:
         self.files.close()
 
 
-def _nobody(_: int) -> None:
+def _nobody(_: int, /) -> None:
     """Nobody waits for commits to become visible."""

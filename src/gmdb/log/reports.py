@@ -1,15 +1,32 @@
-"""What checkpoints, backups and recoveries tell of themselves."""
+"""What checkpoints, backups and recoveries tell of themselves, while they are at work and behind that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from gmdb import signals
 from gmdb.format.address import page_name
 
 Step = tuple[str, int, int]  # what is being done, how far, of how much
 Progress = Callable[[str, int, int], None]
+T = TypeVar("T")
+
+
+def finish(steps: Generator[Step, None, T], progress: Progress | None = None) -> T:
+    """Take all steps of what takes long, and tell of each; returns what came of it."""
+    try:
+        while True:
+            step = next(steps)
+            signals.check()
+            if progress is not None:
+                progress(*step)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        steps.close()
 
 
 @dataclass

@@ -24,6 +24,7 @@ import numpy as np
 
 from gmdb.errors import StorageError
 from gmdb.format.page import PAGE_HEAD, PageType
+from gmdb.hooks import Hook
 from gmdb.kernel.shrink import MORE, MOVES_MAX, TAIL, cut_tail, gather_free, measure_tail, survey_free
 from gmdb.log.redo import RedoLog
 from gmdb.storage.device import GROWTH_MIN, Device
@@ -50,8 +51,8 @@ class Shrinking:
         self._redo = redo
         self._checkpoint = checkpoint
         self._running = threading.Lock()
-        self.before: Callable[[], None] = _nothing  # gives pages back that hold nothing
-        self.is_pinned: Callable[[], bool] = lambda: False  # whether a snapshot needs files as long as they are
+        self.before = Hook(_nothing)  # gives pages back that hold nothing
+        self.is_pinned = Hook(_never)  # whether a snapshot needs files as long as they are
 
     @contextmanager
     def none_running(self) -> Iterator[None]:
@@ -147,6 +148,10 @@ class Shrinking:
 def _least(device: Device) -> int:
     """Pages that a device has from the beginning."""
     return GROWTH_MIN // device.page_size
+
+
+def _never() -> bool:
+    return False
 
 
 def _nothing() -> None:

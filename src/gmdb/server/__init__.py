@@ -12,10 +12,11 @@ An owner that serves the network has a second endpoint, at TCP ports.
   endpoint.py    the owner's side as a whole, from opening to closing
   streams.py     the Flight server: what comes in on a stream goes to its client's session
   session.py     a client's session, in the owner
-  operations.py  what a client can ask of it
-  wire.py        messages, rows and errors as bytes
+  operations.py  what a client can ask for: a connection's operations, and what its heaps and streams need
+  wire.py        messages, values, rows and errors as bytes
   link.py        the client's side: messages there and answers back
-  remote.py      Connection and Heap, for clients
+  remote.py      Connection for clients, made from the declarations
+  remote_rows.py heaps and cursors for clients
   network.py     the client's way to a server: its URL, TLS, and what may be wrong there
   connect.py     local or remote
   forks.py       what a forked child must leave alone

@@ -100,7 +100,7 @@ def connect_to_owner(directory: Path, **given: Any) -> Connection | None:
             token=place.token,
         )
         link = Link(route, door, told["key"], options)
-        return RemoteConnection(link, options["isolation"], options["autocommit"])
+        return RemoteConnection(link)
     except OwnerGone:
         return None
     except BaseException:
@@ -110,11 +110,11 @@ def connect_to_owner(directory: Path, **given: Any) -> Connection | None:
 
 def open_here(directory: Path, **options: Any) -> Connection:
     """A connection of the process that has the database open: this one."""
-    from gmdb.connection import Connection  # the engine brings compiled kernels; clients need none
+    from gmdb.connection import open_connection
     from gmdb.server.endpoint import serve
     from gmdb.sql.runner import Runner
 
-    connection = Connection(directory, statements=Runner, **options)
+    connection = open_connection(directory, statements=Runner, **options)
     serve(connection._database)
     return connection
 

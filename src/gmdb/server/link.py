@@ -28,7 +28,7 @@ from gmdb.errors import ForkedProcess, InterfaceError, OwnerGone
 from gmdb.forked import ADVICE
 from gmdb.server import forks
 from gmdb.server.sockets import End, borrowed, keep_alive, sockets_at
-from gmdb.server.wire import END_OF_BATCHES, Head, error_from, pack, unpack
+from gmdb.server.wire import END_OF_BATCHES, Head, error_from, pack, to_plain, unpack, value_of
 from gmdb.signals import Held, HeldIterator, let_through
 
 TOKEN_HEADER = b"gmdb-token"
@@ -78,25 +78,28 @@ class Link:
 
     # ---- messages
 
-    def ask(self, op: str, body: bytes = b"", **fields: Any) -> tuple[Head, bytes]:
-        """Send a message and wait for its answer, which may be an exception."""
+    def ask(self, op: str, *arguments: Any, **options: Any) -> Any:
+        """Ask the owner for an operation and wait for its result, or raise what it raised."""
         self.require_open()
         for send in tuple(self._held_back):
             send()
-        fields["op"] = op
+        sent = bytearray()
+        head: Head = {"op": op, "arguments": [to_plain(value, sent) for value in arguments]}
+        if options:
+            head["options"] = to_plain(options, sent)
         with self._lock, self.held:
             self._number += 1
-            fields["asked"] = self._number
+            head["asked"] = self._number
             if self._dropped:
-                fields["discard"] = [self._dropped.popleft() for _ in range(len(self._dropped))]
-            message = pack(fields, body)
+                head["discard"] = [self._dropped.popleft() for _ in range(len(self._dropped))]
+            message = pack(head, sent)
             with self._failing():
                 self._writer.write_metadata(message)
                 received = self._reader.read_chunk().app_metadata
         head, body = unpack(received)
         if "error" in head:
             raise error_from(head)
-        return head, body
+        return value_of(head.get("result"), body)
 
     def finish_read_if_idle(self) -> None:
         """As a session has it: the owner sees to that."""

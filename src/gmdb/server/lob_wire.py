@@ -37,7 +37,7 @@ class Ahead(NamedTuple):
 class Asks(Protocol):
     """A client's link to the owner."""
 
-    def ask(self, op: str, body: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]: ...
+    def ask(self, op: str, *arguments: Any, **options: Any) -> Any: ...
 
 
 # ---- on the client's side
@@ -58,7 +58,7 @@ def send_ahead(link: Asks, value: Any) -> Any:
 
 
 def _send(link: Asks, kind: str, pieces: Iterator[Any]) -> Ahead:
-    number, is_text = link.ask("send_ahead")[0]["number"], False
+    number, is_text = link.ask("send_ahead"), False
     for piece in pieces:
         if not piece:
             is_text = is_text or isinstance(piece, str)
@@ -66,9 +66,16 @@ def _send(link: Asks, kind: str, pieces: Iterator[Any]) -> Ahead:
         is_text = isinstance(piece, str)
         if not isinstance(piece, str | bytes | bytearray | memoryview):
             raise TypeMismatch(f"a file gives {type(piece).__name__}, neither bytes nor str")
-        link.ask("send_piece", piece.encode() if isinstance(piece, str) else bytes(piece), number=number)
+        link.ask("send_piece", number, piece.encode() if isinstance(piece, str) else bytes(piece))
     what = "text" if is_text else "bytes"
     return Ahead(number, f"file of {what}" if kind else what)
+
+
+def all_sent_ahead(link: Asks, values: Any) -> Any:
+    """Values of a row, or a statement's parameters, of which long ones and files are with the owner already."""
+    if isinstance(values, Mapping):
+        return {name: send_ahead(link, value) for name, value in values.items()}
+    return [send_ahead(link, value) for value in values]
 
 
 # ---- on the owner's side
@@ -79,6 +86,7 @@ class Received:
 
     def __init__(self) -> None:
         self._files: dict[int, Any] = {}
+        self.is_used = False
 
     def begin(self, number: int) -> None:
         self._files[number] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
@@ -87,6 +95,7 @@ class Received:
         self._files[number].write(piece)
 
     def value(self, ahead: Ahead) -> Any:
+        self.is_used = True
         file = self._files.get(ahead.number)
         if file is None or ahead.kind not in KINDS:
             raise InterfaceError("a value that should have been sent ahead was not")
@@ -107,6 +116,7 @@ class Received:
         for file in self._files.values():
             file.close()
         self._files.clear()
+        self.is_used = False
 
 
 # ---- rows

@@ -189,7 +189,7 @@ def _link(
             f"{server.url} lets us in, but cannot be reached at port {told['flight']}, which it uses as well; is that "
             "port closed by a firewall? gmdb serve --flight-port chooses another"
         ) from None
-    return RemoteConnection(link, str(options["isolation"]), bool(options["autocommit"]))
+    return RemoteConnection(link)
 
 
 def _roots(server: Server, trusted: ssl.SSLContext) -> bytes | None:

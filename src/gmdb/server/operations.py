@@ -1,69 +1,118 @@
-"""What a client can ask of its session: one function an operation, named as messages name it.
+"""What a client can ask for: every operation of a connection, and what its heaps, cursors and streams need.
 
-An operation's parameters are the fields of the message's head, and ``body`` if it has one.  It answers a head, or a
-head and a body.  The turn is held meanwhile.
+Operations of connections are declared where they are done (gmdb/operations.py) and are here by themselves.  The others
+are functions of this file, of a client and the arguments that it has sent.
+
+Invariants
+ 1. What is not in ``OPERATIONS`` cannot be asked for.
+ 2. An operation that is declared to write is refused to a session for reading only, before it begins.
+ 3. The client's turn is held meanwhile.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Generator, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import gmdb.server.definitions
-import gmdb.server.index_operations
-import gmdb.server.load_operations
-import gmdb.server.lob_operations
-import gmdb.server.snapshot_operations  # noqa: F401  (as well)
 from gmdb.access.heap import Heap
+from gmdb.access.indexes import KeyRange
+from gmdb.access.lob_file import OpenLob
 from gmdb.access.steps import RowChanged
-from gmdb.catalog.plain import table_to_plain
-from gmdb.copies import verify_copy
+from gmdb.catalog.schema import TableDefinition
+from gmdb.connection import Connection
+from gmdb.cursor import Cursor
 from gmdb.dbapi import Result
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
+from gmdb.operations import Operation, declared_in
 from gmdb.server.lob_wire import row_codec
-from gmdb.server.registry import OPERATIONS, Answer, connection_of, operation, require_writable
-from gmdb.server.session import Client, OpenStatement
+from gmdb.server.session import Client, OpenScope
 from gmdb.server.wire import (
     CHUNK_SIZE,
+    StepsThere,
     decode_patch,
     error_head,
     pack,
     pack_rows,
-    pack_table,
+    to_plain,
     unpack,
-    unpack_parameters,
-    unpack_range,
     unpack_rows,
-    unpack_table,
+    value_of,
 )
 
 ROWS_A_TIME = 256
 MESSAGE_SIZE = 4 << 20  # bytes of rows after which a message ends
+LOB_READ_MAX = 1 << 20
 WORK_SECONDS = 0.1
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a message can ask for: a function of the client and of what it sent."""
+
+    run: Callable[..., Any]
+    writes: bool
+
+
+OPERATIONS: dict[str, Served] = {}
+
+
+def served(*, writes: bool = False) -> Callable[[Function], Function]:
+    """Let clients ask for a function by its name."""
+
+    def declare(function: Function) -> Function:
+        OPERATIONS[function.__name__] = Served(function, writes)
+        return function
+
+    return declare
+
+
+def _of_connection(declared: Operation) -> Served:
+    def run(client: Client, *arguments: Any, **options: Any) -> Any:
+        result = declared.run(client.connection, *arguments, **options)
+        if declared.is_scope:
+            return _entered(client.enter(result))
+        return _begun(client, result) if isinstance(result, Generator) else result
+
+    return Served(run, declared.writes)
+
+
+OPERATIONS.update({name: _of_connection(declared) for name, declared in declared_in(Connection).items()})
 
 
 def answer(client: Client, message: Any) -> bytes:
     """Do what a message asks for; an exception becomes an answer, too."""
     try:
         head, body = unpack(message)
-        name, dropped = str(head.pop("op", None)), head.pop("discard", ())
-        client.begin(int(head.pop("asked", 0)))
+        client.begin(int(head.get("asked", 0)))
+        name = str(head.get("op"))
         if name not in OPERATIONS:
             raise InterfaceError(f"the owner of the database knows no operation {name}; is it another version of gmdb?")
-        if body:
-            head["body"] = body
         with client.turn():
-            _discard(client, dropped)
-            made = OPERATIONS[name](client, **head)
-        return pack(*made) if isinstance(made, tuple) else pack(made or {})
+            _discard(client, head.get("discard", ()))
+            arguments = [value_of(plain, body) for plain in head.get("arguments", ())]
+            options = value_of(head["options"], body) if "options" in head else {}
+            result = _run(client, OPERATIONS[name], arguments, options)
+        sent = bytearray()
+        return pack({"result": to_plain(result, sent)}, sent)
     except Exception as error:
         return pack(error_head(error))
+
+
+def _run(client: Client, operation: Served, arguments: list[Any], options: dict[str, Any]) -> Any:
+    client.session.require_open()
+    if operation.writes:
+        client.session.require_writable()
+    received = client.received
+    try:
+        return operation.run(client, *received.values(arguments), **received.values(options))
+    finally:
+        if received.is_used:
+            received.close()
 
 
 def _discard(client: Client, numbers: Any) -> None:
@@ -75,126 +124,83 @@ def _discard(client: Client, numbers: Any) -> None:
             cursor.close()
 
 
-# ---- transactions
+def _entered(entered: tuple[int, Any]) -> tuple[int, int | None]:
+    """A scope's number, and the instant by which it reads, if it is one."""
+    number, reading = entered
+    return number, None if reading is None else reading.scn
 
 
-@operation
-def begin(client: Client) -> None:
-    client.session.begin()
+@served()
+def leave(client: Client, number: int, kept: bool) -> None:
+    client.leave(number, kept)
 
 
-@operation
-def commit(client: Client) -> None:
-    client.session.commit()
-
-
-@operation
-def rollback(client: Client) -> None:
-    client.session.rollback()
-
-
-@operation
-def savepoint(client: Client, name: str) -> None:
-    client.session.savepoint(name)
-
-
-@operation
-def rollback_to(client: Client, name: str) -> None:
-    client.session.rollback_to(name)
-
-
-@operation
-def release_savepoint(client: Client, name: str) -> None:
-    client.session.release_savepoint(name)
-
-
-@operation
-def set_autocommit(client: Client, on: bool) -> None:
-    client.session.set_autocommit(on)
-
-
-@operation
-def set_isolation(client: Client, level: str) -> None:
-    client.session.set_isolation(level)
-
-
-@operation
-def in_transaction(client: Client) -> Answer:
-    return {"is": client.session.in_transaction}
-
-
-# ---- tables
-
-
-@operation
-def tables(client: Client) -> Answer:
-    return {"names": connection_of(client).tables()}
-
-
-@operation
-def table(client: Client, name: str) -> Answer:
-    return {"table": table_to_plain(connection_of(client).table(name))}
-
-
-@operation
-def heap(client: Client, name: str) -> Answer:
-    """A table's definition; the client may then work on its rows."""
-    made = connection_of(client).heap(name)
-    client.heaps.setdefault(made.obj_id, made)
-    return table(client, name)
+@served(writes=True)
+def require_writable(client: Client) -> None:
+    """What is sent as a stream is refused before it begins."""
 
 
 # ---- rows by their ids
 
 
-@operation
-def insert(client: Client, table: int, body: bytes) -> Answer:
+@served()
+def heap(client: Client, name: str) -> TableDefinition:
+    """A table's definition; the client may then work on its rows."""
+    assert client.connection is not None
+    opened = client.connection.heap(name)
+    client.heaps.setdefault(opened.obj_id, opened)
+    return client.connection.table(name)
+
+
+@served(writes=True)
+def insert(client: Client, table: int, row: bytes) -> RowId:
     rows = client.heaps[table]
-    try:
-        return {"row": rows.insert(client.received.values(row_codec(rows.columns).decode(body)))}
-    finally:
-        client.received.close()
+    return rows.insert(client.received.values(row_codec(rows.columns).decode(row)))
 
 
-@operation
-def fetch(client: Client, table: int, row: list[int]) -> Answer:
+@served()
+def fetch(client: Client, table: int, row_id: RowId) -> bytes:
     rows = client.heaps[table]
-    values = rows.fetch(RowId(*row))
-    return {}, row_codec(rows.columns).encode(values)
+    values = rows.fetch(row_id)
+    return row_codec(rows.columns).encode(values)
 
 
-@operation
-def update(client: Client, table: int, row: list[int], body: bytes) -> None:
+@served(writes=True)
+def update(client: Client, table: int, row_id: RowId, patch: bytes) -> None:
     rows = client.heaps[table]
-    try:
-        rows.update(RowId(*row), client.received.values(decode_patch(rows.columns, body)))
-    finally:
-        client.received.close()
+    rows.update(row_id, client.received.values(decode_patch(rows.columns, patch)))
 
 
-@operation
-def delete(client: Client, table: int, row: list[int]) -> None:
-    client.heaps[table].delete(RowId(*row))
+@served(writes=True)
+def delete(client: Client, table: int, row_id: RowId) -> None:
+    client.heaps[table].delete(row_id)
 
 
-@operation
-def lock(client: Client, table: int, row: list[int], nowait: bool) -> None:
-    client.heaps[table].lock(RowId(*row), nowait)
+@served(writes=True)
+def lock(client: Client, table: int, row_id: RowId, nowait: bool) -> None:
+    client.heaps[table].lock(row_id, nowait)
 
 
-@operation
+@served()
 def share(client: Client, table: int) -> None:
     client.heaps[table].share()
 
 
-@operation
-def rows(client: Client, table: int, cursor: int = 0) -> Answer:
-    """The first or the next rows of a read of the whole table."""
-    if not cursor:
-        cursor = client.new_number()
-        heap = client.heaps[table]
-        client.cursors[cursor] = heap.encoded_rows() if heap.lobs is None else _encoded(heap, heap.rows())
-    return _next_rows(client, cursor)
+# ---- reads, some rows at a time
+
+
+@served()
+def rows(client: Client, table: int) -> tuple[int | None, bytes]:
+    """The first rows of a read of the whole table."""
+    heap = client.heaps[table]
+    return _first_rows(client, heap.encoded_rows() if heap.lobs is None else _encoded(heap, heap.rows()))
+
+
+@served()
+def rows_by_key(client: Client, table: int, index: str, keys: KeyRange) -> tuple[int | None, bytes]:
+    """The first rows of a range of keys."""
+    heap = client.heaps[table]
+    return _first_rows(client, _encoded(heap, heap.by(index).walk(keys)))
 
 
 def _encoded(heap: Heap, rows: Iterator[tuple[RowId, tuple[Any, ...]]]) -> Iterator[tuple[RowId, bytes]]:
@@ -205,7 +211,25 @@ def _encoded(heap: Heap, rows: Iterator[tuple[RowId, tuple[Any, ...]]]) -> Itera
         yield row_id, encode(values)
 
 
-def _next_rows(client: Client, cursor: int) -> Answer:
+@served()
+def select_rows(client: Client, name: str, columns: list[str] | None, **which: Any) -> tuple[int | None, bytes]:
+    """The first rows of a cursor."""
+    assert client.connection is not None
+    table = client.connection.table(name)
+    encode = row_codec([table.columns[n] for n in table.positions(columns)]).encode
+    found = client.connection.select(name, columns, **which).rows()
+    return _first_rows(client, ((row_id, encode(values)) for row_id, values in found))
+
+
+def _first_rows(client: Client, reading: Iterator[tuple[RowId, bytes]]) -> tuple[int | None, bytes]:
+    number = client.new_number()
+    client.cursors[number] = reading
+    return next_rows(client, number)
+
+
+@served()
+def next_rows(client: Client, cursor: int) -> tuple[int | None, bytes]:
+    """The next rows of a read; its number, if there may be more of them."""
     reading = client.cursors.pop(cursor)
     found: list[tuple[RowId, bytes]] = []
     size = 0
@@ -214,111 +238,74 @@ def _next_rows(client: Client, cursor: int) -> Answer:
         size += len(row)
         if size >= MESSAGE_SIZE:
             break
-    more = len(found) == ROWS_A_TIME or size >= MESSAGE_SIZE
-    if more:
+    if len(found) == ROWS_A_TIME or size >= MESSAGE_SIZE:
         client.cursors[cursor] = reading
-    return {"cursor": cursor, "more": more}, pack_rows(found)
+        return cursor, pack_rows(found)
+    return None, pack_rows(found)
 
 
-@operation
-def rows_by_key(client: Client, table: int, index: str = "", cursor: int = 0, body: bytes = b"", **ends: Any) -> Answer:
-    """The first or the next rows of a range of keys."""
-    if not cursor:
-        keyed = client.heaps[table].by(index)
-        cursor = client.new_number()
-        found = keyed.walk(unpack_range(keyed.tree.columns, body, **ends))
-        client.cursors[cursor] = _encoded(client.heaps[table], found)
-    return _next_rows(client, cursor)
-
-
-# ---- cursors: some columns, by any way of finding rows
-
-
-def _cursor(
-    client: Client,
-    name: str,
-    columns: list[str] | None,
-    by: str | None,
-    row_ids: list[list[int]] | None,
-    body: bytes = b"",
-    **ends: Any,
-) -> Any:
-    keys = None
-    if by is not None:
-        table = connection_of(client).table(name)
-        keys = unpack_range([table.columns[n] for n in table.index(by).positions], body, **ends)
-    places = None if row_ids is None else [RowId(*row_id) for row_id in row_ids]
-    return connection_of(client).select(name, columns, by=by, keys=keys, row_ids=places)
-
-
-@operation
-def select(client: Client, **what: Any) -> Answer:
+@served()
+def select(client: Client, name: str, columns: list[str] | None, **which: Any) -> tuple[int, bytes]:
     """Begin a scan, on the snapshot of now; a stream of its own brings the batches."""
-    reader = _cursor(client, **what).arrow()
+    assert client.connection is not None
+    return _scan(client, client.connection.select(name, columns, **which).arrow())
+
+
+@served()
+def select_by(
+    client: Client, scope: int, places: bool, name: str, columns: list[str] | None, **which: Any
+) -> tuple[int, bytes]:
+    """Begin a scan by an instant that the client holds."""
+    assert client.connection is not None
+    cursor: Cursor = client.connection.select(name, columns, **which)
+    return _scan(client, cursor.read_by(client.scopes[scope].value, places))
+
+
+def _scan(client: Client, reader: Any) -> tuple[int, bytes]:
     number = client.new_number()
     client.scans[number] = reader
-    return {"scan": number}, reader.schema.serialize().to_pybytes()
-
-
-@operation
-def select_rows(client: Client, cursor: int = 0, **what: Any) -> Answer:
-    """The first or the next rows of a cursor."""
-    if not cursor:
-        table = connection_of(client).table(what["name"])
-        encode = row_codec([table.columns[n] for n in table.positions(what["columns"])]).encode
-        cursor = client.new_number()
-        found = _cursor(client, **what).rows()
-        client.cursors[cursor] = ((row_id, encode(values)) for row_id, values in found)
-    return _next_rows(client, cursor)
+    return number, reader.schema.serialize().to_pybytes()
 
 
 # ---- SQL
 
 
-def _told(client: Client, result: Result) -> Answer:
+@served()
+def execute(client: Client, statement: str, parameters: Any) -> dict[str, Any]:
+    assert client.connection is not None
+    return _told(client, client.connection._statements.run(statement, client.received.values(parameters)))
+
+
+@served()
+def execute_many(client: Client, statement: str, sets: Any) -> dict[str, Any]:
+    assert client.connection is not None
+    if isinstance(sets, list):
+        sets = [client.received.values(one) for one in sets]
+    return _told(client, client.connection._statements.run_many(statement, sets))
+
+
+def _told(client: Client, result: Result) -> dict[str, Any]:
     """What came of a statement; rows come by a stream of their own."""
-    types = [None if type_ is None else [type_.name, type_.length, type_.scale] for type_ in result.types]
-    head: dict[str, Any] = {"names": list(result.names), "types": types, "rowcount": result.rowcount}
-    head |= {"last_id": result.last_id, "autocommit": client.session.is_autocommit}
+    told: dict[str, Any] = {"names": result.names, "types": result.types, "rowcount": result.rowcount}
+    told["last_id"] = result.last_id
     if result.has_rows:
-        head["scan"] = client.new_number()
-        client.scans[head["scan"]] = result.as_reader()
-    return head
-
-
-@operation
-def execute(client: Client, statement: str, parameters: Any) -> Answer:
-    client.session.require_open()
-    try:
-        given = client.received.values(unpack_parameters(parameters))
-        return _told(client, connection_of(client).run(statement, given))
-    finally:
-        client.received.close()
-
-
-@operation
-def execute_many(client: Client, statement: str, is_arrow: bool, body: bytes = b"") -> Answer:
-    client.session.require_open()
-    if is_arrow:
-        return _told(client, connection_of(client).run_many(statement, unpack_table(body)))
-    try:
-        sets = [client.received.values(unpack_parameters(given)) for given in json.loads(body or b"[]")]
-        return _told(client, connection_of(client).run_many(statement, sets))
-    finally:
-        client.received.close()
+        told["scan"] = client.new_number()
+        client.scans[told["scan"]] = result.as_reader()
+    return told
 
 
 # ---- statements over many rows
 
 
-@operation
-def statement(client: Client, table: int) -> Answer:
-    return {"statement": client.open_statement(client.heaps[table])}
+@served()
+def statement(client: Client, table: int) -> int:
+    heap = client.heaps[table]
+    return client.enter(heap.statement(), heap)[0]
 
 
-@operation
-def statement_rows(client: Client, statement: int, first: bool) -> Answer:
-    opened = client.statements[statement]
+@served()
+def statement_rows(client: Client, statement: int, first: bool) -> tuple[bool, bytes]:
+    opened = client.scopes[statement]
     if first or opened.pages is None:
         opened.pages = _pages(opened)
     found: list[tuple[RowId, bytes]] = []
@@ -327,147 +314,99 @@ def statement_rows(client: Client, statement: int, first: bool) -> Answer:
         found += page
         size += sum(len(row) for _, row in page)
         if size >= CHUNK_SIZE:
-            return {"more": True}, pack_rows(found)
-    return {"more": False}, pack_rows(found)
+            return True, pack_rows(found)
+    return False, pack_rows(found)
 
 
-def _pages(opened: OpenStatement) -> Iterator[list[tuple[RowId, bytes]]]:
+def _pages(opened: OpenScope) -> Iterator[list[tuple[RowId, bytes]]]:
     """The rows that a statement sees, a page at a time, or one by one if they may be large."""
+    assert opened.heap is not None
     if opened.heap.lobs is None:
-        return opened.steps.encoded_pages()
+        pages: Iterator[list[tuple[RowId, bytes]]] = opened.value.encoded_pages()
+        return pages
     encode = row_codec(opened.heap.columns).encode
-    return ([(row_id, encode(values))] for row_id, values in opened.steps.rows())
+    return ([(row_id, encode(values))] for row_id, values in opened.value.rows())
 
 
-@operation
-def statement_update(client: Client, statement: int, body: bytes) -> None:
-    opened = client.statements[statement]
-    columns, received = opened.heap.columns, client.received
-    try:
-        changes = ((row_id, decode_patch(columns, patch)) for row_id, patch in unpack_rows(body))
-        opened.steps.update((row_id, received.values(values)) for row_id, values in changes)
-    finally:
-        received.close()
+@served(writes=True)
+def statement_update(client: Client, statement: int, changed: bytes) -> None:
+    opened, received = client.scopes[statement], client.received
+    assert opened.heap is not None
+    columns = opened.heap.columns
+    changes = ((row_id, decode_patch(columns, patch)) for row_id, patch in unpack_rows(changed))
+    opened.value.update((row_id, received.values(values)) for row_id, values in changes)
 
 
-@operation
-def statement_delete(client: Client, statement: int, body: bytes) -> None:
-    client.statements[statement].steps.delete(row_id for row_id, _ in unpack_rows(body))
+@served(writes=True)
+def statement_delete(client: Client, statement: int, row_ids: bytes) -> None:
+    client.scopes[statement].value.delete(row_id for row_id, _ in unpack_rows(row_ids))
 
 
-@operation
-def statement_lock(client: Client, statement: int, nowait: bool, skip: bool, body: bytes) -> Answer:
-    row_ids = (row_id for row_id, _ in unpack_rows(body))
-    return {"skipped": list(client.statements[statement].steps.lock(row_ids, nowait, skip))}
+@served(writes=True)
+def statement_lock(client: Client, statement: int, row_ids: bytes, nowait: bool, skip_locked: bool) -> list[RowId]:
+    wanted = (row_id for row_id, _ in unpack_rows(row_ids))
+    return list(client.scopes[statement].value.lock(wanted, nowait, skip_locked))
 
 
-@operation
+@served()
 def statement_start_over(client: Client, statement: int, changed: str) -> None:
-    client.statements[statement].steps.start_over(RowChanged(changed))
+    client.scopes[statement].value.start_over(RowChanged(changed))
 
 
-@operation
-def statement_end(client: Client, statement: int, kept: bool) -> None:
-    client.close_statement(statement, kept)
+# ---- large objects
 
 
-# ---- what is going on, the end
+class OwnerLob:
+    """A large object that a client reads from."""
+
+    def __init__(self, opened: OpenLob) -> None:
+        self.opened = opened
+
+    def close(self) -> None:
+        self.opened.let_go()
 
 
-@operation
-def locks(client: Client) -> Answer:
-    return {}, pack_table(connection_of(client).locks())
+@served()
+def send_ahead(client: Client) -> int:
+    """Begin a value that a later message will name."""
+    number = client.new_number()
+    client.received.begin(number)
+    return number
 
 
-@operation
-def transactions(client: Client) -> Answer:
-    return {}, pack_table(connection_of(client).transactions())
+@served()
+def send_piece(client: Client, number: int, piece: bytes) -> None:
+    client.received.add(number, piece)
 
 
-@operation
-def system_view(client: Client, name: str) -> Answer:
-    return {}, pack_table(connection_of(client).system_view(name))
+@served()
+def lob_open(client: Client, table: int, column: str, row_id: RowId) -> tuple[int, int, bool]:
+    opened = client.heaps[table].open_lob(column, row_id)
+    number = client.new_number()
+    client.cursors[number] = OwnerLob(opened)  # type: ignore[assignment]
+    return number, opened.length, opened.is_text
 
 
-@operation
-def inspect(client: Client, name: str, arguments: list[Any], options: dict[str, Any]) -> Answer:
-    return {}, pack_table(connection_of(client).inspect(name, *arguments, **options))
-
-
-@operation
-def index_pages(client: Client, name: str) -> Answer:
-    return {}, pack_table(connection_of(client).index_pages(name))
-
-
-@operation
-def gc(client: Client) -> Answer:
-    return {"done": connection_of(client).gc()}
-
-
-@operation
-def checkpoint(client: Client) -> Answer:
-    require_writable(client)
-    return asdict(connection_of(client).checkpoint())
-
-
-@operation
-def shrink(client: Client) -> Answer:
-    require_writable(client)
-    return {"bytes": connection_of(client).shrink()}
-
-
-@operation
-def set_archiving(client: Client, on: bool) -> None:
-    require_writable(client)
-    connection_of(client).set_archiving(on)
-
-
-@operation
-def recovery(client: Client) -> Answer:
-    found = connection_of(client).recovery
-    return {"recovery": None if found is None else asdict(found)}
-
-
-@operation
-def dump(client: Client, path: str) -> None:
-    connection_of(client).dump(Path(path))
+@served()
+def lob_read(client: Client, lob: int, at: int, size: int) -> bytes:
+    found = client.cursors.get(lob)
+    if not isinstance(found, OwnerLob):
+        raise InterfaceError("there is no such large object open")
+    return found.opened.read_at(at, min(size, LOB_READ_MAX))
 
 
 # ---- what takes long: the client asks for a bit of it at a time, and so hears how far it is
 
 
-def _begin_work(client: Client, steps: Generator[Any, None, Any]) -> Answer:
+def _begun(client: Client, steps: Generator[Any, None, Any]) -> StepsThere:
     number = client.new_number()
     client.cursors[number] = steps
-    return {"work": number}
+    return StepsThere(number)
 
 
-@operation
-def backup(client: Client, path: str) -> Answer:
-    """Begin a backup."""
-
-    def steps() -> Generator[Any, None, Any]:
-        return asdict((yield from client.database.backup(Path(path))))
-
-    client.session.require_open()
-    return _begin_work(client, steps())
-
-
-@operation
-def verify(client: Client) -> Answer:
-    """Begin to verify the database."""
-
-    def steps() -> Generator[Any, None, Any]:
-        return (yield from verify_copy(client.database)).document()
-
-    client.session.require_open()
-    return _begin_work(client, steps())
-
-
-@operation
-def work(client: Client, number: int) -> Answer:
-    """Go on for a moment; answers how far that came, or what came of it all."""
-    client.session.require_open()
+@served()
+def work(client: Client, number: int) -> tuple[bool, Any]:
+    """Go on for a moment; returns whether that was the end, and what came of it, or how far it is."""
     steps: Any = client.cursors.pop(number)
     until = time.monotonic() + WORK_SECONDS
     try:
@@ -476,11 +415,11 @@ def work(client: Client, number: int) -> Answer:
             if time.monotonic() > until:
                 break
     except StopIteration as end:
-        return {"result": end.value}
+        return True, end.value
     client.cursors[number] = steps
-    return {"step": step}
+    return False, step
 
 
-@operation
+@served()
 def close(client: Client) -> None:
     client.session.close()

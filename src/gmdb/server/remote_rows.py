@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,16 +18,15 @@ from gmdb.access.lob_file import OpenLob
 from gmdb.access.patches import Patches
 from gmdb.access.steps import Changes, RowChanged, Steps
 from gmdb.arrow.schema import arrow_schema, batches_of, fit_batch
-from gmdb.catalog.plain import table_from_plain
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.server.link import Link
-from gmdb.server.lob_wire import LobPatches, LobRowCodec, row_codec, send_ahead
-from gmdb.server.wire import in_chunks, pack_range, pack_rows, unpack_rows
+from gmdb.server.lob_wire import LobPatches, LobRowCodec, all_sent_ahead, row_codec
+from gmdb.server.wire import in_chunks, pack_rows, unpack_rows
 from gmdb.signals import Flattened, HeldIterator
-from gmdb.transaction.interrupts import operations
+from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
     from gmdb.access.heap import Heap as _Heap
@@ -38,7 +38,6 @@ else:
 CHANGES_A_TIME = 1000
 
 
-@operations("decode", "encode", "read", "rows", "statement", "wanting")
 class RemoteHeap(_Heap):
     """A table's rows, by row id."""
 
@@ -52,60 +51,64 @@ class RemoteHeap(_Heap):
         self.encode_patch: Callable[..., bytes] = Patches(table.name, table.columns).encode
         if self._has_lobs:
             encode = LobPatches(table.name, table.columns).encode
-            self.encode_patch = lambda values: encode(self._sent_ahead(values))
+            self.encode_patch = lambda values: encode(all_sent_ahead(self._link, values))
 
-    def _ask(self, op: str, body: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
-        return self._link.ask(op, body, table=self.obj_id, **fields)
-
-    def _sent_ahead(self, values: Any) -> Any:
-        """Values, of which long ones and files are with the owner already."""
-        if isinstance(values, Mapping):
-            return {name: send_ahead(self._link, value) for name, value in values.items()}
-        return [send_ahead(self._link, value) for value in values]
+    def _ask(self, op: str, *arguments: Any) -> Any:
+        return self._link.ask(op, self.obj_id, *arguments)
 
     def wanting(self, positions: Container[int] | None) -> RemoteHeap:
         """Large objects come with their rows, whoever looks at them."""
         del positions
         return self
 
+    @operation
     def open_lob(self, column: str, row_id: RowId) -> OpenLob:
-        head, _ = self._ask("lob_open", column=column, row=_plain(row_id))
-        link, number = self._link, head["lob"]
+        link = self._link
+        number, length, is_text = self._ask("lob_open", column, _row_id(row_id))
 
         def read_at(at: int, size: int) -> bytes:
-            return link.ask("lob_read", lob=number, at=at, size=size)[1]
+            data: bytes = link.ask("lob_read", number, at, size)
+            return data
 
-        return OpenLob(read_at, head["length"], lambda: link.drop(number), head["text"])
+        return OpenLob(read_at, length, lambda: link.drop(number), is_text)
 
+    @operation
     def insert(self, values: Sequence[Any]) -> RowId:
-        values = self._sent_ahead(values) if self._has_lobs else values
-        return RowId(*self._ask("insert", self._codec.encode(values))[0]["row"])
+        values = all_sent_ahead(self._link, values) if self._has_lobs else values
+        row_id: RowId = self._ask("insert", self._codec.encode(values))
+        return row_id
 
+    @operation
     def fetch(self, row_id: RowId) -> tuple[Any, ...]:
-        return self._codec.decode(self._ask("fetch", row=_plain(row_id))[1])
+        return self._codec.decode(self._ask("fetch", _row_id(row_id)))
 
+    @operation
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
-        self._ask("update", self.encode_patch(values), row=_plain(row_id))
+        self._ask("update", _row_id(row_id), self.encode_patch(values))
 
+    @operation
     def delete(self, row_id: RowId) -> None:
-        self._ask("delete", row=_plain(row_id))
+        self._ask("delete", _row_id(row_id))
 
+    @operation
     def lock(self, row_id: RowId, nowait: bool = False) -> None:
-        self._ask("lock", row=_plain(row_id), nowait=nowait)
+        self._ask("lock", _row_id(row_id), nowait)
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         return self.read("rows")
 
-    def read(self, op: str, body: bytes = b"", **fields: Any) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+    def read(self, op: str, *arguments: Any) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """The rows that an operation gives out some at a time."""
-        return read_rows(self._link, self._codec, op, body, table=self.obj_id, **fields)
+        return read_rows(self._link, self._codec, op, self.obj_id, *arguments)
 
+    @operation
     def by(self, index: str) -> RemoteKeyedRows:
-        table = table_from_plain(self._link.ask("heap", name=self.name)[0]["table"])
+        table = self._link.ask("heap", self.name)
         if not any(known.name == index for known in table.indexes):
-            self._ask("rows_by_key", index=index)  # the owner says why it is not there
+            self._ask("rows_by_key", index, EVERYTHING)  # the owner says why it is not there
         return RemoteKeyedRows(self, table.index(index))
 
+    @operation
     def share(self) -> None:
         self._ask("share")
 
@@ -115,6 +118,7 @@ class RemoteHeap(_Heap):
     def decode(self, row: bytes) -> tuple[Any, ...]:
         return self._codec.decode(row)
 
+    @operation
     def append(self, data: Any) -> int:
         """Append Arrow data; it is brought into the table's types here, so that errors name the caller's rows."""
         self._link.ask("require_writable")
@@ -131,14 +135,29 @@ class RemoteHeap(_Heap):
 
     @contextmanager
     def statement(self) -> Iterator[Steps]:
-        number = self._ask("statement")[0]["statement"]
-        try:
+        number = self._ask("statement")
+        with leaving(self._link, number):
             yield RemoteSteps(self, self._link, number)
-        except BaseException:
-            with suppress(Error):  # if the owner is gone, so is the statement; the first error says more
-                self._link.ask("statement_end", statement=number, kept=False)
-            raise
-        self._link.ask("statement_end", statement=number, kept=True)
+
+
+@contextmanager
+def leaving(link: Link, number: int) -> Iterator[None]:
+    """A context manager that the owner has entered for this client under a number: leave it as this block is left."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Error):  # if the owner is gone, so is what was entered; the first error says more
+            link.ask("leave", number, False)
+        raise
+    link.ask("leave", number, True)
+
+
+@dataclass(frozen=True)
+class RemoteReading:
+    """An instant that the owner holds for this client."""
+
+    number: int
+    scn: int
 
 
 class RemoteKeyedRows(_KeyedRows):
@@ -147,7 +166,6 @@ class RemoteKeyedRows(_KeyedRows):
     def __init__(self, heap: RemoteHeap, index: IndexDefinition) -> None:
         self.index = index
         self._remote = heap
-        self._columns = [heap.columns[n] for n in index.positions]
 
     def find(self, key: Sequence[Any]) -> list[tuple[RowId, tuple[Any, ...]]]:
         self.index.require_columns(len(key))
@@ -166,8 +184,7 @@ class RemoteKeyedRows(_KeyedRows):
 
     def walk(self, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         self.index.require(keys)
-        head, body = pack_range(self._columns, keys)
-        return self._remote.read("rows_by_key", body, index=self.index.name, **head)
+        return self._remote.read("rows_by_key", self.index.name, _key_range(keys))
 
 
 class RemoteCursor(_Cursor):
@@ -184,44 +201,48 @@ class RemoteCursor(_Cursor):
     ) -> None:
         self._link = link
         self._chosen = [table.columns[n] for n in table.positions(columns)]
-        self._what: dict[str, Any] = {"name": table.name, "columns": None if columns is None else list(columns)}
-        self._what |= {"by": by, "row_ids": None if row_ids is None else [_plain(row_id) for row_id in row_ids]}
-        self._body = b""
+        self._name, self._columns = table.name, None if columns is None else list(columns)
+        self._which: dict[str, Any] = {}
         if by is not None:
-            index, keys = table.index(by), keys or EVERYTHING
-            index.require(keys)
-            head, self._body = pack_range([table.columns[n] for n in index.positions], keys)
-            self._what |= head
+            table.index(by).require(keys or EVERYTHING)
+            self._which |= {"by": by, "keys": _key_range(keys or EVERYTHING)}
+        if row_ids is not None:
+            self._which["row_ids"] = [_row_id(row_id) for row_id in row_ids]
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-        return read_rows(self._link, row_codec(self._chosen), "select_rows", self._body, **self._what)
+        return read_rows(self._link, row_codec(self._chosen), "select_rows", self._name, self._columns, **self._which)
 
     def arrow(self) -> pa.RecordBatchReader:
-        head, body = self._link.ask("select", self._body, **self._what)
-        schema = pa.ipc.read_schema(pa.py_buffer(body))
-        return pa.RecordBatchReader.from_batches(schema, self._link.batches(head["scan"]))
+        return self._scan("select")
+
+    def read_by(self, reading: Any, places: bool = False) -> pa.RecordBatchReader:
+        return self._scan("select_by", reading.number, places)
+
+    def _scan(self, op: str, *how: Any) -> pa.RecordBatchReader:
+        scan, schema = self._link.ask(op, *how, self._name, self._columns, **self._which)
+        return pa.RecordBatchReader.from_batches(pa.ipc.read_schema(pa.py_buffer(schema)), self._link.batches(scan))
 
 
 def read_rows(
-    link: Link, codec: RowCodec | LobRowCodec, op: str, body: bytes = b"", **fields: Any
+    link: Link, codec: RowCodec | LobRowCodec, op: str, *arguments: Any, **options: Any
 ) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
     """The rows that an operation gives out some at a time."""
-    return Flattened.of(HeldIterator(_read_pieces(link, codec, op, body, fields), link.held))
+    return Flattened.of(HeldIterator(_read_pieces(link, codec, op, arguments, options), link.held))
 
 
 def _read_pieces(
-    link: Link, codec: RowCodec | LobRowCodec, op: str, body: bytes, fields: dict[str, Any]
+    link: Link, codec: RowCodec | LobRowCodec, op: str, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> Iterator[list[tuple[RowId, tuple[Any, ...]]]]:
-    head, body = link.ask(op, body, **fields)
-    again = {name: fields[name] for name in ("table",) if name in fields}
+    more, rows = link.ask(op, *arguments, **options)
     try:
         while True:
-            yield [(row_id, codec.decode(row)) for row_id, row in unpack_rows(body)]
-            if not head["more"]:
+            yield [(row_id, codec.decode(row)) for row_id, row in unpack_rows(rows)]
+            if more is None:
                 return
-            head, body = link.ask(op, cursor=head["cursor"], **again)
+            more, rows = link.ask("next_rows", more)
     except GeneratorExit:
-        link.drop(head["cursor"])
+        if more is not None:
+            link.drop(more)
         raise
 
 
@@ -233,16 +254,16 @@ class RemoteSteps(Steps):
         self._link = link
         self._number = number
 
-    def _ask(self, op: str, body: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
-        return self._link.ask(op, body, statement=self._number, **fields)
+    def _ask(self, op: str, *arguments: Any) -> Any:
+        return self._link.ask(op, self._number, *arguments)
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         first, more = True, True
         while more:
-            head, body = self._ask("statement_rows", first=first)
-            for row_id, row in unpack_rows(body):
+            more, rows = self._ask("statement_rows", first)
+            for row_id, row in unpack_rows(rows):
                 yield row_id, self._remote.decode(row)
-            first, more = False, head["more"]
+            first = False
 
     def update(self, changes: Iterable[tuple[RowId, Changes]]) -> None:
         """Changes are collected, but whatever computes them finds those before done if it asks for anything."""
@@ -269,13 +290,17 @@ class RemoteSteps(Steps):
     def lock(self, row_ids: Iterable[RowId], nowait: bool = False, skip_locked: bool = False) -> set[RowId]:
         skipped: set[RowId] = set()
         for chunk in in_chunks((row_id, b"") for row_id in row_ids):
-            head, _ = self._ask("statement_lock", chunk, nowait=nowait, skip=skip_locked)
-            skipped.update(RowId(*row_id) for row_id in head["skipped"])
+            skipped.update(self._ask("statement_lock", chunk, nowait, skip_locked))
         return skipped
 
     def start_over(self, changed: RowChanged) -> None:
-        self._ask("statement_start_over", changed=str(changed))
+        self._ask("statement_start_over", str(changed))
 
 
-def _plain(row_id: RowId) -> list[int]:
-    return [int(row_id[0]), int(row_id[1])]
+def _row_id(row_id: Sequence[int]) -> RowId:
+    """A row id, of which the program may have given the numbers only."""
+    return RowId(*row_id)
+
+
+def _key_range(keys: KeyRange) -> KeyRange:
+    return replace(keys, low=tuple(keys.low), high=tuple(keys.high))

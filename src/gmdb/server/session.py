@@ -11,7 +11,6 @@ Invariants
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -20,13 +19,11 @@ from typing import Any
 import pyarrow as pa
 
 from gmdb.access.heap import Heap
-from gmdb.access.steps import Steps
-from gmdb.connection import Connection
+from gmdb.connection import Connection, abandon_all
 from gmdb.engine import Database
 from gmdb.errors import InterfaceError, OwnerGone, ReadOnly
 from gmdb.server.lob_wire import Received
 from gmdb.sql.runner import Runner
-from gmdb.staged_index import abandon_all
 from gmdb.transaction.session import Session
 
 INTERRUPT_INTERVAL = 0.02
@@ -56,30 +53,17 @@ class ClientSession(Session):
     def require_writable(self) -> None:
         if self.read_only:
             raise ReadOnly(f"{self.hub.store.directory} is open for reading only")
-
-    def _begin(self) -> None:
-        self.require_writable()
-        super()._begin()
-
-
-class ClientConnection(Connection):
-    """A connection that does not keep the database open: when the owner closes it, it is closed."""
-
-    def __init__(self, database: Database, session: ClientSession) -> None:
-        self._database = database
-        self.session: ClientSession = session
-        self._heaps, self._builds = {}, []
-        self._use(Runner(weakref.proxy(self)))
+        super().require_writable()
 
 
 @dataclass
-class OpenStatement:
-    """A statement whose steps the client takes."""
+class OpenScope:
+    """A context manager that the client is in, and what it gave: a statement's steps, an instant, or nothing."""
 
-    heap: Heap
-    context: AbstractContextManager[Steps]
-    steps: Steps
-    pages: Iterator[Any] | None = None
+    context: AbstractContextManager[Any]
+    value: Any
+    heap: Heap | None = None  # of a statement
+    pages: Iterator[Any] | None = None  # of its rows
 
 
 class _Abandoned(Exception):
@@ -92,11 +76,12 @@ class Client:
     def __init__(self, database: Database, key: str) -> None:
         self.database = database
         self.key = key
-        self.connection: ClientConnection | None = None
+        self.connection: Connection | None = None
+        self._session: ClientSession
         self.heaps: dict[int, Heap] = {}
         self.cursors: dict[int, Iterator[Any]] = {}
         self.scans: dict[int, pa.RecordBatchReader] = {}
-        self.statements: dict[int, OpenStatement] = {}
+        self.scopes: dict[int, OpenScope] = {}
         self.received = Received()
         self.ended = False
         self._numbers = iter(range(1, 1 << 62))
@@ -116,13 +101,14 @@ class Client:
                 float(options["lock_timeout"]),
                 bool(options["read_only"]),
             )
-            self.connection = ClientConnection(self.database, session)
+            self._session = session
+            self.connection = Connection(self.database, session, Runner)
 
     @property
     def session(self) -> ClientSession:
         if self.connection is None:
             raise InterfaceError("this client has no session")
-        return self.connection.session
+        return self._session
 
     def new_number(self) -> int:
         """A number for something that the client keeps open."""
@@ -148,16 +134,17 @@ class Client:
         if self.ended:
             raise owner_gone(self.database.store.directory)
 
-    # ---- statements
+    # ---- scopes
 
-    def open_statement(self, heap: Heap) -> int:
-        context = heap.statement()
-        number = self.new_number()
-        self.statements[number] = OpenStatement(heap, context, context.__enter__())
-        return number
+    def enter(self, context: AbstractContextManager[Any], heap: Heap | None = None) -> tuple[int, Any]:
+        """Enter a context manager for the client, which leaves it by its number; returns that, and what it gave."""
+        number, value = self.new_number(), context.__enter__()
+        self.scopes[number] = OpenScope(context, value, heap)
+        return number, value
 
-    def close_statement(self, number: int, kept: bool) -> None:
-        opened = self.statements.pop(number)
+    def leave(self, number: int, kept: bool) -> None:
+        """The client leaves it; ``kept``: without an exception."""
+        opened = self.scopes.pop(number)
         if kept:
             opened.context.__exit__(None, None, None)
             return
@@ -180,7 +167,7 @@ class Client:
     def stop(self) -> None:
         """Let whoever works in the session come to an end soon; a wait ends at once."""
         if self.connection is not None:
-            session = self.connection.session
+            session = self._session
             session.stopped = True
             session.hub.waits.interrupt(session)
 
@@ -203,11 +190,11 @@ class Client:
         self.received.close()
         if self.connection is None:
             return
-        session = self.connection.session
+        session = self._session
         session.stopped = False
         if not self.database.store.devices:
             return
-        for number in sorted(self.statements, reverse=True):
-            self.close_statement(number, kept=False)
+        for number in sorted(self.scopes, reverse=True):
+            self.leave(number, kept=False)
         abandon_all(self.connection._builds)
         session.close()

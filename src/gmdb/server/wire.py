@@ -1,29 +1,34 @@
-"""What goes over the wire: messages, rows, definitions and errors, as bytes.
+"""What goes over the wire: messages, values, rows and errors, as bytes.
 
-A message is a head, which is a JSON object, and a body of bytes.  Values of rows travel as gmdb's own row bytes, so
-that both sides check them as they check any row; nothing that is received is ever evaluated.
+A message is a head, which is a JSON object, and a body of bytes.  Arguments and results are in the head, each by its
+type: what JSON has stands for itself, everything else is an object with one key, the type's name.  Bytes and Arrow
+tables are in the body, and the head says where.  Rows travel as gmdb's own row bytes, so that both sides check them as
+they check any row.  Only types that are listed here exist; nothing that is received is ever evaluated.
 """
 
 from __future__ import annotations
 
 import builtins
 import json
+import operator
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from gmdb import errors
-from gmdb.access.indexes import KeyCodec, KeyRange
 from gmdb.access.steps import RowChanged
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
-from gmdb.server.lob_wire import Ahead, decode_lob_patch
+from gmdb.server.lob_wire import decode_lob_patch
 
 CHUNK_SIZE = 256 << 10  # bytes of rows that make a message
 END_OF_BATCHES = b"end"  # behind the last batch of an append
@@ -32,7 +37,7 @@ _ROW = struct.Struct("<IHI")  # page, slot, bytes that follow
 Head = dict[str, Any]
 
 
-def pack(head: Head, body: bytes = b"") -> bytes:
+def pack(head: Head, body: bytes | bytearray = b"") -> bytes:
     text = json.dumps(head, separators=(",", ":")).encode()
     return b"".join((_LENGTH.pack(len(text)), text, body))
 
@@ -44,6 +49,135 @@ def unpack(message: Any) -> tuple[Head, bytes]:
     if not isinstance(head, dict):
         raise errors.InterfaceError("a message's head is no object")
     return head, raw[end:]
+
+
+# ---- values
+
+_TEXTS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": (date, date.isoformat, date.fromisoformat),
+    "Decimal": (Decimal, str, Decimal),
+    "Path": (Path, str, Path),
+}
+# What travels as its fields, in order; some bring compiled code, so each is looked for when one arrives.
+_CLASSES = {
+    "Ahead": "gmdb.server.lob_wire",
+    "Apply": "gmdb.arrow.apply",
+    "BackupReport": "gmdb.log.reports",
+    "CheckpointReport": "gmdb.log.reports",
+    "Column": "gmdb.format.columns",
+    "ColumnType": "gmdb.format.columns",
+    "Constraint": "gmdb.catalog.schema",
+    "Feed": "gmdb.storage.feeds",
+    "Finding": "gmdb.verify.findings",
+    "Holder": "gmdb.storage.holder",
+    "IndexDefinition": "gmdb.access.indexes",
+    "KeyRange": "gmdb.access.indexes",
+    "KeyStatistics": "gmdb.catalog.statistics",
+    "Load": "gmdb.arrow.attach",
+    "LobSegment": "gmdb.format.lob",
+    "LogPosition": "gmdb.storage.feeds",
+    "NewTable": "gmdb.arrow.attach",
+    "PageFormat": "gmdb.arrow.staging",
+    "Pin": "gmdb.storage.pins",
+    "Recovery": "gmdb.log.reports",
+    "Report": "gmdb.verify.findings",
+    "RowId": "gmdb.format.address",
+    "StepsThere": "gmdb.server.wire",
+    "StreamBatch": "gmdb.catalog.streams",
+    "TableDefinition": "gmdb.catalog.schema",
+    "TableStatistics": "gmdb.catalog.statistics",
+}
+_AS_THEY_ARE = frozenset((bool, int, float, str, type(None)))
+_known: dict[str, type] = {}
+_fields: dict[type, tuple[str, ...]] = {}  # of types of the list that were met
+
+
+class StepsThere(NamedTuple):
+    """What stands for steps that the owner takes for a client, some at a time: their number."""
+
+    number: int
+
+
+def to_plain(value: Any, body: bytearray) -> Any:
+    """A value as a message's head has it; its bytes go to the end of the body."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is bytes:
+        return _in_body("bytes", value, body)
+    if kind is list:
+        return [to_plain(one, body) for one in value]
+    if kind is tuple:
+        return {"tuple": [to_plain(one, body) for one in value]}
+    if kind in _fields or _CLASSES.get(kind.__name__) == kind.__module__:
+        return {kind.__name__: [to_plain(getattr(value, name), body) for name in _fields_of(kind)]}
+    return _plain_by_likeness(value, body)
+
+
+def _fields_of(kind: Any) -> tuple[str, ...]:
+    """The names of the fields of a dataclass or a named tuple."""
+    known = _fields.get(kind)
+    if known is None:
+        known = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else kind._fields
+        _fields[kind] = known
+    return known
+
+
+def _plain_by_likeness(value: Any, body: bytearray) -> Any:
+    """What is no type of the list, but an instance of one, or like one."""
+    for name, (kind, to_text, _) in _TEXTS.items():
+        if isinstance(value, kind):
+            return {name: to_text(value)}
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _in_body("bytes", bytes(value), body)
+    if hasattr(value, "__arrow_c_stream__"):
+        return _in_body("table", pack_table(pa.table(value)), body)
+    if hasattr(value, "__index__"):
+        return operator.index(value)
+    if isinstance(value, Mapping):
+        return {"dict": [[to_plain(key, body), to_plain(one, body)] for key, one in value.items()]}
+    if isinstance(value, Iterable):
+        return [to_plain(one, body) for one in value]
+    raise errors.InterfaceError(f"a {type(value).__name__} cannot be sent to the owner of the database")
+
+
+def _in_body(name: str, content: bytes, body: bytearray) -> dict[str, list[int]]:
+    at = len(body)
+    body += content
+    return {name: [at, len(content)]}
+
+
+def value_of(plain: Any, body: bytes) -> Any:
+    """A value of a message's head."""
+    if type(plain) in _AS_THEY_ARE:
+        return plain
+    if isinstance(plain, list):
+        return [value_of(one, body) for one in plain]
+    ((name, content),) = plain.items()
+    if name in _TEXTS:
+        return _TEXTS[name][2](content)
+    if name == "dict":
+        return {value_of(key, body): value_of(one, body) for key, one in content}
+    if name in ("bytes", "table"):
+        at, size = content
+        raw = body[at : at + size]
+        return raw if name == "bytes" else unpack_table(raw)
+    values = [value_of(one, body) for one in content]
+    if name == "tuple":
+        return tuple(values)
+    if name not in _CLASSES:
+        raise errors.InterfaceError(f"a message has a {name}, which is not known here; is it another version of gmdb?")
+    kind: Any = _known.get(name)
+    if kind is None:
+        kind = _known[name] = getattr(import_module(_CLASSES[name]), name)
+    if hasattr(kind, "from_plain"):  # which checks what it is given
+        return kind.from_plain(dict(zip(_fields_of(kind), values, strict=True)))
+    return kind(*values)
 
 
 # ---- rows
@@ -138,67 +272,3 @@ def error_from(head: Head) -> Exception:
                     setattr(made, attribute, head["more"][attribute])
             return made
     return errors.InternalError(f"the owner of the database failed with {name}: {message}")
-
-
-def pack_range(columns: Sequence[Column], keys: KeyRange) -> tuple[Head, bytes]:
-    """A range of the keys of an index that has these columns."""
-    codec = KeyCodec(columns)
-    ends = [(RowId(0, 0), codec.encode(end)) for end in (keys.low, keys.high)]
-    bounds = [keys.low_open, keys.high_open, keys.backwards]
-    return {"counts": [len(keys.low), len(keys.high)], "bounds": bounds}, pack_rows(ends)
-
-
-def unpack_range(columns: Sequence[Column], body: bytes, counts: Sequence[int], bounds: Sequence[bool]) -> KeyRange:
-    codec = KeyCodec(columns)
-    low, high = (codec.decode(row, count) for (_, row), count in zip(unpack_rows(body), counts, strict=True))
-    return KeyRange(low, high, *bounds)
-
-
-# ---- values of parameters, which have no column that would say their type
-
-_TAGS: list[tuple[str, type, Callable[[Any], Any], Callable[[Any], Any]]] = [
-    ("b", bool, bool, bool),
-    ("i", int, str, int),  # as text: JSON's numbers are doubles to some
-    ("f", float, float.hex, float.fromhex),
-    ("s", str, str, str),
-    ("t", datetime, datetime.isoformat, datetime.fromisoformat),
-    ("d", date, date.isoformat, date.fromisoformat),
-    ("n", Decimal, str, Decimal),
-    ("x", bytes, bytes.hex, bytes.fromhex),
-]
-
-
-_AHEAD = "a"  # of a value that was sent ahead
-
-
-def pack_value(value: Any) -> list[Any] | None:
-    """A parameter's value in plain terms."""
-    if value is None:
-        return None
-    if isinstance(value, Ahead):
-        return [_AHEAD, list(value)]
-    if isinstance(value, bytearray | memoryview):
-        value = bytes(value)
-    for tag, kind, pack_one, _ in _TAGS:
-        if isinstance(value, kind):
-            return [tag, pack_one(value)]
-    raise errors.InterfaceError(f"a {type(value).__name__} cannot be a parameter")
-
-
-def unpack_value(packed: list[Any] | None) -> Any:
-    if packed is not None and packed[0] == _AHEAD:
-        return Ahead(*packed[1])
-    return None if packed is None else {tag: unpack_one for tag, _, _, unpack_one in _TAGS}[packed[0]](packed[1])
-
-
-def pack_parameters(given: Any) -> Any:
-    """A statement's parameters: a list, or an object with their names."""
-    if isinstance(given, Mapping):
-        return {name: pack_value(value) for name, value in given.items()}
-    return [pack_value(value) for value in given]
-
-
-def unpack_parameters(packed: Any) -> Any:
-    if isinstance(packed, dict):
-        return {name: unpack_value(value) for name, value in packed.items()}
-    return tuple(unpack_value(value) for value in packed)

@@ -80,7 +80,7 @@ def create_index(
     try:
         with gmdb.connect(directory, lock_timeout=LOCK_TIMEOUT) as connection:
             what: dict[str, Any] = {"unique": unique, "load_id": load_id, "holder": driver}
-            index, pin = connection.begin_index(name, table, list(columns), **what)
+            index, pin = connection._begin_index(name, table, list(columns), **what)
             try:
                 keep_pin(directory, pin, over)
                 plan = _plan(directory, pin, table, index, load_id)
@@ -88,9 +88,9 @@ def create_index(
                     made = _make(spark, plan)
             except BaseException:
                 with suppress(Error):  # its owner is gone, and the build with it
-                    connection.abandon_index()
+                    connection._abandon_index()
                 raise
-            entries = connection.finish_index([leaves.name for leaves in made if leaves.pages])
+            entries = connection._finish_index([leaves.name for leaves in made if leaves.pages])
     finally:
         over.set()
         remove_load(directory, load_id)

@@ -132,7 +132,7 @@ class TableLoad:
 
     def _attach(self, load: Load) -> None:
         def attach(connection: Connection) -> None:
-            connection.attach_load(load)
+            connection._attach_load(load)
             _commit(connection, self._path)
 
         _with_owner(self._options, attach)
@@ -153,7 +153,7 @@ class TableLoad:
             return
         rows, in_sequence = sum(message.rows for message in staged), self._options.batch_id is None
         batch = StreamBatch(name, query_id, batch_id, rows, in_sequence)
-        _with_owner(self._options, lambda connection: connection.take_batch(load, batch))
+        _with_owner(self._options, lambda connection: connection._take_batch(load, batch))
 
     def drop(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what is left in the database's directory."""
@@ -169,13 +169,13 @@ def _target(
     """The table that gets the rows, what its pages are like, and whether it is to be made."""
     try:
         table = connection.table(options.table)
-        return table, connection.page_format(table.name), False
+        return table, connection._page_format(table.name), False
     except NoSuchTable as error:
         if not options.create_table:
             advice = '.option("createTable", "true") makes one' if options.apply == APPEND else "create it"
             raise NoSuchTable(f"{error}; {advice}") from None
     table = TableDefinition(options.table, 0, 0, 0, columns_for(options.table, schema, options.string_length))
-    return table, connection.page_format(None, options.tablespace), True
+    return table, connection._page_format(None, options.tablespace), True
 
 
 def _maker(

@@ -57,7 +57,7 @@ def position_now(path: Path, owner: Owner | None = None) -> LogPosition:
     """Where a feed of changes that begins now stands."""
     with _access(path, owner) as opened:
         if not isinstance(opened, DatabaseFiles):
-            return opened.feed_position()
+            return opened._feed_position()
         scn, lsn = int(opened.control["scn"]), int(opened.control["redo_lsn"])
         return LogPosition(scn, 0, lsn, lsn)
 

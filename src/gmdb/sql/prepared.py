@@ -45,7 +45,7 @@ class Statement(ABC):
         self.tables: dict[str, TableDefinition] = {}
         self._plans: list[Plan] = []
         self.asked: frozenset[ParameterKey] = frozenset()
-        self._statistics_version = connection.statistics_version
+        self._statistics_version = connection._statistics_version
 
     def is_current(self) -> bool:
         """Whether the tables are still defined as they were when the statement was prepared, and its plans good."""
@@ -58,7 +58,7 @@ class Statement(ABC):
         return self.is_quick or not any(one.has_outgrown(self.pages) for one in self._plans)
 
     def _is_still_current(self) -> bool:
-        if self._statistics_version != self.connection.statistics_version:
+        if self._statistics_version != self.connection._statistics_version:
             return False  # there may be a better way now
         try:
             return all(self.connection.table(name) is table for name, table in self.tables.items())

@@ -19,6 +19,7 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ NOTES_LAST = 24 * 3600.0  # seconds for which it is known why a pin was given up
 _SUFFIX, _FALLEN = ".pin", ".fallen"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Pin:
     """One instant of a database.  ``devices``: the high-water mark of each; ``tables``: definitions in plain terms."""
 
@@ -48,10 +49,14 @@ class Pin:
     lease: float
     holder: Holder
     devices: dict[int, int]
-    tables: list[Any] = field(default_factory=list, repr=False)
+    tables: list[Any] = field(default_factory=list)
     is_kept: bool = True  # False: it holds only until somebody opens the database to change it
     log_from: int = 0  # LSN from which on the log has all that was committed after it
     shares_images: bool = True  # with older pins, in whose files they may be; readers that do not know that refuse it
+
+    def __repr__(self) -> str:
+        taken = datetime.fromtimestamp(self.created, UTC).isoformat(" ", "seconds")
+        return f"<Pin {self.name}: commit {self.scn}, of {taken}, {len(self.tables)} tables, for {self.holder}>"
 
     def to_json(self) -> str:
         fields = {**self.__dict__, "holder": self.holder.to_plain(), "devices": list(self.devices.items())}

@@ -33,6 +33,8 @@ from gmdb.finalizers import Living
 from gmdb.format.address import (
     DEVICES,
     FIRST_USER_DEVICE,
+    MAIN_PAGE_SIZE,
+    MAIN_SPACE,
     SYSTEM_DEVICE,
     UNDO_DEVICE,
     device_of,
@@ -43,6 +45,7 @@ from gmdb.format.address import (
 from gmdb.format.anatomy import check
 from gmdb.format.control import Purpose
 from gmdb.format.page import PAGE_SIZES
+from gmdb.hooks import Hook
 from gmdb.kernel.area import STATE
 from gmdb.kernel.bulk import log_pages
 from gmdb.kernel.status import DAMAGED, LOG_FULL, NEED_SPACE
@@ -51,8 +54,7 @@ from gmdb.storage import disk
 from gmdb.storage.device import Device, Mended, create_device, new_area
 from gmdb.storage.tablespace import Tablespace, group_devices
 
-SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE, MAIN_PAGE_SIZE = 8192, 32768, 8192
-MAIN_SPACE = "main"
+SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE = 8192, 32768
 ATTEMPTS = 1000
 TURNS = 32
 PAGES_MIN, PAGES_MAX = 2, 1024  # a kernel call takes few pages, or many if it splits pages of many indexes
@@ -81,7 +83,7 @@ def renew_identity(directory: Path) -> None:
     files.write_control(directory, files.write_control(directory, fields))  # both copies
 
 
-def _no_log(_: bool) -> None:
+def _no_log(_: bool, /) -> None:
     raise AssertionError("pages are logged, but nobody writes the log")
 
 
@@ -89,11 +91,11 @@ def _nothing() -> None:
     pass
 
 
-def _any_number(_: int) -> None:
+def _any_number(_: int, /) -> None:
     """Nobody writes changed pages: they stay in memory."""
 
 
-def _no_pins(_: np.ndarray) -> None:
+def _no_pins(_: np.ndarray, /) -> None:
     pass
 
 
@@ -135,10 +137,10 @@ class PageStore:
         self._is_working = False  # within ``under_guard``
         self._control_lock = threading.Lock()
         self.failure: StorageError | None = None
-        self.make_log_room: Callable[[bool], None] = _no_log
-        self.throttle: Callable[[], None] = _nothing
-        self.limit_dirty: Callable[[int], None] = _any_number
-        self.keep_images: Callable[[np.ndarray], None] = _no_pins  # before pages are overwritten in their files
+        self.make_log_room = Hook(_no_log)
+        self.throttle = Hook(_nothing)
+        self.limit_dirty = Hook(_any_number)
+        self.keep_images = Hook(_no_pins)  # before pages are overwritten in their files
         self.scans = 0  # scans that are being decoded
         self._turns = 0
         _open_stores.add(self)

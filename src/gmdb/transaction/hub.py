@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gmdb.errors import Corruption, LocksExhausted, UndoExhausted
@@ -15,6 +14,7 @@ from gmdb.finalizers import Living
 from gmdb.format.address import NO_PAGE, UNDO_DEVICE, device_of, offset_of
 from gmdb.format.page import PAGE_HEAD, SegmentType
 from gmdb.format.undo import TRANSACTIONS_ID, UNDO_ENTRY, UNDO_ID
+from gmdb.hooks import Hook
 from gmdb.kernel.ending import commit_transaction, set_child
 from gmdb.kernel.recovery import release_dead_page
 from gmdb.kernel.status import LOCKS_FULL
@@ -52,6 +52,10 @@ def _table_segment(store: PageStore) -> Segment:
     return Segment(store, space, undo.head.child_seg)
 
 
+def _no_definitions(changes: Changes, scn: int, /) -> None:
+    """While there is no catalog yet."""
+
+
 class Transactions:
     def __init__(self, store: PageStore, redo: RedoLog | None) -> None:
         """Wire the parts up.  ``redo`` is None if nothing may be changed."""
@@ -70,13 +74,13 @@ class Transactions:
         self.collector = Collector(self)
         self.active: dict[int, Session] = {}
         self.sessions: Living[Session] = Living()  # all that are in use
-        self.publish_definitions: Callable[[Changes, int], None]  # the catalog's, which sets it
+        self.publish_definitions = Hook(_no_definitions)
         self._background: BackgroundCollector | None = None
         table = _table_segment(store)
         if table.entry_page != NO_PAGE:
             self.memory.use_table(table.page_ids())
         if redo is not None:
-            redo.on_durable = self.publish
+            redo.on_durable.connect(self.publish)
 
     def recover(self, recovery: Recovery, progress: Progress | None) -> None:
         """Go by what a crash has left."""

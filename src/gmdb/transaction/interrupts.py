@@ -39,25 +39,8 @@ class HasSession(Protocol):
     session: Session
 
 
-def operations(*others: str) -> Callable[[type[T]], type[T]]:
-    """Make every public method of a class with a session an operation, inherited ones as well, but for some others."""
-
-    def decorate(kind: type[T]) -> type[T]:
-        for name in dir(kind):
-            value = inspect.getattr_static(kind, name)
-            if name.startswith("_") or name in others:
-                continue
-            if inspect.isfunction(value):
-                setattr(kind, name, operation(value))
-            elif isinstance(value, property) and value.fset is not None:
-                setattr(kind, name, value.setter(operation(value.fset)))
-        return kind
-
-    return decorate
-
-
-def operation(method: Method) -> Method:
-    """Make a method of something with a session an operation on that.
+def operation(method: Method, check: Callable[[Any], None] | None = None) -> Method:
+    """Make a method of something with a session an operation on that, which ``check`` may refuse.
 
     Of a generator function, which reads, each step is one, and under autocommit the read is over with the last.
     """
@@ -75,6 +58,8 @@ def operation(method: Method) -> Method:
         session = self.session
         with session.busy, session.held:
             try:
+                if check is not None:
+                    check(session)
                 return method(self, *arguments, **options)
             except BaseException:
                 session.finish_failed()

@@ -144,11 +144,15 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             raise InterfaceError("the connection is closed")
         self.hub.store.require_open()
 
+    def require_writable(self) -> None:
+        """Refuse a change where the database, or the session, is for reading only."""
+        self.hub.store.require_writable()
+
     # ---- statements
 
     def _begin(self) -> None:
         """Give the transaction a slot, before its first change."""
-        self.hub.store.require_writable()
+        self.require_writable()
         self.slot = self.call[TRANSACTION] = self.hub.memory.begin()
         self.hub.active[self.slot] = self
         self._note_plain()

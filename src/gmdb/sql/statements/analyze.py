@@ -63,7 +63,7 @@ class Analyze(Statement):
             sample = self._ask(table.name, names, f"select {chosen} from t using sample {SAMPLE_ROWS} rows")
             for n, values in zip(firsts, python_columns(sample), strict=True):
                 keys[(n,)] = KeyStatistics(keys[(n,)].distinct, bounds_of(values))
-        self.connection.keep_statistics(table.name, TableStatistics(total, keys))
+        self.connection._keep_statistics(table.name, TableStatistics(total, keys))
 
     def _ask(self, name: str, columns: list[str], query: str) -> pa.Table:
         """What DuckDB says of some columns, which it knows as c0, c1, …"""

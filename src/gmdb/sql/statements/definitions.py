@@ -20,6 +20,7 @@ from gmdb.errors import (
     SchemaError,
     UnsupportedExpression,
 )
+from gmdb.format.address import MAIN_SPACE
 from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.sql.changes.assignment import bind_default, constant_default, is_system_name
@@ -33,8 +34,6 @@ from gmdb.sql.syntax import Syntax, reading
 
 if TYPE_CHECKING:
     from gmdb.connection import Connection
-
-MAIN_SPACE = "main"
 
 
 class Definition(Statement):
@@ -279,7 +278,7 @@ class Definition(Statement):
         if constraint.kind == CHECK:
             require_check(constraint, table, self.connection.table(table).columns)
             quoted = exp.to_identifier(table, True).sql()
-            found = self.connection.run(f"select 1 from {quoted} where not ({constraint.text}) limit 1", ())
+            found = self.connection._statements.run(f"select 1 from {quoted} where not ({constraint.text}) limit 1", ())
             if found.as_reader().read_all().num_rows:
                 raise CheckViolation(f"table {table} has rows that break CHECK ({constraint.text})")
         self.connection.add_constraint(table, constraint)
