@@ -13,8 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
-
 from gmdb import dbapi, signals
 from gmdb.access.heap import Heap
 from gmdb.access.indexes import KeyRange
@@ -30,6 +28,7 @@ from gmdb.feed.opening import ReadsChanges
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.late import pyarrow as pa
 from gmdb.log.backup import finish
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors

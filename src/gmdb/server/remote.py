@@ -16,8 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from gmdb import dbapi
 from gmdb.access.indexes import IndexDefinition, KeyRange, keys_without_index
 from gmdb.access.row_calls import ChangesRows
@@ -27,6 +25,7 @@ from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.late import pyarrow as pa
 from gmdb.log.reports import BackupReport, CheckpointReport, Progress, Recovery
 from gmdb.pep249 import HasErrors
 from gmdb.server.link import Link

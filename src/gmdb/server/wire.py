@@ -14,8 +14,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
-
 from gmdb import errors
 from gmdb.access.indexes import KeyCodec, KeyRange
 from gmdb.access.steps import RowChanged
@@ -23,6 +21,7 @@ from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
+from gmdb.late import pyarrow as pa
 from gmdb.server.lob_wire import Ahead, decode_lob_patch
 
 CHUNK_SIZE = 256 << 10  # bytes of rows that make a message
