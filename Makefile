@@ -28,28 +28,34 @@ $(PYTHON) -c 'import venv, ensurepip' 2> /dev/null \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage soak planted check lint bench bench-spark docs lock clean
+.PHONY: help setup kernels wheel demo test coverage soak planted check lint bench bench-spark docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-setup: $(STAMP) ## Make .venv from requirements.lock, compile the kernels, and find or install Java for Spark
-	@.venv/bin/gmdb compile
+setup: kernels ## Make .venv from requirements.lock, compile the kernels, and find or install Java for Spark
 	@if home=$$(scripts/java --install); then echo "ready; Spark runs on $$home"; else echo "ready, all but Spark"; fi
 
-demo: $(STAMP) ## Tell what gmdb does by doing it, in a minute or two: crash, recovery, SQL, Spark, a stream
-	@.venv/bin/gmdb compile
+kernels: $(STAMP) ## Compile the kernels ahead, if their sources have changed; without a linker, they are when first called
+	@$(PY) -m gmdb.kernel.build --if-possible
+
+wheel: kernels ## Make a wheel with the kernels inside, for every Python from 3.11 on, in dist
+	@rm -rf build dist
+	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build
+	@ls dist/*.whl
+
+demo: kernels ## Tell what gmdb does by doing it, in a minute or two: crash, recovery, SQL, Spark, a stream
 	@$(WITH_JAVA) .venv/bin/gmdb demo $(ARGS)
 
-test: $(STAMP) ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs a part of it
+test: kernels ## Run the test suite in WORKERS=2 processes; ARGS="-k heap" runs a part of it
 	@scripts/programs --install || true
-	@.venv/bin/gmdb compile
 	@$(WITH_JAVA) { $(PY) -m tests.java_classes || true; } && $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-soak: $(STAMP) ## Everything at once for MINUTES=10: writers, Spark, backups, a stream; kills, power cuts, failing disks
+soak: kernels ## Everything at once for MINUTES=10: writers, Spark, backups, a stream; kills, power cuts, failing disks
 	@$(WITH_JAVA) $(PY) -m tests.soak --minutes $(MINUTES) $(ARGS)
 
-planted: $(STAMP) ## Plant bugs in copies of the sources, one at a time, and see that the tests find each
+planted: kernels ## Plant bugs in copies of the sources, one at a time, and see that the tests find each
 	@$(PY) -m tests.planted $(ARGS)
 
 coverage: $(STAMP) ## Say which branches of the engine's lower layers the tests take; ARGS=--missing lists the others
@@ -63,10 +69,10 @@ lint: $(STAMP) ## Run ruff, mypy and the import layers alone
 	@$(PY) -m mypy
 	@.venv/bin/lint-imports --no-cache --no-logo
 
-bench: $(STAMP) ## Measure gmdb beside SQLite and DuckDB, and how cost grows, into docs/benchmarks; ARGS="--only scan" a part
+bench: kernels ## Measure gmdb beside SQLite and DuckDB, and how cost grows, into docs/benchmarks; ARGS="--only scan" a part
 	@$(PY) -m bench $(or $(ARGS),--into docs/benchmarks)
 
-bench-spark: $(STAMP) ## Measure Spark with gmdb beside PostgreSQL over JDBC and Parquet, into docs/benchmarks; a quarter of an hour
+bench-spark: kernels ## Measure Spark with gmdb beside PostgreSQL over JDBC and Parquet, into docs/benchmarks; a quarter of an hour
 	@scripts/programs --install-peers || true
 	@$(WITH_JAVA) $(PY) -m bench.spark $(or $(ARGS),--into docs/benchmarks)
 
@@ -84,7 +90,7 @@ lock: ## Resolve pyproject.toml into requirements.lock again; pins that still fi
 	  if grep -n '://' requirements.lock; then echo "requirements.lock must name no host" >&2; exit 1; fi
 
 clean: ## Remove .venv and everything that a command left behind
-	@rm -rf .venv build dist src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	@rm -rf .venv build dist src/*.egg-info src/gmdb/kernel/_kernels.abi3.so .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
 	@rm -rf spark-warehouse metastore_db derby.log docs/file_format.md.new
 	@find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} +
 

@@ -1,7 +1,7 @@
 """Which branches of storage, log, transaction and access the tests take: ``make coverage``.
 
-With the JIT off kernels are Python, and coverage sees into them.  They are a hundred times slower then, so it is not
-the whole suite that runs, but the tests of these layers, without those that take too long then.
+With GMDB_KERNELS=plain kernels are Python, and coverage sees into them.  They are a hundred times slower then, so it
+is not the whole suite that runs, but the tests of these layers, without those that take too long then.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Branches(NamedTuple):
 
 
 def run_tests(data: Path, workers: int, arguments: list[str]) -> int:
-    """Run the tests with the JIT off, and every process that they start, and leave in ``data`` which lines ran."""
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "COVERAGE_FILE": str(data)}
+    """Run the tests with plain kernels, and every process that they start, and leave in ``data`` which lines ran."""
+    environment = {**os.environ, "GMDB_KERNELS": "plain", "COVERAGE_FILE": str(data)}
     command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-p", "no:cacheprovider"]
     chosen = [*TESTS, *(part for test in TOO_LONG for part in ("--deselect", test))]
     spread = ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"] if workers > 1 else []

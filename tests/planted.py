@@ -117,7 +117,7 @@ def hunt(bug: Bug, place: Path) -> tuple[float, str]:
     plant(bug, place)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--dist", "loadfile", *TESTS]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place / "src"), str(place)])}
-    subprocess.run([sys.executable, "-m", "gmdb.cli", "compile"], cwd=place, env=environment, check=True)
+    subprocess.run([sys.executable, "-m", "gmdb.kernel.build"], cwd=place, env=environment, check=True)
     started = time.monotonic()
     try:
         ended = subprocess.run(

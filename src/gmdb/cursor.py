@@ -12,17 +12,17 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.access.heap import Heap
 from gmdb.access.index_entries import Walk
 from gmdb.access.indexes import EVERYTHING, KeyRange, keys_without_index, no_such_index
 from gmdb.arrow.lookup import Batch, Lookup
-from gmdb.arrow.scan import PLACE, Reading, Scan
+from gmdb.arrow.scan import Reading, Scan, place_field
 from gmdb.arrow.values import python_columns
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import SchemaError
 from gmdb.format.address import RowId
+from gmdb.late import pyarrow as pa
 from gmdb.signals import Flattened
 from gmdb.transaction.interrupts import operation
 
@@ -175,9 +175,9 @@ class RowIdScan(Cursor):
 
 def _with_places(schema: pa.Schema, batches: Iterator[Batch], places: bool) -> Iterator[Any]:
     """The schema, then the batches, with the rows' places as a last column if they are wanted."""
-    yield schema.append(PLACE) if places else schema
+    yield schema.append(place_field()) if places else schema
     for batch, at in batches:
-        yield batch.append_column(PLACE, pa.array(at)) if places else batch
+        yield batch.append_column(place_field(), pa.array(at)) if places else batch
 
 
 def _rows_of(batch: pa.RecordBatch, places: np.ndarray) -> Iterator[Row]:

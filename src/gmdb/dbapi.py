@@ -14,12 +14,11 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
-
 from gmdb.arrow.schema import arrow_type
 from gmdb.arrow.values import python_columns
 from gmdb.errors import InterfaceError, ProgrammingError
 from gmdb.format.columns import ColumnType
+from gmdb.late import pyarrow as pa
 from gmdb.signals import Flattened, HeldIterator, held
 
 if TYPE_CHECKING:

@@ -18,8 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from gmdb.catalog.changes import DefinitionChanges
 from gmdb.catalog.indexing import IndexMaking
 from gmdb.catalog.plain import table_to_plain
@@ -28,9 +26,8 @@ from gmdb.catalog.system import create_system_tables
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
 from gmdb.format.address import device_of, offset_of
-from gmdb.inspect.inspector import Inspector
-from gmdb.inspect.live import LivePages
 from gmdb.kernel.shrink import trim_segment
+from gmdb.late import pyarrow as pa
 from gmdb.log.backup import Backup
 from gmdb.log.durability import REDO_FILE_SIZE, Durability, open_store
 from gmdb.log.pinning import Instant
@@ -212,6 +209,9 @@ class Database:
 
     def inspect(self, name: str, /, *arguments: Any, **options: Any) -> pa.Table:
         """A listing of the inspector, of pages as they are in memory."""
+        from gmdb.inspect.inspector import Inspector
+        from gmdb.inspect.live import LivePages
+
         with Inspector(LivePages(self.store), self.system_view) as inspector:
             return inspector.listing(name, *arguments, **options).arrow()
 

@@ -288,6 +288,10 @@ class StorageError(OperationalError):
     """The family of all that goes wrong with files."""
 
 
+class KernelsUnavailable(OperationalError):
+    """There are no kernels that could be run: none compiled ahead that fit, and no compiler, or what was named."""
+
+
 class UnsafeDirectory(StorageError):
     """Compiled code was to be kept where other users could put code of theirs."""
 

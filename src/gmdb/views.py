@@ -7,9 +7,8 @@ session goes by.  ``sys_transactions`` and its like are nowhere but in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
-
-import pyarrow as pa
 
 from gmdb.arrow.schema import arrow_schema
 from gmdb.catalog.schema import SYSTEM_TABLES, TableDefinition
@@ -19,61 +18,67 @@ from gmdb.errors import NoSuchTable
 from gmdb.format.address import RowId, page_name
 from gmdb.format.page import SegmentType
 from gmdb.kernel.locks import LockAction
+from gmdb.late import pyarrow as pa
 from gmdb.storage.feeds import LogPosition, read_readers
 from gmdb.storage.pins import Pin
 from gmdb.storage.segment import Segment
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.session import Session
 
-_SEGMENTS = pa.schema(
-    [
-        ("obj_id", pa.int32()),
-        ("table_id", pa.int32()),
-        ("name", pa.string()),
-        ("kind", pa.string()),
-        ("space_id", pa.int32()),
-        ("entry_page", pa.int64()),
-        ("entry", pa.string()),
-        ("page_count", pa.int64()),
-        ("pct_free", pa.int32()),
-    ]
-)
-_LOCKS = pa.schema(
-    [
-        ("lock_id", pa.uint32()),
-        ("transaction", pa.int64()),
-        ("action", pa.string()),
-        ("page_id", pa.uint32()),
-        ("slot_id", pa.uint32()),
-        ("previous", pa.uint32()),
-        ("undo_page", pa.uint32()),
-        ("undo_slot", pa.uint32()),
-    ]
-)
-_TRANSACTIONS = pa.schema(
-    [("transaction", pa.int64()), ("state", pa.string()), ("scn", pa.int64()), ("locks", pa.int64())]
-)
-_WAITS = pa.schema([("transaction", pa.int64()), ("waits_for", pa.string()), ("kind", pa.string())])
-_SNAPSHOTS = pa.schema(
-    [
-        ("scn", pa.int64()),
-        ("behind", pa.int64()),
-        ("pinned", pa.string()),
-        ("taken", pa.timestamp("us")),
-        ("expires", pa.timestamp("us")),
-        ("held_by", pa.string()),
-    ]
-)
-_FEED_READERS = pa.schema(
-    [
-        ("name", pa.string()),
-        ("scn", pa.int64()),
-        ("position", pa.string()),
-        ("seen", pa.timestamp("us")),
-        ("keep", pa.int64()),
-    ]
-)
-_TABLE_LOCKS = pa.schema([("transaction", pa.int64()), ("held", pa.string()), ("mode", pa.string())])
+
+@cache
+def _schemas() -> dict[str, pa.Schema]:
+    return {
+        "segments": pa.schema(
+            [
+                ("obj_id", pa.int32()),
+                ("table_id", pa.int32()),
+                ("name", pa.string()),
+                ("kind", pa.string()),
+                ("space_id", pa.int32()),
+                ("entry_page", pa.int64()),
+                ("entry", pa.string()),
+                ("page_count", pa.int64()),
+                ("pct_free", pa.int32()),
+            ]
+        ),
+        "locks": pa.schema(
+            [
+                ("lock_id", pa.uint32()),
+                ("transaction", pa.int64()),
+                ("action", pa.string()),
+                ("page_id", pa.uint32()),
+                ("slot_id", pa.uint32()),
+                ("previous", pa.uint32()),
+                ("undo_page", pa.uint32()),
+                ("undo_slot", pa.uint32()),
+            ]
+        ),
+        "transactions": pa.schema(
+            [("transaction", pa.int64()), ("state", pa.string()), ("scn", pa.int64()), ("locks", pa.int64())]
+        ),
+        "waits": pa.schema([("transaction", pa.int64()), ("waits_for", pa.string()), ("kind", pa.string())]),
+        "snapshots": pa.schema(
+            [
+                ("scn", pa.int64()),
+                ("behind", pa.int64()),
+                ("pinned", pa.string()),
+                ("taken", pa.timestamp("us")),
+                ("expires", pa.timestamp("us")),
+                ("held_by", pa.string()),
+            ]
+        ),
+        "feed_readers": pa.schema(
+            [
+                ("name", pa.string()),
+                ("scn", pa.int64()),
+                ("position", pa.string()),
+                ("seen", pa.timestamp("us")),
+                ("keep", pa.int64()),
+            ]
+        ),
+        "table_locks": pa.schema([("transaction", pa.int64()), ("held", pa.string()), ("mode", pa.string())]),
+    }
 
 
 class SystemViews:
@@ -140,7 +145,7 @@ class SystemViews:
                     rows.append(self._segment(table.lobs.obj_id, table.obj_id, table.name, table.lobs.entry_page))
                 for index in table.indexes:
                     rows.append(self._segment(index.obj_id, table.obj_id, index.name, index.entry_page))
-        return _made(_SEGMENTS, rows)
+        return _made(_schemas()["segments"], rows)
 
     def _segment(self, obj_id: int, table_id: int, name: str, entry_page: int) -> tuple[Any, ...]:
         segment = Segment(self._store, self._store.space_of(entry_page), entry_page)
@@ -170,7 +175,7 @@ class SystemViews:
                     pa.array(rows["undo_page"], pa.uint32()),
                     pa.array(rows["undo_slot"], pa.uint32()),
                 ],
-                schema=_LOCKS,
+                schema=_schemas()["locks"],
             )
 
     def transactions(self) -> pa.Table:
@@ -183,7 +188,7 @@ class SystemViews:
             rows = memory.transactions[slots]
             found = zip(slots, rows, strict=True)
             return _made(
-                _TRANSACTIONS,
+                _schemas()["transactions"],
                 [
                     (int(row["number"]), states[slot], int(row["scn"]) if row["scn"] > 0 else None, int(row["locks"]))
                     for slot, row in found
@@ -197,7 +202,7 @@ class SystemViews:
                 (self._number(session), names.get(key, str(key)), "alone" if alone else "shared")
                 for key, session, alone in self._hub.tables.holders()
             ]
-        return _made(_TABLE_LOCKS, rows)
+        return _made(_schemas()["table_locks"], rows)
 
     def _waits(self) -> pa.Table:
         with self._store.guard:
@@ -206,7 +211,7 @@ class SystemViews:
                 kind = "row" if key is None or isinstance(key, RowId) else "table"
                 awaited = key if kind == "row" or not isinstance(key, tuple) else key[1]
                 rows.append((self._number(session), None if awaited is None else str(awaited), kind))
-        return _made(_WAITS, rows)
+        return _made(_schemas()["waits"], rows)
 
     def _snapshots(self) -> pa.Table:
         with self._store.guard:
@@ -216,7 +221,7 @@ class SystemViews:
         for pin, expires in self._pinned():
             times = (_microseconds(pin.created), _microseconds(expires))
             rows.append((pin.scn, newest - pin.scn, pin.name, *times, str(pin.holder)))
-        return _made(_SNAPSHOTS, rows)
+        return _made(_schemas()["snapshots"], rows)
 
     def _feed_readers(self) -> pa.Table:
         directory, mine = self._store.directory, self._store.control["database_id"]
@@ -225,7 +230,7 @@ class SystemViews:
             for one in read_readers(directory)
             if one.database_id == mine
         ]
-        return _made(_FEED_READERS, rows)
+        return _made(_schemas()["feed_readers"], rows)
 
     def _number(self, session: Session) -> int | None:
         """The number of a session's transaction; none if it has changed nothing yet."""

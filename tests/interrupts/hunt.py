@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random, SystemRandom
 
-from gmdb.cli.compiling import compile_kernels
 from tests.interrupts import definitions, lives, operations, upkeep
 from tests.interrupts.plays import OPERATIONS, Play, judge, sequence
 from tests.interrupts.striking import Attempt, ByThread, ByTimer, Deadline, Strikes, Watchdog
@@ -188,7 +187,6 @@ def main() -> int:
     parser.add_argument("--skip", action="append", choices=sorted(OPERATIONS.known), default=[])
     given = parser.parse_args()
     logging.getLogger("gmdb").setLevel(logging.CRITICAL)
-    compile_kernels()  # which may take longer than anything that is to be waited for
     place = Path(tempfile.mkdtemp(prefix="gmdb-interrupts-", dir=in_memory()))
     print(f"seed {given.seed}, in {place}", flush=True)
     hunt = Hunt(given.seed, place, Peer() if given.remote else None, given.show, given.skip)

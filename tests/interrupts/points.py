@@ -21,7 +21,6 @@ from pathlib import Path
 from random import Random
 from zlib import crc32
 
-from gmdb.cli.compiling import compile_kernels
 from tests.interrupts import definitions, lives, operations, upkeep
 from tests.interrupts.plays import OPERATIONS, Operation, Play, judge
 from tests.interrupts.striking import AtOpcode, Attempt, Deadline, Strikes, Watchdog
@@ -188,7 +187,6 @@ def main() -> int:
     parser.add_argument("--skip", action="append", choices=sorted(OPERATIONS.known), default=[])
     given = parser.parse_args()
     logging.getLogger("gmdb").setLevel(logging.CRITICAL)
-    compile_kernels()  # which may take longer than anything that is to be waited for
     place = Path(tempfile.mkdtemp(prefix="gmdb-interrupts-", dir=in_memory()))
     remote = Peer() if given.remote else None
     points = Points(place, given.seed, remote)

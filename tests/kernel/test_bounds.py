@@ -24,9 +24,8 @@ from textwrap import dedent
 import pytest
 
 import gmdb.kernel
-from gmdb.storage import scatter
 
-SOURCES = [*sorted(Path(gmdb.kernel.__file__).parent.glob("*.py")), Path(scatter.__file__)]
+SOURCES = sorted(Path(gmdb.kernel.__file__).parent.rglob("*.py"))
 DECORATORS = {"kernel", "long_kernel", "routine"}
 REASON = re.compile(r"while .*:  # ends: \w+ .+")
 LINKS = re.compile(r"NO_PAGE|NO_SLOT|NO_LOCK")

@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 import gmdb
+from gmdb.kernel.compiler import JIT, PLAIN, WAY
 from tests.crash.faults import Journal, Write
 from tests.model.histories import check_indexes
+from tests.searches import IS_FULL
 
 SEED, STEPS = 4, 100
+WAYS = [WAY, *sorted({PLAIN, *([JIT] if IS_FULL else [])} - {WAY})]  # the JIT compiles all kernels: for over a minute
 SCRIPT = """
 import sys
 import gmdb
@@ -28,7 +31,7 @@ with gmdb.connect(sys.argv[1]) as db:
 
 
 def test_a_database_made_by_plain_python_is_read_by_compiled_kernels(path: Path) -> None:
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    environment = {**os.environ, "GMDB_KERNELS": "plain"}
     subprocess.run([sys.executable, "-c", SCRIPT, str(path)], env=environment, check=True, timeout=300)
     with gmdb.connect(path) as db:
         heap = db.heap("t")
@@ -55,17 +58,18 @@ def test_compiled_and_interpreted_runs_of_one_history_ask_the_same_of_the_disk(t
     """Log, pages and control file, byte for byte; of the history, and of a recovery in the middle of it."""
     command = [sys.executable, "-m", "tests.kernel.history"]
     running = {
-        mode: subprocess.Popen(
-            [*command, str(tmp_path / mode), str(SEED), str(STEPS)],
+        way: subprocess.Popen(
+            [*command, str(tmp_path / way), str(SEED), str(STEPS)],
             cwd=Path(__file__).parents[2],
-            env={**os.environ, "NUMBA_DISABLE_JIT": str(int(mode == "interpreted"))},
+            env={**os.environ, "GMDB_KERNELS": way},
         )
-        for mode in ("compiled", "interpreted")
+        for way in WAYS
     }
-    assert [process.wait(300) for process in running.values()] == [0, 0]
-    compiled, interpreted = (pickle.loads((tmp_path / mode / "journals").read_bytes()) for mode in running)
-    for name, one, other in zip(("history", "recovery"), compiled, interpreted, strict=True):
-        assert difference(one, other) == "", name
+    assert {process.wait(600) for process in running.values()} == {0}
+    compiled, *others = (pickle.loads((tmp_path / way / "journals").read_bytes()) for way in running)
+    for way, journals in zip(WAYS[1:], others, strict=True):
+        for name, one, other in zip(("history", "recovery"), compiled, journals, strict=True):
+            assert difference(one, other) == "", (way, name)
     written = [operation for operation in compiled[0] if isinstance(operation, Write)]
     assert {"device-0004", "device-0001", "gmdb.mirror"} <= {operation.file.partition("#")[0] for operation in written}
     assert sum(len(operation.data) for operation in written) > 1 << 20, "the history is too short to tell anything"

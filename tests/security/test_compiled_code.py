@@ -1,4 +1,4 @@
-"""Compiled code is kept as pickles: none is loaded that another user could have written."""
+"""What the JIT compiles is kept as pickles: none is loaded that another user could have written."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from gmdb.cli.demo.crash import _run_and_kill
 from gmdb.cli.demo.steps import NOTES
 from gmdb.errors import UnsafeDirectory
 from gmdb.kernel import kept
-from gmdb.kernel.compiler import COMPILED
 from tests.security.users import NOBODY, STRANGER, as_user, root_only
 
 PROBE = """
-from gmdb.kernel.compiler import kernel
+from gmdb.kernel.jit import kernel
 
 
 @kernel
 def successor(number):
     return number + 1
 """
-needs_compiler = pytest.mark.skipif(not COMPILED, reason="plain Python is not kept")
 
 
 def forget() -> None:
@@ -96,7 +94,6 @@ def plant(folder: Path, probe: Path, mark: Path) -> int:
     return len(files)
 
 
-@needs_compiler
 def test_what_is_planted_would_be_run(home: Path, caches: Path) -> None:
     """Else the tests below would show nothing."""
     caches.mkdir()
@@ -105,7 +102,6 @@ def test_what_is_planted_would_be_run(home: Path, caches: Path) -> None:
     assert (home / "mark").exists()
 
 
-@needs_compiler
 @pytest.mark.parametrize("opened", ["folder", "subfolder", "above"])
 def test_code_is_not_loaded_where_others_could_write(home: Path, caches: Path, opened: str) -> None:
     caches.mkdir()
@@ -117,7 +113,6 @@ def test_code_is_not_loaded_where_others_could_write(home: Path, caches: Path, o
 
 
 @root_only
-@needs_compiler
 @pytest.mark.parametrize("mode", [0o777, 0o755])
 def test_code_of_another_user_is_not_run(home: Path, mode: int) -> None:
     """Where a home cannot be written, code is kept among temporary files: the first who comes can make the folder."""
@@ -144,7 +139,6 @@ def test_code_of_another_user_is_not_run(home: Path, mode: int) -> None:
     assert f"{folder} belongs to user {STRANGER}" in told[0]
 
 
-@needs_compiler
 def test_numba_chooses_no_place_of_its_own(home: Path, caches: Path) -> None:
     """If it cannot write where it was told to (the disk may be full), it would go where nobody has checked."""
     successor_of(1, home / "probe.py")

@@ -22,7 +22,6 @@ from collections import Counter
 from pathlib import Path
 from random import SystemRandom
 
-from gmdb.cli.compiling import compile_kernels
 from gmdb.spark.local import local_session
 from tests.soak.judge import Judge
 
@@ -35,7 +34,6 @@ def main() -> int:
     parser.add_argument("--no-laboratory", action="store_true", help="the town alone")
     given = parser.parse_args()
     logging.getLogger("gmdb").setLevel(logging.ERROR)
-    compile_kernels()  # an owner that is killed while it compiles leaves that to the next
     place = Path(tempfile.mkdtemp(prefix="gmdb-soak-"))
     print(f"seed {given.seed}, in {place}", flush=True)
     started = time.monotonic()

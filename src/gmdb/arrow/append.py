@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.access.heap import Heap
 from gmdb.arrow.formatting import PageFormatter
@@ -25,6 +24,7 @@ from gmdb.format.address import NO_PAGE, device_of, offset_of
 from gmdb.format.heap import HEAP_NODE
 from gmdb.format.page import HEAD_SIZE
 from gmdb.kernel.bulk import top_up_page
+from gmdb.late import pyarrow as pa
 from gmdb.signals import let_through
 from gmdb.transaction.call import INSERT_LOCK
 

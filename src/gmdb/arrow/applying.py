@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.access.indexes import name_key
 from gmdb.arrow.append import append
@@ -27,6 +26,7 @@ from gmdb.catalog.schema import TableDefinition
 from gmdb.catalog.tables import Catalog
 from gmdb.errors import DataError, NoSuchRow, TableNotEmpty, UniqueViolation
 from gmdb.format.address import RowId
+from gmdb.late import pyarrow as pa
 from gmdb.transaction.session import Session
 
 ATTEMPTS = 5  # if others keep adding rows with the same keys

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.arrow.schema import stored_type
 from gmdb.format.columns import Column, Kind
 from gmdb.format.lob import CELL_MAX
 from gmdb.kernel.columns import ARROW_COLUMN
+from gmdb.late import pyarrow as pa
 
 _WIDTHS = {Kind.WORD: 4, Kind.LONG: 8, Kind.DECIMAL_WORD: 16, Kind.DECIMAL_LONG: 16, Kind.DECIMAL_WIDE: 16}
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from gmdb.arrow.buffers import ColumnBuffers, plan_columns
 from gmdb.arrow.scan import row_id_texts
@@ -23,21 +22,28 @@ from gmdb.format.columns import Column
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
 from gmdb.kernel.feed import DECODING, SIZE_BITS, decode_rows, find_updates, rows_before
+from gmdb.late import compute as pc
+from gmdb.late import pyarrow as pa
 from gmdb.log.changes import ChangeLog, Committed
 
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 16 << 20  # of rows in the log
 SNAPSHOT = "snapshot"  # a row that was there when the feed began
 OPERATIONS = {int(operation): operation.name.lower() for operation in ChangeOperation}
-META_FIELDS = (
-    pa.field("_op", pa.string(), nullable=False),
-    pa.field("_scn", pa.int64(), nullable=False),
-    pa.field("_sequence", pa.int64(), nullable=False),
-    pa.field("_commit_time", pa.timestamp("us", tz="UTC"), nullable=False),
-    pa.field("_rowid", pa.string()),
-)
 BEFORE = "_before_"
 _ROWS = (ChangeOperation.INSERT, ChangeOperation.UPDATE, ChangeOperation.DELETE)
+
+
+@cache
+def meta_fields() -> tuple[pa.Field, ...]:
+    """What is told of a change beside the row."""
+    return (
+        pa.field("_op", pa.string(), nullable=False),
+        pa.field("_scn", pa.int64(), nullable=False),
+        pa.field("_sequence", pa.int64(), nullable=False),
+        pa.field("_commit_time", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("_rowid", pa.string()),
+    )
 
 
 def feed_columns(columns: Sequence[Column]) -> list[Column]:
@@ -49,7 +55,7 @@ def change_schema(columns: Sequence[Column], before: bool) -> pa.Schema:
     """What a table's changes look like; rows may have been of an older definition, or none: all may be NULL."""
     fields = [pa.field(column.name, stored_type(column.type)) for column in feed_columns(columns)]
     old = [field.with_name(BEFORE + field.name) for field in fields] if before else []
-    return pa.schema([*fields, *META_FIELDS, *old])
+    return pa.schema([*fields, *meta_fields(), *old])
 
 
 def change_batches(

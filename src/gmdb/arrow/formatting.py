@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.errors import ValueTooLong
 from gmdb.format.address import NO_PAGE, NO_SLOT
@@ -22,6 +21,7 @@ from gmdb.format.row import UNLOCKED
 from gmdb.kernel.append import FORMATTING, format_rows, start_pages
 from gmdb.kernel.columns import ARROW_COLUMN
 from gmdb.kernel.status import TOO_LONG
+from gmdb.late import pyarrow as pa
 
 
 def new_page(page_size: int, obj_id: int = 0, load_number: int = 0) -> np.ndarray:

@@ -15,14 +15,14 @@ from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from gmdb.arrow.apply import Apply, Operation, require_key
 from gmdb.arrow.staging import StagedFile
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Corruption, UniqueViolation
 from gmdb.format.columns import Column
+from gmdb.late import compute as pc
+from gmdb.late import pyarrow as pa
 
 
 class KeyedChanges:

@@ -8,9 +8,9 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.access.lobs import Lobs
 from gmdb.arrow.schema import arrow_schema, arrow_type, stored_type
@@ -18,11 +18,12 @@ from gmdb.errors import Corruption
 from gmdb.format.columns import Column
 from gmdb.format.lob import LobSegment, encode_cell
 from gmdb.kernel.lob_columns import fill_values, measure_cells
+from gmdb.late import pyarrow as pa
 from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.store import PageStore
 
 BATCH_BYTES = 16 << 20
-Part = tuple[pa.RecordBatch, int, int]  # some rows of a batch, and which
+Part: TypeAlias = "tuple[pa.RecordBatch, int, int]"  # some rows of a batch, and which
 
 
 class LobReading:

@@ -6,9 +6,9 @@ Not here: full scans (scan.py), which go by pages and need no guard.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.access.index_entries import Walk
 from gmdb.arrow.buffers import ColumnBuffers, plan_columns
@@ -18,12 +18,13 @@ from gmdb.format.columns import Column
 from gmdb.format.lob import LobSegment
 from gmdb.kernel.cursor import CURSOR, read_index, read_places
 from gmdb.kernel.status import NO_ROOM
+from gmdb.late import pyarrow as pa
 from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.store import PageStore
 
 BATCH_ROWS = (64, 4096, 65536)  # of the first batch, the second, and all others: whoever wants few gets them soon
 VALUE_BYTES = 64  # of a variable value, as long as nothing else is known
-Batch = tuple[pa.RecordBatch, np.ndarray]
+Batch: TypeAlias = "tuple[pa.RecordBatch, np.ndarray]"
 
 
 class Lookup:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from gmdb.arrow.buffers import ColumnBuffers, plan_columns
 from gmdb.arrow.lobs import LobReading
@@ -21,11 +20,19 @@ from gmdb.format.columns import Column
 from gmdb.format.lob import LobSegment
 from gmdb.kernel.scan import SCAN, measure_pages, scan_pages
 from gmdb.kernel.status import BUSY, NO_ROOM
+from gmdb.late import compute as pc
+from gmdb.late import pyarrow as pa
 from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.store import PageStore
 from gmdb.transaction.snapshots import Snapshot
 
-PLACE = pa.field("place", pa.int64(), nullable=False)
+
+@cache
+def place_field() -> pa.Field:
+    """Of the column with rows' places."""
+    return pa.field("place", pa.int64(), nullable=False)
+
+
 RANGE_SIZE = 8 << 20  # bytes of pages that make a batch
 
 
@@ -87,7 +94,10 @@ class Scan:
         self._lobs = LobReading(store, lobs, [columns[i] for i in wanted])
         self.schema, self._stored_schema = self._lobs.schema, self._lobs.stored_schema
         if places:
-            self.schema, self._stored_schema = self.schema.append(PLACE), self._stored_schema.append(PLACE)
+            self.schema, self._stored_schema = (
+                self.schema.append(place_field()),
+                self._stored_schema.append(place_field()),
+            )
 
     def batches(self, reading: Reading) -> Iterator[pa.RecordBatch]:
         """The rows that the snapshot sees, in page order."""

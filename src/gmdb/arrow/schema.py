@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from gmdb.errors import Error, InterfaceError, NullNotAllowed, SchemaMismatch, TypeMismatch, ValueOutOfRange
 from gmdb.format.columns import Column, ColumnType
+from gmdb.late import compute as pc
+from gmdb.late import pyarrow as pa
 
-_ARROW_TYPES = {
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "DOUBLE": pa.float64(),
-    "BOOLEAN": pa.bool_(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us"),
-    "CHAR": pa.string(),
-    "VARCHAR": pa.string(),
-    "BINARY": pa.binary(),
-    "VARBINARY": pa.binary(),
-    "BLOB": pa.large_binary(),
-    "CLOB": pa.large_string(),
-}
-_KINSHIPS = (
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_boolean,
-    pa.types.is_date,
-    pa.types.is_timestamp,
-    pa.types.is_decimal,
-    lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
-    lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t),
-)
+
+@cache
+def _arrow_types() -> dict[str, pa.DataType]:
+    return {
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "DOUBLE": pa.float64(),
+        "BOOLEAN": pa.bool_(),
+        "DATE": pa.date32(),
+        "TIMESTAMP": pa.timestamp("us"),
+        "CHAR": pa.string(),
+        "VARCHAR": pa.string(),
+        "BINARY": pa.binary(),
+        "VARBINARY": pa.binary(),
+        "BLOB": pa.large_binary(),
+        "CLOB": pa.large_string(),
+    }
+
+
+@cache
+def _kinships() -> tuple[Callable[[pa.DataType], bool], ...]:
+    return (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_date,
+        pa.types.is_timestamp,
+        pa.types.is_decimal,
+        lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
+        lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t),
+    )
 
 
 def arrow_type(type_: ColumnType) -> pa.DataType:
     if type_.name == "DECIMAL":
         return pa.decimal128(type_.length, type_.scale)
-    return _ARROW_TYPES[type_.name]
+    return _arrow_types()[type_.name]
 
 
 def stored_type(type_: ColumnType) -> pa.DataType:
@@ -131,7 +138,7 @@ def _akin(given: pa.DataType, target: pa.DataType) -> bool:
         return True
     if pa.types.is_integer(given) and pa.types.is_floating(target):
         return True
-    return any(kin(given) and kin(target) for kin in _KINSHIPS)
+    return any(kin(given) and kin(target) for kin in _kinships())
 
 
 def _misfit(column: Column, values: pa.Array, target: pa.DataType, first_row: int, error: Exception) -> ValueOutOfRange:

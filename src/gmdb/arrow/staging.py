@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.access.indexes import IndexDefinition
 from gmdb.arrow.formatting import PageFormatter, new_page
@@ -23,6 +22,7 @@ from gmdb.errors import Corruption
 from gmdb.format.columns import Column
 from gmdb.format.staging import STAGED_SEAL, StagedKind, pack_seal, read_seal
 from gmdb.kernel.staged import crc_of_more
+from gmdb.late import pyarrow as pa
 from gmdb.storage import disk
 from gmdb.storage.disk import DiskFile
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from gmdb.errors import DataError
+from gmdb.late import pyarrow as pa
 
 
 def python_columns(batch: pa.RecordBatch | pa.Table) -> list[list[Any]]:

@@ -16,7 +16,6 @@ from gmdb import __version__
 from gmdb.cli import (
     archive,
     backup,
-    compiling,
     demo,
     explore,
     feeds,
@@ -47,7 +46,6 @@ COMMANDS = (
     snapshots,
     feeds,
     spark,
-    compiling,
     demo,
 )
 FAILED = 2

@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.arrow.changes import change_batches, divided
 from gmdb.catalog.schema import TableDefinition
@@ -24,6 +23,7 @@ from gmdb.errors import InterfaceError, PositionGone
 from gmdb.feed.definitions import ChangesOfTable, Definitions, require_feed, require_no_lobs
 from gmdb.feed.windows import Change, SnapshotRows, Window, changes_of
 from gmdb.format.redo import ChangeOperation
+from gmdb.late import pyarrow as pa
 from gmdb.log.changes import ChangeLog, Committed, LogScan, position_behind
 from gmdb.signals import check, held
 from gmdb.storage.feeds import LogPosition, Reader, read_reader, write_reader

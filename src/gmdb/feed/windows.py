@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import pyarrow as pa
 
-from gmdb.arrow.changes import META_FIELDS, OPERATIONS, SNAPSHOT, feed_columns
-from gmdb.arrow.scan import PLACE, Reading, Scan, row_id_texts
+from gmdb.arrow.changes import OPERATIONS, SNAPSHOT, feed_columns, meta_fields
+from gmdb.arrow.scan import Reading, Scan, place_field, row_id_texts
 from gmdb.arrow.values import python_columns
 from gmdb.catalog.plain import table_from_plain
 from gmdb.catalog.schema import TableDefinition
 from gmdb.format.address import device_of
 from gmdb.format.redo import ChangeOperation
 from gmdb.inspect.pinned import PinnedFiles
+from gmdb.late import pyarrow as pa
 from gmdb.storage.feeds import LogPosition
 from gmdb.storage.frozen import FrozenStore
 from gmdb.storage.holder import Holder
@@ -79,7 +79,7 @@ def changes_of(window: Window) -> list[tuple[Change, LogPosition | None]]:
 def _rows_of(table: TableDefinition, batch: pa.RecordBatch) -> Iterator[Change]:
     """A batch's rows: the table's columns, what became of the row, and perhaps the columns as they were before."""
     keys = [column.name for column in feed_columns(table.columns)]
-    count, behind = len(keys), len(keys) + len(META_FIELDS)
+    count, behind = len(keys), len(keys) + len(meta_fields())
     for values in zip(*python_columns(batch), strict=True):
         operation, scn, sequence, at, row_id = values[count:behind]
         row = dict(zip(keys, values[:count], strict=True)) if operation in _ROWS else None
@@ -119,16 +119,16 @@ class SnapshotRows:
     def _as_changes(self, table: TableDefinition, batch: pa.RecordBatch, done: int) -> pa.RecordBatch:
         count, at = len(batch), datetime.fromtimestamp(self._pin.created, UTC)
         names = [column.name for column in feed_columns(table.columns)]
-        types = [one.type for one in META_FIELDS]
+        types = [one.type for one in meta_fields()]
         meta = [
             pa.repeat(SNAPSHOT, count),
             pa.repeat(pa.scalar(self._pin.scn, types[1]), count),
             pa.array(np.arange(done, done + count)),
             pa.repeat(pa.scalar(at, types[3]), count),
-            row_id_texts(batch.column(PLACE.name).to_numpy()),
+            row_id_texts(batch.column(place_field().name).to_numpy()),
         ]
         columns = [batch.column(name) for name in names]
-        return pa.RecordBatch.from_arrays([*columns, *meta], names=[*names, *(one.name for one in META_FIELDS)])
+        return pa.RecordBatch.from_arrays([*columns, *meta], names=[*names, *(one.name for one in meta_fields())])
 
     def close(self) -> None:
         if not self._is_over:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
+from gmdb.late import compute as pc
+from gmdb.late import pyarrow as pa
 
 
 def numbers(values: np.ndarray, type_: pa.DataType, is_known: np.ndarray | None = None) -> pa.Array:

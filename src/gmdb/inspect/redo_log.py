@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from gmdb.errors import StorageError
 from gmdb.format.address import NO_PAGE
 from gmdb.format.redo import HEAD_SPACE, REDO_COMMIT, REDO_GROUP, REDO_ITEM, RedoItem, payload
 from gmdb.inspect.arrays import labels, numbers, page_names
 from gmdb.inspect.listing import BIGINT, BYTES, INT, TEXT, TIMESTAMP, ListColumn
+from gmdb.late import pyarrow as pa
 from gmdb.log.files import ARCHIVE, RedoReader, redo_numbers
 from gmdb.storage.directory import read_control
 

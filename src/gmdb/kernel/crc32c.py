@@ -1,5 +1,5 @@
 """CRC32C of pages: by the CPU's instruction in four streams where it has one, by a table elsewhere.
-Where kernels are not compiled, NumPy does it (format/checksum.py).
+As plain Python, NumPy does it (format/checksum.py).
 
 The streams are independent, so that the CPU works on all of them at once; their values are then combined by
 shifting each past the bytes of the next.  Shifting a CRC past n zero bytes is linear, so it is four look-ups.
@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import ctypes
 
-import llvmlite.binding as llvm
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from gmdb.format.checksum import CRC_TABLE, crc32c
 from gmdb.format.page import PAGE_SIZES, TAIL_SIZE
-from gmdb.kernel.compiler import COMPILED, routine
-from gmdb.kernel.memory import load_i64, load_u8, load_u32, store_32
+from gmdb.kernel.compiler import HAS_CRC32C, PLAIN, WAY, routine
+from gmdb.kernel.memory import crc_of_word, load_i64, load_u8, load_u32, store_32
 
 STREAMS = 4
-_INSTRUCTION = COMPILED and llvm.get_host_cpu_features().get("sse4.2", False)
 _TABLE = np.array(CRC_TABLE, np.int64)
 
 
@@ -62,17 +57,7 @@ def _table_of(shift: list[int]) -> list[int]:
     return [_shifted(shift, value << 8 * byte) for byte in range(4) for value in range(256)]
 
 
-_SHIFT = _shift_tables() if _INSTRUCTION else np.zeros((1, 1, 1), np.int64)
-
-
-@intrinsic
-def _crc_instruction(typing_context, crc, word):
-    def code(context, builder, signature, arguments):
-        i64 = ir.IntType(64)
-        function = builder.module.declare_intrinsic("llvm.x86.sse42.crc32.64.64", (), ir.FunctionType(i64, [i64, i64]))
-        return builder.call(function, arguments)
-
-    return types.int64(types.int64, types.int64), code
+_SHIFT = _shift_tables() if HAS_CRC32C else np.zeros((1, 1, 1), np.int64)
 
 
 @routine
@@ -90,13 +75,13 @@ def _crc_by_instruction(page, page_size):
     a, b, c, d = 0xFFFF_FFFF, 0, 0, 0
     for i in range(stream):
         at = page + 8 * i
-        a = _crc_instruction(a, load_i64(at))
-        b = _crc_instruction(b, load_i64(at + 8 * stream))
-        c = _crc_instruction(c, load_i64(at + 16 * stream))
-        d = _crc_instruction(d, load_i64(at + 24 * stream))
+        a = crc_of_word(a, load_i64(at))
+        b = crc_of_word(b, load_i64(at + 8 * stream))
+        c = crc_of_word(c, load_i64(at + 16 * stream))
+        d = crc_of_word(d, load_i64(at + 24 * stream))
     crc = _shift(tables, _shift(tables, _shift(tables, a) ^ b) ^ c) ^ d
     for i in range(4 * stream, words):
-        crc = _crc_instruction(crc, load_i64(page + 8 * i))
+        crc = crc_of_word(crc, load_i64(page + 8 * i))
     return crc ^ 0xFFFF_FFFF
 
 
@@ -112,7 +97,7 @@ def _crc_by_table(page, page_size):
 def _more_by_instruction(start, words, crc):
     crc ^= 0xFFFF_FFFF
     for i in range(words):
-        crc = _crc_instruction(crc, load_i64(start + 8 * i))
+        crc = crc_of_word(crc, load_i64(start + 8 * i))
     return crc ^ 0xFFFF_FFFF
 
 
@@ -132,11 +117,13 @@ def _plain_more(start: int, words: int, crc: int) -> int:
     return crc32c(ctypes.string_at(int(start), 8 * int(words)), int(crc))
 
 
-if COMPILED:
-    page_crc = _crc_by_instruction if _INSTRUCTION else _crc_by_table
-    crc_of_more_words = _more_by_instruction if _INSTRUCTION else _more_by_table  # behind those whose CRC is given
-else:
+# The second is about words behind those whose CRC is given.
+if WAY == PLAIN:
     page_crc, crc_of_more_words = _plain_crc, _plain_more
+elif HAS_CRC32C:
+    page_crc, crc_of_more_words = _crc_by_instruction, _more_by_instruction
+else:
+    page_crc, crc_of_more_words = _crc_by_table, _more_by_table
 
 
 @routine

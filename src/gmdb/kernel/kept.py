@@ -25,7 +25,7 @@ from gmdb.trust import flaw_of, is_untouched, make_private
 NAME = "gmdb"
 
 _PACKAGE = Path(__file__).parent.parent
-_IMPORT = re.compile(rb"^ *from gmdb\.(format|kernel)(?:\.(\w+))? import ((?:\([^)]*\)|[^\n])*)", re.MULTILINE)
+_IMPORT = re.compile(rb"^ *from gmdb\.((?:format|kernel)(?:\.\w+)*) import ((?:\([^)]*\)|[^\n])*)", re.MULTILINE)
 
 
 @cache
@@ -78,9 +78,10 @@ def _candidates(named: Path | None) -> Iterator[Path]:
 def _imports(source: Path) -> frozenset[Path]:
     """The files of kernels and formats that a source imports from by itself."""
     found: set[Path] = set()
-    for folder, module, names in _IMPORT.findall(source.read_bytes()):
-        modules = [module] if module else re.findall(rb"\w+", names)
-        found.update(_PACKAGE / folder.decode() / f"{name.decode()}.py" for name in modules)
+    for module, names in _IMPORT.findall(source.read_bytes()):
+        path = _PACKAGE.joinpath(*module.decode().split("."))
+        found.add(path.with_suffix(".py"))
+        found.update(path / f"{name.decode()}.py" for name in re.findall(rb"\w+", names))
     return frozenset(path for path in found if path.is_file())
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb import signals
 from gmdb.errors import DatabaseInUse, InterfaceError, OwnerGone
+from gmdb.late import without_collection
 from gmdb.server import forks
 from gmdb.server.door import knock
 from gmdb.server.network import connect_to_server, is_url, parse_url
@@ -110,9 +111,10 @@ def connect_to_owner(directory: Path, **given: Any) -> Connection | None:
 
 def open_here(directory: Path, **options: Any) -> Connection:
     """A connection of the process that has the database open: this one."""
-    from gmdb.connection import open_connection
-    from gmdb.server.endpoint import serve
-    from gmdb.sql.runner import Runner
+    with without_collection():
+        from gmdb.connection import open_connection
+        from gmdb.server.endpoint import serve
+        from gmdb.sql.runner import Runner
 
     connection = open_connection(directory, statements=Runner, **options)
     serve(connection._database)

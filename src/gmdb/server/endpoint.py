@@ -17,11 +17,10 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from gmdb.engine import Database
 from gmdb.errors import CannotListen, Error
 from gmdb.finalizers import Living
+from gmdb.late import pyarrow as pa
 from gmdb.server import forks
 from gmdb.server.door import Door
 from gmdb.server.entrance import Entrance, Listening, NetworkEntrance, UnixEntrance

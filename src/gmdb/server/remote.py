@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from gmdb.access.indexes import KeyRange, keys_without_index
 from gmdb.connection import Connection
 from gmdb.dbapi import Parameters, Result, sets_of
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
+from gmdb.late import pyarrow as pa
 from gmdb.log.reports import Step
 from gmdb.operations import Operation, composed, declarations_of
 from gmdb.server.link import Link

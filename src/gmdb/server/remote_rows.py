@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from gmdb.access.indexes import EVERYTHING, IndexDefinition, KeyRange
 from gmdb.access.lob_file import OpenLob
 from gmdb.access.patches import Patches
@@ -22,6 +20,7 @@ from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
+from gmdb.late import pyarrow as pa
 from gmdb.server.link import Link
 from gmdb.server.lob_wire import LobPatches, LobRowCodec, all_sent_ahead, row_codec
 from gmdb.server.wire import in_chunks, pack_rows, unpack_rows

@@ -16,12 +16,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from gmdb.access.heap import Heap
 from gmdb.connection import Connection, abandon_all
 from gmdb.engine import Database
 from gmdb.errors import InterfaceError, OwnerGone, ReadOnly
+from gmdb.late import pyarrow as pa
 from gmdb.server.lob_wire import Received
 from gmdb.sql.runner import Runner
 from gmdb.transaction.session import Session

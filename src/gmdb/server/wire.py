@@ -20,14 +20,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from gmdb import errors
 from gmdb.access.steps import RowChanged
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
+from gmdb.late import pyarrow as pa
 from gmdb.server.lob_wire import decode_lob_patch
 
 CHUNK_SIZE = 256 << 10  # bytes of rows that make a message

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from gmdb.arrow.scan import PLACE, Reading, Scan, row_id_texts
+from gmdb.arrow.scan import Reading, Scan, place_field, row_id_texts
 from gmdb.arrow.schema import arrow_schema
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Corruption
@@ -148,7 +148,7 @@ class PageSource:
 
 def _with_places(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
     """The batch with the columns of where its rows are, and in the order that is asked for."""
-    places = batch.column(batch.schema.get_field_index(PLACE.name) if names else 0).to_numpy()
+    places = batch.column(batch.schema.get_field_index(place_field().name) if names else 0).to_numpy()
     arrays: list[pa.Array] = []
     for name in names:
         if name == ROWID.name:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-import pyarrow as pa
 from sqlglot import exp
 
 from gmdb.access.indexes import IndexDefinition, KeyRange
 from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Error, InvalidSyntax, NoSuchTable, UnsupportedExpression
 from gmdb.format.columns import Column
+from gmdb.late import pyarrow as pa
 from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.duck.sources import Source
 from gmdb.sql.duck.text import answer, write

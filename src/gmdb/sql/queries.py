@@ -10,11 +10,10 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from gmdb.access.steps import RowChanged, Steps
 from gmdb.dbapi import Result
 from gmdb.errors import ValueOutOfRange
+from gmdb.late import pyarrow as pa
 from gmdb.signals import Flattened, HeldIterator
 from gmdb.sql.bind.binder import Binder, Catalog, Lock
 from gmdb.sql.parser import Parsed

@@ -197,7 +197,7 @@ class Disk:
         self, file: DiskFile, memory: np.ndarray, starts: np.ndarray, size: int, offsets: np.ndarray
     ) -> int:
         """Returns how many pieces were taken, from the first on."""
-        from gmdb.storage.scatter import write_pieces  # brings the compiler, which readers of files can do without
+        from gmdb.kernel.scatter import write_pieces  # brings compiled kernels, which readers of files can do without
 
         addresses = np.ascontiguousarray(memory.ctypes.data + starts, np.int64)
         offsets = np.ascontiguousarray(offsets, np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from gmdb.arrow.changes import BEFORE, META_FIELDS, SNAPSHOT, change_batches
+from gmdb.arrow.changes import BEFORE, SNAPSHOT, change_batches, meta_fields
 from gmdb.feed.definitions import Definitions, require_feed
 from gmdb.format.address import device_of
 from gmdb.inspect.device_file import DeviceFile
@@ -22,7 +22,7 @@ from gmdb.spark.types import ROWID, as_spark_expects, as_spark_takes
 from gmdb.storage.directory import device_path
 from gmdb.storage.pins import Pin, read_pin
 
-_META = [field.name for field in META_FIELDS]
+_META = [field.name for field in meta_fields()]
 
 
 def _wanted(schema: StructType) -> list[str]:

@@ -12,13 +12,12 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from gmdb.arrow.schema import arrow_schema
 from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import parameters_of
 from gmdb.errors import ProgrammingError
 from gmdb.format.columns import Column
+from gmdb.late import pyarrow as pa
 from gmdb.sql.changes.assignment import Checks, Defaults
 from gmdb.sql.rows.expressions import compile_expression
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from sqlglot import exp
 
 from gmdb.access.heap import Heap
@@ -16,6 +15,7 @@ from gmdb.catalog.schema import TableDefinition
 from gmdb.dbapi import Result, rows_in
 from gmdb.errors import InvalidSyntax, ProgrammingError, SchemaError, UniqueViolation
 from gmdb.format.address import RowId
+from gmdb.late import pyarrow as pa
 from gmdb.signals import let_through
 from gmdb.sql import tree
 from gmdb.sql.bind.binder import Binder, Catalog, projected

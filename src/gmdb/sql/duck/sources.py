@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from gmdb.access.heap import Heap
 from gmdb.access.indexes import KeyRange
-from gmdb.arrow.scan import PLACE, row_id_texts
+from gmdb.arrow.scan import place_field, row_id_texts
 from gmdb.arrow.schema import arrow_type
 from gmdb.cursor import Cursor, open_cursor
 from gmdb.errors import DefinitionChanged
@@ -195,7 +195,7 @@ class _TableRows:
         """The columns in the order that is wanted; row ids as SQL shows them, of the places of rows."""
         stored = iter(range(batch.num_columns))
         return [
-            row_id_texts(batch.column(PLACE.name).to_numpy())
+            row_id_texts(batch.column(place_field().name).to_numpy())
             if column is self._table.row_id
             else batch.column(next(stored))
             for column in wanted

@@ -8,8 +8,6 @@ from functools import cached_property
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from gmdb.access.fixed_rows import Split, fixed_split
 from gmdb.access.keyed import Probe
 from gmdb.arrow.scan import Scan
@@ -17,6 +15,7 @@ from gmdb.arrow.values import python_columns
 from gmdb.errors import DefinitionChanged
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
+from gmdb.late import pyarrow as pa
 from gmdb.sql.plan.paths import Access, parse_row_id
 from gmdb.sql.statements.listings import read_listing
 from gmdb.sql.tree import Listing, Relation, Table

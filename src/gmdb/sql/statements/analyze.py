@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from gmdb.arrow.values import python_columns
 from gmdb.catalog.schema import TableDefinition
 from gmdb.catalog.statistics import KeyStatistics, TableStatistics, bounds_of, key_columns
 from gmdb.dbapi import Result
 from gmdb.errors import NoSuchTable
+from gmdb.late import pyarrow as pa
 from gmdb.sql.duck.engine import cursor, failure
 from gmdb.sql.duck.failures import translated
 from gmdb.sql.parser import Parsed

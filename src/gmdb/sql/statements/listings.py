@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from sqlglot import exp
 
 from gmdb.arrow.schema import arrow_schema
 from gmdb.errors import NoSuchFunction
 from gmdb.format.columns import Column, ColumnType
-from gmdb.inspect.inspector import LISTINGS
-from gmdb.inspect.listing import columns_of
+from gmdb.late import pyarrow as pa
 from gmdb.sql.dialect import place
 from gmdb.sql.types import TEXT
 
@@ -28,6 +26,8 @@ PREFIX = "gm_"  # of the names of table functions
 
 def require_listing(name: str, node: exp.Expr) -> str:
     """The listing that a table function is named for."""
+    from gmdb.inspect.inspector import LISTINGS  # with all that looks at pages
+
     listing = name.lower().removeprefix(PREFIX)
     if not name.lower().startswith(PREFIX) or listing not in LISTINGS:
         known = ", ".join(f"{PREFIX}{one}" for one in LISTINGS)
@@ -60,6 +60,8 @@ def _table(connection: Connection, name: str, arguments: Sequence[Any], options:
 
 def _columns(table: pa.Table, is_view: bool) -> list[Column]:
     if not is_view:
+        from gmdb.inspect.listing import columns_of
+
         return columns_of(table.schema)
     return [Column(field.name, _column_type(field.type)) for field in table.schema]
 

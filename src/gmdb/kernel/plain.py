@@ -1,0 +1,107 @@
+"""Kernels as plain Python, for debuggers and coverage: a hundred times slower, and no compiler is imported.
+
+The operations on memory are done by ctypes; what they give is what ``intrinsics.py`` makes of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gmdb.format.layout import Layout
+
+HAS_CRC32C = False
+
+
+def routine(function: Callable[..., Any]) -> Any:
+    """A function that kernels call; here it is one like any other."""
+    return function
+
+
+kernel = long_kernel = routine
+
+
+def _number(bits: int, signed: bool) -> Any:
+    return getattr(ctypes, f"c_{'int' if signed or bits == 64 else 'uint'}{bits}")
+
+
+def _load(bits: int, signed: bool) -> Any:
+    ctype = _number(bits, signed)
+    return lambda address: ctype.from_address(int(address)).value
+
+
+def _store(bits: int) -> Any:
+    ctype = getattr(ctypes, f"c_uint{bits}")
+
+    def store(address: int, value: int) -> None:
+        ctype.from_address(int(address)).value = int(value)
+
+    return store
+
+
+class _PlainRecord(ctypes.LittleEndianStructure):
+    """A structure at an address; a field keeps the low bits of what it is set to, as in machine code."""
+
+    _pack_ = 1
+
+    def __setattr__(self, name: str, value: int) -> None:
+        super().__setattr__(name, int(value))
+
+
+def records(layout: Layout | np.dtype) -> Any:
+    """A function from an address to the structure that lies there."""
+    dtype = layout.dtype if isinstance(layout, Layout) else layout
+    fields: list[tuple[str, Any]] = []
+    end = 0
+    for name, (kind, offset, *_) in sorted((dtype.fields or {}).items(), key=lambda field: field[1][1]):
+        if offset > end:
+            fields.append((f"_before_{name}", ctypes.c_char * (offset - end)))
+        is_number = kind.kind in "iub" and kind.itemsize in (1, 2, 4, 8)
+        fields.append(
+            (name, _number(8 * kind.itemsize, kind.kind == "i") if is_number else ctypes.c_char * kind.itemsize)
+        )
+        end = offset + kind.itemsize
+    record: Any = type("PlainRecord", (_PlainRecord,), {"_fields_": fields})
+    return lambda address: record.from_address(int(address))
+
+
+def pwrite(file: int, address: int, length: int, offset: int) -> int:
+    return os.pwrite(int(file), ctypes.string_at(int(address), int(length)), int(offset))
+
+
+def move_bytes(target: int, source: int, length: int) -> None:
+    ctypes.memmove(int(target), int(source), int(length))
+
+
+def fill_bytes(target: int, byte: int, length: int) -> None:
+    ctypes.memset(int(target), int(byte), int(length))
+
+
+def fence() -> None:
+    """The interpreter does one thing after the other."""
+
+
+def wrap(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def multiply(a: int, b: int) -> int:
+    return wrap(a * b)
+
+
+def add(a: int, b: int) -> int:
+    return wrap(a + b)
+
+
+def address_of_array(array: np.ndarray) -> int:
+    return array.ctypes.data
+
+
+crc_of_word = None  # format/checksum.py has it for whole pages
+load_u8, load_u16, load_u32 = _load(8, False), _load(16, False), _load(32, False)
+load_i32, load_i64 = _load(32, True), _load(64, True)
+store_8, store_16, store_32, store_64 = _store(8), _store(16), _store(32), _store(64)
