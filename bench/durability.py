@@ -30,7 +30,7 @@ from bench.peers import Gmdb, Peer, Sqlite
 from bench.points import empty, insert_into_gmdb, insert_into_sqlite, summarize_turned
 from bench.tables import BenchTable, narrow_table
 from gmdb.format.address import RowId
-from gmdb.log import durability
+from gmdb.storage.log import durability
 from gmdb.storage.store import MAIN_PAGE_SIZE
 
 THREADS = 8

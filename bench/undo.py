@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gmdb
 from gmdb.format.address import UNDO_DEVICE
-from gmdb.storage.segment import Segment
+from gmdb.storage.store import Segment
 from gmdb.transaction.hub import UNDO_ENTRY
 
 UPDATES_SHARE = 5  # a fifth of the rows that are moved in bulk

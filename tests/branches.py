@@ -94,15 +94,20 @@ def report(data: Path) -> dict[str, Any]:
     return files
 
 
+def package_of(name: str) -> str:
+    """Which of the packages a file is of, however deep it lies there."""
+    return next((part for part in reversed(Path(name).parts[:-1]) if part in (*PACKAGES, *ALSO_SHOWN)), "")
+
+
 def branches(files: dict[str, Any], *packages: str) -> Branches:
     """The branches of some packages' files."""
-    mine = [files[name]["summary"] for name in files if Path(name).parent.name in packages]
+    mine = [files[name]["summary"] for name in files if package_of(name) in packages]
     return Branches(sum(one["covered_branches"] for one in mine), sum(one["num_branches"] for one in mine))
 
 
 def show_missing(files: dict[str, Any], packages: tuple[str, ...]) -> None:
     for name, file in files.items():
-        if Path(name).parent.name in packages and file["missing_branches"]:
+        if package_of(name) in packages and file["missing_branches"]:
             print(f"{name}: {', '.join(f'{start}->{end}' for start, end in file['missing_branches'])}")
 
 

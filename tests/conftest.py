@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from tests import speed
 from tests.integrity import assert_sound
 from tests.server.peer import Peer

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gmdb.catalog.plain import table_from_plain
-from gmdb.inspect.pinned import PinnedFiles
-from gmdb.spark.plan import TableRead
 from gmdb.spark.reading import read_pages
+from gmdb.spark.table_reader import TableRead
 from gmdb.storage.pins import Pin, pin_path
+from gmdb.tables.catalog.definition_documents import table_from_plain
+from gmdb.tables.files.pinned_files import PinnedFiles
 
 RANGE = 5
 

@@ -58,7 +58,7 @@ def load(folder: Path) -> None:
     import pyarrow as pa
 
     import gmdb
-    from gmdb.spark.local import local_session
+    from gmdb.spark.jobs import local_session
 
     spark = local_session(folder / "spark.log")
     java = spark.sparkContext._gateway.proc

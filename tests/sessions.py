@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.address import RowId, device_of, offset_of
 from gmdb.format.heap import live_slots
 from gmdb.format.row import NO_LOCK, RowFlag

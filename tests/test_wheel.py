@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gmdb.kernel.compiler import AHEAD, WAY
+from gmdb.kernel.runtime.compiler import AHEAD, WAY
 
 ROOT = Path(__file__).parents[1]
 ABSENT = re.compile(r"numba|llvmlite|gmdb|pyspark_gmdb|__editable__", re.IGNORECASE)
@@ -33,13 +33,13 @@ with gmdb.connect(sys.argv[1]) as db:
     assert db.execute("select name from item where id = ?", (7,)).fetchone() == ("item 7",)
     assert db.execute("select count(*), max(id) from item").fetchone() == (1000, 999)
     assert db.arrow("item").read_all().column("id").to_pylist() == list(range(1000))
-from gmdb.kernel.compiler import WAY
+from gmdb.kernel.runtime.compiler import WAY
 print(WAY, [name for name in ("numba", "llvmlite") if name in sys.modules], gmdb.__file__)
 """
 SPARK = """
 import sys
 from pathlib import Path
-from gmdb.spark.local import local_session
+from gmdb.spark.jobs import local_session
 
 session = local_session(Path(sys.argv[2]))
 rows = session.read.format("gmdb").options(table="item").load(sys.argv[1])

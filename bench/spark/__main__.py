@@ -27,7 +27,7 @@ from bench.spark.peers import GmdbPeer, Nowhere, ParquetPeer
 from bench.spark.source import Source, write_source
 from bench.spark.work import load_benchmarks, read_benchmarks
 from gmdb.errors import OperationalError
-from gmdb.spark.local import local_session
+from gmdb.spark.jobs import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

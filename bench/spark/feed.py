@@ -17,7 +17,7 @@ import pyarrow as pa
 import gmdb
 import gmdb.spark
 from bench.harness import show_progress
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

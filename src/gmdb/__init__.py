@@ -6,8 +6,20 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gmdb.access.indexes import KeyRange
-from gmdb.catalog.schema import Constraint
+from gmdb.database.pep249 import (
+    BINARY,
+    DATETIME,
+    NUMBER,
+    ROWID,
+    STRING,
+    Binary,
+    Date,
+    DateFromTicks,
+    Time,
+    TimeFromTicks,
+    Timestamp,
+    TimestampFromTicks,
+)
 from gmdb.errors import (
     DatabaseError,
     DataError,
@@ -22,24 +34,12 @@ from gmdb.errors import (
 )
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column, ColumnType
-from gmdb.pep249 import (
-    BINARY,
-    DATETIME,
-    NUMBER,
-    ROWID,
-    STRING,
-    Binary,
-    Date,
-    DateFromTicks,
-    Time,
-    TimeFromTicks,
-    Timestamp,
-    TimestampFromTicks,
-)
+from gmdb.tables.access.indexes import KeyRange
+from gmdb.tables.catalog.schema import Constraint
 
 if TYPE_CHECKING:
     from gmdb import inspect
-    from gmdb.connection import Connection, Isolation
+    from gmdb.database.connection import Connection, Isolation
 
 __all__ = [
     "BINARY",
@@ -85,7 +85,7 @@ paramstyle = "qmark"  # and ``:name``
 def __getattr__(name: str) -> Any:
     """What brings pyarrow, or much else, is loaded by whoever uses it."""
     if name == "Connection":
-        return import_module("gmdb.connection").Connection
+        return import_module("gmdb.database.connection").Connection
     if name == "inspect":
         return import_module("gmdb.inspect")
     raise AttributeError(f"module 'gmdb' has no attribute {name!r}")

@@ -56,7 +56,7 @@ class NotSupportedError(DatabaseError):
     """The request is sound, but gmdb has no such feature."""
 
 
-# ---- values: raised by format/ and arrow/ when data is checked, before any page is changed
+# ---- values: raised by format/ and tables/arrow/ when data is checked, before any page is changed
 
 
 class ValueTooLong(DataError):
@@ -102,7 +102,7 @@ class CheckViolation(IntegrityError):
     """A row does not fulfil a CHECK constraint."""
 
 
-# ---- names and definitions: raised by catalog/ and engine
+# ---- names and definitions: raised by tables/catalog/ and engine
 
 
 class SchemaError(ProgrammingError):
@@ -195,7 +195,7 @@ class StatementInterrupted(OperationalError):
     """Another thread stopped the statement."""
 
 
-# ---- transactions: raised by transaction/ and access/
+# ---- transactions: raised by transaction/ and tables/access/
 
 
 class TransactionError(OperationalError):
@@ -353,7 +353,7 @@ class Corruption(StorageError):
         self.offset = offset
 
 
-# ---- change feeds: raised by log/, and by those who read changes
+# ---- change feeds: raised by storage/log/, and by those who read changes
 
 
 class FeedError(OperationalError):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.btree import KEY_BYTES_MAX
 from gmdb.storage import disk
 from tests.crash.harness import QuickDisk, connect

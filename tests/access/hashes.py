@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gmdb.access.index_entries import HashIndex
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.address import NO_PAGE, RowId, device_of, offset_of, page_name
 from gmdb.format.btree import INDEX_AT, INDEX_HEAD, NODE_AT, entry_extents
 from gmdb.format.columns import parse_column
 from gmdb.format.hash import HASH_NODE, is_directory, slot_pages
 from gmdb.format.page import PAGE_HEAD
-from gmdb.kernel.hash_keys import ROW_FACTOR
-from gmdb.kernel.keys import POINTER_AT
-from gmdb.storage.segment import Segment
+from gmdb.kernel.indexes.hash_page import ROW_FACTOR
+from gmdb.kernel.row import POINTER_AT
+from gmdb.storage.store import Segment
+from gmdb.tables.access.index_entries import HashIndex
 
 STARTS = (0, 10, 20, 30, 40, 50, 60, 64, 74, 84, 94, 104, 112)
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.access.index_entries import BTreeIndex
-from gmdb.access.indexes import KeyRange
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import DataError
 from gmdb.format.address import RowId
 from gmdb.format.btree import BTREE_NODE, NODE_AT
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.segment import map_capacity
+from gmdb.tables.access.index_entries import BTreeIndex
+from gmdb.tables.access.indexes import KeyRange
 from tests.access.trees import check_tree, level_of, make_tree, page_of, root_of
 from tests.integrity import problems
 

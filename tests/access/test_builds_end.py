@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.access import runs
 from gmdb.errors import StatementInterrupted
-from gmdb.kernel.status import DONE
+from gmdb.kernel.runtime.status import DONE
+from gmdb.tables.access import sorted_runs
 from tests.integrity import assert_sound
 
 CASES = int(os.environ.get("GMDB_BUILDS", "8"))
@@ -54,7 +54,7 @@ def test_a_build_that_takes_long_can_be_interrupted(
             return DONE
 
         with monkeypatch.context() as patch:
-            patch.setattr(runs, "extract_entries", get_nowhere)
+            patch.setattr(sorted_runs, "extract_entries", get_nowhere)
             with pytest.raises(StatementInterrupted if how == "interrupt" else KeyboardInterrupt):
                 db.execute("create index t_i on t (i)")
         for thread in threading.enumerate():

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import NoSuchColumn, NoSuchIndex, NotSupportedError, SchemaError, SnapshotTooOld
 from gmdb.format.address import RowId
 from tests.searches import extent

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.access.fixed_rows import fixed_split
-from gmdb.catalog.schema import make_columns
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
+from gmdb.tables.access.fixed_rows import fixed_split
+from gmdb.tables.catalog.schema import make_columns
 
 TYPES = ("INT", "BIGINT", "DOUBLE", "DATE", "BOOLEAN", "DECIMAL(9,2)")
 ROWS = [(n, n << 40, n / 4, None, None, None) for n in range(-3, 4)]

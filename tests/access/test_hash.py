@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gmdb
-from gmdb.access.index_entries import HashIndex
-from gmdb.access.indexes import KeyRange
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.address import RowId
+from gmdb.tables.access.index_entries import HashIndex
+from gmdb.tables.access.indexes import KeyRange
 from tests.access.hashes import address_of, check_hash, entries_of, make_hash, page_of, rows_that_meet
 from tests.access.test_btree import TYPES
 from tests.integrity import problems

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.catalog.schema import SYS_INDEXES_COLUMNS, SYS_INDEXES_ID
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import LockTimeout, NotSupportedError, SchemaError, UniqueViolation, ValueTooLong
 from gmdb.format.address import device_of, offset_of
 from gmdb.format.codec import RowCodec
 from gmdb.format.undo import NODE_AT, UNDO_ENTRY, UNDO_HEAD, UNDO_RECORD, UndoOperation, record_extents
-from gmdb.storage.segment import Segment
+from gmdb.storage.store import Segment
+from gmdb.tables.catalog.schema import SYS_INDEXES_COLUMNS, SYS_INDEXES_ID
 from tests.model.histories import check_indexes
 
 COLUMNS = {"k": "INT", "s": "VARCHAR(3000)"}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gmdb.access.heap import Heap
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import DataError, NoSuchRow, RowTooLarge, TypeMismatch, ValueTooLong
 from gmdb.format.address import RowId, page_id_of
 from gmdb.format.heap import flags_of, live_slots
 from gmdb.format.row import RowFlag
+from gmdb.tables.access.heap import Heap
 
 
 @pytest.fixture

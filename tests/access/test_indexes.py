@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     LockTimeout,
     NoSuchIndex,
@@ -21,7 +21,7 @@ from gmdb.errors import (
 )
 from gmdb.format.address import RowId
 from gmdb.format.redo import REDO_GROUP
-from gmdb.kernel.indexing import INDEXES_MAX
+from gmdb.kernel.change.index_upkeep import INDEXES_MAX
 from tests.integrity import assert_sound
 from tests.model.checks import check_indexes
 

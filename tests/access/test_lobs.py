@@ -12,9 +12,8 @@ from random import Random
 import pytest
 
 import gmdb
-from gmdb.access.heap import Heap
-from gmdb.connection import Connection
-from gmdb.copies import restore
+from gmdb.database.connection import Connection
+from gmdb.database.copies import restore
 from gmdb.errors import (
     CursorInvalid,
     DataError,
@@ -27,6 +26,7 @@ from gmdb.errors import (
     ValueTooLong,
 )
 from gmdb.format.lob import INLINE_MAX, capacity, fan_out
+from gmdb.tables.access.heap import Heap
 from tests.integrity import assert_sound
 
 PAGE = capacity(8192)
@@ -126,7 +126,7 @@ def test_what_is_no_value_is_refused_and_leaves_nothing(
 def test_a_value_that_is_too_long_is_refused_and_leaves_nothing(
     db: Connection, heap: Heap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gmdb.access.lobs.LOB_MAX", 1 << 20)
+    monkeypatch.setattr("gmdb.tables.access.lobs.LOB_MAX", 1 << 20)
     with pytest.raises(ValueTooLong, match=r"t\.b: a large object has at most 1048576 bytes"):
         heap.insert((1, b"x" * ((1 << 20) + 1), None))
     assert pages(db) == 0

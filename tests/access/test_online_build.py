@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.access import index_build
-from gmdb.catalog.building import IndexBuild
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import LockTimeout, NoSuchIndex, UniqueViolation, ValueTooLong
 from gmdb.format.undo import UNDO_ENTRY, UNDO_RECORD, UndoOperation, record_extents
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.tables.access import index_build
+from gmdb.tables.catalog.index_creation import IndexBuild
+from gmdb.tables.files.database_files import DatabaseFiles
 from tests.integrity import problems
 from tests.sessions import answer, in_thread
 

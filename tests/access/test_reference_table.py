@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.heap import HEAP_NODE, NODE_AT, live_slots
 from gmdb.format.page import PAGE_HEAD, PageType
 from gmdb.format.row import ROW_HEAD

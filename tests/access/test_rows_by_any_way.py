@@ -10,11 +10,7 @@ from types import MappingProxyType
 import pytest
 
 import gmdb
-from gmdb.access import index_build
-from gmdb.access.heap import Heap
-from gmdb.access.index_entries import BTreeIndex
-from gmdb.access.indexes import KeyCodec
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     Corruption,
     DataError,
@@ -31,7 +27,11 @@ from gmdb.errors import (
 )
 from gmdb.format.address import RowId, device_of, offset_of
 from gmdb.storage.directory import device_path
-from gmdb.storage.segment import Segment
+from gmdb.storage.store import Segment
+from gmdb.tables.access import index_build
+from gmdb.tables.access.heap import Heap
+from gmdb.tables.access.index_entries import BTreeIndex
+from gmdb.tables.access.indexes import KeyCodec
 from tests.sessions import Connect, answer, connect, in_thread, until  # noqa: F401
 
 COLUMNS = {"k": "INT", "a": "INT", "s": "VARCHAR(3000)"}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Deadlock, LockTimeout, Transient, UniqueViolation, WriteConflict
 from gmdb.format.address import RowId
 from gmdb.transaction import gc

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gmdb.access.index_entries import BTreeIndex
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.address import NO_PAGE, device_of, offset_of, page_name
 from gmdb.format.btree import BTREE_CHILD, BTREE_NODE, INDEX_AT, INDEX_HEAD, NODE_AT, entry_extents
 from gmdb.format.columns import parse_column
 from gmdb.format.page import SegmentType
 from gmdb.format.row import ROW_HEAD, UNLOCKED
-from gmdb.kernel.keys import POINTER_AT
-from gmdb.storage.segment import Segment
+from gmdb.kernel.row import POINTER_AT
+from gmdb.storage.store import Segment
+from gmdb.tables.access.index_entries import BTreeIndex
 
 
 def make_tree(db: Connection, types: list[str], unique: bool, obj_id: int = 1000) -> BTreeIndex:

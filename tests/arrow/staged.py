@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from gmdb.arrow.apply import Apply
-from gmdb.arrow.attach import Load
-from gmdb.arrow.schema import arrow_schema
-from gmdb.arrow.staging import StagedBatches, StagedPages, definition_digest
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.columns import Column
-from gmdb.storage.holder import Holder
+from gmdb.storage.documents import Holder
 from gmdb.storage.loads import new_load, staged_path
+from gmdb.tables.arrow.arrow_types import arrow_schema
+from gmdb.tables.arrow.attach import Load
+from gmdb.tables.arrow.load_kinds import Apply
+from gmdb.tables.arrow.staging import StagedBatches, StagedPages, definition_digest
 
 
 def stage(db: Connection, table: str, *parts: Any, **load: Any) -> Load:

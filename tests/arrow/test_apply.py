@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.arrow.apply import Operation
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Corruption, SchemaError, SchemaMismatch, TableNotEmpty, UniqueViolation, ValueTooLong
+from gmdb.tables.arrow.load_kinds import Operation
 from tests.arrow.staged import stage_changes
 
 PUT, DELETE, TRUNCATE, SNAPSHOT = map(int, Operation)

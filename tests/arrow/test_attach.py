@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import gmdb
-from gmdb.arrow.attach import Load, NewTable
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     Corruption,
     InterfaceError,
@@ -27,6 +26,7 @@ from gmdb.format.checksum import crc32c
 from gmdb.format.heap import HEAP_NODE, NODE_AT
 from gmdb.format.staging import STAGED_SEAL, pack_seal
 from gmdb.storage.loads import remove_load, staged_path
+from gmdb.tables.arrow.attach import Load, NewTable
 from tests.arrow.staged import stage, stage_file
 from tests.arrow.test_roundtrip import as_arrow, new_table, shared  # noqa: F401
 from tests.arrow.values import stored, tables

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gmdb
-from gmdb.arrow.scan import Reading, Scan
-from gmdb.arrow.schema import arrow_schema
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import SchemaError
 from gmdb.format.columns import Column
 from gmdb.format.row import decode_row, encode_row
+from gmdb.tables.arrow.arrow_types import arrow_schema
+from gmdb.tables.arrow.scan import Reading, Scan
 from tests.arrow.values import stored, tables
 from tests.integrity import assert_sound
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.catalog import schema
-from gmdb.catalog.streams import StreamBatch
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import InterfaceError, NoSuchStream, ReadOnly, StreamConflict, UniqueViolation
+from gmdb.tables.catalog import schema
+from gmdb.tables.catalog.system import StreamBatch
 from tests.arrow.staged import stage, stage_changes
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
@@ -135,7 +135,7 @@ def test_a_snapshot_of_several_batches_meets_the_rows_of_the_first(table):
 
 def test_a_client_brings_batches_to_the_owner(table, path, peer: Peer):
     peer(f"db = gmdb.connect({str(path)!r})")
-    peer("from gmdb.catalog.streams import StreamBatch")
+    peer("from gmdb.tables.catalog.system import StreamBatch")
     load = stage(table, "tbl", numbers(0, 10))
     assert peer("db._take_batch(load, StreamBatch('s', 'q', 0, 10))", load=load) == 10
     assert peer("db._take_batch(load, StreamBatch('s', 'q', 0, 10))", load=load) is None
@@ -155,7 +155,7 @@ def test_a_crash_leaves_the_batch_and_its_note_or_neither(path: Path):
     with gmdb.connect(path) as db:
         db.execute("create table tbl (i int primary key, s varchar(20))")
     for number, commits in enumerate([True, False, True]):
-        loader = Peer("from tests.arrow.staged import stage\nfrom gmdb.catalog.streams import StreamBatch\n")
+        loader = Peer("from tests.arrow.staged import stage\nfrom gmdb.tables.catalog.system import StreamBatch\n")
         loader(f"db = gmdb.connect({str(path)!r})")
         loader("load = stage(db, 'tbl', rows)", rows=numbers(100 * number, 100))
         if not commits:
@@ -182,7 +182,7 @@ def test_a_database_from_before_there_were_streams_gets_them(path: Path, monkeyp
     with gmdb.connect(path, read_only=True) as db:
         assert listed(db) == []
         with pytest.raises(ReadOnly):
-            db._take_batch(gmdb.arrow.attach.Load("tbl", "x", ()), StreamBatch("s", "q", 0, 0))
+            db._take_batch(gmdb.tables.arrow.attach.Load("tbl", "x", ()), StreamBatch("s", "q", 0, 0))
     with gmdb.connect(path) as db:
         assert listed(db) == []
         db._take_batch(stage(db, "tbl", numbers(0, 10)), StreamBatch("s", "q", 0, 10))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bench.durability import checkpoint_line, measure_checkpoint, measure_recovery, recovery_line
 
-from gmdb.log import durability
+from gmdb.storage.log import durability
 
 
 def test_a_crash_leaves_about_as_much_redo_as_was_asked_for(tmp_path: Path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import SchemaError
 from gmdb.format.heap import row_size_max
 from gmdb.format.page import PAGE_SIZES

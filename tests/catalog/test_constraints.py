@@ -12,10 +12,10 @@ import pytest
 
 import gmdb
 from gmdb import Column, ColumnType, Constraint
-from gmdb.catalog.schema import SYS_COLUMNS_COLUMNS, SYS_COLUMNS_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import NoSuchConstraint, NullNotAllowed, SchemaError, UniqueViolation
 from gmdb.format.codec import RowCodec
+from gmdb.tables.catalog.schema import SYS_COLUMNS_COLUMNS, SYS_COLUMNS_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID
 from tests.sessions import Connect
 
 BIGINT, INT = ColumnType("BIGINT"), ColumnType("INT")

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.access.indexes import KeyRange
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     Deadlock,
     LockTimeout,
@@ -25,6 +24,7 @@ from gmdb.errors import (
     TableExists,
     UniqueViolation,
 )
+from gmdb.tables.access.indexes import KeyRange
 from tests.sessions import PATIENCE, Connect, answer, start_waiting
 
 ROWS = [(n, f"row {n}") for n in range(20)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gmdb import Constraint
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import NoSuchTable
 from tests.sessions import PATIENCE, Connect, answer, start_waiting
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.cli import main, terminal
-from gmdb.cli.restore import parse_time
+from gmdb.cli import main, output
+from gmdb.cli.upkeep import parse_time
 from gmdb.errors import InterfaceError
-from gmdb.log.backup import is_backup
+from gmdb.storage.log.backup import is_backup
 
 Output = pytest.CaptureFixture[str]
 
@@ -173,11 +173,11 @@ class Terminal(io.StringIO):
 
 
 def test_a_bar_shows_each_step_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(terminal, "REDRAW_SECONDS", 0.0)
+    monkeypatch.setattr(output, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(output, "REDRAW_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
-    with terminal.progress_of_steps() as step:
+    with output.progress_of_steps() as step:
         step("replaying redo", 30, 60)
         step("rolling back", 1, 10)
         shown = sys.stderr.getvalue()

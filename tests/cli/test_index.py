@@ -15,7 +15,7 @@ import gmdb
 from gmdb.cli import gmstat
 from gmdb.format.address import page_id_of, page_name
 from gmdb.format.btree import INDEX_AT
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.tables.files.database_files import DatabaseFiles
 from tests.verify.build import Damage
 from tests.verify.indexed import HashDamage
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.cli import fleet_table, main, spark_verify
+from gmdb.cli import main, output, spark_verbs
 from gmdb.verify import verify
 from tests.server.peer import Peer
 from tests.spark.fleets import cut_short, flip_bytes, lose_control, make_fleet
@@ -42,7 +42,7 @@ def test_a_fleet_that_is_well_is_a_table(fleet: list[Path], capsys) -> None:
 
 
 def test_what_is_wrong_is_said_of_each_and_the_others_are_checked(fleet: list[Path], capsys, monkeypatch) -> None:
-    monkeypatch.setattr(spark_verify, "SHOWN", 2)
+    monkeypatch.setattr(spark_verbs, "SHOWN", 2)
     pattern = str(fleet[0].parent / "*")
     flipped = flip_bytes(fleet[1])
     assert main(["spark", "verify", pattern]) == 1
@@ -115,8 +115,8 @@ def test_stats_are_of_each_database_and_of_all(fleet: list[Path], capsys) -> Non
 def test_on_a_terminal_a_row_is_a_line(monkeypatch, capsys) -> None:
     rows = [("/a/very/long/path/to/some/databases/shop.gmdb", "1", "10", "ok", ""), ("b", "", "", "bad", "long " * 30)]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(fleet_table.shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((80, 24)))
-    fleet_table.print_fleet(("database", "tables", "rows", "status", "first problem"), rows)
+    monkeypatch.setattr(output.shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((80, 24)))
+    output.print_fleet(("database", "tables", "rows", "status", "first problem"), rows)
     lines = lines_of(capsys)
     assert max(map(len, lines)) <= 80
     assert re.match(r"….*/shop.gmdb  ", lines[2])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gmdb.cli import terminal
+from gmdb.cli import output
 from gmdb.spark.jobs import TasksDone, in_own_words, tasks_done
 from tests.cli.tmux import Terminal, needs_tmux
 from tests.verify.build import build_database
@@ -91,17 +91,17 @@ def test_the_bar_says_how_many_tasks_and_how_long(monkeypatch: pytest.MonkeyPatc
     from tests.verify.test_command import Terminal as Screen
 
     now = [0.0]
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", Screen())
     monkeypatch.setattr(sys, "stdout", Screen())
     monkeypatch.setenv("TERM", "xterm")
-    with terminal.progress_of_tasks("load") as show:
+    with output.progress_of_tasks("load") as show:
         now[0] = 10.0
         show(20, 80, 3)
         shown = "load [#######-----------------------]  25%  20/80 tasks, 3 running, 2.0/s, 30 s left"
         assert shown in sys.stderr.getvalue()
     assert sys.stderr.getvalue().endswith("\r\x1b[K")
-    with terminal.progress_of_tasks("load", quiet=True) as show:
+    with output.progress_of_tasks("load", quiet=True) as show:
         assert show is None
 
 

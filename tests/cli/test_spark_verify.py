@@ -22,7 +22,7 @@ from gmdb.spark.checking import verify_databases
 from gmdb.spark.jobs import watched
 from gmdb.storage.directory import CONTROL_NAME, device_path
 from gmdb.verify import verify
-from gmdb.verify.reader import VerifiedFiles
+from gmdb.verify.page_reader import VerifiedFiles
 from tests.verify.build import Damage, build_database
 from tests.verify.indexed import KEY_AT, IndexDamage, TreeDamage, build_hashed, build_indexed
 from tests.verify.test_fuzz import Target, mutated, sealed

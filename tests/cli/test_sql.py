@@ -19,10 +19,9 @@ from pyarrow import parquet
 
 import gmdb
 from gmdb.cli import main
-from gmdb.cli.shell.layout import Layout, wrapped
-from gmdb.cli.shell.pieces import Pieces
+from gmdb.cli.shell.input import Pieces
 from gmdb.cli.shell.prompt import Names, history_path, is_finished
-from gmdb.cli.shell.values import csv_of, json_of
+from gmdb.cli.shell.table_layout import Layout, csv_of, json_of, wrapped
 from gmdb.format.columns import ColumnType
 
 Output = pytest.CaptureFixture[str]

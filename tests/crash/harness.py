@@ -12,13 +12,13 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from gmdb import engine
-from gmdb.connection import Connection, open_connection
-from gmdb.log import durability, redo
+from gmdb.database import engine
+from gmdb.database.connection import Connection, open_connection
 from gmdb.sql.runner import Runner
 from gmdb.storage import disk
 from gmdb.storage.disk import DiskFile
-from gmdb.verify import control
+from gmdb.storage.log import durability, redo_buffer
+from gmdb.verify import spaces
 from tests.crash.faults import Journal, Mark, RecordingDisk, marks
 from tests.crash.power_cut import PowerCut
 from tests.crash.workload import Tables, allowed, found
@@ -59,9 +59,9 @@ def small_log(group_max: int = 256 << 10) -> Iterator[None]:
     """
     with (
         patch.object(engine, "REDO_FILE_SIZE", group_max * 3 // 8),
-        patch.object(redo, "BUFFER_SIZE", 32 << 10),
-        patch.object(redo, "GROUP_MAX", group_max),
-        patch.object(control, "FILE_SIZES", (64 << 10, 1 << 30)),
+        patch.object(redo_buffer, "BUFFER_SIZE", 32 << 10),
+        patch.object(redo_buffer, "GROUP_MAX", group_max),
+        patch.object(spaces, "FILE_SIZES", (64 << 10, 1 << 30)),
         patch.object(durability, "INTERVAL", 3600.0),  # checkpoints are the workload's to make
     ):
         yield

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from tests.model.checks import check_indexes as check_quiet_indexes
 
 COLUMNS = {"k": "INT NOT NULL", "s": "VARCHAR(3000)", "n": "INT", "tag": "VARCHAR(300)", "lob": "BLOB"}

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from random import Random
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from tests.crash.harness import connect
 from tests.crash.writers import SHARE, move, prepare
 

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Corruption, Error
 from gmdb.format.address import page_id_of
 from gmdb.format.control import CONTROL, COPY_DISTANCE
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.redo import HEAD_SPACE, REDO_FILE, payload
-from gmdb.kernel.checkpoint import page_is_whole
-from gmdb.log.files import redo_numbers, redo_path
+from gmdb.kernel.page.checkpoint import page_is_whole
 from gmdb.storage import disk
 from gmdb.storage.directory import CONTROL_NAME, device_numbers, device_path, read_control
+from gmdb.storage.log.log_files import redo_numbers, redo_path
 from tests.crash.harness import QuickDisk, connect, scratch, small_log
 from tests.crash.workload import COLUMNS, SCHEMA, Tables, found
 from tests.integrity import problems

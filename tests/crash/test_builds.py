@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gmdb.access import index_build
-from gmdb.connection import Connection
-from gmdb.kernel.index_calls import add_some
-from gmdb.kernel.index_fill import fill_tree, finish_tree
+from gmdb.database.connection import Connection
+from gmdb.kernel.change.index_calls import add_some
+from gmdb.kernel.change.index_fill import fill_tree, finish_tree
 from gmdb.storage import disk
+from gmdb.tables.access import index_build
 from tests.crash.faults import marks
 from tests.crash.harness import QuickDisk, QuickRecordingDisk, connect, create, points_of, scratch, small_log, spread
 from tests.crash.power_cut import crash_states

@@ -15,12 +15,12 @@ from random import Random
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Corruption
 from gmdb.format.address import UNDO_DEVICE, device_of, offset_of, page_name
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
-from gmdb.log import backup
 from gmdb.storage import disk
+from gmdb.storage.log import backup
 from tests.crash.harness import QuickDisk, connect, scratch
 from tests.crash.test_bit_flips import flip, pages_of
 from tests.security.uses import CHANGING, LASTING, READING, Use

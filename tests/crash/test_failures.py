@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Corruption, DiskFull, Error, ReadOnly, StorageError
 from gmdb.format.address import RowId
 from gmdb.storage import disk

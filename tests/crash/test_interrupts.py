@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import InterfaceError, ReadOnly, StorageError
 from gmdb.storage import disk
 from gmdb.storage.disk import Disk, DiskFile

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.address import device_of, offset_of
 from gmdb.format.redo import REDO_GROUP, REDO_ITEM, RedoItem
 from gmdb.storage import disk

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import UniqueViolation
 from gmdb.format.address import RowId
 from tests.crash.faults import RecordingDisk

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Transient
 from tests.crash.faults import RecordingDisk
 from tests.crash.harness import connect, differences

@@ -28,7 +28,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tab: Page, tmp_path: Path) -> Iterator[Scene]:
-    owner = Peer("import gmdb.connection")
+    owner = Peer("import gmdb.database.connection")
     path = tmp_path / "live.gmdb"
     owner("db = gmdb.connect(path)", path=path)
     owner("db.create_table('t', {'i': 'INT', 's': 'VARCHAR(50)'})")

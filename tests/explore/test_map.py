@@ -15,9 +15,9 @@ from playwright.sync_api import Locator, Page, expect
 import gmdb
 from gmdb.format.address import page_id_of, page_name
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT
-from gmdb.inspect.cell_lists import Strip
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect.page_lists import Strip
 from gmdb.storage.directory import device_path
+from gmdb.tables.files.database_files import DatabaseFiles
 from tests.explore.conftest import page_of
 from tests.explore.exploring import Exploring
 from tests.inspect.build import build_database, change_page

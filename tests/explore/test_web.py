@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from gmdb.explore.answers import ANSWERS
+from gmdb.explore.responses import ANSWERS
 from gmdb.inspect.inspector import LISTINGS
 from tests.explore.exploring import Exploring, refused
 from tests.inspect.build import build_database

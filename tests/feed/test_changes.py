@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
+from gmdb.database.feed import Change, ChangeFeed
 from gmdb.errors import (
     InterfaceError,
     NoChangeFeed,
@@ -20,8 +21,7 @@ from gmdb.errors import (
     StorageError,
     UniqueViolation,
 )
-from gmdb.feed import Change, ChangeFeed
-from gmdb.log.changes import ChangeLog
+from gmdb.storage.log.committed_changes import ChangeLog
 from tests.arrow.staged import stage
 from tests.sessions import Connect
 

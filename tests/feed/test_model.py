@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
+from gmdb.database.feed import ChangeFeed
 from gmdb.errors import IntegrityError, TransactionError
-from gmdb.feed import ChangeFeed
 
 STEPS = 120
 

@@ -14,11 +14,11 @@ import pytest
 
 import gmdb
 from gmdb.cli.program import main
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Corruption, InterfaceError, NoSuchFeedReader, PositionGone, PositionUnknown
-from gmdb.log.files import redo_numbers, redo_path
 from gmdb.storage.disk import DiskFile
 from gmdb.storage.feeds import KEEP_MIN, read_readers
+from gmdb.storage.log.log_files import redo_numbers, redo_path
 from tests.feed.test_changes import seen
 
 
@@ -33,7 +33,7 @@ def fill(db: Connection, size: int, first: int) -> int:
 @pytest.fixture
 def small(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
     """A database whose log is in files of a MiB, which are removed as soon as they can be."""
-    monkeypatch.setattr("gmdb.engine.REDO_FILE_SIZE", 1 << 20)
+    monkeypatch.setattr("gmdb.database.engine.REDO_FILE_SIZE", 1 << 20)
     with gmdb.connect(path, sync="off") as db:
         db.execute("create table t (i int, s varchar(2000)) with (change_feed = true)")
         db.commit()

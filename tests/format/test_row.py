@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gmdb.catalog.schema import make_columns
 from gmdb.errors import (
     Corruption,
     DataError,
@@ -22,6 +21,7 @@ from gmdb.errors import (
 )
 from gmdb.format.columns import parse_column
 from gmdb.format.row import MAX_COLUMNS, ROW_HEAD, check, decode_row, encode_row, header_size
+from gmdb.tables.catalog.schema import make_columns
 
 TBL = make_columns("tbl", {"i": "INT", "s": "VARCHAR(10)"})
 

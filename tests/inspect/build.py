@@ -10,14 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gmdb.catalog.schema import (
-    SYS_COLUMNS_COLUMNS,
-    SYS_COLUMNS_ID,
-    SYS_TABLES_COLUMNS,
-    SYS_TABLES_ID,
-    make_columns,
-)
-from gmdb.catalog.system import column_row
 from gmdb.format.address import NO_PAGE, NO_SLOT, page_id_of
 from gmdb.format.btree import BTREE_CHILD, BTREE_NODE
 from gmdb.format.checksum import page_crc
@@ -38,6 +30,14 @@ from gmdb.format.segment import (
 )
 from gmdb.format.undo import UNDO_HEAD, UNDO_RECORD, UndoOperation
 from gmdb.storage.directory import device_path, write_control
+from gmdb.tables.catalog.schema import (
+    SYS_COLUMNS_COLUMNS,
+    SYS_COLUMNS_ID,
+    SYS_TABLES_COLUMNS,
+    SYS_TABLES_ID,
+    make_columns,
+)
+from gmdb.tables.catalog.system import column_row
 
 TBL_ID, INDEX_ID, UNDO_ID = 16, 17, 1
 TBL_COLUMNS = make_columns("tbl", {"i": "INT", "s": "VARCHAR(10)"})

@@ -14,18 +14,17 @@ from functools import cached_property
 from pathlib import Path
 from random import Random
 
-from gmdb.catalog.schema import TableDefinition
 from gmdb.format.anatomy import regions
 from gmdb.format.page import PAGE_HEAD
-from gmdb.inspect.draw import draw_page
-from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.hex_view import hex_lines
+from gmdb.inspect.draw import draw_page, hex_lines
 from gmdb.inspect.listing import Listing
 from gmdb.inspect.log_lists import sealed
-from gmdb.inspect.page_view import known_tables, view_of
 from gmdb.inspect.report import page_document
 from gmdb.inspect.row_lists import add_rows, row_columns
-from gmdb.inspect.undo_lists import rows_of, undo_values
+from gmdb.inspect.transaction_lists import rows_of, undo_values
+from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.tables.files.database_files import DatabaseFiles
+from gmdb.tables.files.page_view import known_tables, view_of
 
 
 class Files(DatabaseFiles):

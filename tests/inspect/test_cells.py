@@ -12,10 +12,10 @@ import pytest
 import gmdb
 from gmdb.errors import Error, InterfaceError
 from gmdb.format.address import page_name, parse_page_id
-from gmdb.inspect import cell_lists
-from gmdb.inspect.cell_lists import Strip, cells
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect import page_lists
+from gmdb.inspect.page_lists import Strip, cells
 from gmdb.storage.directory import device_path
+from gmdb.tables.files.database_files import DatabaseFiles
 from tests.inspect.build import TBL_FIRST, change_page
 from tests.inspect.states import ALL_DAMAGE, build, damaged
 
@@ -84,8 +84,8 @@ def test_of_a_large_database_no_more_than_the_bound_is_read(
     files: DatabaseFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts, whole = [], []
-    monkeypatch.setattr(cell_lists, "_READ_MAX", 40)
-    monkeypatch.setattr(cell_lists, "_WHOLE_MAX", 20)
+    monkeypatch.setattr(page_lists, "_READ_MAX", 40)
+    monkeypatch.setattr(page_lists, "_WHOLE_MAX", 20)
     monkeypatch.setattr(files, "starts", lambda ids, size: starts.extend(ids) or DatabaseFiles.starts(files, ids, size))
     monkeypatch.setattr(
         files, "sound_page", lambda page_id: whole.append(page_id) or DatabaseFiles.sound_page(files, page_id)

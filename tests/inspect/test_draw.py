@@ -9,16 +9,15 @@ from decimal import Decimal
 
 import pytest
 
-from gmdb.catalog.schema import make_columns
 from gmdb.format.address import page_id_of
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.row import encode_row
 from gmdb.inspect.canvas import COLOURED
 from gmdb.inspect.draw import draw_page
-from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.page_view import view_page
 from gmdb.inspect.report import page_document
-from gmdb.inspect.row_view import view_row
+from gmdb.tables.catalog.schema import make_columns
+from gmdb.tables.files.database_files import DatabaseFiles
+from gmdb.tables.files.page_view import view_page, view_row
 from tests.inspect.build import TBL_ENTRY, TBL_FIRST, UNDO_FIRST, change_page
 
 INDEX_ROOT = page_id_of(4, 10)

@@ -7,9 +7,9 @@ import pytest
 
 import gmdb
 from gmdb.format.address import page_id_of
-from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.page_view import view_page
-from gmdb.inspect.segments import read_segments
+from gmdb.inspect.space_lists import read_segments
+from gmdb.tables.files.database_files import DatabaseFiles
+from gmdb.tables.files.page_view import view_page
 from tests.inspect.build import TBL_ENTRY, build_database, reference_rows
 
 ROWS = 1000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gmdb.catalog.schema import SYS_TABLES_ENTRY
 from gmdb.errors import Corruption, NoSuchTable, NotADatabase, StorageError
 from gmdb.format.address import RowId, page_id_of
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.row import RowFlag, encode_cells, encode_row
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.tables.catalog.schema import SYS_TABLES_ENTRY
+from gmdb.tables.files.database_files import DatabaseFiles
 from tests.inspect.build import (
     TBL_COLUMNS,
     TBL_ENTRY,

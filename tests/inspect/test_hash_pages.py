@@ -11,7 +11,7 @@ from gmdb.format import anatomy
 from gmdb.format.address import NO_PAGE, device_of, offset_of, page_name
 from gmdb.format.hash import is_directory
 from gmdb.format.page import PAGE_HEAD
-from gmdb.storage.segment import Segment
+from gmdb.storage.store import Segment
 from tests.inspect.test_draw import document, drawn, line_with
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import InterfaceError
 from gmdb.format.address import page_name
 

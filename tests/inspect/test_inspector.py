@@ -16,10 +16,10 @@ import gmdb.inspect
 from gmdb.errors import Error, InterfaceError, NoSuchTable
 from gmdb.format.anatomy import regions
 from gmdb.format.layout import LAYOUTS
-from gmdb.inspect.document_prose import REGION_NAMES
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.inspect.document import REGION_NAMES
 from gmdb.inspect.inspector import LISTINGS, arguments_of, open_inspector
 from gmdb.inspect.listing import Listing
+from gmdb.tables.files.database_files import DatabaseFiles
 from tests.inspect.states import ALL_DAMAGE, ROWS, build, damaged, fill
 from tests.sessions import until
 

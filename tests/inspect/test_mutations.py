@@ -14,7 +14,7 @@ import pytest
 from gmdb.format.heap import HEAP_NODE, NODE_AT, ROWS_AT
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import MAX_COLUMNS, ROW_HEAD, UNLOCKED, header_size
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.tables.files.database_files import DatabaseFiles
 from tests.inspect.mutations import look
 from tests.inspect.states import build
 from tests.searches import extent

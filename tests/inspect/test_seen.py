@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import InterfaceError, LockTimeout, StorageError, WriteConflict
 from tests.sessions import Connect
 

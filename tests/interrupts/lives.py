@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import gmdb
-from gmdb.engine import is_open_here
+from gmdb.database.engine import is_open_here
 from tests.integrity import problems
 from tests.interrupts.operations import add
 from tests.interrupts.plays import Play

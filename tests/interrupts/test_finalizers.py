@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gmdb.connection import Connection
-from gmdb.finalizers import Closed, Living, close_abandoned
-from gmdb.signals import Held, HeldIterator, held
+from gmdb.database.connection import Connection
+from gmdb.process.finalizers import Closed, Living, close_abandoned
+from gmdb.process.signals import Held, HeldIterator, held
 from tests.interrupts.striking import Strikes
 from tests.sessions import until
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import gmdb
-from gmdb.copies import restore
+from gmdb.database.copies import restore
 from gmdb.errors import NotABackup, RestoreError
 from tests.interrupts.operations import add
 from tests.interrupts.plays import Play

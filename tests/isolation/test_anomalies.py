@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Transient, WriteConflict
 from gmdb.format.address import RowId
 from tests.sessions import PATIENCE, Connect, is_waiting, until

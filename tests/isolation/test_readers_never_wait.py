@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.access.indexes import KeyRange
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     CheckViolation,
     NoSuchColumn,
@@ -27,6 +26,7 @@ from gmdb.errors import (
     WriteConflict,
 )
 from gmdb.format.address import RowId
+from gmdb.tables.access.indexes import KeyRange
 from tests.arrow.staged import stage
 from tests.integrity import assert_sound
 from tests.server.peer import Peer

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from gmdb.kernel.compiler import AHEAD, WAY
+from gmdb.kernel.runtime.compiler import AHEAD, WAY
 
 OWN_KERNELS = ["test_patch.py", "test_wrapping.py"]
 collect_ignore = OWN_KERNELS if WAY == AHEAD else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.kernel.compiler import kernel, long_kernel
-from gmdb.kernel.memory import fence, load_i64
+from gmdb.kernel.runtime.compiler import kernel, long_kernel
+from gmdb.kernel.runtime.memory import fence, load_i64
 
 
 @kernel

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gmdb.catalog.schema import make_columns
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.row import decode_row, encode_row
-from gmdb.kernel.compiler import kernel
-from gmdb.kernel.patch import extract_image, merge_patch, patch_bytes
+from gmdb.kernel.row import extract_image, merge_patch, patch_bytes
+from gmdb.kernel.runtime.compiler import kernel
+from gmdb.tables.catalog.schema import make_columns
 
 BUFFER = 1 << 17
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import gmdb
-from gmdb.kernel.compiler import JIT, PLAIN, WAY
+from gmdb.kernel.runtime.compiler import JIT, PLAIN, WAY
 from tests.crash.faults import Journal, Write
 from tests.model.histories import check_indexes
 from tests.searches import IS_FULL

@@ -12,7 +12,7 @@ import pytest
 
 import gmdb
 from gmdb.kernel.ahead import FILE
-from gmdb.kernel.compiler import AHEAD, WAY
+from gmdb.kernel.runtime.compiler import AHEAD, WAY
 from tests.kernel.conftest import OWN_KERNELS
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ import sys, warnings
 {before}
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
-    from gmdb.kernel.compiler import WAY
+    from gmdb.kernel.runtime.compiler import WAY
 print(WAY, "numba" in sys.modules, *(one.message for one in told))
 """
 WITHOUT_NUMBA = "sys.modules['numba'] = None"
@@ -53,7 +53,7 @@ def test_kernels_that_fit_their_sources_run_ahead_and_numba_is_not_loaded(copy: 
 
 
 @needs_module
-@pytest.mark.parametrize("changed", ["kernel/dml.py", "format/heap.py", "kernel/one_more.py"])
+@pytest.mark.parametrize("changed", ["kernel/change/dml.py", "format/heap.py", "kernel/one_more.py"])
 def test_kernels_of_other_sources_are_not_used_and_that_is_told(copy: Path, changed: str) -> None:
     with (copy / changed).open("a") as file:
         file.write("# something else\n")

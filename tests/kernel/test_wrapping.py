@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gmdb.kernel.compiler import kernel
-from gmdb.kernel.memory import add, multiply
-from gmdb.kernel.verify_index import _FIRST_FACTOR, _POSITIVE, _SECOND_FACTOR, _mix
+from gmdb.kernel.checks.index_checks import _FIRST_FACTOR, _POSITIVE, _SECOND_FACTOR, _mix
+from gmdb.kernel.runtime.compiler import kernel
+from gmdb.kernel.runtime.memory import add, multiply
 
 
 @kernel

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Transient
 
 ACCOUNTS, BALANCE = 60, 1000

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.log.files import RedoFiles
+from gmdb.storage.log.log_files import RedoFiles
 
 THREADS, COMMITS = 6, 100
 

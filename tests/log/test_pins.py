@@ -14,15 +14,14 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import InterfaceError, SchemaError, SnapshotExpired
 from gmdb.format.address import FIRST_USER_DEVICE, device_of, offset_of
-from gmdb.log import images, pinning
 from gmdb.storage.directory import device_path
-from gmdb.storage.frozen import FrozenStore
-from gmdb.storage.holder import Holder
-from gmdb.storage.images import image_files, read_images
-from gmdb.storage.pins import Pin, expires_at, folder_of, pin_path, read_pins
+from gmdb.storage.documents import Holder
+from gmdb.storage.log import pinning
+from gmdb.storage.pinned_pages import FrozenStore
+from gmdb.storage.pins import Pin, expires_at, folder_of, image_files, pin_path, read_images, read_pins
 from tests.frozen import grow_older, read_rows
 from tests.integrity import assert_sound
 from tests.sessions import Connect, connect, until  # noqa: F401
@@ -340,13 +339,13 @@ def test_images_take_no_more_than_their_share_and_the_oldest_pin_falls(db: Conne
     db.checkpoint()
     pins = [db.take_snapshot()]
     change_all(db, "first")
-    monkeypatch.setattr(images, "SHARE_MIN", 5 * image_bytes(db.path) // 2)
-    monkeypatch.setattr(images, "SHARE", 0)
+    monkeypatch.setattr(pinning, "SHARE_MIN", 5 * image_bytes(db.path) // 2)
+    monkeypatch.setattr(pinning, "SHARE", 0)
     for n in range(6):
         pins.append(db.take_snapshot())
         before = rows_of(db)
         change_all(db, f"round {n}")
-        assert image_bytes(db.path) <= images.SHARE_MIN
+        assert image_bytes(db.path) <= pinning.SHARE_MIN
         assert read_rows(db.path, pins[-1], "t") == before
     assert [pin.name for pin in read_pins(db.path)] == [pin.name for pin in pins[-2:]]
     for pin in pins[:-2]:
@@ -382,7 +381,7 @@ def test_a_full_disk_takes_the_oldest_pin_and_no_writer(db: Connection, monkeypa
     db.checkpoint()
     first, second = db.take_snapshot(), db.take_snapshot()
     found = os.statvfs(db.path)
-    monkeypatch.setattr(images, "DISK_RESERVE", found.f_bavail * found.f_frsize * 2)
+    monkeypatch.setattr(pinning, "DISK_RESERVE", found.f_bavail * found.f_frsize * 2)
     db.update("t", {"s": "whatever happens"})
     db.commit()
     db.checkpoint()
@@ -490,7 +489,7 @@ def test_pins_are_listed(db: Connection):
 
 
 def test_a_pin_of_a_closed_database_holds_when_it_is_opened_again(path: Path):
-    from gmdb.spark.snapshots import drop_pin, take_pin
+    from gmdb.spark.pinned_snapshots import drop_pin, take_pin
 
     with gmdb.connect(path) as db:
         make(db)

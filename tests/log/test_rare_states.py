@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Corruption, DiskFull, NotADatabase, PositionGone, ReadOnly, SchemaError, StorageError
 from gmdb.format.address import FIRST_USER_DEVICE
-from gmdb.log import durability, pinning
-from gmdb.log.changes import ChangeLog
-from gmdb.log.files import open_if_there, redo_numbers, redo_path
 from gmdb.storage import disk
 from gmdb.storage.directory import device_path, dropped_numbers, read_control
-from gmdb.storage.holder import Holder
+from gmdb.storage.documents import Holder
+from gmdb.storage.log import durability, pinning
+from gmdb.storage.log.committed_changes import ChangeLog
+from gmdb.storage.log.log_files import open_if_there, redo_numbers, redo_path
 from gmdb.storage.pins import read_pins, write_pin
 from tests.crash.faults import FaultyDisk
 from tests.frozen import read_rows

@@ -12,8 +12,8 @@ from gmdb.errors import ReadOnly
 from gmdb.format.address import device_of, offset_of
 from gmdb.format.mirror import PAGES_AT
 from gmdb.format.page import PAGE_HEAD
-from gmdb.log.mirror import Mirror
 from gmdb.storage.directory import device_path
+from gmdb.storage.log.checkpoint import Mirror
 from tests.crash.faults import RecordingDisk
 from tests.crash.workload import Workload, found
 from tests.log.bank import TOTAL, balances, open_bank

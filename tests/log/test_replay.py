@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Corruption
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE
 from gmdb.format.redo import HEAD_SPACE
-from gmdb.log.durability import open_store
-from gmdb.log.files import redo_numbers, redo_path
+from gmdb.storage.log.durability import open_store
+from gmdb.storage.log.log_files import redo_numbers, redo_path
 from gmdb.storage.store import PageStore
 from tests.crash.faults import RecordingDisk
 from tests.crash.workload import Workload

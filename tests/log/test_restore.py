@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
-from gmdb.copies import restore
+from gmdb.database.connection import Connection
+from gmdb.database.copies import restore
 from gmdb.errors import Corruption, InterfaceError, NotABackup, NotADatabase, RestoreError, TargetExists
 from gmdb.format.redo import HEAD_SPACE
-from gmdb.log.files import ARCHIVE, redo_numbers, redo_path
 from gmdb.storage.directory import read_control
+from gmdb.storage.log.log_files import ARCHIVE, redo_numbers, redo_path
 from tests.integrity import assert_sound
 
 

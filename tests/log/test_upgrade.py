@@ -17,7 +17,7 @@ from gmdb.format.control import CONTROL, CONTROL_1, CONTROL_SIZE, COPY_DISTANCE,
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.format.undo import UNDO_ENTRY
-from gmdb.kernel.checkpoint import seal_run
+from gmdb.kernel.page.checkpoint import seal_run
 from gmdb.storage import disk
 from gmdb.storage.directory import CONTROL_NAME, device_path, read_control
 from tests.crash.harness import Cuts, QuickRecordingDisk, connect, points_of, scratch, small_log, spread

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gmdb.access.index_entries import HashIndex
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.address import device_of, offset_of
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.undo import NODE_AT, UNDO_ENTRY, UNDO_HEAD
-from gmdb.storage.segment import Segment
+from gmdb.storage.store import Segment
+from gmdb.tables.access.index_entries import HashIndex
 from tests.access.hashes import check_hash
 from tests.access.trees import check_tree, entries_with_locks
 

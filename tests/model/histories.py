@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import gmdb.arrow.scan as arrow_scan
+import gmdb.tables.arrow.scan as arrow_scan
 from gmdb.errors import CursorInvalid, Error, LockTimeout, NoSuchRow, RowLocked, WriteConflict
 from gmdb.format.address import RowId, device_of, offset_of
 from gmdb.format.heap import check

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 
 Values = tuple[int, int | None, str | None]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import NoSuchRow
 from tests.integrity import assert_sound
 from tests.model.checks import undo_is_empty

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Transient
 from gmdb.format.address import RowId
 from tests.model.checks import undo_is_empty

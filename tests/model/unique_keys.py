@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Error, LockTimeout, NoSuchRow, UniqueViolation
 from gmdb.format.address import RowId
 from tests.model.checks import check_indexes, undo_is_empty

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Corruption
 from gmdb.format.address import NO_PAGE, UNDO_DEVICE, page_id_of
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, INDEX_AT, INDEX_HEAD, NODE_AT

@@ -28,10 +28,10 @@ from pathlib import Path
 from random import Random
 
 import gmdb.errors
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PageType, SegmentType
-from gmdb.log.backup import is_backup
 from gmdb.storage import disk
+from gmdb.storage.log.backup import is_backup
 from gmdb.storage.pins import read_pins
 from gmdb.verify import verify
 from tests.crash.harness import QuickDisk, connect

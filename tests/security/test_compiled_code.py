@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.cli.demo.crash import _run_and_kill
+from gmdb.cli.demo.chapters import _run_and_kill
 from gmdb.cli.demo.steps import NOTES
 from gmdb.errors import UnsafeDirectory
-from gmdb.kernel import kept
+from gmdb.kernel.runtime import code_cache
 from tests.security.users import NOBODY, STRANGER, as_user, root_only
 
 PROBE = """
-from gmdb.kernel.jit import kernel
+from gmdb.kernel.runtime.jit import kernel
 
 
 @kernel
@@ -32,8 +32,8 @@ def successor(number):
 
 def forget() -> None:
     """Look for the folder of compiled code again."""
-    kept.kept_in.cache_clear()
-    kept.cache_directory.cache_clear()
+    code_cache.kept_in.cache_clear()
+    code_cache.cache_directory.cache_clear()
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_code_of_another_user_is_not_run(home: Path, mode: int) -> None:
         os.environ["HOME"] = "/nonexistent"
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            return [successor_of(41, home / "probe.py"), kept.kept_in(), *(str(one.message) for one in told)]
+            return [successor_of(41, home / "probe.py"), code_cache.kept_in(), *(str(one.message) for one in told)]
 
     assert as_user(attack, STRANGER) == 1
     number, where, *told = as_user(work)
@@ -154,7 +154,7 @@ def test_numba_chooses_no_place_of_its_own(home: Path, caches: Path) -> None:
 
 # ---- every way in which a place can be unsafe
 
-SOURCE = Path(kept.__file__)
+SOURCE = Path(code_cache.__file__)
 State = Callable[[Path], None]  # makes the folder ``base / "gmdb"`` in some way
 
 
@@ -239,7 +239,7 @@ def test_a_directory_of_caches_is_used_only_if_it_is_safe(
     state(base)
     monkeypatch.setenv("XDG_CACHE_HOME", str(base))
     expected = base / "gmdb" if is_safe else home / "shared" / f"gmdb-{os.geteuid()}"
-    assert kept.kept_in() == expected
+    assert code_cache.kept_in() == expected
     assert expected.stat().st_uid == os.geteuid()
     assert not expected.stat().st_mode & 0o022
 
@@ -253,16 +253,16 @@ def test_a_named_directory_that_is_unsafe_is_refused(
     state(base)
     monkeypatch.setenv("GMDB_CACHE_DIR", str(base))
     if is_safe:
-        assert kept.kept_in() == base / "gmdb"
+        assert code_cache.kept_in() == base / "gmdb"
         return
     with pytest.raises(UnsafeDirectory, match=r"GMDB_CACHE_DIR is .*(can be written by others|belongs to user)"):
-        kept.kept_in()
+        code_cache.kept_in()
 
 
 def test_links_in_a_circle_are_passed_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loop(home / "base")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "base"))
-    assert kept.kept_in() == home / "shared" / f"gmdb-{os.geteuid()}"
+    assert code_cache.kept_in() == home / "shared" / f"gmdb-{os.geteuid()}"
 
 
 @pytest.mark.parametrize("named", ["GMDB_CACHE_DIR", "XDG_CACHE_HOME"])
@@ -271,7 +271,7 @@ def test_a_relative_name_follows_no_change_of_directory(
 ) -> None:
     monkeypatch.chdir(home)
     monkeypatch.setenv(named, "here")
-    where = kept.kept_in()
+    where = code_cache.kept_in()
     assert where is not None
     assert where.is_absolute()
     assert (home / "here").exists() == (named == "GMDB_CACHE_DIR")  # the other has to be absolute
@@ -284,8 +284,8 @@ def test_without_a_safe_place_nothing_is_kept(home: Path, caches: Path) -> None:
     with pytest.warns(
         RuntimeWarning, match=r"compiles its kernels anew.*\.cache can be.*shared can be.*GMDB_CACHE_DIR"
     ):
-        assert kept.kept_in() is None
-    assert kept.cache_directory(SOURCE) is None
+        assert code_cache.kept_in() is None
+    assert code_cache.cache_directory(SOURCE) is None
 
 
 # ---- what lies in the folder
@@ -337,16 +337,16 @@ ALTERED += [pytest.param(one, marks=root_only) for one in (give_file, give_inner
 
 @pytest.mark.parametrize("alter", ALTERED)
 def test_what_others_may_have_left_is_removed(alter: Callable[[Path], None]) -> None:
-    folder = kept.cache_directory(SOURCE)
+    folder = code_cache.cache_directory(SOURCE)
     assert folder is not None
     (folder / "inner").mkdir()
     (folder / "inner" / "code").write_bytes(b"code")
     forget()
-    assert kept.cache_directory(SOURCE) == folder
+    assert code_cache.cache_directory(SOURCE) == folder
     assert (folder / "inner" / "code").exists()
     alter(folder)
     forget()
-    assert kept.cache_directory(SOURCE) == folder
+    assert code_cache.cache_directory(SOURCE) == folder
     assert list(folder.iterdir()) == []
     assert not folder.is_symlink()
     assert folder.stat().st_uid == os.geteuid()
@@ -359,7 +359,7 @@ def test_what_is_made_is_the_users_alone_whatever_the_umask(caches: Path, mask: 
     try:
         for _ in range(2):
             forget()
-            folder = kept.cache_directory(SOURCE)
+            folder = code_cache.cache_directory(SOURCE)
             assert folder is not None
             assert folder.parent == caches / "gmdb"
             for made in (caches, caches / "gmdb", folder):

@@ -17,7 +17,7 @@ from pyarrow import flight
 
 import gmdb
 from gmdb.server.door import introduce
-from gmdb.server.place import ENDPOINT_NAME, find_place
+from gmdb.server.entrance import ENDPOINT_NAME, find_place
 from tests.security.users import NOBODY, as_user, root_only
 from tests.server.serving import TOKEN, Serving
 

@@ -17,7 +17,7 @@ from gmdb.format.checksum import crc32c
 from gmdb.format.control import CONTROL, COPY_DISTANCE
 from gmdb.format.page import PAGE_HEAD, SegmentType
 from gmdb.format.segment import ENTRY_MAP_AT, MAP_ENTRY, MAP_HEAD, SEGMENT_HEAD, SEGMENT_HEAD_AT
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.verify import verify
 from tests.inspect.build import change_page
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Error
-from gmdb.sql.duck.engine import cursor
+from gmdb.sql.duck.instance import cursor
 
 
 @pytest.fixture

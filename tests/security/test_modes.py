@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.sql.duck.engine import Settings
+from gmdb.sql.duck.instance import Settings
 
 
 @contextmanager

@@ -12,11 +12,11 @@ from pyarrow import csv
 
 import gmdb
 import gmdb.sqlalchemy
-from gmdb.catalog.schema import Constraint
 from gmdb.cli import gmstat, main
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Error, InvalidSyntax
 from gmdb.sql.filtering import RowFilter
+from gmdb.tables.catalog.schema import Constraint
 from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, inspect, select
 
 NAMES = [

@@ -15,16 +15,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gmdb.access.indexes import KeyRange
-from gmdb.arrow.attach import Load
-from gmdb.catalog.plain import table_from_plain
-from gmdb.cli import stat_salvage
-from gmdb.connection import Connection
-from gmdb.copies import restore, verify_backup
+from gmdb.cli.stat_verbs import SalvageVerb
+from gmdb.database.connection import Connection
+from gmdb.database.copies import restore, verify_backup
 from gmdb.inspect.inspector import Inspector, open_inspector
-from gmdb.log.backup import finish
 from gmdb.storage.loads import LOADS_NAME
+from gmdb.storage.log.backup import finish
 from gmdb.storage.pins import Pin
+from gmdb.tables.access.indexes import KeyRange
+from gmdb.tables.arrow.attach import Load
+from gmdb.tables.catalog.definition_documents import table_from_plain
 from gmdb.verify import verify
 from tests.frozen import read_table
 
@@ -335,7 +335,7 @@ def _salvage(directory: Path, random: Random) -> None:
     at = random.choice((None, "end"))
     try:
         with redirect_stdout(StringIO()):
-            stat_salvage.run(Namespace(database=directory, out=out, deleted=True, at=at, **output))
+            SalvageVerb.run(Namespace(database=directory, out=out, deleted=True, at=at, **output))
     finally:
         shutil.rmtree(out, ignore_errors=True)
 

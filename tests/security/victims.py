@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from gmdb import engine
-from gmdb.connection import Connection
+from gmdb.database import engine
+from gmdb.database.connection import Connection
 from gmdb.storage.loads import load_path
 from tests.arrow.staged import stage
 from tests.crash.harness import connect

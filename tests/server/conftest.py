@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.address import FIRST_USER_DEVICE
 from gmdb.storage.directory import device_path
 from tests.integrity import assert_sound
@@ -34,7 +34,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="package")
 def spares() -> Iterator[list[Peer]]:
-    waiting = [Peer("import gmdb.connection") for _ in range(SPARES)]
+    waiting = [Peer("import gmdb.database.connection") for _ in range(SPARES)]
     yield waiting
     for peer in waiting:
         peer.end()
@@ -46,7 +46,7 @@ def start_peer(spares: list[Peer]) -> Iterator[Callable[[], Peer]]:
     given: list[Peer] = []
 
     def start() -> Peer:
-        spares.append(Peer("import gmdb.connection"))
+        spares.append(Peer("import gmdb.database.connection"))
         given.append(spares.pop(0))
         return given[-1]
 

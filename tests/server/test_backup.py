@@ -9,7 +9,7 @@ import pytest
 
 import gmdb
 from gmdb.cli import main
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import TargetExists
 from gmdb.storage.directory import read_control
 from tests.integrity import assert_sound

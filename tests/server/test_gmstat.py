@@ -10,7 +10,7 @@ import pytest
 
 import gmdb
 from gmdb.cli import gmstat
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from tests.server.peer import Peer
 
 

@@ -8,7 +8,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import DataError, NoSuchRow, TypeMismatch
 from tests.server.peer import Peer
 

@@ -21,7 +21,7 @@ import pytest
 from pyarrow import flight
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     InterfaceError,
     LockTimeout,
@@ -35,7 +35,7 @@ from gmdb.errors import (
     Transient,
 )
 from gmdb.server import door as door_module
-from gmdb.server.network import parse_url
+from gmdb.server.connect import parse_url
 from gmdb.server.remote import RemoteConnection
 from tests.integrity import assert_sound
 from tests.server.peer import SOON, Peer
@@ -390,7 +390,7 @@ def test_something_else_at_the_port_gets_no_token(says: bytes) -> None:
 
 
 def test_who_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gmdb.server.network.PATIENCE", 0.3)
+    monkeypatch.setattr("gmdb.server.connect.PATIENCE", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for scheme in ("gmdb", "gmdb+tls"):
             with pytest.raises(NoServer, match="does not answer"):

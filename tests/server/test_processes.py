@@ -20,11 +20,11 @@ import pytest
 from pyarrow import flight
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import DatabaseInUse, OperationalError, OwnerGone, Transient
 from gmdb.server.connect import OWNER_PATIENCE, open_here
 from gmdb.server.door import knock
-from gmdb.server.place import SOCKET_PATH_MAX, Place, find_place
+from gmdb.server.entrance import SOCKET_PATH_MAX, Place, find_place
 from gmdb.server.remote import RemoteConnection
 from gmdb.storage.directory import LOCK_NAME
 from tests.integrity import assert_sound

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.access.heap import Heap
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
+from gmdb.database.operations import declarations_of, declared_in
 from gmdb.format.address import RowId
-from gmdb.operations import declarations_of, declared_in
 from gmdb.server.entrance import Listening
 from gmdb.server.operations import OPERATIONS
 from gmdb.server.remote import RemoteConnection
 from gmdb.server.remote_rows import RemoteHeap
+from gmdb.tables.access.heap import Heap
 from tests.server.peer import Peer
 from tests.server.serving import TOKEN, Certificates
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Deadlock, LockTimeout, ReadOnly, RowLocked, ValueTooLong, WriteConflict
 from tests.server.peer import SOON, Peer
 

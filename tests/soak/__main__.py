@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 from random import SystemRandom
 
-from gmdb.spark.local import local_session
+from gmdb.spark.jobs import local_session
 from tests.soak.judge import Judge
 
 

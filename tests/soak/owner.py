@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import DatabaseInUse, DiskFull, StorageError, Transient
 from gmdb.server.connect import open_here
 from gmdb.storage import disk

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 import gmdb
 import gmdb.spark
-from gmdb.copies import restore
+from gmdb.database.copies import restore
 from gmdb.errors import Transient
 from gmdb.verify import verify
 from tests.soak.life import Life

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from gmdb.spark.local import local_session
+from gmdb.spark.jobs import local_session
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import gmdb
 import gmdb.spark
-from gmdb.spark.local import local_session
+from gmdb.spark.jobs import local_session
 from tests.integrity import assert_sound
 
 KEYS = 2000

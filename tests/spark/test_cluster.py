@@ -32,7 +32,7 @@ DRIVER = """
 import os, tempfile
 from pathlib import Path
 import gmdb.spark
-from gmdb.spark.local import start_session
+from gmdb.spark.jobs import start_session
 made = tempfile.mkdtemp()
 os.environ["SPARK_LOCAL_DIRS"] = os.environ["SPARK_WORKER_DIR"] = made
 spark = start_session(Path(made) / "spark.log", "local-cluster[2,1,1024]", {

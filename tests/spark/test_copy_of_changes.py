@@ -17,13 +17,12 @@ from pyspark.sql import SparkSession
 
 import gmdb
 import gmdb.spark
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
+from gmdb.database.feed import ChangeFeed
 from gmdb.errors import InterfaceError, SchemaMismatch, UniqueViolation
-from gmdb.feed import ChangeFeed
-from gmdb.spark.feed.options import parse_change_options
-from gmdb.spark.feed.reader import ChangeReader, change_schema
+from gmdb.spark.change_reader import ChangeReader, change_schema
 from gmdb.spark.loading import StagedRows, TableLoad
-from gmdb.spark.write_options import parse_write_options
+from gmdb.spark.options import parse_change_options, parse_write_options
 from gmdb.storage.loads import staged_path
 from tests.spark.streaming import write_all
 

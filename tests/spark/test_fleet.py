@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 import gmdb
 import gmdb.spark
-from gmdb.arrow import scan
 from gmdb.errors import (
     Error,
     InterfaceError,
@@ -31,6 +30,7 @@ from gmdb.spark.fleet import find_members, read_report
 from gmdb.spark.fleet_reader import FleetReader, fleet_schema
 from gmdb.spark.options import parse_options
 from gmdb.storage.pins import drop_closed, pin_path, read_pins
+from gmdb.tables.arrow import scan
 from tests.server.peer import Peer
 from tests.spark.fleets import (
     DAMAGES,

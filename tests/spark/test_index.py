@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 import gmdb
 import gmdb.spark
 from gmdb.cli.program import main
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     Corruption,
     InterfaceError,
@@ -31,10 +31,10 @@ from gmdb.errors import (
     UniqueViolation,
     ValueTooLong,
 )
-from gmdb.spark import indexing
-from gmdb.spark.index_tasks import make_leaves, sort_pages
-from gmdb.spark.plan import divide, table_pages
-from gmdb.storage.holder import Holder
+from gmdb.spark import distributed_index
+from gmdb.spark.distributed_index import make_leaves, sort_pages
+from gmdb.spark.table_reader import divide, table_pages
+from gmdb.storage.documents import Holder
 from gmdb.storage.loads import LOADS_NAME, new_load, staged_path
 from gmdb.storage.pins import read_pins
 from tests.integrity import assert_sound
@@ -65,8 +65,8 @@ INDEXES: dict[str, tuple[list[str], bool]] = {
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide also what is small: several runs, several ranges of keys."""
-    monkeypatch.setattr(indexing, "SORT_BYTES", 256 << 10)
-    monkeypatch.setattr(indexing, "MERGE_BYTES", 128 << 10)
+    monkeypatch.setattr(distributed_index, "SORT_BYTES", 256 << 10)
+    monkeypatch.setattr(distributed_index, "MERGE_BYTES", 128 << 10)
 
 
 def rows(count: int, seed: int = 1) -> pa.Table:
@@ -262,21 +262,21 @@ def test_a_key_that_is_there_twice_is_named(spark: SparkSession, table: Connecti
 def test_a_key_that_comes_twice_meanwhile(
     spark: SparkSession, table: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    divided = indexing._bounds
+    divided = distributed_index._bounds
 
     def bounds(*arguments: Any) -> list[bytes]:
         with gmdb.connect(table.path) as other:
             other.execute("insert into t (n) select n from t limit 1")
         return divided(*arguments)
 
-    monkeypatch.setattr(indexing, "_bounds", bounds)
+    monkeypatch.setattr(distributed_index, "_bounds", bounds)
     with pytest.raises(UniqueViolation, match="index by_n: two rows have the same key"):
         gmdb.spark.create_index(spark, table.path, "by_n", "t", ["n"], unique=True)
     require_nothing_left(table, "by_n")
 
 
 def test_a_snapshot_that_was_dropped(spark: SparkSession, table: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    divided = indexing._bounds
+    divided = distributed_index._bounds
 
     def bounds(*arguments: Any) -> list[bytes]:
         found = divided(*arguments)
@@ -284,7 +284,7 @@ def test_a_snapshot_that_was_dropped(spark: SparkSession, table: Connection, mon
             table.drop_snapshot(pin.name)
         return found
 
-    monkeypatch.setattr(indexing, "_bounds", bounds)
+    monkeypatch.setattr(distributed_index, "_bounds", bounds)
     with pytest.raises(SnapshotExpired):
         gmdb.spark.create_index(spark, table.path, "by_n", "t", ["n"])
     require_nothing_left(table, "by_n")
@@ -296,7 +296,7 @@ def test_bad_input(spark: SparkSession, table: Connection, tmp_path: Path) -> No
     table.commit()
 
     def build(table_: str = "t", columns: Sequence[str] = ("n",), **more: Any) -> None:
-        indexing.create_index(spark, more.pop("path", table.path), "bad", table_, columns, **more)
+        distributed_index.create_index(spark, more.pop("path", table.path), "bad", table_, columns, **more)
 
     with pytest.raises(NotSupportedError, match="B-trees only; CREATE INDEX bad ON t USING hash"):
         build(using="hash")
@@ -323,11 +323,11 @@ class Build:
         self.db, self.load_id = db, new_load(db.path, Holder.this_process())
         what = {"unique": False, "load_id": self.load_id, "holder": Holder.this_process()}
         self.index, pin = db._begin_index(name, "t", columns, **what)
-        self.plan = indexing._plan(db.path, pin, "t", self.index, self.load_id)
+        self.plan = distributed_index._plan(db.path, pin, "t", self.index, self.load_id)
 
     def leaves(self) -> list[str]:
         pages = table_pages(self.plan.path, self.plan.pin, self.plan.table.entry_page)
-        bounds = indexing._bounds(self.plan, pages, 2)
+        bounds = distributed_index._bounds(self.plan, pages, 2)
         pieces = [piece for n, part in enumerate(divide(pages, 50)) for piece in sort_pages(self.plan, n, part, bounds)]
         ranges = [[piece for at, piece in pieces if at == n] for n in range(len(bounds) + 1)]
         assert len(bounds) > 2
@@ -394,7 +394,7 @@ def test_a_writer_that_goes_on_when_a_build_is_abandoned(table: Connection) -> N
 
 @pytest.fixture
 def client() -> Iterator[Peer]:
-    made = Peer("from gmdb.storage.holder import Holder\nfrom gmdb.storage.loads import new_load")
+    made = Peer("from gmdb.storage.documents import Holder\nfrom gmdb.storage.loads import new_load")
     yield made
     made.end()
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import gmdb
 import gmdb.spark
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.storage.pins import expires_at, read_pins
 from tests.frozen import grow_older
 from tests.searches import extent

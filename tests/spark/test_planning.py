@@ -13,10 +13,9 @@ from pyspark.sql.datasource import DataSourceReader
 
 import gmdb
 from gmdb.errors import InterfaceError, OperationalError
-from gmdb.spark.local import require_java
+from gmdb.spark.jobs import require_java
 from gmdb.spark.options import local_path, parse_options, parse_size
-from gmdb.spark.plan import divide
-from gmdb.spark.reader import TableReader
+from gmdb.spark.table_reader import TableReader, divide
 
 PLAN = """
 import sys

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 import gmdb
 import gmdb.spark
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.storage.feeds import read_readers, remove_reader
 from gmdb.storage.pins import read_pins
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import TableChanged
-from gmdb.spark.feed.options import parse_change_options
-from gmdb.spark.feed.planner import Offset, StreamPlanner
-from gmdb.spark.feed.reader import ChangeReader, change_schema
+from gmdb.spark.change_planner import Offset, StreamPlanner
+from gmdb.spark.change_reader import ChangeReader, change_schema
+from gmdb.spark.options import parse_change_options
 from gmdb.storage.feeds import LogPosition
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import _parse_datatype_string
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Error
 from gmdb.spark.source import TableSource
 from gmdb.storage.loads import LOADS_NAME

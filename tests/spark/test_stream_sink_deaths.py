@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import gmdb
-from gmdb.connection import Connection
-from gmdb.spark.local import require_java
+from gmdb.database.connection import Connection
+from gmdb.spark.jobs import require_java
 from gmdb.storage.loads import LOADS_NAME
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
@@ -30,7 +30,7 @@ FILES, ROWS, KILLS = 8, 500, 6  # batches, rows of each, and how often the owner
 DRIVER = """
 import sys
 from pathlib import Path
-from gmdb.spark.local import local_session
+from gmdb.spark.jobs import local_session
 from tests.spark.streaming import read_files, write_all
 
 database, files, checkpoint = map(Path, sys.argv[1:])

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 import gmdb
-from gmdb import engine
+from gmdb.database import engine
 from gmdb.format.redo import REDO_GROUP, REDO_ITEM
 from tests.spark.test_views import read_view, rows_of
 

@@ -18,23 +18,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 import gmdb
 import gmdb.spark
-from gmdb.arrow import placing
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Corruption, InterfaceError, NoSuchColumn, NoSuchTable, SchemaMismatch, SnapshotExpired
 from gmdb.format import heap
 from gmdb.format.address import NO_PAGE, NO_SLOT, device_of, offset_of, page_name
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import NO_LOCK, RowFlag
 from gmdb.format.undo import UNDO_ENTRY
-from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.index_kinds import read_index
-from gmdb.inspect.index_view import walk
-from gmdb.inspect.segments import read_segments
-from gmdb.inspect.undo_view import view_undo_records
+from gmdb.inspect.index_view import read_index, walk
+from gmdb.inspect.space_lists import read_segments
 from gmdb.spark.options import VIEWS, parse_options
 from gmdb.spark.views import STORAGE_VIEWS
-from gmdb.spark.views.reader import ViewReader, view_schema
+from gmdb.spark.views.view_reader import ViewReader, view_schema
 from gmdb.storage.directory import device_path
+from gmdb.tables.arrow import append
+from gmdb.tables.files.database_files import DatabaseFiles
+from gmdb.tables.files.page_view import view_undo_records
 
 Row = dict[str, Any]
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
@@ -311,7 +310,7 @@ def test_a_bulk_load_under_way_is_among_the_locks(path: Path):
 
 def test_a_page_that_a_bulk_load_has_yet_to_write_is_not_damaged(path: Path, monkeypatch: pytest.MonkeyPatch):
     """The instant is between giving pages places and writing them."""
-    stamp_pages, pins = placing.stamp_pages, []
+    stamp_pages, pins = append.stamp_pages, []
     with gmdb.connect(path) as db:
         make(db)
 
@@ -320,7 +319,7 @@ def test_a_page_that_a_bulk_load_has_yet_to_write_is_not_damaged(path: Path, mon
                 pins.append(db.take_snapshot().name)
             return stamp_pages(*arguments)
 
-        monkeypatch.setattr(placing, "stamp_pages", pin_first)
+        monkeypatch.setattr(append, "stamp_pages", pin_first)
         ids = pa.array(range(10_000, 30_000), pa.int32())
         db.append("t", pa.table({"k": ids, "v": ["new"] * len(ids), "b": pa.nulls(len(ids), pa.binary())}))
         rows = rows_of(path, "pages", snapshot=pins[0])

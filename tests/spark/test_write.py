@@ -17,9 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.columns import Column
-from gmdb.spark.types import spark_schema
+from gmdb.spark.spark_types import spark_schema
 from gmdb.storage.loads import LOADS_NAME
 from tests.arrow.test_roundtrip import new_table, shared  # noqa: F401
 from tests.arrow.values import stored, tables

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import gmdb
-from gmdb.spark.local import require_java
+from gmdb.spark.jobs import require_java
 from gmdb.storage.loads import LOADS_NAME, NOTE_NAME
 from tests.integrity import assert_sound
 from tests.server.peer import Peer

@@ -35,7 +35,7 @@ from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 import gmdb
 from gmdb import errors
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.columns import ColumnType
 from tests.sql.differences import difference
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, assert_type
 
 import gmdb
-from gmdb.connection import Connection
-from gmdb.dbapi import Cursor
+from gmdb.database.connection import Connection
+from gmdb.database.dbapi import Cursor
 
 
 def fill(db: Connection) -> int | None:

@@ -138,7 +138,7 @@ class Player:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._sessions: dict[str, gmdb.connection.Connection] = {}
+        self._sessions: dict[str, gmdb.database.connection.Connection] = {}
 
     def close(self) -> None:
         for session in self._sessions.values():

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from gmdb.arrow.schema import arrow_schema
 from gmdb.format.columns import Column, ColumnType, parse_column
+from gmdb.tables.arrow.arrow_types import arrow_schema
 
 
 class ArrowSource:

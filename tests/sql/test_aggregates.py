@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import DataError, UnsupportedExpression
 from gmdb.format.columns import ColumnType
 from gmdb.sql import operations

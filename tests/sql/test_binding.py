@@ -14,14 +14,12 @@ from sqlglot import exp
 from gmdb import errors
 from gmdb.format.columns import ColumnType
 from gmdb.sql import tree
-from gmdb.sql.bind import expressions, functions
+from gmdb.sql.bind import calls, expressions
 from gmdb.sql.bind.binder import Binder
-from gmdb.sql.bind.coercion import settled
-from gmdb.sql.bind.names import output_name
-from gmdb.sql.bind.scope import Scope
+from gmdb.sql.bind.coercion import fold, fold_relation, settled
+from gmdb.sql.bind.scope import Scope, output_name
 from gmdb.sql.casts import write_text
 from gmdb.sql.dialect import parse_expression
-from gmdb.sql.fold import fold, fold_relation
 from gmdb.sql.tree import Call, Case, Coalesce, Column, Constant, Expression, Junction, Parameter, Reference
 from gmdb.sql.types import (
     BIGINT,
@@ -62,7 +60,7 @@ COLUMNS = tuple(
         "ts": TIMESTAMP,
     }.items()
 )
-assert functions.SPECIAL  # its handlers are registered
+assert calls.SPECIAL  # its handlers are registered
 Types = Mapping[int | str, ColumnType | None]
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import InterfaceError, InvalidSyntax, ProgrammingError, UniqueViolation
 
 TYPES = """i int primary key, b bigint, d double precision, n decimal(12,3), t boolean, day date, at timestamp,

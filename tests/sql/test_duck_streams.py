@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from gmdb.errors import DivisionByZero, InterfaceError, StatementInterrupted
-from gmdb.sql.duck import engine
+from gmdb.sql.duck import instance
 from gmdb.sql.duck.answer import Answer
-from gmdb.sql.duck.engine import Settings, configure
+from gmdb.sql.duck.instance import Settings, configure
 from gmdb.sql.types import BIGINT
 from tests.sql.tables import rows_of
 
@@ -217,7 +217,7 @@ def test_a_forked_child_has_an_instance_of_its_own():
 
 
 def test_duckdb_reaches_neither_files_nor_variables():
-    connection = engine.cursor()
+    connection = instance.cursor()
     hidden = pa.table({"x": [1]})
     assert hidden.num_rows == 1
     with pytest.raises(duckdb.Error):

@@ -17,17 +17,15 @@ import pytest
 
 import gmdb
 from gmdb import errors
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.columns import ColumnType
 from gmdb.sql import operations, tree
-from gmdb.sql.duck.profile import profile
-from gmdb.sql.duck.text import run as run_written
-from gmdb.sql.duck.text import write
+from gmdb.sql.duck.text import profile, run_written, write
 from gmdb.sql.operations.registry import Operation
 from gmdb.sql.plan.paths import Access, Found, Path, Span
 from gmdb.sql.plan.paths import Bound as KeyBound
 from gmdb.sql.run import Run
-from gmdb.sql.statements.listings import listing_columns
+from gmdb.sql.statements.table_functions import listing_columns
 from gmdb.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, TEXT, TIMESTAMP, within
 from tests.sql.test_exit import outcomes_of
 

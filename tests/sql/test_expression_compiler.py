@@ -12,7 +12,7 @@ import pytest
 
 import gmdb
 from gmdb import errors
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 
 COLUMNS = {
     "id": "int not null",

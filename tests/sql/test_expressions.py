@@ -13,7 +13,7 @@ import pytest
 import gmdb
 from bench import postgres
 from gmdb import errors
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.columns import ColumnType
 from gmdb.sql.casts import write_text
 from gmdb.sql.types import pg_name

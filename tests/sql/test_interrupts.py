@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import StatementInterrupted
 from tests.integrity import assert_sound
 from tests.server.peer import Peer

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import DataError, NotSupportedError, SchemaError, TypeMismatch, ValueTooLong
 
 DATA = Random(3).randbytes(100_000)

@@ -11,7 +11,7 @@ import pytest
 
 import gmdb
 from gmdb import errors
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 
 TABLES = (
     "create table t (i int primary key, a int, w int, d int, s varchar(20), c char(4), b int,"

@@ -17,9 +17,9 @@ from gmdb import errors
 from gmdb.errors import DataError
 from gmdb.format.columns import ColumnType
 from gmdb.sql import operations
-from gmdb.sql.duck.failures import translated
+from gmdb.sql.duck.instance import translated
 from gmdb.sql.operations import Operation, macros
-from gmdb.sql.operations.lookup import FUNCTIONS
+from gmdb.sql.operations.resolution import FUNCTIONS
 from gmdb.sql.times import Interval
 from gmdb.sql.types import (
     BIGINT,

@@ -15,7 +15,7 @@ from gmdb.errors import DataError, ValueOutOfRange
 from gmdb.format.columns import ColumnType
 from gmdb.sql import casts, operations, times
 from gmdb.sql.operations import Operation
-from gmdb.sql.operations.lookup import FUNCTIONS
+from gmdb.sql.operations.resolution import FUNCTIONS
 from gmdb.sql.times import Interval
 from gmdb.sql.types import INTERVAL
 from tests.searches import extent

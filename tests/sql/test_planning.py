@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gmdb import errors
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.columns import ColumnType
 from gmdb.sql.plan.paths import Bound, Path, Span, equal_key, high_end, low_end
 from gmdb.sql.tree import Constant

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.arrow.schema import arrow_type
-from gmdb.connection import Connection
-from gmdb.dbapi import Cursor
+from gmdb.database.connection import Connection
+from gmdb.database.dbapi import Cursor
 from gmdb.errors import (
     AmbiguousColumn,
     DatabaseError,
@@ -30,6 +29,7 @@ from gmdb.errors import (
     ValueOutOfRange,
 )
 from gmdb.format.columns import parse_column
+from gmdb.tables.arrow.arrow_types import arrow_type
 from tests.sql.tables import COLUMNS
 
 ALL_TYPES = {

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 import gmdb
 from gmdb import errors
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.sql import dialect, parser, tree
 from gmdb.sql.bind.binder import Binder, Bound, Catalog
 from gmdb.sql.bind.scope import Scope

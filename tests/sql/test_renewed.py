@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import EngineFault
-from gmdb.sql.duck import answer, engine
+from gmdb.sql.duck import answer
+from gmdb.sql.duck import instance as engine
 
 FAULT = "INTERNAL Error: a column changed identity\n\nStack Trace:\n/some/where"
 Break = Callable[[int], None]

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.arrow.scan import Reading
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     DivisionByZero,
     InterfaceError,
@@ -38,6 +37,7 @@ from gmdb.sql.rows.expressions import compile_expression, compile_row
 from gmdb.sql.run import Run
 from gmdb.sql.tree import Call, Column, Constant, Expression, Parameter, Reference, Relation, SortKey
 from gmdb.sql.types import BIGINT, BOOLEAN, BYTEA, DATE, DOUBLE, INT, TEXT, within
+from gmdb.tables.arrow.scan import Reading
 
 NOW = datetime(2024, 2, 29, 12, 30)
 Row = tuple[Any, ...]
@@ -527,7 +527,7 @@ def test_listings_are_read(tables: Tables) -> None:
 
 
 def _columns_of_sys_tables(connection: Connection) -> list[tuple[str, ColumnType]]:
-    from gmdb.sql.statements.listings import listing_columns
+    from gmdb.sql.statements.table_functions import listing_columns
 
     return [(one.name, one.type) for one in listing_columns(connection, "sys_tables", (), {})]
 

@@ -28,9 +28,9 @@ from bench.postgres import PostgresError, Rows, available, server
 
 import gmdb
 from gmdb import errors
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.columns import ColumnType, parse_column
-from gmdb.sql.plan.options import DUCK, ROWS
+from gmdb.sql.plan.estimates import DUCK, ROWS
 from tests.sql import differential
 from tests.sql.differences import difference, is_equal, row_key
 from tests.sql.questions import Question, with_parameters

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     Corruption,
     DatabaseInUse,
@@ -25,21 +25,21 @@ from gmdb.format.address import FIRST_USER_DEVICE, page_id_of
 from gmdb.storage import feeds, loads
 from gmdb.storage.directory import DirectoryLock, device_path, is_database, read_control
 from gmdb.storage.disk import Disk
-from gmdb.storage.frozen import FrozenStore
-from gmdb.storage.holder import Holder
-from gmdb.storage.images import ImageIndex, image_files
-from gmdb.storage.lock_file import read_locks
+from gmdb.storage.documents import Holder
+from gmdb.storage.pinned_pages import FrozenStore, read_locks
 from gmdb.storage.pins import (
+    ImageIndex,
     Pin,
     drop_closed,
     expires_at,
+    image_files,
     locks_path,
     pin_path,
     read_pin,
     read_pins,
     renew,
 )
-from gmdb.storage.segment import Segment
+from gmdb.storage.store import Segment
 from tests.frozen import read_rows
 
 

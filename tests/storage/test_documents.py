@@ -12,17 +12,16 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.catalog.plain import table_from_plain
+from gmdb.database.feed import Definitions
 from gmdb.errors import Corruption, Error, PositionUnknown
-from gmdb.feed.definitions import Definitions
 from gmdb.format.checksum import crc32c
 from gmdb.format.images import IMAGE_BATCH
-from gmdb.log.backup import NOTE_NAME, read_note
 from gmdb.storage.feeds import LogPosition, definition_numbers, log_needed, read_reader, read_readers
-from gmdb.storage.images import ImageIndex, image_files
 from gmdb.storage.loads import NOTE_NAME as DRIVER_NAME
 from gmdb.storage.loads import load_path, new_load, remove_litter
-from gmdb.storage.pins import Holder, Pin, pin_path, read_pin, read_pins, require_lease
+from gmdb.storage.log.backup import NOTE_NAME, read_note
+from gmdb.storage.pins import Holder, ImageIndex, Pin, image_files, pin_path, read_pin, read_pins, require_lease
+from gmdb.tables.catalog.definition_documents import table_from_plain
 from tests.security.attacks import odd_json
 
 ODD = 150  # documents of each kind

@@ -12,7 +12,7 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from gmdb.storage.holder import Holder
+from gmdb.storage.documents import Holder
 
 STATES = ("alive", "zombie", "reaped")
 
@@ -70,7 +70,7 @@ def test_what_outlives_every_process_is_never_gone() -> None:
 
 def test_the_driver_is_the_java_process_above() -> None:
     """It is told by its name; a process below it asks, as those do that Spark plans with."""
-    ask = "import os; from gmdb.storage.holder import Holder; print(Holder.driver().pid, os.getppid())"
+    ask = "import os; from gmdb.storage.documents import Holder; print(Holder.driver().pid, os.getppid())"
     above = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', sys.argv[1]]).returncode)"
     named = f"open('/proc/self/comm', 'w').write('java'); {above}"
     told = subprocess.run([sys.executable, "-c", named, ask], capture_output=True, text=True, check=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.storage.holder import Holder
+from gmdb.storage.documents import Holder
 from gmdb.storage.loads import (
     LOADS_NAME,
     NOTE_NAME,

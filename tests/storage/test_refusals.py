@@ -10,21 +10,20 @@ import numpy as np
 import pytest
 
 import gmdb
-from gmdb.access.heap import Heap
-from gmdb.access.indexes import KeyRange
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Corruption, DataError, InterfaceError, NotSupportedError, WriteConflict
 from gmdb.format.address import FIRST_USER_DEVICE, page_id_of
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_SIZES
 from gmdb.format.redo import REDO_GROUP, REDO_ITEM, RedoItem
 from gmdb.kernel.locks import LOCKS_MAX
-from gmdb.log.mirror import _is_whole
-from gmdb.log.replay import _images
 from gmdb.storage.directory import device_path
-from gmdb.storage.frozen import FrozenStore
-from gmdb.storage.lock_file import read_locks
+from gmdb.storage.log.checkpoint import _is_whole
+from gmdb.storage.log.replay import _images
+from gmdb.storage.pinned_pages import FrozenStore, read_locks
 from gmdb.storage.pins import locks_path
+from gmdb.tables.access.heap import Heap
+from gmdb.tables.access.indexes import KeyRange
 from tests.inspect.build import change_page
 from tests.sessions import until
 

@@ -14,13 +14,13 @@ import pytest
 
 import gmdb
 from gmdb.cli import main
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.address import FIRST_USER_DEVICE, UNDO_DEVICE
-from gmdb.kernel.compiler import COMPILED
-from gmdb.log import durability
-from gmdb.log.shrink import SIZE_MIN, Cut
+from gmdb.kernel.runtime.compiler import COMPILED
 from gmdb.storage.device import GROWTH_MIN
 from gmdb.storage.directory import device_path
+from gmdb.storage.log import durability
+from gmdb.storage.log.shrink import SIZE_MIN, Cut
 from gmdb.transaction import gc
 from tests.integrity import assert_sound
 from tests.sessions import until

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     Corruption,
     DatabaseClosed,

@@ -10,7 +10,7 @@ import pytest
 
 import gmdb
 from gmdb.errors import NotADatabase, SnapshotExpired
-from gmdb.storage.frozen import FrozenStore
+from gmdb.storage.pinned_pages import FrozenStore
 from gmdb.storage.pins import read_pin, renew
 
 ADVICE = "every worker must see the database's directory under the path that the driver has for it"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gmdb.access.heap import Heap
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
+from gmdb.tables.access.heap import Heap
 from tests.sessions import connect
 
 __all__ = ["connect"]

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.access.heap import Heap
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     InterfaceError,
     LockTimeout,
@@ -21,6 +20,7 @@ from gmdb.errors import (
     Transient,
 )
 from gmdb.format.address import RowId
+from gmdb.tables.access.heap import Heap
 from tests.integrity import assert_sound
 from tests.sessions import PATIENCE, Connect, answer, start_waiting
 

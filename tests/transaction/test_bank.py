@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import gmdb
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Deadlock, LockTimeout
 from gmdb.format.address import RowId
 from tests.model.checks import undo_is_empty

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import Deadlock, Transient
 from gmdb.format.address import RowId
 from tests.sessions import PATIENCE, Connect, answer, in_thread, start_waiting

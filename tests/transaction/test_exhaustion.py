@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gmdb.access.heap import Heap
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import LocksExhausted, SnapshotTooOld, Transient, UndoExhausted
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.format.undo import UNDO_ENTRY
+from gmdb.tables.access.heap import Heap
 from tests.sessions import Connect, page_bytes
 
 LOCKS, UNDO_PAGES = 50, 4

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.access.heap import Heap
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import (
     InterfaceError,
     LocksExhausted,
@@ -22,7 +21,8 @@ from gmdb.errors import (
     UniqueViolation,
 )
 from gmdb.format.address import page_id_of
-from gmdb.transaction import gc, memory
+from gmdb.tables.access.heap import Heap
+from gmdb.transaction import gc, lock_area
 from tests.sessions import Connect, answer, in_thread, until
 
 
@@ -187,7 +187,7 @@ def test_a_cursor_that_saw_nothing_of_what_is_taken_back_goes_on(db: Connection,
 def test_bulk_appends_that_nobody_sees_yet_are_limited(
     db: Connection, heap: Heap, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "LOADS_MAX", 2)
+    monkeypatch.setattr(lock_area, "LOADS_MAX", 2)
     data = pa.table({"id": pa.array(range(3000), pa.int32()), "value": pa.array(range(3000), pa.int32())})
     sessions = [connect() for _ in range(3)]
     for session in sessions[:2]:

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gmdb.access.heap import Heap
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import InterfaceError, LockTimeout, NoSuchRow
 from gmdb.format.address import RowId, device_of, offset_of
-from gmdb.kernel.area import DEVICE_STATE
+from gmdb.kernel.page.area import DEVICE_STATE
+from gmdb.tables.access.heap import Heap
 from tests.sessions import (
     PATIENCE,
     Connect,

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gmdb.access.heap import Heap
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import LockTimeout, NoSuchRow
 from gmdb.format.address import RowId
+from gmdb.tables.access.heap import Heap
 from tests.sessions import Connect, row_state
 
 Act = Callable[[Heap, RowId], object]

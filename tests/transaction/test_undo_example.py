@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format.address import RowId, device_of
 from gmdb.format.page import PAGE_HEAD, SegmentType
 from gmdb.format.undo import NODE_AT, UNDO_HEAD, UNDO_RECORD, UndoOperation

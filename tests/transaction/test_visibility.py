@@ -13,12 +13,12 @@ from typing import NamedTuple
 import pytest
 
 import gmdb
-from gmdb.access.heap import Heap
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import LockTimeout, NoSuchRow, WriteConflict
 from gmdb.format.address import RowId
 from gmdb.kernel.locks import LockAction
-from gmdb.kernel.visibility import FROM_UNDO, HIDDEN, VISIBLE, decide_visibility
+from gmdb.kernel.read.visibility import FROM_UNDO, HIDDEN, VISIBLE, decide_visibility
+from gmdb.tables.access.heap import Heap
 from tests.integrity import assert_sound
 from tests.sessions import Connect, row_state
 

@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 
 import gmdb
-from gmdb.catalog.schema import TableDefinition
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.format import heap
 from gmdb.format.address import RowId, device_of, offset_of
 from gmdb.format.checksum import crc32c, page_crc
 from gmdb.format.control import CONTROL, COPY_DISTANCE
 from gmdb.format.layout import Layout
 from gmdb.format.page import PAGE_TAIL, TAIL_SIZE
-from gmdb.inspect.files import DatabaseFiles
 from gmdb.storage.directory import CONTROL_NAME, device_path
+from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.verify import Finding, verify
 
 ALL_TYPES = {

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import gmdb
-from gmdb.access.indexes import IndexDefinition
 from gmdb.format.address import NO_PAGE, RowId
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, INDEX_AT, INDEX_HEAD, NODE_AT, POINTER_SIZE
 from gmdb.format.hash import HASH_NODE, HashPageType, is_directory, slot_pages
 from gmdb.format.page import PAGE_HEAD, slot_offset
 from gmdb.format.row import ROW_HEAD
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.files.database_files import DatabaseFiles
 from tests.verify.build import Damage
 
 POINTER_AT = ROW_HEAD.size

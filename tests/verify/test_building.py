@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.access import index_build
 from gmdb.format.undo import UNDO_ENTRY, UNDO_RECORD, UndoOperation, record_extents
-from gmdb.inspect.files import DatabaseFiles
-from gmdb.kernel.index_calls import add_some
-from gmdb.kernel.index_fill import fill_tree
+from gmdb.kernel.change.index_calls import add_some
+from gmdb.kernel.change.index_fill import fill_tree
+from gmdb.tables.access import index_build
+from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.verify import verify
 
 ROWS = 30_000

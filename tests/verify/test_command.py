@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.catalog.schema import SYSTEM_TABLES
-from gmdb.cli import main, terminal
+from gmdb.cli import main, output
 from gmdb.errors import DatabaseInUse
 from gmdb.format.address import page_name
 from gmdb.format.page import TAIL_SIZE
 from gmdb.storage.directory import device_path
+from gmdb.tables.catalog.schema import SYSTEM_TABLES
 from gmdb.verify import verify
 from tests.verify.build import Damage
 
@@ -130,10 +130,10 @@ class Terminal(io.StringIO):
 
 def test_a_bar_shows_on_a_terminal_once_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(n * 0.4 for n in range(100))
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
-    with terminal.progress("verify", 200) as step:
+    with output.progress("verify", 200) as step:
         step(40)
         step(40)
         assert sys.stderr.getvalue() == ""
@@ -143,8 +143,8 @@ def test_a_bar_shows_on_a_terminal_once_it_takes_long(monkeypatch: pytest.Monkey
 
 
 def test_no_bar_shows_where_no_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(output, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with terminal.progress("verify", 10) as step:
+    with output.progress("verify", 10) as step:
         step(10)
     assert sys.stderr.getvalue() == ""

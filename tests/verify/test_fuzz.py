@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 import gmdb
-from gmdb.catalog.schema import TableDefinition
 from gmdb.format.address import page_id_of
 from gmdb.format.checksum import page_crc
 from gmdb.format.page import HEAD_SIZE, TAIL_SIZE, slot_offset
 from gmdb.format.row import MIN_OCCUPIED
-from gmdb.inspect.files import DatabaseFiles
-from gmdb.kernel.verify import NOTE, PAGE_FACTS, check_pages
-from gmdb.kernel.verify_rows import ASK, GOOD, UNWRITTEN
+from gmdb.kernel.checks.page_checks import NOTE, PAGE_FACTS, check_pages
+from gmdb.kernel.checks.row_checks import ASK, GOOD, UNWRITTEN
 from gmdb.storage.directory import device_path
+from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.verify import verify
-from gmdb.verify.rows import Rules
+from gmdb.verify.page_contents import Rules
 from gmdb.verify.survey import page_findings
 from tests.searches import extent
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import gmdb
-from gmdb.catalog.schema import SYS_INDEXES_COLUMNS
 from gmdb.format.address import NO_PAGE, page_id_of, page_name
 from gmdb.format.btree import ENTRIES_AT, INDEX_AT, INDEX_HEAD, NODE_AT
 from gmdb.format.hash import HASH_NODE
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, RowFlag, encode_row
 from gmdb.format.undo import UNDO_RECORD, UndoOperation, record_extents
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.tables.catalog.schema import SYS_INDEXES_COLUMNS
+from gmdb.tables.files.database_files import DatabaseFiles
 from tests.verify.expect import found, only
 from tests.verify.indexed import KEY_AT, POINTER_AT, HashDamage, build_hashed
 

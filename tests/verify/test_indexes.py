@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 import gmdb
-from gmdb.catalog.schema import SYS_INDEXES_COLUMNS
-from gmdb.connection import Connection
+from gmdb.database.connection import Connection
 from gmdb.errors import LockTimeout, NoSuchRow, RowLocked, UniqueViolation, WriteConflict
 from gmdb.format.address import NO_PAGE, RowId, page_id_of, page_name
 from gmdb.format.btree import BTREE_NODE, INDEX_AT, INDEX_HEAD, NODE_AT
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, RowFlag, encode_row
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.format.undo import UNDO_RECORD, UndoOperation, record_extents
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.tables.catalog.schema import SYS_INDEXES_COLUMNS
+from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.verify import verify
 from tests.verify.expect import found, only
 from tests.verify.indexed import KEY_AT, POINTER_AT, TreeDamage, build_indexed

@@ -10,7 +10,7 @@ import gmdb
 from gmdb.format.lob import DATA_AT, LOB_NODE, NODE_AT, LobPlace, Locator, capacity, decode_cell
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import ROW_HEAD, walk_cells
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.tables.files.database_files import DatabaseFiles
 from tests.verify.build import Damage
 from tests.verify.expect import found, only
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gmdb.catalog.schema import SYSTEM_TABLES
 from gmdb.format import heap
 from gmdb.format.address import SYSTEM_DEVICE, UNDO_DEVICE, page_id_of
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT
@@ -12,7 +11,8 @@ from gmdb.format.heap import HEAP_NODE, NODE_AT
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, slot_offset
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, RowFlag, walk_cells
 from gmdb.format.undo import RECORDS_AT, UNDO_HEAD, UNDO_RECORD
-from gmdb.inspect.files import DatabaseFiles
+from gmdb.tables.catalog.schema import SYSTEM_TABLES
+from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.verify import verify
 from tests.verify.build import ALL_TYPES, WIDE_COLUMNS, Damage
 from tests.verify.expect import found, only

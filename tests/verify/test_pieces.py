@@ -14,10 +14,8 @@ import pytest
 from gmdb.format.address import page_id_of
 from gmdb.format.btree import BTREE_NODE, NODE_AT
 from gmdb.verify import Finding, verify
-from gmdb.verify.btrees import Tree
-from gmdb.verify.hashes import Hash
-from gmdb.verify.index_pieces import Digest
-from gmdb.verify.pieces import Round, Workplace
+from gmdb.verify.index_structure import Hash, Tree
+from gmdb.verify.pieces import Digest, Round, Workplace
 from gmdb.verify.verifier import checks, closed_files
 from tests.verify.indexed import KEY_AT, TreeDamage, build_hashed, build_indexed
 from tests.verify.test_fuzz import Target, mutated, sealed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gmdb
-from gmdb.kernel.gc import purge_records
+from gmdb.kernel.change.gc import purge_records
 from gmdb.verify import verify
 
 

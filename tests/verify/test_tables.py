@@ -14,7 +14,7 @@ from gmdb.format.row import ROW_HEAD, RowFlag, header_size
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.format.transactions import TRANSACTION_ENTRY, committed
 from gmdb.format.undo import OWNER_AT, UNDO_RECORD, UndoOperation, record_extents
-from gmdb.inspect.files import DatabaseFiles, entry_target
+from gmdb.tables.files.database_files import DatabaseFiles, entry_target
 from tests.verify.build import Damage
 from tests.verify.expect import found, only
 

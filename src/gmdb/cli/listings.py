@@ -10,15 +10,14 @@ from collections.abc import Callable
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from gmdb.cli.live import ask_owner
-from gmdb.cli.table import NONE, print_problems, print_table
-from gmdb.cli.verbs import add_json
+from gmdb.cli.output import NONE, print_problems, print_table
+from gmdb.cli.verbs import add_json, ask_owner
 from gmdb.errors import StorageError
 from gmdb.format.address import parse_page_id
-from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.inspector import open_inspector, takes_pages
 from gmdb.inspect.listing import Listing
-from gmdb.inspect.row_view import plain
+from gmdb.tables.files.database_files import DatabaseFiles
+from gmdb.tables.files.page_view import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,8 +139,8 @@ def filtered(listing: Listing, where: str) -> Listing:
     """The rows that a condition of SQL is true of."""
     import pyarrow as pa
 
-    from gmdb.catalog.schema import TableDefinition
     from gmdb.sql.filtering import RowFilter
+    from gmdb.tables.catalog.schema import TableDefinition
 
     columns = listing.table_columns()
     table = TableDefinition(listing.name, 0, 0, 0, tuple(columns))

@@ -13,38 +13,25 @@ import sys
 from collections.abc import Sequence
 
 from gmdb import __version__
-from gmdb.cli import (
-    archive,
-    backup,
-    demo,
-    explore,
-    feeds,
-    importing,
-    restore,
-    serve,
-    shrink,
-    snapshots,
-    spark,
-    sql,
-    stat,
-    verify,
-)
+from gmdb.cli import demo, import_, spark, sql, stat, verify
+from gmdb.cli.serve import ExploreVerb, ServeVerb
+from gmdb.cli.upkeep import ArchiveVerb, BackupVerb, FeedsVerb, RestoreVerb, ShrinkVerb, SnapshotsVerb
 from gmdb.cli.verbs import add_verb
 from gmdb.errors import Error
 
 COMMANDS = (
     sql,
-    importing,
-    serve,
+    import_,
+    ServeVerb,
     stat,
-    explore,
+    ExploreVerb,
     verify,
-    backup,
-    restore,
-    archive,
-    shrink,
-    snapshots,
-    feeds,
+    BackupVerb,
+    RestoreVerb,
+    ArchiveVerb,
+    ShrinkVerb,
+    SnapshotsVerb,
+    FeedsVerb,
     spark,
     demo,
 )

@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+import signal
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gmdb.cli.ending import until_told_to_end
 from gmdb.cli.verbs import add_database
 from gmdb.errors import CannotListen, InterfaceError
 from gmdb.storage.directory import require_database
@@ -17,67 +22,126 @@ from gmdb.storage.disk import read_plain
 if TYPE_CHECKING:
     from gmdb.server.entrance import Listening
 
-NAME = "serve"
-HELP = "offer a database to other machines, or other users of this one"
-DESCRIPTION = (
-    "Open a database and keep it open, for clients that come over TCP: gmdb.connect('gmdb://host:7433', token=...),\n"
-    "gmdb sql gmdb://host:7433. Processes of the same user on this machine go on using its path. Ctrl-C and SIGTERM\n"
-    "close it; transactions that are open are rolled back.\n"
-    "Every client shows a token. Without --token-file or --token there is one in DB/gmdb.token, made if need be, that\n"
-    "only your user can read; clients find it in GMDB_TOKEN or are given it. To listen anywhere but on loopback,\n"
-    "both a token and a certificate must be given.\n"
-    "Clients use two ports: that of --port, at which they knock, and one for Arrow Flight, of which they are told."
-)
-EXAMPLE = (
-    "examples:\n"
-    "  gmdb serve shop.gmdb\n"
-    "  GMDB_TOKEN=$(cat shop.gmdb/gmdb.token) gmdb sql gmdb://127.0.0.1:7433\n"
-    "  gmdb serve shop.gmdb --host 0.0.0.0 --flight-port 7434 --token-file token --tls-cert cert.pem --tls-key key.pem"
-)
+
+# ---- Commands that go on until they are told to end.
+
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def until_told_to_end() -> Iterator[Callable[[], None]]:
+    """Gives a function that waits for Ctrl-C or SIGTERM.  One that comes before the wait ends the block as Ctrl-C does;
+    further ones change nothing, so that what is being closed is closed.
+
+    The signal may reach any thread: the system's own way of waking this one is a byte in a socket.
+    """
+    woken, wake = socket.socketpair()
+    wake.setblocking(False)
+    is_waiting = False
+
+    def end(*_: Any) -> None:
+        for number in ENDINGS:
+            signal.signal(number, signal.SIG_IGN)
+        if not is_waiting:
+            raise KeyboardInterrupt
+
+    def wait() -> None:
+        nonlocal is_waiting
+        is_waiting = True
+        woken.recv(1)
+
+    before = {number: signal.signal(number, end) for number in ENDINGS}
+    wakes = signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    try:
+        yield wait
+    finally:
+        signal.set_wakeup_fd(wakes)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        woken.close()
+        wake.close()
+
+
+class ServeVerb:
+    """``gmdb serve``: a database, kept open for clients that come over the network."""
+
+    NAME = "serve"
+    HELP = "offer a database to other machines, or other users of this one"
+    DESCRIPTION = (
+        "Open a database and keep it open, for clients that come over TCP: gmdb.connect('gmdb://host:7433', "
+        "token=...),\n"
+        "gmdb sql gmdb://host:7433. Processes of the same user on this machine go on using its path. Ctrl-C "
+        "and SIGTERM\n"
+        "close it; transactions that are open are rolled back.\n"
+        "Every client shows a token. Without --token-file or --token there is one in DB/gmdb.token, made if "
+        "need be, that\n"
+        "only your user can read; clients find it in GMDB_TOKEN or are given it. To listen anywhere but on "
+        "loopback,\n"
+        "both a token and a certificate must be given.\n"
+        "Clients use two ports: that of --port, at which they knock, and one for Arrow Flight, of which they "
+        "are told."
+    )
+    EXAMPLE = (
+        "examples:\n"
+        "  gmdb serve shop.gmdb\n"
+        "  GMDB_TOKEN=$(cat shop.gmdb/gmdb.token) gmdb sql gmdb://127.0.0.1:7433\n"
+        "  gmdb serve shop.gmdb --host 0.0.0.0 --flight-port 7434 --token-file token --tls-cert cert.pem "
+        "--tls-key key.pem"
+    )
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        add_database(parser)
+        parser.add_argument("--host", default=DEFAULT_HOST, help="where to listen (127.0.0.1)")
+        parser.add_argument(
+            "--port", type=port_number, default=DEFAULT_PORT, help="the port (7433); 0: any that is free"
+        )
+        parser.add_argument("--flight-port", type=port_number, default=0, help="the second port (any that is free)")
+        parser.add_argument(
+            "--tls-cert", metavar="FILE", type=Path, help="the server's certificate and its chain, in PEM"
+        )
+        parser.add_argument(
+            "--tls-key", metavar="FILE", type=Path, help="the certificate's key, in PEM, without password"
+        )
+        token = parser.add_mutually_exclusive_group()
+        token.add_argument(
+            "--token-file", metavar="FILE", type=Path, help="a file with the token that clients must show"
+        )
+        token.add_argument("--token", help="the token itself; others may see it in the list of processes")
+        parser.set_defaults(run=ServeVerb.run)
+
+    @staticmethod
+    def run(arguments: argparse.Namespace) -> int:
+        directory = Path(arguments.database).absolute()
+        require_database(directory)
+        wanted, where = _listening(arguments, directory)
+        with until_told_to_end() as wait:
+            from gmdb.server.connect import open_here  # compiled code, which other commands do without
+            from gmdb.server.endpoint import serve_network
+
+            with open_here(
+                directory,
+                isolation="read committed",
+                autocommit=False,
+                lock_timeout=5.0,
+                read_only=False,
+                sync=None,
+                progress=None,
+            ) as db:
+                entrance = serve_network(db._database, wanted)
+                print(f"{arguments.database} is at {entrance.url}, {where}; Ctrl-C closes it", flush=True)
+                wait()
+        return 0
+
+
 TOKEN_NAME = "gmdb.token"
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 7433
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_database(parser)
-    parser.add_argument("--host", default=DEFAULT_HOST, help="where to listen (127.0.0.1)")
-    parser.add_argument("--port", type=port_number, default=DEFAULT_PORT, help="the port (7433); 0: any that is free")
-    parser.add_argument("--flight-port", type=port_number, default=0, help="the second port (any that is free)")
-    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the server's certificate and its chain, in PEM")
-    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's key, in PEM, without password")
-    token = parser.add_mutually_exclusive_group()
-    token.add_argument("--token-file", metavar="FILE", type=Path, help="a file with the token that clients must show")
-    token.add_argument("--token", help="the token itself; others may see it in the list of processes")
-    parser.set_defaults(run=run)
 
 
 def port_number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 0xFFFF:
         raise argparse.ArgumentTypeError(f"{text} is no port; a port is 0 to 65535")
     return int(text)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    directory = Path(arguments.database).absolute()
-    require_database(directory)
-    wanted, where = _listening(arguments, directory)
-    with until_told_to_end() as wait:
-        from gmdb.server.connect import open_here  # compiled code, which other commands do without
-        from gmdb.server.endpoint import serve_network
-
-        with open_here(
-            directory,
-            isolation="read committed",
-            autocommit=False,
-            lock_timeout=5.0,
-            read_only=False,
-            sync=None,
-            progress=None,
-        ) as db:
-            entrance = serve_network(db._database, wanted)
-            print(f"{arguments.database} is at {entrance.url}, {where}; Ctrl-C closes it", flush=True)
-            wait()
-    return 0
 
 
 def _listening(arguments: argparse.Namespace, directory: Path) -> tuple[Listening, str]:
@@ -127,3 +191,46 @@ def _own_token(file: Path) -> str:
         return token
     except OSError as error:
         raise CannotListen(f"{file}, for a token, cannot be made: {error}; give one with --token-file") from None
+
+
+class ExploreVerb:
+    """``gmdb explore``: a database in the browser."""
+
+    NAME = "explore"
+    HELP = "look at a database in the browser"
+    DESCRIPTION = (
+        "Show a database in the browser: a map of all its pages, any page with the meaning of each byte, "
+        "segments and\n"
+        "indexes, versions of rows and who sees them, transactions, locks and the log as it is written, and "
+        "what two\n"
+        "moments differ in. The database may be closed, open in another process, crashed or damaged; nothing "
+        "is changed.\n"
+        "The page comes from this machine alone, for whoever has the URL, until Ctrl-C. Nothing is fetched "
+        "from elsewhere."
+    )
+    EXAMPLE = "examples:\n  gmdb explore shop.gmdb\n  gmdb explore shop.gmdb --no-browser --port 8080"
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        add_database(parser)
+        parser.add_argument("--port", type=port_number, default=0, help="the port (any that is free)")
+        parser.add_argument("--no-browser", action="store_true", help="only print the URL")
+        parser.set_defaults(run=ExploreVerb.run)
+
+    @staticmethod
+    def run(arguments: argparse.Namespace) -> int:
+        from gmdb.explore.moments import Moments
+        from gmdb.explore.web import ExplorerServer
+
+        with (
+            until_told_to_end() as wait,
+            Moments(arguments.database) as moments,
+            ExplorerServer(moments, arguments.port) as server,
+        ):
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+            print(f"{arguments.database} is at {server.url} ; Ctrl-C ends it", flush=True)
+            if not arguments.no_browser:
+                webbrowser.open(server.url)
+            wait()
+            server.shutdown()
+        return 0

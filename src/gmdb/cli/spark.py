@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from gmdb.cli import spark_export, spark_index, spark_load, spark_stats, spark_verify
-from gmdb.cli.spark_work import Work
-from gmdb.cli.terminal import clear_line
+from gmdb.cli.output import clear_line
+from gmdb.cli.spark_stats import StatsVerb
+from gmdb.cli.spark_verbs import CreateIndexVerb, ExportVerb, LoadVerb, VerifyVerb, Work
 from gmdb.cli.verbs import add_json, add_verb
 
 NAME = "spark"
@@ -17,7 +17,7 @@ DESCRIPTION = (
     "whose workers must reach the database by the same path. Needs Java 17 or later, and pip install 'gmdb[spark]'."
 )
 EXAMPLE = "examples:\n  gmdb spark stats shop.gmdb\n  gmdb spark load --help"
-VERBS = (spark_load, spark_export, spark_index, spark_verify, spark_stats)
+VERBS = (LoadVerb, ExportVerb, CreateIndexVerb, VerifyVerb, StatsVerb)
 INTERRUPTED = 130
 
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from gmdb.spark.local import require_java, require_pyspark
+    from gmdb.spark.jobs import require_java, require_pyspark
 
     require_pyspark()
     require_java()

@@ -13,7 +13,7 @@ from gmdb import __version__
 from gmdb.errors import InterfaceError
 
 if TYPE_CHECKING:
-    from gmdb.cli.shell.pieces import Piece
+    from gmdb.cli.shell.input import Piece
     from gmdb.cli.shell.shell import Shell
 
 NAME = "sql"
@@ -84,8 +84,7 @@ def _ended(command: str) -> list[str]:
 
 def _pieces(lines: Iterable[str]) -> Iterator[Piece]:
     """The statements and commands of a script."""
-    from gmdb.cli.shell.commands import is_command
-    from gmdb.cli.shell.pieces import Piece, Pieces
+    from gmdb.cli.shell.input import Piece, Pieces, is_command
 
     pieces = Pieces()
     for number, line in enumerate(lines, 1):
@@ -112,8 +111,7 @@ def _run_script(shell: Shell, pieces: Iterable[Piece]) -> int:
 
 def _converse(shell: Shell) -> int:
     """Take what is typed until the user leaves."""
-    from gmdb.cli.shell.commands import is_command
-    from gmdb.cli.shell.pieces import Piece, Pieces
+    from gmdb.cli.shell.input import Piece, Pieces, is_command
     from gmdb.cli.shell.prompt import Prompt
     from gmdb.cli.shell.shell import Failed, Leave
 

@@ -3,21 +3,197 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from typing import Any
 
-from gmdb.cli import (
-    stat_diff,
-    stat_fill,
-    stat_find,
-    stat_hex,
-    stat_history,
-    stat_index,
-    stat_page,
-    stat_redo,
-    stat_salvage,
+from gmdb.cli.listings import add_output, make, show
+from gmdb.cli.stat_verbs import (
+    DiffVerb,
+    FillVerb,
+    FindVerb,
+    HexVerb,
+    HistoryVerb,
+    IndexVerb,
+    PageVerb,
+    RedoVerb,
+    SalvageVerb,
 )
-from gmdb.cli.stat_lists import LIST_VERBS
 from gmdb.cli.verbs import add_database, add_verb
+
+# ---- The verbs of gmstat that print a listing: what each is called, what it is asked by, and what it says of itself.
+
+_SEGMENT = ("segment", "SEG", "a table or index by its name, or a segment by its entry page, such as 4:6")
+
+
+@dataclass(frozen=True)
+class ListVerb:
+    """``asks``: arguments as (name, how it is shown, help), optional ones with a name that ends in ``?``."""
+
+    NAME: str
+    HELP: str
+    DESCRIPTION: str
+    EXAMPLE: str
+    listing: str
+    asks: tuple[tuple[str, str, str], ...] = ()
+    is_live: bool = False
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        for name, shown, said in self.asks:
+            if name.endswith("?"):
+                parser.add_argument(name[:-1], metavar=shown, nargs="?", help=said)
+            else:
+                parser.add_argument(name, metavar=shown, help=said)
+        add_output(parser, self.listing)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        given = [getattr(arguments, name.rstrip("?")) for name, _, _ in self.asks]
+        asked = [value for value in given if value is not None]
+        return show(arguments, make(arguments, self.listing, *asked, live=self.is_live))
+
+
+SNAPSHOTS = ListVerb(
+    "snapshots",
+    "snapshots that are pinned for readers in other processes, and what they take on disk",
+    "List every pinned snapshot: when it was taken, by which commit, for which process, how long its lease runs,\n"
+    "and how many damaged pages reads by it have skipped. The files say so, whoever has the database open.\n"
+    "Below, what the images take on disk: pages that changed since, as they were. All snapshots share them.",
+    "example:\n  gmstat snapshots shop.gmdb",
+    "snapshots",
+)
+LIST_VERBS = (
+    ListVerb(
+        "spaces",
+        "tablespaces, their devices and how full they are",
+        "List the tablespaces of a database: page size, devices, pages, high-water mark, free pages, segments.",
+        "example:\n  gmstat spaces shop.gmdb",
+        "spaces",
+    ),
+    ListVerb(
+        "devices",
+        "devices: their files, pages and free pages",
+        "List the devices of a database, a file each.",
+        "example:\n  gmstat devices shop.gmdb",
+        "devices",
+    ),
+    ListVerb(
+        "segments",
+        "segments: tables, indexes and undo logs, and where their pages are",
+        "List every segment: its entry page, what it holds, how many data and map pages it has, and how many of its\n"
+        "pages are on each free list (LIST:PAGES; list 0 to 13 by the room they have, 'empty' without any row).",
+        "example:\n  gmstat segments shop.gmdb",
+        "segments",
+    ),
+    ListVerb(
+        "maps",
+        "a segment's map: which data pages it has, and on which free lists they are",
+        "List the entries of a segment's map pages. Where a data page's own head names another entry, that is said.",
+        'examples:\n  gmstat maps shop.gmdb orders\n  gmstat maps shop.gmdb orders --where "list is not null"',
+        "maps",
+        (_SEGMENT,),
+    ),
+    ListVerb(
+        "freelists",
+        "a segment's free lists, page by page in the order in which inserts take them",
+        "Follow the free lists of a segment from link to link, and say where one breaks.",
+        "example:\n  gmstat freelists shop.gmdb orders",
+        "freelists",
+        (_SEGMENT,),
+    ),
+    ListVerb(
+        "pages",
+        "pages: their heads, how full they are, their rows, and what is wrong with them",
+        "List the pages of a segment, or all that were ever used, each with what is wrong with it.",
+        'examples:\n  gmstat pages shop.gmdb orders\n  gmstat pages shop.gmdb --where "problem is not null"\n'
+        "  gmstat pages shop.gmdb --pages 4:0..4:99 --csv",
+        "pages",
+        (("segment?", *_SEGMENT[1:]),),
+    ),
+    ListVerb(
+        "rows",
+        "a table's rows as they lie on pages, deleted and moved ones included",
+        "List the rows that lie on a table's pages, whoever may see them: their places, sizes, locks, flags and "
+        "values.",
+        "examples:\n  gmstat rows shop.gmdb orders\n  gmstat rows shop.gmdb orders --where \"_flags = 'DELETE'\"",
+        "rows",
+        (_SEGMENT,),
+    ),
+    ListVerb(
+        "row",
+        "one row, with its whole history of versions",
+        "Show a row as it is, and as it was before each change that the undo log still knows of, the newest version\n"
+        "first: who made it, whether that has committed, and where its bytes are.",
+        "example:\n  gmstat row shop.gmdb 4:7:12",
+        "row",
+        (("row", "ROWID", "the row, as SQL's rowid: DEVICE:PAGE:SLOT"),),
+    ),
+    ListVerb(
+        "hash",
+        "a hash index: its directories and buckets",
+        "List the pages of a hash index: which bits of an address lead to them, and how full they are.",
+        "example:\n  gmstat hash shop.gmdb orders_code",
+        "hash",
+        (("index", "NAME", "the index's name"),),
+    ),
+    ListVerb(
+        "lob",
+        "large objects: their lengths and pages",
+        "List the large objects of a table, or of all: first page, length, levels, and whether all pages are there.",
+        "example:\n  gmstat lob shop.gmdb orders",
+        "lobs",
+        (("table?", "TABLE", "the table's name"),),
+    ),
+    ListVerb(
+        "undo",
+        "undo records: how rows were before transactions changed them",
+        "List the records of the undo log: where each is, whose it is, what was done to which row under which "
+        "lock, and\n"
+        "the values before. A database that was closed has none; --live asks the process that has it open.",
+        "examples:\n  gmstat undo shop.gmdb --live\n  gmstat undo shop.gmdb --where \"state = 'in flight'\"",
+        "undo",
+    ),
+    ListVerb(
+        "locks",
+        "row locks in use: their transactions, rows and undo records",
+        "List every lock that is in use: whose it is, what was done to which row first, the lock beneath it, and its\n"
+        "newest undo record. The process that has the database open is asked. If there is none, the undo log "
+        "says which\n"
+        "locks transactions held that never ended; a database that was closed has none.",
+        "example:\n  gmstat locks shop.gmdb",
+        "locks",
+        is_live=True,
+    ),
+    ListVerb(
+        "transactions",
+        "transactions that are open, or have ended and left something to be cleaned up",
+        "List every transaction that is open, or has ended and is not yet purged: its state, its commit number "
+        "and how\n"
+        "many locks it has. The process that has the database open is asked. If there is none, the undo log "
+        "says which\n"
+        "transactions never ended; a database that was closed has none.",
+        "example:\n  gmstat transactions shop.gmdb",
+        "transactions",
+        is_live=True,
+    ),
+    ListVerb(
+        "waits",
+        "who waits for whose row or table",
+        "List the transactions that wait. The process that has the database open is asked; without one nobody waits.",
+        "example:\n  gmstat waits shop.gmdb",
+        "waits",
+        is_live=True,
+    ),
+    SNAPSHOTS,
+    ListVerb(
+        "checkpoints",
+        "checkpoints: how many pages are of each, and what the control file says",
+        "List the checkpoints that wrote pages which are still so, with both copies of the control file.",
+        "example:\n  gmstat checkpoints shop.gmdb",
+        "checkpoints",
+    ),
+)
+
+
+# ---- ``gmdb stat``: looking at a database's bytes.
 
 NAME = "stat"
 HELP = "look at a database's bytes (also called gmstat)"
@@ -32,15 +208,15 @@ _ORDER = (
     "diff", "salvage",
 )  # fmt: skip
 _DRAWN: tuple[Any, ...] = (
-    stat_fill,
-    stat_page,
-    stat_hex,
-    stat_find,
-    stat_index,
-    stat_redo,
-    stat_history,
-    stat_diff,
-    stat_salvage,
+    FillVerb,
+    PageVerb,
+    HexVerb,
+    FindVerb,
+    IndexVerb,
+    RedoVerb,
+    HistoryVerb,
+    DiffVerb,
+    SalvageVerb,
 )
 VERBS: list[Any] = sorted((*LIST_VERBS, *_DRAWN), key=lambda verb: _ORDER.index(verb.NAME))
 

@@ -1,15 +1,18 @@
-"""Commands and their verbs: modules with NAME, HELP, DESCRIPTION, EXAMPLE and ``add_arguments``."""
+"""Commands and their verbs: classes or modules with NAME, HELP, DESCRIPTION, EXAMPLE and ``add_arguments``."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gmdb.cli.table import print_json
+from gmdb.cli.output import print_json
 from gmdb.errors import InterfaceError
 from gmdb.storage.directory import require_database
+
+if TYPE_CHECKING:
+    from gmdb.database.connection import Connection
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +38,7 @@ def add_verb(verbs: Any, verb: Any) -> argparse.ArgumentParser:
 def add_list_and_drop(parser: argparse.ArgumentParser, command: Any, things: str) -> argparse.ArgumentParser:
     """Give a command verbs that list things by their names and drop some; answers the parser of ``list``.
 
-    ``command`` is a module with LIST_HELP, LIST_DESCRIPTION, DROP_DESCRIPTION, too, and with ``names`` and ``drop``:
+    ``command`` is a class with LIST_HELP, LIST_DESCRIPTION, DROP_DESCRIPTION, too, and with ``names`` and ``drop``:
     which things a database has, and dropping some.
     """
     raw = argparse.RawDescriptionHelpFormatter
@@ -77,3 +80,19 @@ def database_directory(arguments: argparse.Namespace) -> Path:
     directory = Path(arguments.database).absolute()
     require_database(directory)
     return directory
+
+
+# ---- What verbs ask of the process that has a database open, if there is one.
+
+
+def ask_owner(database: str, question: Callable[[Connection], Any]) -> Any:
+    """The answer of the database's owner; None if no process has the database open for writing."""
+    from gmdb.server.connect import connect_to_owner  # brings pyarrow, which other verbs do without
+
+    directory = Path(database).absolute()
+    require_database(directory)
+    connection = connect_to_owner(directory, read_only=True)
+    if connection is None:
+        return None
+    with connection:
+        return question(connection)

@@ -9,15 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gmdb.cli.live import ask_owner
-from gmdb.cli.table import print_json
-from gmdb.cli.terminal import progress, progress_of_steps
-from gmdb.cli.verbs import add_database, add_json
+from gmdb.cli.output import print_json, progress, progress_of_steps
+from gmdb.cli.verbs import add_database, add_json, ask_owner
 from gmdb.errors import DatabaseInUse, NotClosed
 from gmdb.inspect.canvas import printable
 
 if TYPE_CHECKING:
-    from gmdb.log.reports import Recovery
+    from gmdb.storage.log.reports import Recovery
     from gmdb.verify import Report
 
 NAME = "verify"
@@ -74,7 +72,7 @@ def _verify(database: str) -> Report:
 def recover(database: str) -> Recovery | None:
     """Open the database, which recovers it, and close it; None if it is a backup, which is to stay one."""
     from gmdb import connect
-    from gmdb.log.backup import is_backup
+    from gmdb.storage.log.backup import is_backup
 
     if is_backup(Path(database)):
         return None
@@ -84,8 +82,8 @@ def recover(database: str) -> Recovery | None:
 
 
 def _verify_backup(database: str) -> Report:
-    from gmdb.copies import verify_backup
-    from gmdb.log.reports import finish
+    from gmdb.database.copies import verify_backup
+    from gmdb.storage.log.reports import finish
 
     with progress_of_steps() as step:
         report: Report = finish(verify_backup(Path(database).absolute()), step)

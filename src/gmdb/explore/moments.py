@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Self
 from gmdb.errors import InterfaceError, OwnerGone
 from gmdb.format.address import page_name, parse_page_id
 from gmdb.inspect.diff import diff_databases, diff_images
-from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.inspector import Inspector, open_files
 from gmdb.inspect.listing import Listing
 from gmdb.inspect.replayed import parse_place
 from gmdb.server.connect import connect_to_owner
 from gmdb.storage.directory import require_database
+from gmdb.tables.files.database_files import DatabaseFiles
 
 if TYPE_CHECKING:
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
 
 FILES, MEMORY = "files", "memory"
 _FOUND_IN_MEMORY = ("transactions", "locks", "waits")

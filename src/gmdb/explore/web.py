@@ -20,8 +20,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from gmdb.errors import CannotListen, Error
-from gmdb.explore.answers import ANSWERS
 from gmdb.explore.moments import Moments
+from gmdb.explore.responses import ANSWERS
 
 HOST = "127.0.0.1"
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

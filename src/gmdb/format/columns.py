@@ -12,7 +12,7 @@ Each type is stored by the row's 2-bit rule: four bytes, eight bytes, or a lengt
 | BLOB, CLOB | length and a byte that says what follows: the value, or where it is (lob.py); CLOB is UTF-8 |
 
 A DATE is days and a TIMESTAMP microseconds since 1970, a DECIMAL its digits as an integer.
-Not here: Arrow types (arrow/schema.py).
+Not here: Arrow types (tables/arrow/arrow_types.py).
 """
 
 from __future__ import annotations

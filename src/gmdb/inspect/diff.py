@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Error, InterfaceError
 from gmdb.format import anatomy, heap
 from gmdb.format.address import RowId, page_id_of, page_name, parse_page_id
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
-from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.listing import BIGINT, INT, TEXT, ListColumn, Listing
-from gmdb.inspect.page_view import known_tables
 from gmdb.inspect.row_lists import views_of
-from gmdb.inspect.row_view import RowView, plain
+from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.tables.files.database_files import DatabaseFiles
+from gmdb.tables.files.page_view import RowView, known_tables, plain
 
 DIFF = (
     ListColumn("page", TEXT, "the page; of two pages, the first one"),

@@ -2,19 +2,320 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
+from itertools import cycle, groupby
+from typing import Any
 
 from gmdb.format import anatomy, btree, device, hash, heap, segment, undo
-from gmdb.format.layout import Layout, Region
-from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, TAIL_SIZE, PageType, stored_crc
-from gmdb.format.slotted import SLOT_FREED, slot_room, slots
-from gmdb.inspect.canvas import PLAIN, RULE, Block, Line, Paint, byte_lines, printable, render, section_line
-from gmdb.inspect.draw_fields import field_lines
-from gmdb.inspect.draw_index import directory_lines, index_blocks
-from gmdb.inspect.draw_map import map_lines, segment_head_lines
-from gmdb.inspect.draw_rows import row_blocks
-from gmdb.inspect.draw_undo import undo_blocks
-from gmdb.inspect.page_view import PageView, title
+from gmdb.format.address import NO_PAGE, NO_SLOT, page_name
+from gmdb.format.anatomy import regions
+from gmdb.format.btree import ENTRIES_AT, POINTER_SIZE, entry_extents
+from gmdb.format.hash import HASH_NODE, HashPageType, slot_pages
+from gmdb.format.layout import Layout, Record, Region
+from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, TAIL_SIZE, PageType, SegmentType, stored_crc
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, NO_LOCK, SIZE_AT, header_size
+from gmdb.format.segment import (
+    EMPTY_LIST,
+    ENTRY_MAP_AT,
+    FREE_LISTS,
+    FREE_MAP_LIST,
+    MAP_ENTRY,
+    MAP_HEAD,
+    MAP_LINK,
+    NO_LIST,
+    SEGMENT_HEAD,
+    SEGMENT_HEAD_AT,
+    map_capacity,
+    map_entry_at,
+    map_head_at,
+)
+from gmdb.format.slotted import SLOT_FREED, bounded, slot_room, slots
+from gmdb.format.undo import UNDO_RECORD, UndoOperation
+from gmdb.inspect.canvas import (
+    BYTES_PER_LINE,
+    PLAIN,
+    RULE,
+    Block,
+    Line,
+    Paint,
+    byte_lines,
+    printable,
+    render,
+    section_line,
+)
+from gmdb.inspect.report import index_entry, leads_to_rows
+from gmdb.tables.files.page_view import (
+    NO_LOCK_BEFORE,
+    PageView,
+    RowView,
+    UndoRecordView,
+    title,
+    view_row,
+    view_undo_records,
+)
+
+# ---- The fields of a structure, one line each: name, value, the value in words, what the field means.
+
+_PAGE_IDS = {
+    "page_id", "map_page_id", "map_page", "next_ckpt_page", "next", "prev", "prior", "last_map_page", "first_data_page",
+    "last_page", "child_seg", "first_free_page", "seg_entry",
+}  # fmt: skip
+_ENUMS: dict[str, type[IntEnum]] = {
+    "seg_type": SegmentType,
+    "type": SegmentType,
+    "page_type": PageType,
+    "hash_page_type": HashPageType,
+    "op_type": UndoOperation,
+}
+_BULK_RESERVE = 2 * 15  # hexadecimal digits of the page head's reserve
+
+
+def in_words(field: str, value: Any) -> str:
+    """What a field's number stands for, where it stands for something."""
+    if field in _PAGE_IDS:
+        return page_name(value)
+    if field in _ENUMS:
+        kinds = _ENUMS[field]
+        return kinds(value).name if value in list(kinds) else "unknown"
+    if (field == "mirror_page" and value == NO_PAGE) or (field == "free_slot" and value == NO_SLOT):
+        return "none"
+    if field == "reserve" and len(value) == _BULK_RESERVE and value_text(value) != "0":
+        return f"transaction {int.from_bytes(bytes.fromhex(value)[:8], 'little')}"
+    return ""
+
+
+def value_text(value: Any) -> str:
+    """Byte arrays come as hexadecimal; one that is all zero is shown as 0."""
+    if isinstance(value, str) and value and not value.strip("0"):
+        return "0"
+    return str(value)
+
+
+def field_lines(
+    layout: Layout, page: bytes, at: int, section: str, groups: Mapping[str, str] | None = None
+) -> Iterator[Line]:
+    """A line a field; nested structures in braces; ``groups`` puts a heading before some fields."""
+    waiting: list[Region] = []
+    for region in layout.regions(page, at):
+        outer, _, inner = region.name.partition(".")
+        if waiting and waiting[0].name.partition(".")[0] != outer:
+            yield _braces(waiting, section)
+            waiting, section = [], ""
+        if inner:
+            waiting.append(region)
+            continue
+        if groups and outer in groups:
+            yield section_line(None, "", groups[outer])
+        yield field_line(region, section)
+        section = ""
+    if waiting:
+        yield _braces(waiting, section)
+
+
+def field_line(region: Region, section: str) -> Line:
+    value = value_text(region.value)
+    meaning = region.meaning if region.meaning != value else ""
+    return section_line(region.offset, section, region.name, value, in_words(region.name, region.value), meaning)
+
+
+def _braces(regions: list[Region], section: str) -> Line:
+    """``latch | {spinlock=0, latch_mode=0, latch_cnt=0}``."""
+    outer = regions[0].name.partition(".")[0]
+    inner = ", ".join(f"{region.name.partition('.')[2]}={region.value}" for region in regions)
+    return section_line(regions[0].offset, section, outer, "{" + inner + "}")
+
+
+# ---- The rows of a heap page, each with its header, its bytes and its values.
+
+FLAGS_AT = 3
+COLUMNS_NAMED = 8
+TEXT_SHOWN = 60
+_CODE_NAMES = ("null", "4 bytes", "8 bytes", "variable")
+
+
+def row_blocks(view: PageView, full: bool) -> list[Block]:
+    end = len(view.page) - TAIL_SIZE
+    return [
+        Block(row.offset, row.values_at + len(row.raw), list(row_lines(row, f"row {row.slot}", end, full)))
+        for row in view.rows
+    ]
+
+
+def row_lines(row: RowView, section: str, page_end: int, full: bool) -> Iterator[Line]:
+    yield from row_head_lines(row, section, full)
+    raw = row.raw[: max(page_end - row.values_at, 0)]
+    yield from byte_lines(raw, row.values_at, _values_beside(row), full)
+
+
+def row_head_lines(row: RowView, section: str, full: bool) -> Iterator[Line]:
+    at = row.offset
+    yield section_line(at, section, "lock_id", str(row.lock_id), "none" if row.lock_id == NO_LOCK else "")
+    if row.lock_word == NO_LOCK_BEFORE:
+        yield section_line(at + FLAGS_AT, "", "flags", "255", "no lock before")
+    else:
+        yield section_line(at + FLAGS_AT, "", "flags", str(int(row.flags)), ", ".join(row.flag_names) or "none")
+    yield section_line(at + SIZE_AT, "", "size", str(row.size))
+    yield section_line(at + COL_COUNT_AT, "", "col_count", str(row.col_count))
+    yield section_line(at + BITS_AT, "", "bit_array", str(row.bit_array), _bits_in_words(row))
+    if row.further_bits:
+        yield from byte_lines(row.further_bits, at + BITS_AT + 4, {0: "further size bits"}, full)
+
+
+def _bits_in_words(row: RowView) -> str:
+    codes = [row.bit_array >> 2 * n & 3 for n in range(min(row.col_count, COLUMNS_NAMED))]
+    words = ", ".join(_CODE_NAMES[code] for code in codes)
+    return words + (", …" if row.col_count > COLUMNS_NAMED else "")
+
+
+def _values_beside(row: RowView) -> dict[int, str]:
+    """Each value, beside the line of hexadecimal that it starts on."""
+    if row.target is not None:
+        return {0: f"moved to {row.target}"}
+    if row.problem:
+        return {0: f"unreadable: {row.problem}"}
+    last = max((len(row.raw) - 1) // BYTES_PER_LINE, 0)
+    beside: dict[int, str] = {}
+    for cell in row.cells or ():
+        line = min((cell.offset - row.values_at) // BYTES_PER_LINE, last)
+        text = f"{cell.name} = {row_value_text(cell.value)}"
+        beside[line] = f"{beside[line]}, {text}" if line in beside else text
+    return beside
+
+
+def row_value_text(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        text = f"x'{value.hex()}'"
+    else:
+        text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= TEXT_SHOWN else f"{text[:TEXT_SHOWN]}…"
+
+
+# ---- The entries of a B-tree page or a hash bucket, and the slots of a hash directory.
+
+
+def index_blocks(view: PageView, full: bool) -> list[Block]:
+    end = len(view.page) - TAIL_SIZE
+    extents = bounded(view.page, entry_extents(view.page))
+    return [
+        Block(at, stop, list(_entry_lines(view.page, at, min(stop, end), slot, full))) for at, stop, slot in extents
+    ]
+
+
+def _entry_lines(page: bytes, offset: int, end: int, slot: int, full: bool) -> Iterator[Line]:
+    yield from row_head_lines(view_row(page, slot, offset, None), f"entry {slot}", full)
+    entry = index_entry(page, offset, end, slot)
+    at = offset + header_size(entry["col_count"])
+    if at + POINTER_SIZE > end:
+        yield section_line(None, "", "(cut short)")
+        return
+    if leads_to_rows(page):
+        yield section_line(at, "", "row_id", entry["row_id"])
+    else:
+        yield section_line(at, "", "child page", str(entry["child_page"]), page_name(entry["child_page"]))
+    key = bytes.fromhex(entry["key"])
+    yield from byte_lines(key, at + POINTER_SIZE, {0: "key columns"} if key else None, full)
+    if "address" in entry:
+        yield section_line(
+            at + POINTER_SIZE + len(key), "", "address", entry["address"], "hash of the key | of the row id"
+        )
+
+
+def directory_lines(page: bytes) -> Iterator[Line]:
+    """A hash directory's slots: one line for slots that lead to the same page."""
+    number, depth = 0, HASH_NODE.at(page, PAGE_HEAD.size).depth
+    for page_id, same in groupby(slot_pages(page)):
+        count = len(list(same))
+        name = f"slot {number}" if count == 1 else f"slots {number} … {number + count - 1}"
+        target = ("", "nothing") if page_id == NO_PAGE else (str(page_id), page_name(page_id))
+        bits = f"bits {number:0{depth}b} …" if depth else "all"
+        yield section_line(ENTRIES_AT + 4 * number, "slots" if number == 0 else "", name, *target, bits)
+        number += count
+
+
+# ---- Segment heads and maps: lists by their ends, map entries one line each.
+
+_LIST_NAMES = {EMPTY_LIST: "empty", FREE_MAP_LIST: "unused", NO_LIST: "none"}
+
+
+def segment_head_lines(page: bytes) -> Iterator[Line]:
+    section, drawn = "segment head", set()
+    for region in SEGMENT_HEAD.regions(page, SEGMENT_HEAD_AT):
+        outer = region.name.partition(".")[0]
+        if outer == region.name:
+            yield field_line(region, section)
+        elif outer not in drawn:
+            drawn.add(outer)
+            yield section_line(region.offset, section, outer, _ends(page, region.offset))
+        section = ""
+
+
+def _ends(page: bytes, at: int) -> str:
+    """A list by its first and last entry."""
+    first, last = (MAP_LINK.at(page, at + n * MAP_LINK.size) for n in range(2))
+    return "empty" if first.map_page == last.map_page == NO_PAGE else f"{_link(first)} … {_link(last)}"
+
+
+def _link(link: Record) -> str:
+    """``4:9 (entry 2 of 4:6)``, or ``none``."""
+    if link.map_page == NO_PAGE:
+        return "none"
+    return f"{page_name(link.page_id)} (entry {link.offset} of {page_name(link.map_page)})"
+
+
+def list_name(list_id: int) -> str:
+    known = _LIST_NAMES.get(list_id)
+    return known if known else str(list_id) if list_id < FREE_LISTS else f"unknown {list_id}"
+
+
+def map_lines(page: bytes) -> Iterator[Line]:
+    at = map_head_at(page)
+    yield from field_lines(MAP_HEAD, page, at, "map head")
+    yield RULE
+    room = map_capacity(len(page), at == ENTRY_MAP_AT)
+    for number in range(min(MAP_HEAD.at(page, at).map_count, room)):
+        yield _entry_line(page, number)
+
+
+def _entry_line(page: bytes, number: int) -> Line:
+    at = map_entry_at(page, number)
+    entry = MAP_ENTRY.at(page, at)
+    words = f"list {list_name(entry.list_id)}"
+    if entry.list_id != NO_LIST:
+        words += f", prior {_link(entry.prior)}, next {_link(entry.next)}"
+    return section_line(at, f"entry {number}", f"page {page_name(entry.page_id)}", str(entry.page_id), words)
+
+
+# ---- The records of an undo page: what was done to which row, and how it was before.
+
+
+def undo_blocks(view: PageView, full: bool) -> list[Block]:
+    return [
+        Block(record.offset, record.end, list(_record_lines(view.page, record, full)))
+        for record in view_undo_records(view.page, view.tables)
+    ]
+
+
+def _record_lines(page: bytes, record: UndoRecordView, full: bool) -> Iterator[Line]:
+    table = f" of table {record.table_name}" if record.table_name else ""
+    row = f"row {record.row_id}{table}"
+    yield section_line(None, f"record {record.slot}", record.operation.lower(), row)
+    yield from field_lines(UNDO_RECORD, page, record.offset, "")
+    body_at = record.offset + UNDO_RECORD.size
+    if record.image is None:
+        yield from byte_lines(record.body, body_at, full=full)
+        return
+    yield from row_lines(record.image, "  before", len(page) - TAIL_SIZE, full)
+    rest_at = record.image.values_at + len(record.image.raw)
+    rest = record.body[rest_at - body_at :]
+    numbers = ", ".join(map(str, record.changed))
+    beside = {0: f"changed columns, by number: {numbers}"} if numbers else {}
+    yield from byte_lines(rest, rest_at, beside, full)
+
+
+# ---- A page drawn as text, the way engineers draw it on paper.
 
 SLOTS_PER_LINE = 5
 HEAD_GROUPS = {
@@ -148,3 +449,75 @@ def _regions(page: bytes, full: bool) -> Iterator[Line]:
             yield from _gap(region.offset, page, region.length, region.name, full)
         elif not region.name.startswith(("head.", "tail.")):
             yield Line(region.offset, f" {region.name}", str(region.value), "", region.meaning)
+
+
+# ---- A page's bytes in hexadecimal, beside what they are: the names and, on a terminal, the colours of its regions.
+
+PER_LINE = 16
+_NAMES_MAX = 60
+_COLOURS = ("\033[36m", "\033[33m", "\033[32m", "\033[35m", "\033[34m", "\033[31m")
+_DIM, _OFF = "\033[2m", "\033[0m"
+_SHOWN = bytes(byte if 32 <= byte < 127 else ord("·") for byte in range(256))
+_UNNAMED = ("free", "unused")
+
+
+def hex_lines(page: bytes, coloured: bool, full: bool) -> Iterator[str]:
+    """The page's lines; without ``full``, lines that are as the one before and begin nothing are left out."""
+    found = regions(page)
+    paints = _paints(page, found) if coloured else []
+    begins: dict[int, list[Region]] = {}
+    for region in found:
+        begins.setdefault(region.offset // PER_LINE * PER_LINE, []).append(region)
+    left_out = 0
+    previous = b""
+    for start in range(0, len(page), PER_LINE):
+        raw = page[start : start + PER_LINE]
+        begun = begins.get(start, [])
+        if not full and raw == previous and not begun:
+            left_out += 1
+            continue
+        if left_out:
+            yield f"       … {left_out} lines more like it"
+            left_out = 0
+        previous = raw
+        yield _line(start, raw, begun, paints)
+    if left_out:
+        yield f"       … {left_out} lines more like it"
+
+
+def _line(start: int, raw: bytes, begun: list[Region], paints: list[str]) -> str:
+    cells = raw.hex(" ").split()
+    if paints:
+        cells = [f"{paint}{cell}{_OFF}" for paint, cell in zip(paints[start : start + PER_LINE], cells, strict=True)]
+    shown = " ".join(cells[:8]) + "  " + " ".join(cells[8:])
+    text = raw.translate(_SHOWN).decode("latin-1")
+    return f"{start:>6}  {shown}  {text}  {_names(begun)}".rstrip()
+
+
+def _names(begun: list[Region]) -> str:
+    """The regions that begin on a line; those of one structure are told by its name once."""
+    told: list[str] = []
+    last = ""
+    for region in begun:
+        owner, dot, name = region.name.rpartition(".")
+        said = name if dot and owner == last else region.name
+        last = owner if dot else ""
+        told.append(said)
+    text = " ".join(told)
+    return printable(text if len(text) <= _NAMES_MAX else text[: _NAMES_MAX - 1] + "…")
+
+
+def _paints(page: bytes, found: list[Region]) -> list[str]:
+    """A colour for every byte: neighbours that are of different structures have different ones."""
+    colours = cycle(_COLOURS)
+    made = [""] * len(page)
+    owner, colour = "", ""
+    for region in found:
+        own = region.name.rpartition(".")[0] or region.name
+        if region.name in _UNNAMED:
+            colour, owner = _DIM, own
+        elif own != owner:
+            colour, owner = next(colours), own
+        for at in range(region.offset, region.end):
+            made[at] = colour
+    return made

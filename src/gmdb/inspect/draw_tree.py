@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from gmdb.format.address import page_name
 from gmdb.inspect.canvas import printable
-from gmdb.inspect.hash_view import HashPage
-from gmdb.inspect.index_view import IndexView, Key, Node, sibling, walk
+from gmdb.inspect.index_view import HashPage, IndexView, Key, Node, sibling, walk
 
 VALUE_CHARACTERS = 30
 

@@ -13,16 +13,12 @@ from gmdb.format.lob import LOB_MAX, LOB_NODE, NODE_AT, page_counts
 from gmdb.format.page import PAGE_HEAD, PageType
 from gmdb.format.row import NO_LOCK, ROW_HEAD, header_size
 from gmdb.format.slotted import bounded
-from gmdb.inspect.files import DatabaseFiles
-from gmdb.inspect.hash_view import HashView
-from gmdb.inspect.index_kinds import read_index
-from gmdb.inspect.index_view import BTreeView, IndexView, find_index, walk
+from gmdb.inspect.index_view import BTreeView, HashView, IndexView, find_index, read_index, walk
 from gmdb.inspect.listing import BIGINT, DOUBLE, INT, TEXT, ListColumn, Listing
 from gmdb.inspect.objects import segment_objects
-from gmdb.inspect.page_lists import data_pages
-from gmdb.inspect.page_range import ALL_PAGES, PageRange
-from gmdb.inspect.page_view import known_tables
-from gmdb.inspect.row_view import flag_names, plain
+from gmdb.inspect.page_lists import ALL_PAGES, PageSelection, data_pages
+from gmdb.tables.files.database_files import DatabaseFiles
+from gmdb.tables.files.page_view import flag_names, known_tables, plain
 
 INDEX = (
     ListColumn("page_id", BIGINT, "the page's number", True),
@@ -83,7 +79,7 @@ def view_of(files: DatabaseFiles, name: str) -> IndexView:
     return read_index(files.page, definition, tables[definition.table_id])
 
 
-def index(files: DatabaseFiles, name: str, pages: PageRange = ALL_PAGES) -> Listing:
+def index(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES) -> Listing:
     """The pages of an index, from the root down."""
     view = view_of(files, name)
     if isinstance(view, HashView):
@@ -113,7 +109,7 @@ def index(files: DatabaseFiles, name: str, pages: PageRange = ALL_PAGES) -> List
     return made
 
 
-def hash_pages(files: DatabaseFiles, name: str, pages: PageRange = ALL_PAGES) -> Listing:
+def hash_pages(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES) -> Listing:
     """The directories and buckets of a hash index."""
     view = view_of(files, name)
     if not isinstance(view, HashView):
@@ -121,7 +117,7 @@ def hash_pages(files: DatabaseFiles, name: str, pages: PageRange = ALL_PAGES) ->
     return _hash_pages(view, pages)
 
 
-def _hash_pages(view: HashView, pages: PageRange) -> Listing:
+def _hash_pages(view: HashView, pages: PageSelection) -> Listing:
     made = Listing("hash", HASH, problems=list(view.problems))
     parents: dict[int, int] = {}
     for node in walk(view.root):
@@ -144,7 +140,7 @@ def _hash_pages(view: HashView, pages: PageRange) -> Listing:
     return made
 
 
-def entries(files: DatabaseFiles, name: str, pages: PageRange = ALL_PAGES) -> Listing:
+def entries(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES) -> Listing:
     """The entries of an index, leaf by leaf in the order of keys, or bucket by bucket."""
     view = view_of(files, name)
     made = Listing("entries", ENTRIES, problems=list(view.problems))

@@ -15,22 +15,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gmdb.errors import InterfaceError
-from gmdb.inspect import (
-    cell_lists,
-    index_lists,
-    live_lists,
-    log_lists,
-    page_lists,
-    row_lists,
-    seen_lists,
-    space_lists,
-    undo_lists,
-)
-from gmdb.inspect import version_lists as versions
+from gmdb.inspect import index_lists, log_lists, page_lists, row_lists, space_lists, transaction_lists
+from gmdb.inspect import row_lists as versions
 from gmdb.inspect.diff import DIFF, diff_databases, diff_pages
-from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.listing import ListColumn, Listing
-from gmdb.inspect.page_range import PageRange
+from gmdb.inspect.page_lists import PageSelection
+from gmdb.tables.files.database_files import DatabaseFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,23 +58,25 @@ LISTINGS = {
     "segments": Listed(space_lists.segments, space_lists.SEGMENTS),
     "maps": Listed(space_lists.maps, space_lists.MAPS),
     "freelists": Listed(space_lists.freelists, space_lists.FREE),
-    "cells": Listed(cell_lists.cells, cell_lists.CELLS),
+    "cells": Listed(page_lists.cells, page_lists.CELLS),
     "fill": Listed(page_lists.fill, page_lists.FILL),
     "pages": Listed(page_lists.pages, page_lists.PAGES),
     "regions": Listed(page_lists.regions, page_lists.REGIONS),
     "image": Listed(page_lists.image, page_lists.IMAGE),
     "rows": Listed(row_lists.rows, row_lists.ROW_PLACE),
     "row": Listed(versions.row, versions.VERSION),
-    "seen": Listed(seen_lists.seen, seen_lists.SEEN),
+    "seen": Listed(row_lists.seen, row_lists.SEEN),
     "index": Listed(index_lists.index, index_lists.INDEX),
     "hash": Listed(index_lists.hash_pages, index_lists.HASH),
     "entries": Listed(index_lists.entries, index_lists.ENTRIES),
     "lobs": Listed(index_lists.lobs, index_lists.LOBS),
-    "undo": Listed(undo_lists.undo, undo_lists.UNDO),
-    "locks": Listed(undo_lists.locks, undo_lists.LOCKS, live_lists.live_locks),
-    "transactions": Listed(undo_lists.transactions, undo_lists.TRANSACTIONS, live_lists.live_transactions),
-    "waits": Listed(live_lists.waits, live_lists.WAITS, live_lists.live_waits),
-    "snapshots": Listed(live_lists.snapshots, live_lists.SNAPSHOTS),
+    "undo": Listed(transaction_lists.undo, transaction_lists.UNDO),
+    "locks": Listed(transaction_lists.locks, transaction_lists.LOCKS, transaction_lists.live_locks),
+    "transactions": Listed(
+        transaction_lists.transactions, transaction_lists.TRANSACTIONS, transaction_lists.live_transactions
+    ),
+    "waits": Listed(transaction_lists.waits, transaction_lists.WAITS, transaction_lists.live_waits),
+    "snapshots": Listed(transaction_lists.snapshots, transaction_lists.SNAPSHOTS),
     "redo": Listed(log_lists.redo),
     "history": Listed(log_lists.history, log_lists.HISTORY),
     "checkpoints": Listed(log_lists.checkpoints, log_lists.CHECKPOINTS),
@@ -121,7 +113,7 @@ class Inspector:
         if pages is not None:
             if not takes_pages(name):
                 raise InterfaceError(f"{name} is not about pages: it takes no range of them")
-            options["pages"] = PageRange.parse(pages)
+            options["pages"] = PageSelection.parse(pages)
         try:
             bound = inspect.signature(listed.make).bind(self.files, *arguments, **options)
             given = bound.arguments.get("pages")

@@ -63,7 +63,7 @@ class Listing:
         """The listing as Arrow.  Fields say what they mean; the schema's metadata has what is wrong, as JSON."""
         import pyarrow as pa
 
-        from gmdb.arrow.schema import arrow_type
+        from gmdb.tables.arrow.arrow_types import arrow_type
 
         fields = [
             pa.field(c.name, arrow_type(c.type), metadata={_MEANING: c.meaning, _TYPE: str(c.type), _DETAIL: _flag(c)})

@@ -16,11 +16,11 @@ from gmdb.format.checksum import crc32c, page_crc
 from gmdb.format.control import CONTROL, CONTROL_SIZE, COPY_DISTANCE
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, PAGE_TAIL, TAIL_SIZE
 from gmdb.format.redo import RedoItem
-from gmdb.inspect.files import DatabaseFiles, require_sound
 from gmdb.inspect.listing import BIGINT, BOOLEAN, BYTES, INT, TEXT, TIMESTAMP, ListColumn, Listing, whole_number
 from gmdb.inspect.objects import segment_objects
-from gmdb.inspect.page_range import ALL_PAGES, PageRange
+from gmdb.inspect.page_lists import ALL_PAGES, PageSelection
 from gmdb.storage.directory import CONTROL_NAME
+from gmdb.tables.files.database_files import DatabaseFiles, require_sound
 
 _RECORDS_MAX = 1 << 40  # more than any log has
 REDO_MORE = (
@@ -73,7 +73,7 @@ def items(files: DatabaseFiles, made: Listing, since: int = 0) -> Iterator[dict[
         made.wrong("redo log", error)
 
 
-def redo(files: DatabaseFiles, pages: PageRange = ALL_PAGES, since: int = 0, last: int = 0) -> Listing:
+def redo(files: DatabaseFiles, pages: PageSelection = ALL_PAGES, since: int = 0, last: int = 0) -> Listing:
     """The records of the log that the files have, from LSN ``since`` on; of pages in a range, and commits.
 
     ``last``: only so many, the newest.

@@ -16,11 +16,11 @@ import numpy as np
 from gmdb.errors import StorageError
 from gmdb.format.address import NO_PAGE
 from gmdb.format.redo import HEAD_SPACE, REDO_COMMIT, REDO_GROUP, REDO_ITEM, RedoItem, payload
-from gmdb.inspect.arrays import labels, numbers, page_names
 from gmdb.inspect.listing import BIGINT, BYTES, INT, TEXT, TIMESTAMP, ListColumn
-from gmdb.late import pyarrow as pa
-from gmdb.log.files import ARCHIVE, RedoReader, redo_numbers
+from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.directory import read_control
+from gmdb.storage.log.log_files import ARCHIVE, RedoReader, redo_numbers
+from gmdb.tables.arrow.arrow_types import labels, numbers, page_names
 
 CHUNK = 8 << 20
 BYTES_KIND = "BYTES"
@@ -70,7 +70,7 @@ def file_records(path: Path, number: int, wanted: Collection[str], since: int = 
 
 def _groups(reader: RedoReader, number: int, size: int, since: int) -> Iterator[tuple[int, bytes, np.ndarray]]:
     """Bytes of the log from an LSN on, and where in them the records of groups are that begin in a file."""
-    from gmdb.kernel.replay import MORE, find_items, first_group
+    from gmdb.kernel.page.redo import MORE, find_items, first_group
 
     start, end = number * size, reader.end_of(number)
     if since >= end:

@@ -14,10 +14,10 @@ import numpy as np
 from gmdb.errors import Error, InterfaceError
 from gmdb.format.address import device_of, page_id_of
 from gmdb.format.page import HEAD_SIZE
-from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.listing import Listing
 from gmdb.inspect.log_lists import CHANGES, items, replay_item, sealed
-from gmdb.log.mirror import torn_pages
+from gmdb.storage.log.checkpoint import torn_pages
+from gmdb.tables.files.database_files import DatabaseFiles
 
 END = 1 << 62
 

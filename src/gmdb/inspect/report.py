@@ -13,8 +13,7 @@ from gmdb.format.layout import Layout, Region
 from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import ROW_HEAD, header_size
 from gmdb.format.slotted import bounded, slot_room, slots
-from gmdb.inspect.page_view import PageView
-from gmdb.inspect.undo_view import view_undo_records
+from gmdb.tables.files.page_view import PageView, view_undo_records
 
 _STEP = re.compile(r"[^.\[\]]+")
 

@@ -12,15 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gmdb.catalog.schema import (
-    SYS_COLUMNS_COLUMNS,
-    SYS_COLUMNS_ID,
-    SYS_TABLES_COLUMNS,
-    SYS_TABLES_ID,
-    SYSTEM_TABLES,
-    TableDefinition,
-    lob_segment,
-)
 from gmdb.errors import Error, SchemaError
 from gmdb.format import heap, lob
 from gmdb.format.address import NO_PAGE, RowId, page_id_of, page_name
@@ -29,10 +20,19 @@ from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.row import RowFlag
 from gmdb.format.segment import mapped_pages
 from gmdb.format.undo import UndoOperation
-from gmdb.inspect.files import DatabaseFiles
 from gmdb.inspect.listing import BIGINT, TEXT, ListColumn, Listing
-from gmdb.inspect.row_view import RowView, view_row
-from gmdb.inspect.undo_lists import commits_of, rows_of
+from gmdb.inspect.transaction_lists import commits_of, rows_of
+from gmdb.tables.catalog.schema import (
+    SYS_COLUMNS_COLUMNS,
+    SYS_COLUMNS_ID,
+    SYS_TABLES_COLUMNS,
+    SYS_TABLES_ID,
+    SYSTEM_TABLES,
+    TableDefinition,
+    lob_segment,
+)
+from gmdb.tables.files.database_files import DatabaseFiles
+from gmdb.tables.files.page_view import RowView, view_row
 
 SALVAGED = (
     ListColumn("table", TEXT, "the table, or object-N where its definition is lost"),

@@ -14,17 +14,16 @@ from gmdb.format.address import NO_SLOT
 from gmdb.format.lob import DATA_AT, ID_SIZE, LEVEL_MAX, LOB_LOCATOR, LOB_NODE, NODE_AT, LobPlace
 from gmdb.format.page import TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import COL_COUNT_AT, NO_LOCK
-from gmdb.kernel.area import change, damaged, page_head, page_size_of, touch, touch_type
-from gmdb.kernel.call import call_at
-from gmdb.kernel.compiler import kernel, long_kernel, routine
-from gmdb.kernel.free_lists import touch_entry
 from gmdb.kernel.locks import transaction_at
-from gmdb.kernel.memory import load_i64, load_u8, load_u16, load_u32, move_bytes, records, store_32, store_64
-from gmdb.kernel.pages import pages_available
-from gmdb.kernel.patch import column_code, header_bytes, patched_number, stored_bytes
-from gmdb.kernel.redo import close_group, is_group_long, log_bytes, log_counts, log_page, require_log_room
-from gmdb.kernel.segment import add_page, release_page, space_of_segment
-from gmdb.kernel.status import DONE, LOG_FULL, NEED_SPACE, NOT_FOUND
+from gmdb.kernel.page.allocation import pages_available
+from gmdb.kernel.page.area import change, damaged, page_head, page_size_of, touch, touch_type
+from gmdb.kernel.page.redo import close_group, is_group_long, log_bytes, log_counts, log_page, require_log_room
+from gmdb.kernel.page.segment import add_page, release_page, space_of_segment, touch_entry
+from gmdb.kernel.row import column_code, header_bytes, patched_number, stored_bytes
+from gmdb.kernel.runtime.call import call_at
+from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
+from gmdb.kernel.runtime.memory import load_i64, load_u8, load_u16, load_u32, move_bytes, records, store_32, store_64
+from gmdb.kernel.runtime.status import DONE, LOG_FULL, NEED_SPACE, NOT_FOUND
 from gmdb.kernel.undo import (
     OP_LOB_DELETE,
     OP_LOB_INSERT,
@@ -432,4 +431,46 @@ def note_lobs(area, call, target, count):
             area, call, first_page, NO_SLOT, NO_LOCK, target.lob_id, target.lob_entry, OP_LOB_DELETE, 0
         )
         log_newest(area, call, record)
+    return DONE
+
+
+# ---- Cells of large objects into Arrow columns of their values.
+
+_LOCATOR_LENGTH_AT = LOB_LOCATOR.offset("length")
+
+
+@routine
+def _is_locator(cell, size):
+    return size == _LOCATOR_SIZE and load_u8(cell) == _ON_PAGES
+
+
+@kernel
+def measure_cells(values, offsets, count, sizes):
+    """Add to ``sizes`` (i64s) how many bytes the value of each cell has; cells lie one behind the other (u32s)."""
+    for n in range(count):
+        start, end = load_u32(offsets + 4 * n), load_u32(offsets + 4 * n + 4)
+        length = 0
+        if end > start:
+            is_elsewhere = _is_locator(values + start, end - start)
+            length = load_i64(values + start + _LOCATOR_LENGTH_AT) if is_elsewhere else end - start - 1
+        store_64(sizes + 8 * n, load_i64(sizes + 8 * n) + length)
+    return DONE
+
+
+@long_kernel
+def fill_values(area, obj_id, values, offsets, count, target, target_offsets):
+    """Copy the values of some cells one behind the other; ``target_offsets`` (i64s) says where each goes, and all end.
+
+    NOT_FOUND if a value is not there as its cell says.
+    """
+    for n in range(count):
+        start, end = load_u32(offsets + 4 * n), load_u32(offsets + 4 * n + 4)
+        to = load_i64(target_offsets + 8 * n)
+        size = load_i64(target_offsets + 8 * n + 8) - to
+        if _is_locator(values + start, end - start):
+            done = read_value(area, obj_id, load_u32(values + start + _FIRST_PAGE_AT), 0, target + to, size)
+            if done < size:
+                return done if done < 0 else NOT_FOUND  # a page that was not read yet is DAMAGED: it will be
+        elif end > start:
+            move_bytes(target + to, values + start + 1, size)
     return DONE

@@ -8,22 +8,211 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
+import ssl
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
 
-from gmdb import signals
-from gmdb.errors import DatabaseInUse, InterfaceError, OwnerGone
-from gmdb.late import without_collection
-from gmdb.server import forks
-from gmdb.server.door import knock
-from gmdb.server.network import connect_to_server, is_url, parse_url
-from gmdb.server.place import find_place
+from gmdb.errors import DatabaseInUse, InterfaceError, NoServer, NotAServer, OwnerGone, TlsFailed, TokenRefused
+from gmdb.process import signals
+from gmdb.process.late_imports import without_collection
+from gmdb.server import sockets
+from gmdb.server.door import NEEDS_TLS, WRONG_PROTOCOL, WRONG_TOKEN, NoDoor, introduce, knock
+from gmdb.server.entrance import find_place, is_loopback
+from gmdb.server.sockets import keep_alive
 from gmdb.storage.directory import LOCK_NAME
 
 if TYPE_CHECKING:
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
+
+
+# ---- A server over the network, as its clients see it: its URL, the way to its door, and what may be wrong there.
+#
+# Invariants
+#  1. A token leaves this machine in TLS only, and only for a server whose certificate is for the host of the URL.
+#  2. Flight is reached at the address at which the door was, under the same certificate.
+
+DEFAULT_PORT = 7433
+SCHEME, TLS_SCHEME = "gmdb", "gmdb+tls"
+TOKEN_VARIABLE = "GMDB_TOKEN"
+PATIENCE = 10.0  # seconds for a server to answer
+FORM = "gmdb://host:7433 or gmdb+tls://host:7433?tls_ca=FILE"
+
+
+def is_url(path: Any) -> bool:
+    """Whether it names a server, and no directory."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
+    if isinstance(path, str):
+        return text.startswith((f"{SCHEME}://", f"{TLS_SCHEME}://"))
+    if isinstance(text, str) and text.startswith((f"{SCHEME}:/", f"{TLS_SCHEME}:/")):
+        raise InterfaceError(f"{text} was made a path, which a URL does not survive; give {FORM} as text")
+    return False
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a server is, and what to show it."""
+
+    host: str
+    port: int
+    token: str = field(repr=False)
+    uses_tls: bool = False
+    tls_ca: str | None = None
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{TLS_SCHEME if self.uses_tls else SCHEME}://{host}:{self.port}"
+
+
+def parse_url(url: str, token: str | None = None, tls_ca: Any = None) -> Server:
+    """What a URL says, and what was given beside it."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, DEFAULT_PORT if parts.port is None else parts.port
+        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise InterfaceError(f"the URL of a server is {FORM}: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        raise InterfaceError(f"a token is no part of a URL; give token=, or set {TOKEN_VARIABLE}")
+    if not host or parts.path not in ("", "/") or parts.fragment or not port:
+        raise InterfaceError(f"{url} is no server; write {FORM}. A server has one database, which it was started with")
+    for name, value in options:
+        if name != "tls_ca" or not value:
+            raise InterfaceError(f"{url}: a URL takes ?tls_ca=FILE, and no {name}={value}")
+        tls_ca = value if tls_ca is None else tls_ca
+    token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
+    if not token:
+        raise TokenRefused(f"{url} wants a token: give token=, or set {TOKEN_VARIABLE}")
+    if not token.isascii() or not token.isprintable():
+        raise TokenRefused(f"what was given as the token for {url} is none: it has line ends or other characters")
+    ca = None if tls_ca is None else os.fspath(tls_ca)
+    return Server(host, port, token, parts.scheme == TLS_SCHEME or ca is not None, ca)
+
+
+def connect_to_server(server: Server, options: dict[str, Any]) -> Connection:
+    """A connection through a server."""
+    trusted = _trust(server) if server.uses_tls else None
+    door = _reach(server)
+    try:
+        address = str(door.getpeername()[0])
+        if trusted is not None:
+            door = _secure(server, door, trusted)
+        elif not is_loopback(address):
+            raise TlsFailed(
+                f"{server.url} is another machine, and nothing may be said there without TLS; "
+                f"use {TLS_SCHEME}:// or give tls_ca="
+            )
+        told = _let_in(server, door)
+        door.settimeout(None)
+        return _link(server, door, told, address, trusted, options)
+    except BaseException:
+        door.close()
+        raise
+
+
+def _trust(server: Server) -> ssl.SSLContext:
+    """Who is believed about certificates: the CA that was given, or those of the system."""
+    try:
+        return ssl.create_default_context(cafile=server.tls_ca)
+    except OSError as error:  # TLS's own errors are such as well
+        raise TlsFailed(f"{server.tls_ca} has no certificate, in PEM, that can be read: {error}") from None
+
+
+def _reach(server: Server) -> socket.socket:
+    try:
+        door = socket.create_connection((server.host, server.port), PATIENCE)
+        keep_alive(door)
+        door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return door
+    except (OSError, UnicodeError) as error:
+        raise NoServer(f"nobody answers at {server.url}: {error}; is gmdb serve running there?") from None
+
+
+def _secure(server: Server, door: socket.socket, trusted: ssl.SSLContext) -> ssl.SSLSocket:
+    try:
+        return trusted.wrap_socket(door, server_hostname=server.host)
+    except ssl.SSLCertVerificationError as error:
+        raise TlsFailed(
+            f"the certificate of {server.url} does not hold: {error.verify_message}; "
+            "tls_ca= must be the file of the CA that signed it, and the URL have the host that it is for"
+        ) from None
+    except TimeoutError:
+        raise NoServer(f"{server.url} does not answer; does it speak TLS?") from None
+    except (OSError, ValueError) as error:
+        raise TlsFailed(
+            f"{server.url} does not speak TLS as it should ({error}); if it is a gmdb server without a certificate, "
+            f"use {SCHEME}:// and no tls_ca"
+        ) from None
+
+
+def _let_in(server: Server, door: socket.socket) -> dict[str, Any]:
+    try:
+        told = introduce(door, server.token)
+    except TimeoutError:
+        raise NoServer(f"somebody is at {server.url}, but does not answer") from None
+    except (OSError, NoDoor) as error:
+        raise NotAServer(f"what answers at {server.url} is no gmdb server: {error}") from None
+    why = told.get("refused")
+    if why is None and "key" in told and "flight" in told:
+        return told
+    if why == WRONG_TOKEN:
+        raise TokenRefused(f"{server.url} does not take this token; ask whoever started it for the right one")
+    if why == NEEDS_TLS:
+        raise TlsFailed(f"{server.url} wants TLS: use {TLS_SCHEME}://, with tls_ca= if its CA is not the system's")
+    if why == WRONG_PROTOCOL:
+        raise NotAServer(f"{server.url} is a server of another version of gmdb")
+    raise NotAServer(f"{server.url} lets nobody in: {told.get('why', 'it does not say why')}")
+
+
+def _link(
+    server: Server,
+    door: socket.socket,
+    told: dict[str, Any],
+    address: str,
+    trusted: ssl.SSLContext | None,
+    options: dict[str, Any],
+) -> Connection:
+    sockets.use_flight((address, server.port), (address, int(told["flight"])))
+    from gmdb.server.link import Link, Route
+    from gmdb.server.remote import RemoteConnection
+
+    host = f"[{address}]" if ":" in address else address
+    transport: dict[str, Any] = {"generic_options": [("grpc.enable_http_proxy", 0)]}  # as the door was reached
+    if trusted is not None:
+        transport |= {"tls_root_certs": _roots(server, trusted), "override_hostname": server.host}
+    route = Route(
+        directory=Path(str(told["path"])),
+        owner=f"the server at {server.url}",
+        location=f"grpc{'' if trusted is None else '+tls'}://{host}:{told['flight']}",
+        end=(address, int(told["flight"])),
+        is_network=True,
+        token=server.token,
+        transport=transport,
+    )
+    try:
+        link = Link(route, door, str(told["key"]), options)
+    except OwnerGone:
+        raise NoServer(
+            f"{server.url} lets us in, but cannot be reached at port {told['flight']}, which it uses as well; is that "
+            "port closed by a firewall? gmdb serve --flight-port chooses another"
+        ) from None
+    return RemoteConnection(link)
+
+
+def _roots(server: Server, trusted: ssl.SSLContext) -> bytes | None:
+    """The CAs that Flight shall trust: the same."""
+    if server.tls_ca is not None:
+        return Path(server.tls_ca).read_bytes()
+    found = trusted.get_ca_certs(binary_form=True)
+    return "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode() or None
+
+
+# ---- The way in.
 
 OWNER_PATIENCE = 10.0  # seconds for an owner to finish opening or closing, or to answer at its door
 READERS_LOOKS = 10  # in a row, to be sure that readers hold the lock: an owner may let go, or somebody only look at it
@@ -88,7 +277,7 @@ def connect_to_owner(directory: Path, **given: Any) -> Connection | None:
         return None
     door, told = let_in
     try:
-        forks.use_flight(place.folder)
+        sockets.use_flight(place.folder)
         from gmdb.server.link import Link, Route
         from gmdb.server.remote import RemoteConnection
 
@@ -112,7 +301,7 @@ def connect_to_owner(directory: Path, **given: Any) -> Connection | None:
 def open_here(directory: Path, **options: Any) -> Connection:
     """A connection of the process that has the database open: this one."""
     with without_collection():
-        from gmdb.connection import open_connection
+        from gmdb.database.connection import open_connection
         from gmdb.server.endpoint import serve
         from gmdb.sql.runner import Runner
 
@@ -123,7 +312,7 @@ def open_here(directory: Path, **options: Any) -> Connection:
 
 def is_open_here(directory: Path) -> bool:
     """Whether this process has the database open."""
-    engine = sys.modules.get("gmdb.engine")
+    engine = sys.modules.get("gmdb.database.engine")
     return engine is not None and engine.is_open_here(directory)
 
 

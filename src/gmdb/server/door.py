@@ -24,8 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gmdb.server.entrance import Entrance
-from gmdb.server.place import Place
+from gmdb.server.entrance import Entrance, Place
 from gmdb.server.sockets import keep_alive
 
 HELLO = b"gmdb 1\n"

@@ -17,14 +17,14 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from gmdb.engine import Database
+from gmdb.database.engine import Database
 from gmdb.errors import CannotListen, Error
-from gmdb.finalizers import Living
-from gmdb.late import pyarrow as pa
-from gmdb.server import forks
+from gmdb.process.finalizers import Living
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.server import sockets
+from gmdb.server.client_session import Client, owner_gone
 from gmdb.server.door import Door
 from gmdb.server.entrance import Entrance, Listening, NetworkEntrance, UnixEntrance
-from gmdb.server.session import Client, owner_gone
 
 if TYPE_CHECKING:
     from gmdb.server.streams import FlightOwner
@@ -74,7 +74,7 @@ class Endpoint:
         self._entrance = entrance
         try:
             self._door = Door(entrance, self._enter, self._leave, self._interrupt)
-            forks.watch(self)
+            sockets.watch(self)
             if entrance.is_network:
                 self._start_flight()  # its port is known from the beginning, and that it is free
             self._door.open()
@@ -88,11 +88,11 @@ class Endpoint:
             raise
 
     def _start_flight(self) -> FlightOwner:
-        forks.use_flight(*self._entrance.ends(0))
+        sockets.use_flight(*self._entrance.ends(0))
         from gmdb.server.streams import FlightOwner  # who shares nothing need not load it
 
         self._flight = FlightOwner(self._entrance, self._find)
-        forks.use_flight(*self._entrance.ends(self._flight.port))
+        sockets.use_flight(*self._entrance.ends(self._flight.port))
         atexit.register(self.stop)  # before Flight's own, which would wait for the clients
         return self._flight
 

@@ -25,11 +25,11 @@ import pyarrow as pa
 from pyarrow import flight
 
 from gmdb.errors import ForkedProcess, InterfaceError, OwnerGone
-from gmdb.forked import ADVICE
-from gmdb.server import forks
+from gmdb.process.forked import ADVICE
+from gmdb.process.signals import Held, HeldIterator, let_through
+from gmdb.server import sockets
 from gmdb.server.sockets import End, borrowed, keep_alive, sockets_at
 from gmdb.server.wire import END_OF_BATCHES, Head, error_from, pack, to_plain, unpack, value_of
-from gmdb.signals import Held, HeldIterator, let_through
 
 TOKEN_HEADER = b"gmdb-token"
 
@@ -63,7 +63,7 @@ class Link:
         self._held_back: list[Callable[[], None]] = []
         self._call_options = flight.FlightCallOptions(headers=[(TOKEN_HEADER, route.token.encode())])
         self._flight = flight.connect(route.location, **route.transport)
-        forks.watch(self)
+        sockets.watch(self)
         try:
             self._writer, self._reader = self._exchange("session", **options)
             with self._failing():

@@ -1,7 +1,7 @@
 """What a client can ask for: every operation of a connection, and what its heaps, cursors and streams need.
 
-Operations of connections are declared where they are done (gmdb/operations.py) and are here by themselves.  The others
-are functions of this file, of a client and the arguments that it has sent.
+Operations of connections are declared where they are done (gmdb/database/operations.py) and are here by themselves.
+The others are functions of this file, of a client and the arguments that it has sent.
 
 Invariants
  1. What is not in ``OPERATIONS`` cannot be asked for.
@@ -17,19 +17,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from gmdb.access.heap import Heap
-from gmdb.access.indexes import KeyRange
-from gmdb.access.lob_file import OpenLob
-from gmdb.access.steps import RowChanged
-from gmdb.catalog.schema import TableDefinition
-from gmdb.connection import Connection
-from gmdb.cursor import Cursor
-from gmdb.dbapi import Result
+from gmdb.database.connection import Connection
+from gmdb.database.cursor import RowCursor
+from gmdb.database.dbapi import Result
+from gmdb.database.operations import Operation, declared_in
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
-from gmdb.operations import Operation, declared_in
-from gmdb.server.lob_wire import row_codec
-from gmdb.server.session import Client, OpenScope
+from gmdb.server.client_session import Client, OpenScope
 from gmdb.server.wire import (
     CHUNK_SIZE,
     StepsThere,
@@ -37,11 +31,17 @@ from gmdb.server.wire import (
     error_head,
     pack,
     pack_rows,
+    row_codec,
     to_plain,
     unpack,
     unpack_rows,
     value_of,
 )
+from gmdb.tables.access.heap import Heap
+from gmdb.tables.access.indexes import KeyRange
+from gmdb.tables.access.lob_files import OpenLob
+from gmdb.tables.access.statements import RowChanged
+from gmdb.tables.catalog.schema import TableDefinition
 
 ROWS_A_TIME = 256
 MESSAGE_SIZE = 4 << 20  # bytes of rows after which a message ends
@@ -257,7 +257,7 @@ def select_by(
 ) -> tuple[int, bytes]:
     """Begin a scan by an instant that the client holds."""
     assert client.connection is not None
-    cursor: Cursor = client.connection.select(name, columns, **which)
+    cursor: RowCursor = client.connection.select(name, columns, **which)
     return _scan(client, cursor.read_by(client.scopes[scope].value, places))
 
 

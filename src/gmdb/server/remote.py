@@ -15,21 +15,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gmdb.access.indexes import KeyRange, keys_without_index
-from gmdb.connection import Connection
-from gmdb.dbapi import Parameters, Result, sets_of
+from gmdb.database.connection import Connection
+from gmdb.database.dbapi import Parameters, Result, sets_of
+from gmdb.database.operations import Operation, composed, declarations_of
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
-from gmdb.late import pyarrow as pa
-from gmdb.log.reports import Step
-from gmdb.operations import Operation, composed, declarations_of
+from gmdb.process.late_imports import pyarrow as pa
 from gmdb.server.link import Link
-from gmdb.server.lob_wire import all_sent_ahead, send_ahead
 from gmdb.server.remote_rows import RemoteCursor, RemoteHeap, RemoteReading, leaving
-from gmdb.server.wire import StepsThere
+from gmdb.server.wire import StepsThere, all_sent_ahead, send_ahead
+from gmdb.storage.log.reports import Step
+from gmdb.tables.access.indexes import KeyRange, keys_without_index
 
 if TYPE_CHECKING:
-    from gmdb.cursor import Cursor
+    from gmdb.database.cursor import RowCursor
 
 
 class RemoteConnection(Connection):
@@ -59,7 +58,7 @@ class RemoteConnection(Connection):
         by: str | None = None,
         keys: KeyRange | None = None,
         row_ids: Sequence[RowId] | None = None,
-    ) -> Cursor:
+    ) -> RowCursor:
         if by is None and keys is not None:
             raise keys_without_index(name)
         return RemoteCursor(self._link, self.table(name), columns, by, keys, row_ids)

@@ -11,26 +11,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gmdb.access.indexes import EVERYTHING, IndexDefinition, KeyRange
-from gmdb.access.lob_file import OpenLob
-from gmdb.access.patches import Patches
-from gmdb.access.steps import Changes, RowChanged, Steps
-from gmdb.arrow.schema import arrow_schema, batches_of, fit_batch
-from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
-from gmdb.late import pyarrow as pa
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.process.signals import Flattened, HeldIterator
 from gmdb.server.link import Link
-from gmdb.server.lob_wire import LobPatches, LobRowCodec, all_sent_ahead, row_codec
-from gmdb.server.wire import in_chunks, pack_rows, unpack_rows
-from gmdb.signals import Flattened, HeldIterator
+from gmdb.server.wire import LobPatches, LobRowCodec, all_sent_ahead, in_chunks, pack_rows, row_codec, unpack_rows
+from gmdb.tables.access.indexes import EVERYTHING, IndexDefinition, KeyRange
+from gmdb.tables.access.lob_files import OpenLob
+from gmdb.tables.access.patches import Patches
+from gmdb.tables.access.statements import Changes, RowChanged, Steps
+from gmdb.tables.arrow.arrow_types import arrow_schema, batches_of, fit_batch
+from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
-    from gmdb.access.heap import Heap as _Heap
-    from gmdb.access.keyed import KeyedRows as _KeyedRows
-    from gmdb.cursor import Cursor as _Cursor
+    from gmdb.database.cursor import RowCursor as _Cursor
+    from gmdb.tables.access.heap import Heap as _Heap
+    from gmdb.tables.access.keyed import KeyedRows as _KeyedRows
 else:
     _Heap = _KeyedRows = _Cursor = object
 

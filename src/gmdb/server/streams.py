@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from gmdb.arrow.append import append
 from gmdb.errors import InterfaceError, OwnerGone
+from gmdb.server.client_session import Client
 from gmdb.server.entrance import Entrance
 from gmdb.server.operations import answer
-from gmdb.server.session import Client
 from gmdb.server.sockets import End, borrowed, is_listener, keep_alive, sockets_at
 from gmdb.server.wire import END_OF_BATCHES, error_head, pack
+from gmdb.tables.arrow.append import append
 
 TOKEN_HEADER = "gmdb-token"
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from gmdb.spark.fleet_frame import FleetRead
-    from gmdb.spark.indexing import IndexMade
-    from gmdb.spark.snapshots import SparkSnapshot
+    from gmdb.spark.distributed_index import IndexMade
+    from gmdb.spark.fleet import FleetRead
+    from gmdb.spark.pinned_snapshots import SparkSnapshot
 
 __all__ = ["create_index", "read_changes", "read_fleet", "read_table", "snapshot"]
 
@@ -31,7 +31,7 @@ def read_table(
 
     ``options`` are those of ``spark.read.format("gmdb")``, such as ``snapshot`` or ``maxPartitionBytes``.
     """
-    from gmdb.spark.snapshots import read_frame
+    from gmdb.spark.pinned_snapshots import read_frame
 
     return read_frame(spark, Path(path).absolute(), table, columns, where, **options)
 
@@ -52,7 +52,7 @@ def read_fleet(
     read are left out, and ``skipped`` tells which and why, after an action.  Workers write that to the directory
     ``report_to``, which may be left out if they are all on this machine.
     """
-    from gmdb.spark import fleet_frame
+    from gmdb.spark import fleet as fleet_frame
 
     options["table"] = table
     if columns is not None:
@@ -64,7 +64,7 @@ def read_fleet(
 
 def snapshot(spark: SparkSession, path: str | Path, lease: float | None = None) -> SparkSnapshot:
     """Hold one instant of the database: a context manager, whose ``read_table`` gives DataFrames of that instant."""
-    from gmdb.spark.snapshots import SparkSnapshot
+    from gmdb.spark.pinned_snapshots import SparkSnapshot
 
     return SparkSnapshot(spark, path, lease)
 
@@ -90,6 +90,6 @@ def create_index(
 
     Others go on using the table meanwhile, but for two moments.  If it fails, nothing is left of it.
     """
-    from gmdb.spark import indexing
+    from gmdb.spark import distributed_index
 
-    return indexing.create_index(spark, path, name, table, columns, unique)
+    return distributed_index.create_index(spark, path, name, table, columns, unique)

@@ -13,13 +13,23 @@ import hashlib
 import json
 import logging
 import os
+import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from gmdb.errors import Error, NotADatabase, StatementError, StorageError
+from gmdb.errors import Error, InterfaceError, NotADatabase, StatementError, StorageError
+from gmdb.spark.jobs import is_local
 from gmdb.spark.options import is_pattern, local_path
 from gmdb.storage.directory import device_numbers, is_database
+from gmdb.storage.pins import renew
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 
 _logger = logging.getLogger("gmdb")
 _SUFFIX = ".json"
@@ -113,3 +123,68 @@ def read_report(report_to: Path) -> list[LeftOut]:
     texts = [path.read_text(encoding="utf-8") for path in report_to.glob(f"*{_SUFFIX}")]
     found = [LeftOut(**json.loads(text)) for text in texts]
     return sorted(found, key=lambda one: (one.database, one.page or "", one.error))
+
+
+# ---- The leases of a fleet's pins: whoever reads one database keeps the others as well, which wait for their turn.
+
+_last_time: dict[str, float] = {}  # of the fleet that this worker read last: when it renewed the leases
+
+
+class Leases:
+    """The pins of all databases that a DataFrame reads."""
+
+    def __init__(self, pins: Sequence[tuple[Path, str]], lease: float) -> None:
+        self._pins = list(pins)
+        self._lease = lease
+        self._began = time.time()
+
+    def keep(self) -> None:
+        """Start all leases over if a third of their time has passed."""
+        fleet = self._pins[0][1] if self._pins else ""
+        since = time.time() - _last_time.get(fleet, self._began)
+        if not self._pins or since < self._lease / 3:
+            return
+        _last_time.clear()
+        _last_time[fleet] = time.time()
+        for path, name in self._pins:
+            with suppress(StorageError):  # who comes to read it says what is wrong
+                renew(path, name)
+
+
+# ---- A DataFrame of a fleet, with what reads of it had to leave out.
+
+
+@dataclass(frozen=True)
+class FleetRead:
+    """A table of each database of a fleet as one DataFrame."""
+
+    frame: DataFrame
+    report_to: Path
+    _folder: tempfile.TemporaryDirectory[str] | None  # goes with this, if nobody named another
+
+    @property
+    def skipped(self) -> list[LeftOut]:
+        """Databases, or pages of them, that actions on the DataFrame have left out so far."""
+        return read_report(self.report_to)
+
+
+def read_fleet(
+    spark: SparkSession,
+    fleet: str | Path | Sequence[str],
+    on_error: str,
+    report_to: str | Path | None,
+    options: dict[str, Any],
+) -> FleetRead:
+    """Load a pattern, or a list of paths and patterns; ``options`` are those of the data source."""
+    folder = None
+    if report_to is None:
+        if not is_local(spark.sparkContext.master):
+            said = "say where workers are to tell of what they leave out"
+            raise InterfaceError(f"report_to: {said}: a directory that they and the driver can write to")
+        folder = tempfile.TemporaryDirectory(prefix="gmdb-report-", ignore_cleanup_errors=True)
+        report_to = folder.name
+    target = Path(report_to).absolute()
+    reader = spark.read.format("gmdb").options(onError=on_error, reportTo=str(target), **options)
+    given = [fleet] if isinstance(fleet, str | Path) else fleet
+    paths = [str(local_path(str(path))) for path in given]  # whoever plans may stand in another directory
+    return FleetRead(reader.load(paths if len(paths) > 1 else paths[0]), target, folder)

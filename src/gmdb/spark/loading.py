@@ -20,26 +20,26 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 import gmdb
-from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import DatabaseInUse, Error, InterfaceError, NoSuchTable, OperationalError, OwnerGone
-from gmdb.spark.options import Owner
+from gmdb.spark.options import APPEND, Owner, WriteOptions
 from gmdb.spark.rows import RowMaker
-from gmdb.spark.worker import settle
-from gmdb.spark.write_options import APPEND, WriteOptions
-from gmdb.spark.write_types import columns_for, targets
+from gmdb.spark.spark_types import columns_for, targets
+from gmdb.spark.table_reader import settle
 from gmdb.storage.directory import require_database
-from gmdb.storage.holder import Holder
+from gmdb.storage.documents import Holder
 from gmdb.storage.loads import load_path, new_load, remove_kin, remove_load, staged_path
+from gmdb.tables.catalog.schema import TableDefinition
 
 if TYPE_CHECKING:
-    from gmdb.arrow.attach import Load
-    from gmdb.arrow.staging import PageFormat
-    from gmdb.connection import Connection
-    from gmdb.spark.change_rows import ChangeMaker
+    from gmdb.database.connection import Connection
+    from gmdb.spark.rows import ChangeMaker
+    from gmdb.tables.arrow.attach import Load
+    from gmdb.tables.arrow.staging import PageFormat
+
 
 LOCK_TIMEOUT = 60.0  # seconds that a load waits for others who use its table, or hold one of its keys
 INTERVAL = 0.2
@@ -120,7 +120,7 @@ class TableLoad:
             self.drop(messages)
 
     def _load(self, staged: Sequence[StagedRows]) -> Load:
-        from gmdb.arrow.attach import Load, NewTable
+        from gmdb.tables.arrow.attach import Load, NewTable
 
         table, create = self._maker.table, None
         if self._creates:
@@ -139,7 +139,7 @@ class TableLoad:
 
     def _take_batch(self, load: Load, staged: Sequence[StagedRows], batch_id: int) -> None:
         """Whoever has the database open may go away at any moment: whether the batch is there, the next one tells."""
-        from gmdb.catalog.streams import StreamBatch
+        from gmdb.tables.catalog.system import StreamBatch
 
         query_id = next((message.query_id for message in staged), None)
         name = self._options.stream or query_id
@@ -186,8 +186,8 @@ def _maker(
         rows = RowMaker(table, form, targets(table, schema), datetime.now())
         rows.require_checkable()
         return rows
-    from gmdb.arrow.apply import Apply
-    from gmdb.spark.change_rows import ChangeMaker, layout_of
+    from gmdb.spark.rows import ChangeMaker, layout_of
+    from gmdb.tables.arrow.load_kinds import Apply
 
     layout = layout_of(table, schema, options)
     found = targets(table, StructType([schema.fields[n] for n in layout.rows]))
@@ -234,3 +234,44 @@ def _commit(connection: Connection, path: Path) -> None:
     except OwnerGone as error:
         said = f"{path}: the process that had it open went away while the load was committed"
         raise OperationalError(f"{said}; look whether its rows are there before you load again") from error
+
+
+# ---- What Spark calls to write a DataFrame, or a batch of a streaming query: a load of one table.
+
+# mypy: disallow-subclassing-any=False
+
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class TableWriter(DataSourceArrowWriter):
+    """A write of one table."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        self._load, self._batch_id = TableLoad(options, schema, overwrite), options.batch_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
+        return self._load.stage(iterator)
+
+    def commit(self, messages: Messages) -> None:
+        self._load.take_in(messages, self._batch_id)
+
+    def abort(self, messages: Messages) -> None:
+        self._load.drop(messages)
+
+
+class TableStreamWriter(DataSourceStreamArrowWriter):
+    """A batch of a streaming query into one table; ``overwrite``: the query's output mode is complete."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        self._load = TableLoad(options, schema, overwrite)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
+        return self._load.stage(iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803  (Spark's name)
+        self._load.take_in(messages, batchId)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        del batchId
+        self._load.drop(messages)

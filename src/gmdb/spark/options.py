@@ -7,16 +7,19 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from gmdb.errors import InterfaceError
+from gmdb.format.columns import VARCHAR_MAX
+from gmdb.storage.feeds import KEEP, require_keep, require_reader_name
 from gmdb.storage.pins import LEASE, require_lease
 
 MAX_PARTITION_BYTES = 128 << 20  # as Spark's own for files: a task costs a tenth of a second, whatever it reads
 ROWS, CHANGES = "rows", "changes"
 VIEWS = (ROWS, "pages", "segments", "undo", "locks", "redo")
 FAIL_OR_SKIP = ("fail", "skip")
-KNOWN = (
+READ_OPTIONS = (
     "path",
     "table",
     "columns",
@@ -74,7 +77,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Options as Spark hands them over: texts, whose names are in any case."""
     given = {name.lower(): value for name, value in options.items()}
     fleet = _fleet_of(given)
-    given = known_options(given, KNOWN)
+    given = known_options(given, READ_OPTIONS)
     path = database_of(given, 'read: .load("shop.gmdb")')
     view = given.get("view", ROWS).lower()
     if view == CHANGES:
@@ -218,3 +221,218 @@ def parse_names(text: str) -> tuple[str, ...]:
     if not all(names):
         raise InterfaceError(f'columns: {text!r} is no list of columns; write their names with commas: "i,s"')
     return names
+
+
+# ---- The options of ``df.write.format("gmdb")`` and ``df.writeStream.format("gmdb")``: their names and what they may
+# be.
+#
+# | option | meaning |
+# |---|---|
+# | table | the table that gets the rows |
+# | createTable | true: if there is no such table, make one out of the DataFrame's schema; false unless given |
+# | stringLength | bytes that strings and binaries of a new table may have, 4000 unless given; "lob": any number |
+# | tablespace | where a new table lies: main unless given |
+# | apply | append (unless given), upsert, or changes |
+# | orderBy | with upsert: the column by which the last of several rows with the same key is found |
+# | onExisting | with changes that begin with a snapshot: refuse (unless given), upsert or replace rows that are there |
+# | stream, batchId | a name under which batches are counted, and the number of this one, which writeStream knows itself
+# | | owner, token, tlsCa | where the process that has the database open listens, if that is another machine |
+
+WRITE_OPTIONS = (
+    "path",
+    "table",
+    "createTable",
+    "stringLength",
+    "tablespace",
+    "apply",
+    "orderBy",
+    "onExisting",
+    "stream",
+    "batchId",
+    "owner",
+    "token",
+    "tlsCa",
+)
+OF_STREAMS = tuple(name for name in WRITE_OPTIONS if name != "batchId")
+SPARKS_OWN = ("checkpointLocation", "queryName")  # which Spark hands over with a stream's
+LOB = "lob"
+APPEND, UPSERT = "append", "upsert"
+APPLY = (APPEND, UPSERT, CHANGES)
+ON_EXISTING = ("refuse", "upsert", "replace")
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What a user asked for; ``string_length`` is None if strings of a new table are to be large objects."""
+
+    path: Path
+    table: str
+    create_table: bool
+    string_length: int | None
+    tablespace: str
+    owner: Owner | None = None
+    apply: str = APPEND
+    order_by: str = ""
+    on_existing: str = ON_EXISTING[0]
+    stream: str = ""
+    batch_id: int | None = None
+    checkpoint: str = ""  # what tells a stream's query from others of the same driver, if anything does
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Options of a write as Spark hands them over: texts, whose names are in any case."""
+    given = known_options(options, WRITE_OPTIONS)
+    if bool(given.get("stream")) != bool(given.get("batchid")):
+        raise InterfaceError("stream and batchId belong together: the number counts batches of that name")
+    return _parsed(given)
+
+
+def parse_stream_options(options: Mapping[str, str]) -> WriteOptions:
+    """Options of a streaming query."""
+    sparks_own = {name.lower() for name in SPARKS_OWN}
+    return _parsed(
+        known_options({k: v for k, v in options.items() if k.lower() not in sparks_own}, OF_STREAMS),
+        " ".join(value for name, value in sorted(options.items()) if name.lower() in sparks_own),
+    )
+
+
+def _parsed(given: Mapping[str, str], checkpoint: str = "") -> WriteOptions:
+    path = database_of(given, 'write to: .save("shop.gmdb"), or .start("shop.gmdb")')
+    if not given.get("table"):
+        raise InterfaceError(f'say which table of {given["path"]} to write to: .option("table", "tbl")')
+    create = _truth("createTable", given.get("createtable", "false"))
+    for name in ("stringLength", "tablespace"):
+        if name.lower() in given and not create:
+            raise InterfaceError(f"{name} is for new tables: it needs createTable=true")
+    apply = _one_of("apply", given.get("apply", APPEND), APPLY)
+    if create and apply != APPEND:
+        raise InterfaceError(f"apply={apply} goes by a primary key, which createTable does not make; create the table")
+    _require_apply(given, "orderBy", apply, UPSERT)
+    _require_apply(given, "onExisting", apply, CHANGES)
+    return WriteOptions(
+        path,
+        given["table"],
+        create,
+        _length(given.get("stringlength", str(VARCHAR_MAX))),
+        given.get("tablespace", "main"),
+        owner_of(given),
+        apply,
+        given.get("orderby", ""),
+        _one_of("onExisting", given.get("onexisting", ON_EXISTING[0]), ON_EXISTING),
+        given.get("stream", ""),
+        _number("batchId", given["batchid"]) if given.get("batchid") else None,
+        checkpoint,
+    )
+
+
+def _require_apply(given: Mapping[str, str], name: str, apply: str, wanted: str) -> None:
+    if name.lower() in given and apply != wanted:
+        raise InterfaceError(f"{name} is for apply={wanted}, not for apply={apply}")
+
+
+def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
+    if text.lower() not in known:
+        raise InterfaceError(f"{name}: {text!r} is none of {', '.join(known)}")
+    return text.lower()
+
+
+def _truth(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InterfaceError(f"{name}: {text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > 18:
+        raise InterfaceError(f"{name}: {text!r} is no number of a batch; foreachBatch hands it over")
+    return int(text)
+
+
+def _length(text: str) -> int | None:
+    if text.lower() == LOB:
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= VARCHAR_MAX:
+        raise InterfaceError(f'stringLength: {text!r} is neither a number of 1 to {VARCHAR_MAX} bytes nor "{LOB}"')
+    return int(text)
+
+
+# ---- The options of ``spark.readStream.format("gmdb")``: what they are called and what they may be.
+
+OWN = ("since", "reader", "keep", "beforeImages", "maxRowsPerBatch", "schemaChange")  # each asks for changes
+STREAM_OPTIONS = ("path", "table", "columns", "view", *OWN, "lease", "maxPartitionBytes", "owner", "token", "tlsCa")
+SNAPSHOT, NOW = "snapshot", "now"
+STREAM_LEASE = 3600.0  # seconds that the rows a stream begins with stay readable while no batch is read
+_SCHEMA_CHANGES = ("fail", "follow")
+
+
+@dataclass(frozen=True)
+class ChangeOptions:
+    """What a user asked for; ``columns`` is empty if all are wanted."""
+
+    path: Path
+    table: str
+    columns: tuple[str, ...]
+    since: str | datetime
+    reader: str  # empty: it gets a name
+    keep: int
+    before_images: bool
+    max_rows: int | None
+    follows_schema: bool
+    lease: float
+    max_partition_bytes: int | None
+    owner: Owner | None
+
+
+def asks_for_changes(options: Mapping[str, str]) -> bool:
+    """Whether the options are those of a stream of changes."""
+    given = {name.lower(): value for name, value in options.items()}
+    return given.get("view", "").lower() == CHANGES or any(name.lower() in given for name in OWN)
+
+
+def parse_change_options(options: Mapping[str, str]) -> ChangeOptions:
+    given = known_options(options, STREAM_OPTIONS)
+    path = database_of(given, 'read: .load("shop.gmdb")')
+    if given.get("view", CHANGES).lower() != CHANGES:
+        raise InterfaceError(f"view: a stream has {CHANGES}, not {given['view']!r}; read that view with spark.read")
+    if not given.get("table"):
+        raise InterfaceError(f'say of which table of {given["path"]} to read the changes: .option("table", "tbl")')
+    schema_change = given.get("schemachange", "fail").lower()
+    if schema_change not in _SCHEMA_CHANGES:
+        raise InterfaceError(f"schemaChange: {schema_change!r} is none of {', '.join(_SCHEMA_CHANGES)}")
+    size = given.get("maxpartitionbytes")
+    return ChangeOptions(
+        path,
+        given["table"],
+        parse_names(given["columns"]) if "columns" in given else (),
+        _since(given.get("since", SNAPSHOT)),
+        require_reader_name(given["reader"]) if given.get("reader") else "",
+        require_keep(parse_size(given["keep"], "keep")) if "keep" in given else KEEP,
+        _flag("beforeImages", given.get("beforeimages", "false")),
+        _rows(given["maxrowsperbatch"]) if "maxrowsperbatch" in given else None,
+        schema_change == "follow",
+        parse_lease(given["lease"]) if "lease" in given else STREAM_LEASE,
+        None if size is None else parse_size(size),
+        owner_of(given),
+    )
+
+
+def _since(text: str) -> str | datetime:
+    """``snapshot``, ``now``, a position of a feed, or a time."""
+    if text.lower() in (SNAPSHOT, NOW):
+        return text.lower()
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InterfaceError(f"{name}: {text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _rows(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise InterfaceError(f"maxRowsPerBatch: {text!r} is no number of rows")
+    return int(text)

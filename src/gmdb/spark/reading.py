@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from gmdb.arrow.scan import Reading, Scan, place_field, row_id_texts
-from gmdb.arrow.schema import arrow_schema
-from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Corruption
 from gmdb.format.address import page_name
 from gmdb.format.columns import Column
-from gmdb.spark.plan import TableRead
-from gmdb.spark.types import PAGE_ID, ROWID, readable_columns
-from gmdb.storage.frozen import FrozenStore
+from gmdb.spark.spark_types import PAGE_ID, ROWID, readable_columns
+from gmdb.spark.table_reader import TableRead
+from gmdb.storage.pinned_pages import FrozenStore
 from gmdb.storage.pins import Pin, skipped_path
+from gmdb.tables.arrow.arrow_types import arrow_schema
+from gmdb.tables.arrow.scan import Reading, Scan, place_field, row_id_texts
+from gmdb.tables.catalog.schema import TableDefinition
 
 _logger = logging.getLogger("gmdb")
 

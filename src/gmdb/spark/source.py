@@ -16,16 +16,23 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from gmdb.errors import InterfaceError
-from gmdb.spark.feed.options import asks_for_changes, parse_change_options
-from gmdb.spark.feed.reader import ChangeReader, change_schema
+from gmdb.spark.change_reader import ChangeReader, change_schema
 from gmdb.spark.fleet_reader import FleetReader, fleet_schema
-from gmdb.spark.options import ROWS, is_for_catalog, own_options, parse_options
-from gmdb.spark.reader import TableReader
-from gmdb.spark.snapshots import describe
-from gmdb.spark.types import columns_by_name, spark_schema
-from gmdb.spark.views.reader import ViewReader, view_schema
-from gmdb.spark.write_options import parse_stream_options, parse_write_options
-from gmdb.spark.writer import TableStreamWriter, TableWriter
+from gmdb.spark.loading import TableStreamWriter, TableWriter
+from gmdb.spark.options import (
+    ROWS,
+    asks_for_changes,
+    is_for_catalog,
+    own_options,
+    parse_change_options,
+    parse_options,
+    parse_stream_options,
+    parse_write_options,
+)
+from gmdb.spark.pinned_snapshots import describe
+from gmdb.spark.spark_types import columns_by_name, spark_schema
+from gmdb.spark.table_reader import TableReader
+from gmdb.spark.views.view_reader import ViewReader, view_schema
 
 _KEPT = "gmdb.options"  # under which the schema of a table in Spark's catalog remembers them
 

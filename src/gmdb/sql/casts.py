@@ -15,7 +15,7 @@ from typing import Any
 
 from gmdb.errors import InvalidText, TypeMismatch, ValueOutOfRange
 from gmdb.format.columns import ColumnType
-from gmdb.sql import decimals, numbers, times
+from gmdb.sql import numbers, times
 from gmdb.sql.types import BYTEA, BYTES, INTEGERS, TEXT, TEXTS, pg_name
 
 Cast = Callable[[Any], Any]
@@ -112,7 +112,7 @@ def read_text(type_: ColumnType) -> Cast:
     if name == "DOUBLE":
         return _read_double(type_)
     if name == "DECIMAL":
-        fit = decimals.fit_to(type_)
+        fit = numbers.fit_to(type_)
         return lambda text: fit(read_decimal(text, type_))
     if name in BYTES:
         return lambda text: fit_bytes(type_)(read_bytes(text))
@@ -192,8 +192,8 @@ def receive_parameter(type_: ColumnType) -> Cast | None:
 
 
 def _all_digits(value: Decimal | int, scale: int) -> Decimal:
-    result = decimals.at_scale(Decimal(value), scale)
-    return result if result == value else decimals.too_many_digits()
+    result = numbers.at_scale(Decimal(value), scale)
+    return result if result == value else numbers.too_many_decimal_digits()
 
 
 def accept_parameter(type_: ColumnType, label: str) -> Cast:
@@ -204,7 +204,7 @@ def accept_parameter(type_: ColumnType, label: str) -> Cast:
     """
     read = read_text(type_)
     name = type_.name
-    fit = decimals.fit_to(type_) if name == "DECIMAL" else None
+    fit = numbers.fit_to(type_) if name == "DECIMAL" else None
 
     def accept(value: Any) -> Any:
         if value is None:

@@ -11,19 +11,19 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from gmdb.access.indexes import IndexDefinition, KeyRange
-from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import Error, InvalidSyntax, NoSuchTable, UnsupportedExpression
 from gmdb.format.columns import Column
-from gmdb.late import pyarrow as pa
+from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.duck.sources import Source
 from gmdb.sql.duck.text import answer, write
 from gmdb.sql.parser import parse
-from gmdb.sql.plan.access import Chooser
 from gmdb.sql.plan.estimates import Estimates
+from gmdb.sql.plan.paths import Chooser
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.tree import Filter, Project, Relation, Table, conjuncts, walk
+from gmdb.tables.access.indexes import IndexDefinition, KeyRange
+from gmdb.tables.catalog.schema import TableDefinition
 
 _CLAUSES = {"expressions", "from_", "where", "kind"}
 

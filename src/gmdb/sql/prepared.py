@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.access.heap import Heap
-from gmdb.catalog.schema import TableDefinition
-from gmdb.dbapi import Result
+from gmdb.database.dbapi import Result
 from gmdb.errors import DefinitionChanged, NoSuchTable
 from gmdb.format.columns import ColumnType
 from gmdb.sql.dialect import place
 from gmdb.sql.plan.planner import Plan, plan
 from gmdb.sql.tree import ParameterKey, Relation
+from gmdb.tables.access.heap import Heap
+from gmdb.tables.catalog.schema import TableDefinition
 
 if TYPE_CHECKING:
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
     from gmdb.sql.parser import Parsed
     from gmdb.transaction.interrupts import Work
 

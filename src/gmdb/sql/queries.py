@@ -10,24 +10,24 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from gmdb.access.steps import RowChanged, Steps
-from gmdb.dbapi import Result
+from gmdb.database.dbapi import Result
 from gmdb.errors import ValueOutOfRange
-from gmdb.late import pyarrow as pa
-from gmdb.signals import Flattened, HeldIterator
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.process.signals import Flattened, HeldIterator
 from gmdb.sql.bind.binder import Binder, Catalog, Lock
 from gmdb.sql.parser import Parsed
-from gmdb.sql.plan.options import ROWS
+from gmdb.sql.plan.estimates import ROWS
 from gmdb.sql.plan.paths import parse_row_id
 from gmdb.sql.plan.planner import Plan
 from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
 from gmdb.sql.rows.expressions import compile_expression
 from gmdb.sql.run import Run
 from gmdb.sql.tree import Column, Expression, Filter, Limit, Number, Project, Reference, Relation, Sort, Table, With
+from gmdb.tables.access.statements import RowChanged, Steps
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
     from gmdb.sql.duck.answer import Answer
 
 AT_ONCE = 1000  # rows that are found when a statement is executed; the others when they are fetched

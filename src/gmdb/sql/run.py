@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gmdb.arrow.scan import Reading
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
+    from gmdb.tables.arrow.scan import Reading
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 

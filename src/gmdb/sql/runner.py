@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,25 +10,67 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.dbapi import Result, sets_of
+from gmdb.database.dbapi import Result, sets_of
 from gmdb.errors import DefinitionChanged, InvalidSyntax, NoSuchIndex, NoSuchTable, ProgrammingError, StatementError
 from gmdb.format.columns import ColumnType
-from gmdb.sql.changes.insert import Insert, insert_many
-from gmdb.sql.changes.update import Delete, Update
-from gmdb.sql.explaining import Explain
 from gmdb.sql.parser import Command, Parsed, parse, split
 from gmdb.sql.plan.planner import EXECUTOR
 from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.statements.analyze import Analyze
 from gmdb.sql.statements.definitions import Definition
+from gmdb.sql.statements.insert import Insert, insert_many
 from gmdb.sql.statements.transactions import OwnCommand, TransactionCommand
+from gmdb.sql.statements.update import Delete, Update
 from gmdb.sql.tree import ParameterKey
 from gmdb.sql.types import INT, INTEGERS, type_of_value
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
+
+
+# ---- EXPLAIN and EXPLAIN ANALYZE: how a statement is run, and what it took.
+
+_LINE = ColumnType("VARCHAR", 4000)
+_ANALYZE = re.compile(r"(?:analyze\s+|\(\s*analyze\s*\)\s*)", re.I)
+
+
+class Explain(Statement):
+    """The plan of another statement; ``analyze``: which runs."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        parsed: Parsed,
+        types: ParameterTypes,
+        prepare: Callable[[Parsed, ParameterTypes], Statement],
+    ) -> None:
+        super().__init__(connection, parsed, types)
+        inner, self._runs = self.inner(parsed)
+        self._statement = prepare(inner, types)
+        self._count = len(inner.names) or inner.count
+        self.tables, self.asked = self._statement.tables, self._statement.asked
+
+    @staticmethod
+    def inner(parsed: Parsed) -> tuple[Parsed, bool]:
+        """The statement that is explained, and whether it is to run."""
+        assert isinstance(parsed.statement, Command)
+        (text,) = parsed.statement.arguments
+        analyze = _ANALYZE.match(text)
+        return parse(text[analyze.end() :] if analyze is not None else text), analyze is not None
+
+    def run(self, parameters: Parameters) -> Result:
+        if self._runs and len(parameters) < self._count:
+            raise ProgrammingError(f"explain analyze runs the statement: give its {self._count} parameters")
+        said = self._statement.analyze(parameters) if self._runs else self.explain()
+        return Result(("plan",), (_LINE,), len(said), iter([(line,) for line in said]))
+
+    def explain(self) -> list[str]:
+        return self._statement.explain()
+
+
+# ---- Running SQL on a connection.
 
 _NOT_CURRENT = (DefinitionChanged, NoSuchIndex, NoSuchTable)  # perhaps since the statement was prepared
 ATTEMPTS_MAX = 100  # at a statement whose tables are defined anew whenever it is about to run

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gmdb.format.columns import ColumnType
 
 if TYPE_CHECKING:
-    from gmdb.catalog.schema import TableDefinition
     from gmdb.sql.operations.registry import Aggregation, Operation
+    from gmdb.tables.catalog.schema import TableDefinition
 
 ParameterKey = int | str  # the number of a ``?`` from 0, or the name of a ``:name``
 _numbers = count(1)

@@ -18,10 +18,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from gmdb.access.lob_source import is_file
 from gmdb.errors import SchemaError, TypeMismatch, UnsupportedExpression, ValueOutOfRange
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, VARCHAR_MAX, ColumnType, make_type
 from gmdb.sql.dialect import place
+from gmdb.tables.access.lob_files import is_file
 
 INT = ColumnType("INT")
 BIGINT = ColumnType("BIGINT")

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy.dialects import registry
 
-from gmdb.sqlalchemy.compiler import Insert, insert
-from gmdb.sqlalchemy.dialect import GmdbDialect
+from gmdb.sqlalchemy.dialect import GmdbDialect, Insert, insert
 
 __all__ = ["GmdbDialect", "Insert", "insert"]
 

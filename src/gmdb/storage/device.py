@@ -30,9 +30,9 @@ from gmdb.format.anatomy import check
 from gmdb.format.checksum import page_crc
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PAGE_TAIL, TAIL_SIZE, PageType
-from gmdb.kernel.area import AREA, LET_GO
-from gmdb.kernel.checkpoint import seal_run
-from gmdb.kernel.pages import set_page_count
+from gmdb.kernel.page.allocation import set_page_count
+from gmdb.kernel.page.area import AREA, LET_GO
+from gmdb.kernel.page.checkpoint import seal_run
 from gmdb.storage import disk
 from gmdb.storage.directory import device_path
 

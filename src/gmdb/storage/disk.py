@@ -197,7 +197,9 @@ class Disk:
         self, file: DiskFile, memory: np.ndarray, starts: np.ndarray, size: int, offsets: np.ndarray
     ) -> int:
         """Returns how many pieces were taken, from the first on."""
-        from gmdb.kernel.scatter import write_pieces  # brings compiled kernels, which readers of files can do without
+        from gmdb.kernel.page.scatter import (
+            write_pieces,  # brings compiled kernels, which readers of files can do without
+        )
 
         addresses = np.ascontiguousarray(memory.ctypes.data + starts, np.int64)
         offsets = np.ascontiguousarray(offsets, np.int64)

@@ -8,8 +8,11 @@ Not here: reading and writing the files.
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 NUMBER_MAX = (1 << 63) - 1
@@ -70,3 +73,121 @@ def make(kind: type[Made], plain: Any, **made: Any) -> Made:
         return kind(**{**plain, **made})
     except TypeError as error:
         raise ValueError(str(error)) from None
+
+
+# ---- Who something is kept for: a process, as whoever runs beside it can find it again.
+#
+# What a Spark job leaves in a database's directory is named after its driver, a Java process, since the Python
+# processes that Spark plans and commits with come and go.  Process numbers are used again; starting times are not.
+#
+# Invariant: a process that has ended is never taken for alive, also if it had ended when it was asked for its start:
+# one that was killed is a zombie until its parent has noticed, and a planning process may outlive its driver for a
+# moment.
+
+_STATE_FIELD, _PARENT_FIELD, _START_FIELD = 0, 1, 19  # of /proc/PID/stat, behind the command's name
+_ENDED = ("Z", "X", "x")  # states of processes that are there in name only
+
+
+@dataclass(frozen=True)
+class Holder:
+    host: str
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    started: int  # 0: it had ended already
+
+    @classmethod
+    def this_process(cls) -> Holder:
+        return cls.of(os.getpid())
+
+    @classmethod
+    def driver(cls) -> Holder:
+        """The Java process that this one works for; this one itself if there is none."""
+        pid = os.getpid()
+        while pid > 0:  # in a container the driver may be process 1
+            if _is_java(pid):
+                return cls.of(pid)
+            pid = int((_fields(pid) or ["", "0"])[_PARENT_FIELD])
+        return cls.this_process()
+
+    @classmethod
+    def nobody(cls) -> Holder:
+        """For what outlives every process: only a lease ends it."""
+        return cls(socket.gethostname(), "", "", 0, 0)
+
+    @classmethod
+    def of(cls, pid: int) -> Holder:
+        """A process of this machine by its number."""
+        return cls(socket.gethostname(), *_machine(), pid, _started(pid))
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Holder:
+        """What ``to_plain`` was given; ValueError if it was given something else."""
+        return make(cls, plain)
+
+    def to_plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process could see it, if it lived."""
+        return bool(self.boot_id) and (self.boot_id, self.pid_namespace) == _machine()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is known to run; of a process of another machine nothing is known."""
+        return self.is_here and self.started != 0 and _started(self.pid) == self.started
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is known to have ended; nothing is known of one that the system hides, being another user's."""
+        if not self.is_here or self.is_alive:
+            return False
+        return self.started == 0 or not _is_hidden(self.pid)
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def _machine() -> tuple[str, str]:
+    """What tells machines and containers apart: since when this one runs, and whose process numbers count."""
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return boot_id, os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return "", ""
+
+
+def _fields(pid: int) -> list[str]:
+    """What /proc tells of a process behind its command's name; nothing if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _is_java(pid: int) -> bool:
+    try:
+        named = Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+        return named or Path(os.readlink(f"/proc/{pid}/exe")).name == "java"
+    except OSError:
+        return False
+
+
+def _started(pid: int) -> int:
+    """When a process started, in ticks since the system did; 0 if it is not there, or has ended and is a zombie."""
+    fields = _fields(pid)
+    return int(fields[_START_FIELD]) if fields and fields[_STATE_FIELD] not in _ENDED else 0
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is a process of that number of which /proc tells nothing: mounted with hidepid, it does so."""
+    if _fields(pid):
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return False  # this user's own are never hidden: it is another that began just now

@@ -23,8 +23,7 @@ from pathlib import Path
 
 from gmdb.errors import InterfaceError
 from gmdb.storage.disk import read_plain, storage_error
-from gmdb.storage.documents import parse
-from gmdb.storage.holder import Holder
+from gmdb.storage.documents import Holder, parse
 
 LOADS_NAME = "loads"
 _GONE = "gone-"  # what the names of folders begin with that are being removed

@@ -2,7 +2,7 @@
 
 Invariants
  1. While a store is open for writing, no other process has the directory open.
- 2. A store by itself writes no page but new ones above the high-water marks: checkpoints do (log/).
+ 2. A store by itself writes no page but new ones above the high-water marks: checkpoints do (storage/log/).
  3. A kernel's NEED_SPACE, LOG_FULL and DAMAGED never reach a caller: devices are grown, the log is written out,
     damage is raised as Corruption.
  4. After a write or sync of the log or a checkpoint failed, nothing is changed any more: ``failure`` says why.
@@ -27,9 +27,9 @@ from gmdb.errors import (
     NotADatabase,
     ReadOnly,
     SchemaError,
+    SpaceFull,
     StorageError,
 )
-from gmdb.finalizers import Living
 from gmdb.format.address import (
     DEVICES,
     FIRST_USER_DEVICE,
@@ -44,15 +44,68 @@ from gmdb.format.address import (
 )
 from gmdb.format.anatomy import check
 from gmdb.format.control import Purpose
-from gmdb.format.page import PAGE_SIZES
-from gmdb.hooks import Hook
-from gmdb.kernel.area import STATE
-from gmdb.kernel.bulk import log_pages
-from gmdb.kernel.status import DAMAGED, LOG_FULL, NEED_SPACE
+from gmdb.format.page import PAGE_SIZES, SegmentType
+from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.kernel.change.bulk import log_pages
+from gmdb.kernel.page.area import STATE
+from gmdb.kernel.page.segment import NAME_SIZE, read_map
+from gmdb.kernel.runtime.status import DAMAGED, LOG_FULL, NEED_SPACE
+from gmdb.kernel.undo import check_page, create_segment
+from gmdb.process.finalizers import Living
+from gmdb.process.hooks import Hook
 from gmdb.storage import directory as files
 from gmdb.storage import disk
 from gmdb.storage.device import Device, Mended, create_device, new_area
-from gmdb.storage.tablespace import Tablespace, group_devices
+
+# ---- Tablespaces: named groups of devices with one page size.
+#
+# A tablespace has the number of its first device.  Its devices are filled in order; the last that may still grow
+# does so when all are full.
+
+
+class Tablespace:
+    def __init__(self, devices: list[Device]) -> None:
+        self.devices = devices
+        for device, following in zip(devices, [*devices[1:], None], strict=True):
+            device.link(following)
+
+    @property
+    def space_id(self) -> int:
+        return self.devices[0].number
+
+    @property
+    def name(self) -> str:
+        return self.devices[0].space_name
+
+    @property
+    def page_size(self) -> int:
+        return self.devices[0].page_size
+
+    def grow(self, pages: int) -> Device:
+        """Make room for ``pages`` pages side by side; answers the device that has it."""
+        full: SpaceFull | None = None
+        for device in self.devices:
+            head = device.head
+            if head.page_count - head.hwm >= pages:
+                return device
+            try:
+                device.grow(pages - (head.page_count - head.hwm))
+                return device
+            except SpaceFull as error:
+                full = error
+        assert full is not None
+        raise full
+
+
+def group_devices(devices: list[Device]) -> dict[int, Tablespace]:
+    """Open devices by tablespace."""
+    members: dict[int, list[Device]] = {}
+    for device in sorted(devices, key=lambda d: d.number):
+        members.setdefault(device.space_id, []).append(device)
+    return {space_id: Tablespace(group) for space_id, group in members.items()}
+
+
+# ---- The page store.
 
 SYSTEM_PAGE_SIZE, UNDO_PAGE_SIZE = 8192, 32768
 ATTEMPTS = 1000
@@ -308,8 +361,8 @@ class PageStore:
     def under_guard(self, work: Callable[..., T], *arguments: Any) -> T:
         """Do something short while the guard is held.
 
-        An exception of a signal handler may strike here (signals.py), at any line but the one that releases: the
-        guard is released whether it was taken by then or not.
+        An exception of a signal handler may strike here (process/signals.py), at any line but the one that releases:
+        the guard is released whether it was taken by then or not.
         """
         try:
             if not self._acquire(False):
@@ -401,3 +454,49 @@ class PageStore:
             device.close()
         self.devices = {}
         self._lock.release()
+
+
+# ---- A segment: the pages of one table, found through its map.
+#
+# Not here: rows (tables/access/heap.py).
+
+
+class Segment:
+    def __init__(self, store: PageStore, space: Tablespace, entry_page: int) -> None:
+        self.store = store
+        self.space = space
+        self.entry_page = entry_page
+
+    @classmethod
+    def create(
+        cls,
+        store: PageStore,
+        space: Tablespace,
+        obj_id: int,
+        name: str,
+        kind: SegmentType,
+        pct_free: int,
+        call_address: int = 0,
+    ) -> Segment:
+        """Make a segment; with a session's call it is part of its transaction, which keeps the undo record."""
+        label = np.frombuffer(name.encode()[: NAME_SIZE - 1].ljust(NAME_SIZE, b"\0"), np.uint8)
+        arguments = (call_address, space.space_id, obj_id, int(kind), pct_free, label.ctypes.data)
+        return cls(store, space, store.call(create_segment, space.space_id, *arguments))
+
+    @property
+    def head(self) -> Any:
+        """The segment head, in the entry page as it is in memory."""
+        device = self.store.devices.get(device_of(self.entry_page))
+        if device is None or offset_of(self.entry_page) >= device.page_count:
+            raise Corruption(f"the entry page of a segment, {self.entry_page}, does not exist", self.entry_page)
+        self.store.call(check_page, self.space.space_id, self.entry_page)
+        return SEGMENT_HEAD.at(device.memory(offset_of(self.entry_page)), SEGMENT_HEAD_AT)
+
+    def page_ids(self) -> np.ndarray:
+        """The data pages, in map order."""
+        with self.store.guard:
+            ids = np.empty(max(self._read_map(0, 0), 1), np.uint32)
+            return ids[: self._read_map(ids.ctypes.data, len(ids))]
+
+    def _read_map(self, address: int, capacity: int) -> int:
+        return self.store.call(read_map, self.space.space_id, self.entry_page, address, capacity)

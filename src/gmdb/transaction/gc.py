@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gmdb.errors import DiskFull, StorageError
-from gmdb.finalizers import close_abandoned
 from gmdb.format.address import UNDO_DEVICE
-from gmdb.kernel.ending import forget_transaction
-from gmdb.kernel.gc import purge_records, put_index_records_first, tidy_page
+from gmdb.kernel.change.gc import purge_records, put_index_records_first, tidy_page
+from gmdb.kernel.undo import forget_transaction
+from gmdb.process.finalizers import close_abandoned
 
 if TYPE_CHECKING:
     from gmdb.transaction.hub import Transactions

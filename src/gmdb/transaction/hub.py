@@ -10,25 +10,22 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from gmdb.errors import Corruption, LocksExhausted, UndoExhausted
-from gmdb.finalizers import Living
 from gmdb.format.address import NO_PAGE, UNDO_DEVICE, device_of, offset_of
 from gmdb.format.page import PAGE_HEAD, SegmentType
 from gmdb.format.undo import TRANSACTIONS_ID, UNDO_ENTRY, UNDO_ID
-from gmdb.hooks import Hook
-from gmdb.kernel.ending import commit_transaction, set_child
-from gmdb.kernel.recovery import release_dead_page
-from gmdb.kernel.status import LOCKS_FULL
-from gmdb.log.redo import RedoLog
-from gmdb.log.reports import Progress, Recovery
-from gmdb.storage.segment import Segment
-from gmdb.storage.store import PageStore
-from gmdb.transaction.call import COMMIT, FEED_FROM
-from gmdb.transaction.definitions import Changes
+from gmdb.kernel.runtime.call import COMMIT, FEED_FROM
+from gmdb.kernel.runtime.status import LOCKS_FULL
+from gmdb.kernel.undo import commit_transaction, release_dead_page, set_child
+from gmdb.process.finalizers import Living
+from gmdb.process.hooks import Hook
+from gmdb.storage.log.redo_buffer import RedoLog
+from gmdb.storage.log.reports import Progress, Recovery
+from gmdb.storage.store import PageStore, Segment
 from gmdb.transaction.gc import BackgroundCollector, Collector
-from gmdb.transaction.memory import TransactionMemory
+from gmdb.transaction.lock_area import TransactionMemory
 from gmdb.transaction.recovery import recover_transactions
 from gmdb.transaction.snapshots import Snapshots
-from gmdb.transaction.tables import TableLocks
+from gmdb.transaction.table_locks import Changes, TableLocks
 from gmdb.transaction.waits import LockWaits
 
 if TYPE_CHECKING:

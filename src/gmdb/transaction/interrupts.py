@@ -1,7 +1,7 @@
 """Operations on a session: one at a time, whole, and ended from another thread or a signal handler.
 
 An *operation* is what a program asks of a session: a statement, a commit, a step of a read.  Threads that share a
-connection take turns, an operation each.  Signals are held meanwhile (signals.py).
+connection take turns, an operation each.  Signals are held meanwhile (process/signals.py).
 
 Invariants
  1. Only what is under way when ``interrupt`` is called ends: a session that does nothing goes on as before.
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from gmdb.errors import InterfaceError, StatementInterrupted
-from gmdb.signals import Held, HeldIterator, in_helper_thread
+from gmdb.process.signals import Held, HeldIterator, in_helper_thread
 
 if TYPE_CHECKING:
     from gmdb.transaction.hub import Transactions

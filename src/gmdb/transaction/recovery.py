@@ -20,14 +20,12 @@ from gmdb.format.address import UNDO_DEVICE, device_of, offset_of, page_name
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType, slot_offset
 from gmdb.format.transactions import committed
 from gmdb.format.undo import NODE_AT, OWNER_AT, UNDO_HEAD, UNDO_OWNER, UNDO_RECORD, UndoOperation, record_extents
-from gmdb.kernel.ending import forget_transaction
-from gmdb.kernel.gc import purge_records, tidy_page
-from gmdb.kernel.recovery import check_page, release_dead_page
-from gmdb.kernel.rollback import take_back
-from gmdb.kernel.status import DONE
-from gmdb.log.reports import Progress, Recovery
-from gmdb.storage.segment import Segment
-from gmdb.storage.store import UNDO_PAGE_SIZE
+from gmdb.kernel.change.gc import purge_records, tidy_page
+from gmdb.kernel.change.rollback import take_back
+from gmdb.kernel.runtime.status import DONE
+from gmdb.kernel.undo import check_page, forget_transaction, release_dead_page
+from gmdb.storage.log.reports import Progress, Recovery
+from gmdb.storage.store import UNDO_PAGE_SIZE, Segment
 
 if TYPE_CHECKING:
     from gmdb.transaction.hub import Transactions

@@ -12,34 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from gmdb.errors import CursorInvalid, InterfaceError, StorageError, WriteConflict
+from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, StorageError, WriteConflict
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.page import SegmentType
-from gmdb.kernel.bulk import open_last_page
-from gmdb.kernel.call import CALL, LOB_ROOTS_MAX, RECORDS_A_CALL
-from gmdb.kernel.ending import end_rollback, log_table_change, mark_dropped
-from gmdb.kernel.gc import changed_page, is_row_lock
-from gmdb.kernel.rollback import take_back
-from gmdb.kernel.status import LOCKED
-from gmdb.storage.segment import Segment
-from gmdb.storage.tablespace import Tablespace
-from gmdb.transaction.call import (
+from gmdb.kernel.change.bulk import open_last_page
+from gmdb.kernel.change.gc import changed_page, is_row_lock
+from gmdb.kernel.change.rollback import take_back
+from gmdb.kernel.runtime.call import (
     ALONE,
     BLOCKED,
     BLOCKER,
+    CALL,
     COMMIT,
     FEED_FROM,
     INSERT_LOCK,
     IS_UNORDERED,
     LATEST,
     LOB_ROOTS,
+    LOB_ROOTS_MAX,
     RECORD_COUNT,
     RECORD_LIMIT,
     RECORDS,
+    RECORDS_A_CALL,
     SCN,
     SIZE,
     STATEMENT,
@@ -47,14 +45,48 @@ from gmdb.transaction.call import (
     UNDO_PAGE,
     UNDO_RUNS,
 )
-from gmdb.transaction.changes import change_with_patience, is_in_line
-from gmdb.transaction.definitions import ChangedDefinitions, Changes
+from gmdb.kernel.runtime.status import LOCKED
+from gmdb.kernel.undo import end_rollback, log_table_change, mark_dropped
+from gmdb.storage.store import Segment, Tablespace
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.interrupts import Interruptible
-from gmdb.transaction.savepoints import HasSavepoints
 from gmdb.transaction.snapshots import OWN, Snapshot, require_level
-from gmdb.transaction.tables import HoldsTables
+from gmdb.transaction.table_locks import ChangedDefinitions, Changes, HoldsTables
+from gmdb.transaction.waits import change_with_patience, is_in_line
+
+# ---- Savepoints: named places in a transaction to which it can return.
+
+
+class HasSavepoints:
+    """The part of a session that knows the savepoints of its transaction."""
+
+    def _forget_savepoints(self) -> None:
+        self._savepoints: list[tuple[str, int]] = []  # name, undo records at the time
+
+    def savepoint(self, name: str) -> None:
+        session = cast("Session", self)
+        session.require_open()
+        self._savepoints.append((name, session.mark()))
+
+    def rollback_to(self, name: str) -> None:
+        """Take back all that was done since the savepoint; it stays set."""
+        at = self._find_savepoint(name)
+        cast("Session", self).take_back_to(self._savepoints[at][1])
+        del self._savepoints[at + 1 :]
+
+    def release_savepoint(self, name: str) -> None:
+        del self._savepoints[self._find_savepoint(name) :]
+
+    def _find_savepoint(self, name: str) -> int:
+        cast("Session", self).require_open()
+        for at in reversed(range(len(self._savepoints))):
+            if self._savepoints[at][0] == name:
+                return at
+        raise NoSuchSavepoint(f"no savepoint {name} is set in this transaction")
+
+
+# ---- A session.
 
 RECORDS_FIRST, RECORDS_KEPT = 1 << 12, 1 << 16  # places in a new list of undo records; in one that is used again
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.errors import Error, SchemaError, SnapshotTooOld
-from gmdb.kernel.visibility import SNAPSHOT
-from gmdb.transaction.memory import TransactionMemory
+from gmdb.kernel.read.visibility import SNAPSHOT
+from gmdb.transaction.lock_area import TransactionMemory
 
 ISOLATION_LEVELS = ("read committed", "repeatable read")  # a snapshot for a statement, or for the transaction
 NO_FORM = np.empty(0, np.int64)

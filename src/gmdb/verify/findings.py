@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gmdb.format.address import device_of, page_name
-from gmdb.log.reports import Recovery
 from gmdb.storage.directory import device_path
+from gmdb.storage.log.reports import Recovery
 
 
 class Finding(NamedTuple):

@@ -7,25 +7,72 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gmdb.format.address import NO_PAGE, device_of, page_name
-from gmdb.format.page import PAGE_HEAD, PageType
+from gmdb.format.address import NO_PAGE, PAGES_PER_DEVICE, device_of, offset_of, page_name
+from gmdb.format.heap import HEAP_NODE, NODE_AT, reserve_size, usable_size
+from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.segment import (
+    EMPTY_LIST,
     ENTRY_MAP_AT,
+    FREE_LISTS,
     FREE_MAP_LIST,
     FURTHER_MAP_AT,
     LIST_HEAD,
     LOADING,
     MAP_ENTRY,
     MAP_HEAD,
+    NO_LIST,
+    ROOM_STEPS,
     SEGMENT_HEAD,
     SEGMENT_HEAD_AT,
     map_entry_at,
     map_head_at,
 )
 from gmdb.format.undo import UNDO_ENTRY
-from gmdb.kernel.verify_rows import BROKEN, SUSPECT
-from gmdb.verify.ownership import Owners
+from gmdb.kernel.checks.row_checks import BROKEN, SUSPECT
 from gmdb.verify.survey import MISSING, Survey
+
+# ---- Who each page belongs to: a segment, a device or its list of free pages; one of them, and only one.
+
+
+class Owners:
+    def __init__(self, pages_in_use: dict[int, int]) -> None:
+        self._names = ["nobody"]
+        self._owners = {device: np.zeros(count, np.int32) for device, count in pages_in_use.items()}
+
+    def claim(self, page_id: int, who: str) -> str:
+        """Say that a page in use belongs to ``who``; answers who had it before, if somebody did."""
+        owners = self._owners[device_of(page_id)]
+        before = int(owners[offset_of(page_id)])
+        if not before:
+            owners[offset_of(page_id)] = self._number(who)
+        return self._names[before] if before else ""
+
+    def claim_all(self, page_ids: np.ndarray, who: str) -> list[tuple[int, str]]:
+        """Claim many pages; answers (position, owner) of those that had one.  Pages not in use are passed over."""
+        number, taken = self._number(who), []
+        for device, owners in self._owners.items():
+            here = np.flatnonzero(page_ids >> 22 == device)
+            offsets = page_ids[here] & (PAGES_PER_DEVICE - 1)
+            here, offsets = here[offsets < len(owners)], offsets[offsets < len(owners)]
+            first = np.zeros(len(offsets), bool)
+            first[np.unique(offsets, return_index=True)[1]] = True
+            for i in np.flatnonzero((owners[offsets] != 0) | ~first):
+                taken.append((int(here[i]), self._names[owners[offsets[i]]] if first[i] else who))
+            free = offsets[(owners[offsets] == 0) & first]
+            owners[free] = number
+        return taken
+
+    def unowned(self, device: int) -> np.ndarray:
+        """Offsets of the pages in use that nobody has claimed."""
+        return np.flatnonzero(self._owners[device] == 0)
+
+    def _number(self, who: str) -> int:
+        if self._names[-1] != who:
+            self._names.append(who)
+        return len(self._names) - 1
+
+
+# ---- Maps against pages.
 
 _LISTS_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("free_lists[0].first.map_page")
 _HEAD_FIELDS = (
@@ -35,7 +82,7 @@ _HEAD_FIELDS = (
 
 
 @dataclass
-class Segment:
+class CheckedSegment:
     """A segment, as its map was found to be."""
 
     entry_page: int
@@ -82,7 +129,7 @@ class Segment:
         return np.concatenate([np.arange(count) for count in self.map_counts] or [np.empty(0, np.int64)])
 
 
-def check_segments(survey: Survey, owners: Owners) -> list[Segment]:
+def check_segments(survey: Survey, owners: Owners) -> list[CheckedSegment]:
     """Every segment; their pages are claimed, map pages before data pages."""
     entries = survey.pages_where(
         lambda facts: (facts["page_type"] == PageType.SEGMENT_ENTRY) & (facts["verdict"] <= SUSPECT)
@@ -102,13 +149,13 @@ def check_segments(survey: Survey, owners: Owners) -> list[Segment]:
 # ---- the chain of map pages
 
 
-def _read_map(survey: Survey, entry: int, owners: Owners) -> Segment:
+def _read_map(survey: Survey, entry: int, owners: Owners) -> CheckedSegment:
     page = survey.files.page(entry)
     fact = survey.fact(entry)
     owner = int(fact["obj_id"]), int(fact["seg_type"])
     record = np.frombuffer(page, SEGMENT_HEAD.dtype, 1, SEGMENT_HEAD_AT)[0]
     head = {name: int(record[name]) for name in _HEAD_FIELDS}
-    segment = Segment(
+    segment = CheckedSegment(
         entry, *owner, head, np.frombuffer(page, LIST_HEAD.dtype, FREE_MAP_LIST + 1, _LISTS_AT), len(page)
     )
     parts, at, prior = [], entry, NO_PAGE
@@ -135,7 +182,7 @@ def _read_map(survey: Survey, entry: int, owners: Owners) -> Segment:
     return segment
 
 
-def _wrong_map_page(survey: Survey, segment: Segment, page_id: int, owners: Owners) -> str:
+def _wrong_map_page(survey: Survey, segment: CheckedSegment, page_id: int, owners: Owners) -> str:
     """Why a page cannot be the segment's next map page; nothing if it can, and then it is claimed."""
     fact = survey.fact(page_id)
     if fact["verdict"] == MISSING:
@@ -153,7 +200,7 @@ def _wrong_map_page(survey: Survey, segment: Segment, page_id: int, owners: Owne
 # ---- the head
 
 
-def _check_head(survey: Survey, segment: Segment) -> None:
+def _check_head(survey: Survey, segment: CheckedSegment) -> None:
     entry, head, fact = segment.entry_page, segment.head, survey.fact(segment.entry_page)
     space = survey.files.devices[device_of(entry)].space_id
     wanted = {"obj_id": segment.obj_id, "type": segment.seg_type, "create_no": fact["create_no"], "space_id": space}
@@ -168,7 +215,7 @@ def _check_head(survey: Survey, segment: Segment) -> None:
             survey.findings.on_page(map_page, PAGE_HEAD.offset("seg_type"), said)
 
 
-def _check_counts(survey: Survey, segment: Segment) -> None:
+def _check_counts(survey: Survey, segment: CheckedSegment) -> None:
     ids = segment.entries["page_id"]
     listed = ids[ids != NO_PAGE]
     capacity = MAP_HEAD.at(
@@ -189,7 +236,7 @@ def _check_counts(survey: Survey, segment: Segment) -> None:
         survey.findings.on_page(segment.entry_page, at, f"last_page {page_name(last)} is no page of the segment")
 
 
-def _head_finding(survey: Survey, segment: Segment, name: str, value: int) -> None:
+def _head_finding(survey: Survey, segment: CheckedSegment, name: str, value: int) -> None:
     found = segment.head[name]
     said = f"{name} {found}, but the map says {value}"
     if name in ("first_data_page", "last_map_page"):
@@ -197,7 +244,7 @@ def _head_finding(survey: Survey, segment: Segment, name: str, value: int) -> No
     survey.findings.on_page(segment.entry_page, SEGMENT_HEAD_AT + SEGMENT_HEAD.offset(name), said)
 
 
-def _check_children(survey: Survey, segments: list[Segment]) -> None:
+def _check_children(survey: Survey, segments: list[CheckedSegment]) -> None:
     """The undo segment alone has a child, whose pages are the table of committed transactions."""
     by_entry = {segment.entry_page: segment for segment in segments}
     for segment in segments:
@@ -216,7 +263,7 @@ def _check_children(survey: Survey, segments: list[Segment]) -> None:
 # ---- the entries
 
 
-def _check_entries(survey: Survey, segment: Segment, owners: Owners) -> None:
+def _check_entries(survey: Survey, segment: CheckedSegment, owners: Owners) -> None:
     """Each entry leads to a data page of the segment, which is nobody else's, and names the entry."""
     ids = segment.entries["page_id"].astype(np.int64)
     used = np.flatnonzero(ids != NO_PAGE)
@@ -234,13 +281,13 @@ def _check_entries(survey: Survey, segment: Segment, owners: Owners) -> None:
             _entry_finding(survey, segment, position, "is marked as being loaded, but the database was closed")
 
 
-def _entry_finding(survey: Survey, segment: Segment, position: int, said: str) -> None:
+def _entry_finding(survey: Survey, segment: CheckedSegment, position: int, said: str) -> None:
     map_page, offset = segment.entry_at(int(position))
     survey.findings.on_page(map_page, offset, f"entry {segment.place(int(position))[1]} {said}")
 
 
 def _wrong_targets(
-    survey: Survey, segment: Segment, positions: np.ndarray, ids: np.ndarray, facts: np.ndarray
+    survey: Survey, segment: CheckedSegment, positions: np.ndarray, ids: np.ndarray, facts: np.ndarray
 ) -> Iterator[tuple[int, int, str]]:
     """Entries that lead to what cannot be a data page of the segment: position, page, why."""
     spaces = {number: device.space_id for number, device in survey.files.devices.items()}
@@ -258,7 +305,7 @@ def _wrong_targets(
 
 
 def _check_naming_back(
-    survey: Survey, segment: Segment, positions: np.ndarray, ids: np.ndarray, facts: np.ndarray
+    survey: Survey, segment: CheckedSegment, positions: np.ndarray, ids: np.ndarray, facts: np.ndarray
 ) -> None:
     maps, numbers = segment.map_page_of_entries()[positions], segment.numbers_of_entries()[positions]
     for i in np.flatnonzero((facts["map_page_id"] != maps) | (facts["map_offset"] != numbers)):
@@ -271,7 +318,7 @@ def _check_naming_back(
             survey.findings.on_page(ids[i], PAGE_HEAD.offset(name), said)
 
 
-def doubtful_objects(survey: Survey, segments: list[Segment]) -> set[int]:
+def doubtful_objects(survey: Survey, segments: list[CheckedSegment]) -> set[int]:
     """Objects whose map could not be read in full: that a page of theirs is in no map says nothing."""
     objects = {segment.obj_id for segment in segments if not segment.whole}
     for facts in survey.facts.values():
@@ -281,3 +328,148 @@ def doubtful_objects(survey: Survey, segments: list[Segment]) -> set[int]:
         if not survey.can_follow(table.entry_page):
             objects.add(table.obj_id)
     return objects
+
+
+# ---- Free lists: links that lead both ways, pages that know their list, and the room that a list promises.
+
+NOWHERE = -1  # a link to no entry
+ASTRAY = -2  # a link to an entry that does not exist
+
+
+def check_free_lists(survey: Survey, segments: list[CheckedSegment]) -> None:
+    for segment in segments:
+        _check_pages(survey, segment)
+        if segment.whole:
+            _Lists(survey, segment).check()
+
+
+def list_name(list_id: int) -> str:
+    """As the segment head calls the list."""
+    if list_id < FREE_LISTS:
+        return f"free_lists[{list_id}]"
+    return {EMPTY_LIST: "empty_list", FREE_MAP_LIST: "free_map_list"}[list_id]
+
+
+# ---- the pages
+
+
+def _check_pages(survey: Survey, segment: CheckedSegment) -> None:
+    ids, lists = segment.entries["page_id"].astype(np.int64), segment.entries["list_id"].astype(np.int64)
+    listed = np.flatnonzero(ids != NO_PAGE)
+    facts, ids, lists = survey.gather(ids[listed]), ids[listed], lists[listed]
+    known = (facts["verdict"] <= SUSPECT) & (facts["page_type"] == PageType.DATA)
+    flags = np.where((lists == NO_LIST) | (lists == LOADING), 0, lists + 1)
+    for i in np.flatnonzero(known & (facts["fl_flag"] != flags)):
+        said = f"fl_flag {facts['fl_flag'][i]}, but its map entry says list {lists[i]}, which is fl_flag {flags[i]}"
+        survey.findings.on_page(ids[i], PAGE_HEAD.offset("fl_flag"), said)
+    rows = known & (facts["seg_type"] == segment.seg_type)
+    if segment.seg_type not in (SegmentType.HEAP, SegmentType.SYSTEM):
+        return
+    for i in np.flatnonzero(rows & (lists == EMPTY_LIST) & (facts["slot_count"] > 0)):
+        at = NODE_AT + HEAP_NODE.offset("slot_count")
+        survey.findings.on_page(ids[i], at, f"{facts['slot_count'][i]} slots on a page that is on the empty list")
+    free = facts["free_end"].astype(np.int64) - facts["free_begin"]
+    room = free - reserve_size(segment.page_size, segment.head["pct_free"])
+    promised = (lists + 1) * usable_size(segment.page_size)
+    for i in np.flatnonzero(rows & (lists < EMPTY_LIST) & (room * ROOM_STEPS < promised)):
+        said = f"inserts may use {room[i]} bytes of this page, but list {lists[i]} promises {promised[i] // ROOM_STEPS}"
+        survey.findings.on_page(ids[i], PAGE_HEAD.offset("free_begin"), said)
+
+
+# ---- the links
+
+
+class _Lists:
+    """The lists of one segment.  Entries go by their position among all of the segment's entries."""
+
+    def __init__(self, survey: Survey, segment: CheckedSegment) -> None:
+        self._survey, self._segment = survey, segment
+        self._lists = segment.entries["list_id"].astype(np.int64)
+        self._listed = (self._lists != NO_LIST) & (self._lists != LOADING)
+        pages, counts = np.array(segment.map_pages, np.int64), np.array(segment.map_counts, np.int64)
+        order = np.argsort(pages)
+        self._pages, self._counts = pages[order], counts[order]
+        self._bases = (np.cumsum(counts) - counts)[order]
+        self._prior, self._next = self._positions("prior"), self._positions("next")
+
+    def _positions(self, name: str) -> np.ndarray:
+        """Where the entries' links lead to."""
+        links = self._segment.entries[name]
+        return self._resolve(links["map_page"].astype(np.int64), links["offset"].astype(np.int64))
+
+    def _resolve(self, map_pages: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        at = np.minimum(np.searchsorted(self._pages, map_pages), len(self._pages) - 1)
+        there = (self._pages[at] == map_pages) & (numbers < self._counts[at])
+        found = np.where(there, self._bases[at] + numbers, ASTRAY)
+        return np.where(map_pages == NO_PAGE, NOWHERE, found)
+
+    def check(self) -> None:
+        for position in np.flatnonzero(~self._listed & ((self._prior != NOWHERE) | (self._next != NOWHERE))).tolist():
+            self._finding(position, "prior", "is on no list, but is linked into one")
+        sound = True
+        for name, links, back in (("prior", self._prior, self._next), ("next", self._next, self._prior)):
+            for position, said in self._wrong_links(name, links, back):
+                sound = False
+                self._finding(position, name, said)
+        if self._check_heads() and sound:
+            self._check_reached()
+
+    def _wrong_links(self, name: str, links: np.ndarray, back: np.ndarray) -> Iterator[tuple[int, str]]:
+        """Entries whose link does not lead to an entry of the same list that leads back."""
+        for position in np.flatnonzero(self._listed & (links == ASTRAY)).tolist():
+            yield position, f"is on list {self._lists[position]}; its {name} leads to no entry of the segment"
+        linked = np.flatnonzero(self._listed & (links >= 0))
+        targets = links[linked]
+        astray = (self._lists[targets] != self._lists[linked]) | (back[targets] != linked)
+        for position, target in zip(linked[astray].tolist(), targets[astray].tolist(), strict=True):
+            where = self._name(target)
+            yield position, f"is on list {self._lists[position]}; its {name}, {where}, does not lead back to it"
+        pages = self._segment.entries[name]["page_id"][linked]
+        for position in linked[~astray & (pages != self._segment.entries["page_id"][targets])].tolist():
+            page = page_name(int(self._segment.entries[name]["page_id"][position]))
+            yield position, f"is on list {self._lists[position]}; its {name} names page {page}, which is not there"
+
+    def _check_heads(self) -> bool:
+        """Each list's first and last entry are the only ones without a neighbour on that side."""
+        right = True
+        for side, links in (("first", self._prior), ("last", self._next)):
+            heads = self._segment.lists[side]
+            named = self._resolve(heads["map_page"].astype(np.int64), heads["offset"].astype(np.int64)).tolist()
+            ends: dict[int, list[int]] = {}
+            for position in np.flatnonzero(self._listed & (links == NOWHERE)).tolist():
+                ends.setdefault(int(self._lists[position]), []).append(position)
+            for list_id, found in enumerate(named):
+                if ends.get(list_id, []) != ([] if found == NOWHERE else [found]):
+                    right = False
+                    self._head_finding(f"{list_name(list_id)}.{side}", found, ends.get(list_id, []))
+        return right
+
+    def _head_finding(self, field: str, found: int, ends: list[int]) -> None:
+        at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset(f"{field}.map_page")
+        named = " and ".join(self._name(position) for position in ends[:3]) or "none"
+        said = f"{field} is {self._name(found)}, but by the links of the list's entries it is {named}"
+        self._survey.findings.on_page(self._segment.entry_page, at, said)
+
+    def _check_reached(self) -> None:
+        """Entries that are linked in a circle are on no list that begins at a head."""
+        reached = bytearray(len(self._lists))
+        following, listed = self._next.tolist(), self._listed
+        for start in np.flatnonzero((self._prior == NOWHERE) & listed).tolist():
+            at = start
+            while at >= 0 and not reached[at]:
+                reached[at] = 1
+                at = following[at]
+        for position in np.flatnonzero((np.frombuffer(reached, np.uint8) == 0) & listed).tolist():
+            self._finding(position, "next", f"is on list {self._lists[position]}, but the list does not lead to it")
+
+    def _name(self, position: int) -> str:
+        if position < 0:
+            return "none" if position == NOWHERE else "an entry that does not exist"
+        map_page, number = self._segment.place(int(position))
+        return f"entry {number} of map page {page_name(map_page)}"
+
+    def _finding(self, position: int, field: str, said: str) -> None:
+        map_page, offset = self._segment.entry_at(int(position))
+        number = self._segment.place(int(position))[1]
+        at = offset + MAP_ENTRY.offset(f"{field}.map_page")
+        self._survey.findings.on_page(map_page, at, f"entry {number} {said}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gmdb.format.address import (
@@ -14,15 +16,93 @@ from gmdb.format.address import (
     page_id_of,
     page_name,
 )
+from gmdb.format.checksum import crc32c
+from gmdb.format.control import CONTROL, CONTROL_1, CONTROL_SIZE, COPY_DISTANCE, FORMAT_VERSION, MAGIC
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
-from gmdb.kernel.verify_rows import SUSPECT, UNWRITTEN
-from gmdb.storage.directory import device_path, dropped_numbers
+from gmdb.format.redo import FILE_SIZES
+from gmdb.kernel.checks.row_checks import SUSPECT, UNWRITTEN
+from gmdb.storage.directory import CONTROL_NAME, device_path, dropped_numbers
+from gmdb.storage.disk import read_plain
 from gmdb.verify.findings import Findings
-from gmdb.verify.ownership import Owners
-from gmdb.verify.reader import VerifiedFiles
-from gmdb.verify.segments import Segment, doubtful_objects
+from gmdb.verify.page_reader import VerifiedFiles
+from gmdb.verify.segments import CheckedSegment, Owners, doubtful_objects
 from gmdb.verify.survey import MISSING, Survey
+
+# ---- The control file: both copies, not only the one that counts.
+
+FIRST_SEQUENCE = 1
+_NEVER_BACK = ("ckpt_id", "next_obj_id", "next_transaction", "redo_lsn", "scn", "next_device")
+_SWITCHES = ("clean", "archiving")
+
+
+def check_control(files: VerifiedFiles, findings: Findings) -> None:
+    data = read_plain(files.path / CONTROL_NAME)
+    if len(data) != CONTROL_SIZE:
+        findings.in_file(CONTROL_NAME, f"the file has {len(data)} bytes instead of {CONTROL_SIZE}")
+    data = data.ljust(CONTROL_SIZE, b"\0")
+    copies = [_check_copy(data, at, findings) for at in (0, COPY_DISTANCE)]
+    if copies[0] is not None and copies[1] is not None:
+        _compare(copies[0], copies[1], findings)
+
+
+def _check_copy(data: bytes, at: int, findings: Findings) -> dict[str, Any] | None:
+    """One copy's fields; None if it is damaged, or was never written."""
+    raw, other = data[at : at + CONTROL.size], data[COPY_DISTANCE - at :][: CONTROL.size]
+    if not any(raw) and CONTROL.values(other)["sequence"] == FIRST_SEQUENCE:
+        return None
+    if not raw.startswith(MAGIC):
+        findings.in_file(CONTROL_NAME, f"a copy of the control record begins with {MAGIC.decode()}; this does not", at)
+        return None
+    form = CONTROL_1 if CONTROL.values(raw)["format_version"] == 1 else CONTROL
+    crc_at = form.offset("crc")
+    stored, computed = int.from_bytes(raw[crc_at : form.size], "little"), crc32c(raw[:crc_at])
+    if stored != computed:
+        said = f"CRC {stored:08x} is stored, but the copy's bytes give {computed:08x}"
+        findings.in_file(CONTROL_NAME, said, at + crc_at)
+        return None
+    fields = form.values(raw)
+    if fields["format_version"] > FORMAT_VERSION:
+        said = f"format version {fields['format_version']} is newer than {FORMAT_VERSION}"
+        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("format_version"))
+    if COPY_DISTANCE * (fields["sequence"] % 2) != at:
+        said = f"sequence {fields['sequence']} belongs into the other copy"
+        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("sequence"))
+    if fields["format_version"] == FORMAT_VERSION:
+        _check_fields(fields, at, findings)
+    return fields
+
+
+def _check_fields(fields: dict[str, Any], at: int, findings: Findings) -> None:
+    """What a copy says of the log and of devices."""
+    for name in _SWITCHES:
+        if fields[name] not in (0, 1):
+            said = f"{name} {fields[name]} is neither 0 nor 1"
+            findings.in_file(CONTROL_NAME, said, at + CONTROL.offset(name))
+    smallest, largest = FILE_SIZES
+    if not smallest <= fields["redo_file_size"] <= largest:
+        said = f"redo_file_size {fields['redo_file_size']} is not between {smallest} and {largest}"
+        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("redo_file_size"))
+    if not FIRST_USER_DEVICE < fields["next_device"] <= DEVICES:
+        said = f"next_device {fields['next_device']} is not between {FIRST_USER_DEVICE + 1} and {DEVICES}"
+        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("next_device"))
+
+
+def _compare(first: dict[str, Any], second: dict[str, Any], findings: Findings) -> None:
+    older, newer = sorted((first, second), key=lambda fields: int(fields["sequence"]))
+    at = 0 if newer is first else COPY_DISTANCE
+    if newer["sequence"] != older["sequence"] + 1:
+        said = f"sequence {newer['sequence']} does not follow that of the other copy, {older['sequence']}"
+        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("sequence"))
+    if newer["database_id"] != older["database_id"]:
+        findings.in_file(CONTROL_NAME, "the copies are of two databases", at + CONTROL.offset("database_id"))
+    for name in _NEVER_BACK:
+        if newer.get(name, 0) < older.get(name, 0):
+            said = f"{name} {newer[name]} is lower than in the copy before, {older[name]}"
+            findings.in_file(CONTROL_NAME, said, at + CONTROL.offset(name))
+
+
+# ---- Devices and tablespaces.
 
 REQUIRED = (SYSTEM_DEVICE, UNDO_DEVICE, FIRST_USER_DEVICE)
 
@@ -68,7 +148,7 @@ def check_device_heads(survey: Survey, owners: Owners) -> None:
                 survey.findings.on_page(page_id_of(device, 0), at, said)
 
 
-def check_spaces(survey: Survey, segments: list[Segment], owners: Owners) -> None:
+def check_spaces(survey: Survey, segments: list[CheckedSegment], owners: Owners) -> None:
     """Lists of free pages and the counts in the space heads; then who is left without an owner."""
     lists_whole = {device: _check_free_pages(survey, device, owners) for device in survey.files.devices}
     for space in survey.files.spaces():
@@ -134,7 +214,9 @@ def _wrong_free_page(survey: Survey, device: int, page_id: int, owners: Owners) 
 # ---- pages without an owner
 
 
-def _check_unowned(survey: Survey, segments: list[Segment], owners: Owners, lists_whole: dict[int, bool]) -> None:
+def _check_unowned(
+    survey: Survey, segments: list[CheckedSegment], owners: Owners, lists_whole: dict[int, bool]
+) -> None:
     doubtful = np.array(sorted(doubtful_objects(survey, segments)), np.int64)
     for device, facts in survey.facts.items():
         if survey.is_doubtful(device):
@@ -164,7 +246,7 @@ def _describe(fact: np.void) -> tuple[int, str]:
     return PAGE_HEAD.offset("obj_id"), f"a {name} page of object {fact['obj_id']}, which no map lists"
 
 
-def _check_unwritten(survey: Survey, device: int, segments: list[Segment]) -> None:
+def _check_unwritten(survey: Survey, device: int, segments: list[CheckedSegment]) -> None:
     """Pages of zeros; while a load is at work, those that it has not written yet are allowed to be."""
     unwritten = np.flatnonzero(survey.facts[device]["verdict"] == UNWRITTEN)
     if not len(unwritten):

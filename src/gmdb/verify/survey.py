@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gmdb.catalog.schema import TableDefinition
 from gmdb.format import anatomy, btree, hash, heap, undo
-from gmdb.format.address import PAGES_PER_DEVICE, device_of, offset_of, page_id_of
+from gmdb.format.address import PAGES_PER_DEVICE, RowId, device_of, offset_of, page_id_of
 from gmdb.format.layout import Finding
-from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, slot_offset
-from gmdb.kernel.verify import NOTE, PAGE_FACTS, check_pages
-from gmdb.kernel.verify_rows import ASK, BROKEN, GOOD, SUSPECT, UNWRITTEN
+from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PageType, slot_offset
+from gmdb.format.row import ROW_HEAD
+from gmdb.kernel.checks.page_checks import ENTRY, LINK, NOTE, PAGE_FACTS, check_pages
+from gmdb.kernel.checks.row_checks import ASK, BROKEN, GOOD, SUSPECT, UNWRITTEN
+from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.verify.findings import Findings
-from gmdb.verify.nodes import hash_findings, node_findings
+from gmdb.verify.page_contents import hash_findings, node_findings, record_findings, row_findings
+from gmdb.verify.page_reader import VerifiedFiles
 from gmdb.verify.pieces import RUN_SIZE, Verdicts, Workplace
-from gmdb.verify.reader import VerifiedFiles
-from gmdb.verify.rows import record_findings, row_findings
 
 MISSING = 5  # the verdict on a page that is not there, or not in use
 
@@ -184,3 +184,49 @@ def page_findings(page: bytes, page_id: int, tables: Mapping[int, TableDefinitio
     elif structure is hash:
         found += hash_findings(page)
     return found
+
+
+# ---- Migrated rows: every ENTRY row leads to a LINK row of its table, and every LINK row has one ENTRY.
+
+
+def check_migration(survey: Survey) -> None:
+    entries, links = survey.noted(ENTRY), survey.noted(LINK)["place"]
+    if not len(entries) and not len(links):
+        return
+    targets = entries["value"]
+    _, first = np.unique(targets, return_index=True)
+    is_first = np.zeros(len(targets), bool)
+    is_first[first] = True
+    for i in np.flatnonzero(~is_first):
+        said = f"leads to {_row_name(targets[i])}, to which another ENTRY row leads already"
+        _finding(survey, entries["place"][i], f"an ENTRY row {said}", ROW_HEAD.size)
+    target_facts, own_facts = survey.gather(targets >> 16), survey.gather(entries["place"] >> 16)
+    damaged = (target_facts["verdict"] > SUSPECT) & (target_facts["page_type"] == PageType.DATA)
+    there = np.isin(targets, links)
+    for i in np.flatnonzero(~there & ~damaged):
+        said = f"an ENTRY row leads to {_row_name(targets[i])}, where no LINK row is"
+        _finding(survey, entries["place"][i], said, ROW_HEAD.size)
+    for i in np.flatnonzero(there & (target_facts["obj_id"] != own_facts["obj_id"])):
+        said = f"an ENTRY row leads to {_row_name(targets[i])}, a row of object {target_facts['obj_id'][i]}"
+        _finding(survey, entries["place"][i], said, ROW_HEAD.size)
+    _check_links(survey, targets, links)
+
+
+def _check_links(survey: Survey, targets: np.ndarray, links: np.ndarray) -> None:
+    """LINK rows without an ENTRY; not of tables with damaged pages, on which it may be."""
+    doubtful: set[int] = set()
+    for facts in survey.facts.values():
+        doubtful.update(facts["obj_id"][facts["verdict"] > SUSPECT].tolist())
+    orphans = links[~np.isin(links, targets)]
+    objects = survey.gather(orphans >> 16)["obj_id"]
+    for place in orphans[~np.isin(objects, list(doubtful))]:
+        _finding(survey, place, "a LINK row to which no ENTRY row leads", 0)
+
+
+def _row_name(place: int) -> str:
+    return f"row {RowId(int(place) >> 16, int(place) & 0xFFFF)}"
+
+
+def _finding(survey: Survey, place: int, said: str, behind: int) -> None:
+    page_id, slot = int(place) >> 16, int(place) & 0xFFFF
+    survey.findings.on_page(page_id, survey.row_offset(page_id, slot) + behind, f"slot {slot}: {said}")

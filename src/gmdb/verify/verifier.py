@@ -12,23 +12,18 @@ import numpy as np
 from gmdb.errors import NotClosed
 from gmdb.format.address import page_id_of
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PageType
-from gmdb.kernel.verify_rows import SUSPECT
+from gmdb.kernel.checks.row_checks import SUSPECT
 from gmdb.storage.directory import require_database
-from gmdb.verify.catalog import check_catalog, read_catalog
-from gmdb.verify.control import check_control
+from gmdb.verify.catalog_against_segments import check_catalog, read_catalog
 from gmdb.verify.findings import Findings, Report
-from gmdb.verify.free_lists import check_free_lists
-from gmdb.verify.indexes import Indexes
-from gmdb.verify.lobs import LargeObjects
-from gmdb.verify.migration import check_migration
-from gmdb.verify.ownership import Owners
+from gmdb.verify.index_contents import Indexes
+from gmdb.verify.lob_checks import LargeObjects
+from gmdb.verify.page_reader import VerifiedFiles, hold
 from gmdb.verify.pieces import RUN_SIZE, Progress, Round, run_on_threads
-from gmdb.verify.reader import VerifiedFiles, hold
-from gmdb.verify.runs import check_committed, check_runs
-from gmdb.verify.segments import check_segments
-from gmdb.verify.spaces import check_device_heads, check_files, check_spaces
-from gmdb.verify.survey import Survey, merge_ranges, page_ranges
-from gmdb.verify.undo import check_undo, live_records, segments_in_between
+from gmdb.verify.segments import Owners, check_free_lists, check_segments
+from gmdb.verify.spaces import check_control, check_device_heads, check_files, check_spaces
+from gmdb.verify.survey import Survey, check_migration, merge_ranges, page_ranges
+from gmdb.verify.undo_checks import check_committed, check_runs, check_undo, live_records, segments_in_between
 
 
 def verify(directory: str | Path, progress: Progress | None = None) -> Report:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gmdb.cli.demo import bank, crash, kernels, reference, spark
+from gmdb.cli.demo import chapters
 from gmdb.cli.demo.steps import DATABASE_NAME, Story
 from gmdb.errors import InterfaceError
 
@@ -27,15 +27,15 @@ DESCRIPTION = (
 )
 EXAMPLE = "examples:\n  gmdb demo\n  gmdb demo --keep shop"
 CHAPTERS: tuple[Callable[[Story], None], ...] = (
-    kernels.prepare,
-    reference.make_table,
-    reference.draw_page,
-    reference.show_two_sessions,
-    crash.kill_and_recover,
-    bank.index_and_join,
-    spark.read_beside_writers,
-    spark.stream_changes,
-    reference.draw_map,
+    chapters.prepare,
+    chapters.make_table,
+    chapters.draw_page,
+    chapters.show_two_sessions,
+    chapters.kill_and_recover,
+    chapters.index_and_join,
+    chapters.read_beside_writers,
+    chapters.stream_changes,
+    chapters.draw_map,
 )
 
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from gmdb.spark.local import require_java, require_pyspark
+    from gmdb.spark.jobs import require_java, require_pyspark
 
     require_pyspark()  # told now, and not after a minute
     require_java()

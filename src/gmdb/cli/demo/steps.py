@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gmdb.cli.table import print_table
+from gmdb.cli.output import print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ class Story:
 
     def spark(self) -> SparkSession:
         if self._spark is None:
-            from gmdb.spark.local import local_session
+            from gmdb.spark.jobs import local_session
 
             with self.step("start Spark"):
                 self._spark = local_session(self.folder / LOG_NAME)

@@ -14,12 +14,11 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from gmdb.cli.shell.commands import is_command
-from gmdb.cli.shell.pieces import Pieces
+from gmdb.cli.shell.input import Pieces, is_command
 from gmdb.errors import Error
 
 if TYPE_CHECKING:
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
 
 PROMPT = "SQL>"
 _WORDS = """

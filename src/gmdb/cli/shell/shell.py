@@ -8,25 +8,79 @@ Invariants
 from __future__ import annotations
 
 import re
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 import gmdb
-from gmdb.cli.shell.commands import HELP, Command, command_of
-from gmdb.cli.shell.describe import described, described_whole
-from gmdb.cli.shell.faults import said_of
-from gmdb.cli.shell.outputs import OUTPUTS, Found, Output
-from gmdb.cli.shell.patience import Patience
-from gmdb.cli.shell.pieces import Piece
-from gmdb.cli.terminal import clear_line, paint
-from gmdb.connection import Connection
-from gmdb.dbapi import Cursor
+from gmdb.cli.output import Activity, clear_line, paint
+from gmdb.cli.shell.input import HELP, Command, Piece, command_of, said_of
+from gmdb.cli.shell.outputs import OUTPUTS, Found, Output, described, described_whole
+from gmdb.database.connection import Connection
+from gmdb.database.dbapi import Cursor
 from gmdb.errors import Error, OwnerGone, StatementInterrupted
+
+# ---- Waiting for a statement: it runs in a thread, so that this one hears Ctrl-C and shows that something goes on.
+
+LOOK_SECONDS = 0.1
+INTERRUPT_SECONDS = 0.3  # until a statement is told once more: the first time may have come too early
+Answer = TypeVar("Answer")
+
+
+class Patience:
+    """The one thread in which a shell's statements run."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "gmdb-shell")
+
+    def wait_for(self, function: Callable[[], Answer], interrupt: Callable[[], None], label: str) -> Answer:
+        """What the function answers.  Ctrl-C calls ``interrupt``, again and again until the function has ended."""
+        asked = threading.Event()
+        future = self._pool.submit(function)
+        with _on_interrupt(asked.set), Activity(label) as activity:
+            told = 0.0
+            while True:
+                try:
+                    return self._result(future)
+                except NotYet:
+                    if future.done():
+                        raise
+                if asked.is_set() and time.monotonic() - told > INTERRUPT_SECONDS:
+                    interrupt()
+                    told = time.monotonic()
+                activity.show()
+
+    @staticmethod
+    def _result(future: Future[Any]) -> Any:
+        return future.result(LOOK_SECONDS)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+@contextmanager
+def _on_interrupt(act: Callable[[], None]) -> Iterator[None]:
+    """Have Ctrl-C call something instead of raising KeyboardInterrupt; only the main thread hears of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: act())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# ---- The shell itself.
 
 _END = re.compile(r"(?:commit|end|rollback)\b(?!\s+(?:(?:work|transaction)\s+)?to\b)", re.I)
 _READS = re.compile(r"\(*\s*(?:select|with|values|explain|set|savepoint|release|begin|start)\b", re.I)

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from gmdb.cli.sources.affinity import BYTES, TEXT, bytes_of, text_of
-from gmdb.cli.sources.plan import TablePlan, table_name
+from gmdb.cli.sources.plan import BYTES, TEXT, TablePlan, bytes_of, table_name, text_of
 from gmdb.errors import DataError, InvalidText, SchemaError, TypeMismatch
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, Column, ColumnType
 

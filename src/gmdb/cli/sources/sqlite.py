@@ -21,13 +21,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from gmdb.catalog.schema import PRIMARY_KEY, UNIQUE, Constraint
-from gmdb.cli.sources.affinity import Chosen, Profile, Unfit, choose, declared_decimal
-from gmdb.cli.sources.plan import IndexPlan, TablePlan, in_short
+from gmdb.cli.sources.plan import Chosen, IndexPlan, Profile, TablePlan, Unfit, choose, declared_decimal, in_short
 from gmdb.errors import DataError, Error, NoSuchTable, NotADatabase, TypeMismatch
 from gmdb.format.columns import Column
-from gmdb.sql.changes.assignment import bind_default
 from gmdb.sql.dialect import GmdbSql, parse_expression
+from gmdb.sql.statements.assignment import bind_default
+from gmdb.tables.catalog.schema import PRIMARY_KEY, UNIQUE, Constraint
 
 MAGIC = b"SQLite format 3\0"
 BATCH_ROWS, BATCH_BYTES = 50_000, 64 << 20

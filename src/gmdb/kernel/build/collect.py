@@ -17,7 +17,7 @@ from numba.core.compiler import Compiler
 
 from gmdb.kernel.ahead import exported_name
 from gmdb.kernel.build.target import this_target
-from gmdb.kernel.jit import RoutineLibrary
+from gmdb.kernel.runtime.jit import RoutineLibrary
 
 HAS_CRC32C = this_target().has_crc32c  # whatever the CPU of the machine that builds can do
 collected: list[Collected] = []

@@ -18,7 +18,7 @@ from gmdb.kernel.ahead import DIGEST, MODULE, sources_digest
 from gmdb.kernel.build.link import find_linker, link
 from gmdb.kernel.build.parts import compile_part, compile_wrappers
 from gmdb.kernel.build.target import this_target
-from gmdb.kernel.kept import sources_of
+from gmdb.kernel.runtime.code_cache import sources_of
 
 PARTS = 2
 _KERNEL = re.compile(r"^@(?:long_)?kernel$", re.MULTILINE)

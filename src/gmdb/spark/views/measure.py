@@ -9,9 +9,9 @@ import numpy as np
 
 from gmdb.format import heap
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD
-from gmdb.inspect.measure import NONE, START, divide
-from gmdb.kernel.frozen import ROW_COUNTS, count_rows
-from gmdb.storage.frozen import FrozenStore
+from gmdb.inspect.page_lists import NONE, START, divide
+from gmdb.kernel.read.pinned_pages import ROW_COUNTS, count_rows
+from gmdb.storage.pinned_pages import FrozenStore
 
 STEP_BYTES = 4 << 20  # pages that are in memory at a time
 

@@ -15,14 +15,13 @@ from sqlglot import exp
 from gmdb.errors import IllTyped, InvalidSyntax, UnsupportedExpression
 from gmdb.format.columns import ColumnType
 from gmdb.sql import operations, tree
+from gmdb.sql.bind.calls import no_function, special
 from gmdb.sql.bind.coercion import assign, coerce, described, settled
 from gmdb.sql.bind.expressions import bind, condition, handles
-from gmdb.sql.bind.functions import no_function, special
 from gmdb.sql.bind.scope import Scope, WindowCalls
 from gmdb.sql.dialect import place
-from gmdb.sql.names import folded
 from gmdb.sql.operations.aggregates import AGGREGATES, WINDOW_ONLY
-from gmdb.sql.syntax import Syntax, reading
+from gmdb.sql.syntax import Syntax, folded, reading
 from gmdb.sql.tree import Expression, Frame, SortKey, WindowCall
 from gmdb.sql.types import BIGINT, INTERVAL, is_integer, is_moment, is_number, pg_name
 

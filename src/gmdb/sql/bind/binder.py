@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.catalog.schema import TableDefinition
 from gmdb.errors import NoSuchTable, UnsupportedExpression
 from gmdb.format.columns import Column as StoredColumn
 from gmdb.format.columns import ColumnType
 from gmdb.sql import tree
-from gmdb.sql.bind.coercion import settled
+from gmdb.sql.bind.coercion import fold_relation, settled
 from gmdb.sql.bind.scope import Scope, nearest, references, where
 from gmdb.sql.dialect import place
-from gmdb.sql.fold import fold_relation
-from gmdb.sql.names import table_name
+from gmdb.sql.syntax import table_name
 from gmdb.sql.tree import Call, Column, Expression, ParameterKey, Project, Reference, Relation
 from gmdb.sql.types import INTERVAL, numeric
+from gmdb.tables.catalog.schema import TableDefinition
 
 if TYPE_CHECKING:
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
 
 VIEW_PREFIX = "sys_"
 
@@ -94,7 +93,7 @@ class Catalog:
         self, name: str, arguments: Sequence[Any], options: Mapping[str, Any], node: exp.Expr
     ) -> Sequence[StoredColumn]:
         """The columns of a system view, or of a table function of the inspector."""
-        from gmdb.sql.statements.listings import listing_columns, require_listing
+        from gmdb.sql.statements.table_functions import listing_columns, require_listing
 
         if not self.is_view(name):
             require_listing(name, node)

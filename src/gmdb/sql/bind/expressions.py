@@ -45,9 +45,8 @@ from gmdb.sql.bind.coercion import (
     unwrapped,
 )
 from gmdb.sql.dialect import NUMBER, GmdbSql, place
-from gmdb.sql.names import folded
 from gmdb.sql.numbers import plain_decimal
-from gmdb.sql.syntax import Syntax, reading
+from gmdb.sql.syntax import Syntax, folded, reading
 from gmdb.sql.tree import Call, Case, Constant, Expression, Now, Parameter, ParameterKey
 from gmdb.sql.types import (
     BIGINT,

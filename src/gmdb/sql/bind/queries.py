@@ -16,16 +16,15 @@ from sqlglot import exp
 from gmdb.errors import IllTyped, StatementError, TableExists, UnsupportedExpression
 from gmdb.format.columns import ColumnType
 from gmdb.sql import tree
-from gmdb.sql.bind import aggregates, functions, subqueries  # noqa: F401 - they register what they know
+from gmdb.sql.bind import aggregates, calls  # noqa: F401 - they register what they know
 from gmdb.sql.bind.binder import Bound, ChangeSource, projected
 from gmdb.sql.bind.coercion import coerce, convert, same_type, settled
 from gmdb.sql.bind.expressions import bind
+from gmdb.sql.bind.from_clause import beside, table_item
 from gmdb.sql.bind.scope import Named, Scope, View, references
 from gmdb.sql.bind.select import Select, filtered, limited, limits, ordered, ordinal, select_list
-from gmdb.sql.bind.tables import beside, table_item
 from gmdb.sql.dialect import place
-from gmdb.sql.names import folded
-from gmdb.sql.syntax import Syntax, reading
+from gmdb.sql.syntax import Syntax, folded, reading
 from gmdb.sql.tree import Column, Expression, Relation, Shared, SortKey
 from gmdb.sql.types import common_type, numeric, pg_name
 

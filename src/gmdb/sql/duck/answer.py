@@ -22,13 +22,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gmdb.arrow.schema import arrow_type
 from gmdb.errors import ForkedProcess, InternalError, StatementInterrupted, ValueOutOfRange
-from gmdb.forked import ADVICE
 from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, ColumnType
-from gmdb.sql.duck.engine import cursor, failure, has_stopped, register, renew, watch
-from gmdb.sql.duck.failures import translated
+from gmdb.process.forked import ADVICE
+from gmdb.sql.duck.instance import cursor, failure, has_stopped, register, renew, translated, watch
 from gmdb.sql.operations.registry import Operation
+from gmdb.tables.arrow.arrow_types import arrow_type
 
 BATCH_ROWS = 1 << 17
 PATIENCE = 5.0  # seconds, at the process's end, for a thread that is reading to notice that it is not to
@@ -89,7 +88,7 @@ class Stream:
             batches.close()  # type: ignore[attr-defined]
 
 
-class Scan:
+class SourceScan:
     """The batches of one stream.  DuckDB's threads take them, and whoever ends the statement waits for the last one."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], scans: Scans) -> None:
@@ -98,7 +97,7 @@ class Scan:
         self._guard = threading.Lock()
         self._closed = False
 
-    def __iter__(self) -> Scan:
+    def __iter__(self) -> SourceScan:
         return self
 
     def __next__(self) -> pa.RecordBatch:
@@ -123,13 +122,13 @@ class Scans:
     """The streams that a statement has opened, and the first exception of one."""
 
     def __init__(self) -> None:
-        self._open: list[Scan] = []
+        self._open: list[SourceScan] = []
         self._guard = threading.Lock()
         self.error: BaseException | None = None
         self.rows: Counter[str] = Counter()  # that were read of each source, by its alias
 
-    def watch(self, batches: Iterator[pa.RecordBatch]) -> Scan:
-        scan = Scan(batches, self)
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> SourceScan:
+        scan = SourceScan(batches, self)
         with self._guard:
             self._open.append(scan)
         return scan

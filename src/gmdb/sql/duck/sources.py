@@ -13,11 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gmdb.access.heap import Heap
-from gmdb.access.indexes import KeyRange
-from gmdb.arrow.scan import place_field, row_id_texts
-from gmdb.arrow.schema import arrow_type
-from gmdb.cursor import Cursor, open_cursor
+from gmdb.database.cursor import RowCursor, open_cursor
 from gmdb.errors import DefinitionChanged
 from gmdb.format.address import RowId
 from gmdb.format.columns import ColumnType
@@ -26,8 +22,12 @@ from gmdb.sql.plan.estimates import Estimates
 from gmdb.sql.plan.paths import Access, Found, parse_row_id
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Run
-from gmdb.sql.statements.listings import read_listing
+from gmdb.sql.statements.table_functions import read_listing
 from gmdb.sql.tree import Column, Listing, Table
+from gmdb.tables.access.heap import Heap
+from gmdb.tables.access.indexes import KeyRange
+from gmdb.tables.arrow.arrow_types import arrow_type
+from gmdb.tables.arrow.scan import place_field, row_id_texts
 
 Rows = Table | Access | Listing | Found
 BATCH_ROWS = 1 << 14  # of rows that Python has worked out
@@ -183,7 +183,7 @@ class _TableRows:
             finally:
                 reader.close()
 
-    def _cursors(self, names: Sequence[str]) -> Iterator[Cursor]:
+    def _cursors(self, names: Sequence[str]) -> Iterator[RowCursor]:
         heap, definition = self._heap, self._table.definition
         if self._index is None:
             yield open_cursor(heap, definition, names, None, None, self._row_ids)

@@ -11,6 +11,7 @@ Not here: expressions (values.py), where tables' rows come from (sources.py).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,9 +19,8 @@ from typing import Any
 from gmdb.errors import InternalError
 from gmdb.format.columns import ColumnType
 from gmdb.sql.duck.answer import Answer, Source, Watch
-from gmdb.sql.duck.python import duck_type, parameter_value
 from gmdb.sql.duck.sources import Read
-from gmdb.sql.duck.values import Values, can_fail, is_formula
+from gmdb.sql.duck.values import Values, can_fail, duck_type, is_formula, parameter_value
 from gmdb.sql.operations.registry import Operation
 from gmdb.sql.plan.paths import Access, Found
 from gmdb.sql.rows.expressions import compile_row
@@ -57,6 +57,7 @@ from gmdb.sql.tree import (
     walk,
 )
 from gmdb.sql.tree import Values as ValuesRelation
+from gmdb.sql.types import TEXT
 
 _JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN", "semi": "SEMI JOIN"}
 
@@ -81,7 +82,7 @@ class Written:
         return {**values, "now": run.now} if self.uses_now else values
 
 
-def run(written: Written, run: Run, watch: Watch | None = None) -> Answer:
+def run_written(written: Written, run: Run, watch: Watch | None = None) -> Answer:
     """Run a query; ``watch`` is given what can interrupt it, before it runs."""
     return answer(written, [read.begin(run) for read in written.reads], written.values(run), watch)
 
@@ -526,3 +527,47 @@ def _everything(relation: Relation) -> Iterator[Relation]:
             )
         for expression in one.expressions():
             pending.extend(query for part in expression.walk() for query in part.relations())
+
+
+# ---- What DuckDB did for a query: EXPLAIN ANALYZE, a line for each of its operators.
+
+_EXPLAIN = "EXPLAIN (ANALYZE, FORMAT json) "
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """``rows``: of the result.  ``read``: how many were read of each relation that DuckDB is handed."""
+
+    rows: int
+    lines: tuple[str, ...]
+    read: tuple[tuple[Relation, int], ...]
+
+
+def profile(written: Written, run: Run, watch: Watch | None = None) -> Profile:
+    """Run a query to its end, without its rows."""
+    explained = replace(written, sql=_EXPLAIN + written.sql, names=("key", "value"), types=(TEXT, TEXT))
+    with run_written(explained, run, watch) as answer:
+        text = answer.reader.read_all().column("value")[0].as_py()
+        read = answer.rows_read()
+    (top,) = _operators(json.loads(text)["operator"])
+    return Profile(
+        _rows(top), tuple(_lines(top, 0)), tuple((one.relation, read.get(one.alias, 0)) for one in written.reads)
+    )
+
+
+def _operators(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the query itself."""
+    (node,) = nodes
+    return _operators(node["children"]) if node["type"] in ("RESULT_COLLECTOR", "EXPLAIN_ANALYZE") else nodes
+
+
+def _rows(node: dict[str, Any]) -> int:
+    return int(node.get("intermediate_rows", 0))
+
+
+def _lines(node: dict[str, Any], depth: int) -> Iterator[str]:
+    name = node["type"].lower().replace("_", " ")
+    kind = node["extra_info"].get("Join Type", "").lower()
+    yield f"{'  ' * depth}{f'{kind} ' if kind else ''}{name}: {_rows(node)} rows, {node['timing'] * 1000:.3f} ms"
+    for child in node.get("children", ()):
+        yield from _lines(child, depth + 1)

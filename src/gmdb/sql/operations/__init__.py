@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gmdb.sql.operations.aggregates import aggregation
 from gmdb.sql.operations.conversions import assignment, cast, read_literal, widen
-from gmdb.sql.operations.lookup import names, operator, overloads, resolve, unary
 from gmdb.sql.operations.registry import Aggregation, Operation, apply, function_of, written
+from gmdb.sql.operations.resolution import names, operator, overloads, resolve, unary
 
 __all__ = ["Aggregation", "Operation", "aggregation", "apply", "assignment", "cast", "function_of", "names", "operator"]
 __all__ += ["overloads", "read_literal", "resolve", "unary", "widen", "written"]

@@ -14,10 +14,9 @@ from decimal import Decimal
 from typing import Any
 
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
-from gmdb.sql import decimals, numbers
-from gmdb.sql.operations.arithmetic import long_division, with_point
-from gmdb.sql.operations.comparison import KEYS
+from gmdb.sql import numbers
 from gmdb.sql.operations.macros import failure
+from gmdb.sql.operations.operators import KEYS, long_division, with_point
 from gmdb.sql.operations.registry import Aggregation, Fold
 from gmdb.sql.types import (
     BIGINT,
@@ -123,7 +122,7 @@ def _sum(type_: ColumnType) -> Aggregation:
     if type_ == INT:
         return Aggregation("sum", (INT,), BIGINT, "CAST({call:sum({0})} AS BIGINT)", Fold(_none, _add, _bigint))
     if type_ == BIGINT:
-        fold = Fold(_none, _add, lambda total: None if total is None else decimals.of_digits(total, 0))
+        fold = Fold(_none, _add, lambda total: None if total is None else numbers.of_digits(total, 0))
         return Aggregation("sum", (BIGINT,), NUMERIC, "CAST({call:sum({0})} AS DECIMAL(38,0))", fold)
     if type_ == DOUBLE:
         step = _or_first(lambda total, value: numbers.checked_double(total + value, total, value))
@@ -131,7 +130,7 @@ def _sum(type_: ColumnType) -> Aggregation:
         return Aggregation("sum", (DOUBLE,), DOUBLE, duck, Fold(_none, step))
     scale = type_.scale
     fold = Fold(
-        _none, _or_first(decimals.wide_sum), lambda total: None if total is None else decimals.at_scale(total, scale)
+        _none, _or_first(numbers.wide_sum), lambda total: None if total is None else numbers.at_scale(total, scale)
     )
     return Aggregation("sum", (type_,), numeric(scale), _duck_sum(type_), fold)
 
@@ -166,16 +165,16 @@ def _average(type_: ColumnType) -> Aggregation:
         duck = "gm_total({call:avg({0})}, {call:bool_or(isinf({0}))})"
         return Aggregation("avg", (DOUBLE,), DOUBLE, duck, fold)
     scale = max(QUOTIENT_SCALE, type_.scale)
-    divide = decimals.divide_to(scale)
+    divide = numbers.divide_to(scale)
 
     def step(state: tuple[Any, int], value: Any) -> tuple[Any, int]:
         total, count = state
-        return (value if not count else decimals.wide_sum(total, value)), count + 1
+        return (value if not count else numbers.wide_sum(total, value)), count + 1
 
     def finish(state: tuple[Any, int]) -> Decimal | None:
         total, count = state
         if isinstance(total, Decimal):
-            total = decimals.at_scale(total, type_.scale)
+            total = numbers.at_scale(total, type_.scale)
         return divide(total, count) if count else None
 
     fold = Fold(lambda: (0, 0), step, finish)

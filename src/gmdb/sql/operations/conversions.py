@@ -15,8 +15,8 @@ from typing import Any
 
 from gmdb.errors import ValueTooLong
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
-from gmdb.sql import casts, decimals, numbers, times
-from gmdb.sql.operations.arithmetic import DUCK_NAMES
+from gmdb.sql import casts, numbers, times
+from gmdb.sql.operations.operators import DUCK_NAMES
 from gmdb.sql.operations.registry import Operation, named
 from gmdb.sql.types import (
     BYTEA,
@@ -144,7 +144,7 @@ def _to_decimal(source: ColumnType, target: ColumnType) -> Operation | None:
         exact = as_decimal(source)
         before = exact.length - exact.scale
         sure = target.length - target.scale >= before + (exact.scale > target.scale)
-        fit = decimals.fit_to(target)
+        fit = numbers.fit_to(target)
         duck = f"CAST({{0}} AS {target})"
         if source.name == "DECIMAL":
             return _of(source, target, fit, duck, fails=not sure)
@@ -152,7 +152,7 @@ def _to_decimal(source: ColumnType, target: ColumnType) -> Operation | None:
             return _of(source, target, "Decimal({0})", duck)
         return _of(source, target, lambda value: fit(Decimal(value)), duck, fails=not sure)
     if source == DOUBLE:
-        fit_double = decimals.fit_to(target)
+        fit_double = numbers.fit_to(target)
         return _of(source, target, lambda value: fit_double(numbers.decimal_of_double(value)), fails=True)
     return None
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from gmdb.sql.numbers import SERIES_MAX
+
 FAILURE = "gmdb "  # how the text begins that gm_fail could not turn into a number
 
 
@@ -50,4 +52,22 @@ MACROS = (
     f" THEN CAST({failure('ValueOutOfRange', 'date out of range')} AS VARCHAR)::DATE ELSE d END",
     "gm_timestamp(t) AS CASE WHEN t < TIMESTAMP '0001-01-01' OR t > TIMESTAMP '9999-12-31 23:59:59.999999'"
     f" THEN CAST({failure('ValueOutOfRange', 'timestamp out of range')} AS VARCHAR)::TIMESTAMP ELSE t END",
+)
+
+
+# ---- What queries need in DuckDB beside its own functions and those of operations/macros.py, as macros.
+
+_TOO_LONG = failure("ValueOutOfRange", f"a series has at most {SERIES_MAX} numbers")
+
+QUERY_MACROS = (
+    f"gm_step(step) AS CASE WHEN step = 0 THEN {failure('ValueOutOfRange', 'step size cannot equal zero')}"
+    " ELSE step END",
+    f"gm_last(first, last, step) AS CASE WHEN (CAST(last AS HUGEINT) - first) / step >= {SERIES_MAX} THEN {_TOO_LONG}"
+    " ELSE last END",
+    # Intervals as Python is given them (sql/duck/values.py): months, days and microseconds.
+    "gm_interval(parts) AS to_months(CAST(parts[1] AS INTEGER)) + to_days(CAST(parts[2] AS INTEGER))"
+    " + to_microseconds(parts[3])",
+    "gm_interval_parts(i) AS CASE WHEN i IS NOT NULL THEN CAST([extract(year FROM i) * 12 + extract(month FROM i),"
+    " extract(day FROM i), extract(hour FROM i) * 3600000000 + extract(minute FROM i) * 60000000"
+    " + extract(microseconds FROM i)] AS BIGINT[]) END",
 )

@@ -1,21 +1,64 @@
 """How many rows there will be, and how long it takes: by statistics if there are any, else by rules of thumb.
 
 Times are microseconds, measured once on some machine; only their relation to each other matters.
-Not here: what is done with them (access.py, joins.py, physical.py).
+Not here: what is done with them (paths.py, joins.py, physical.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gmdb.access.indexes import IndexDefinition
-from gmdb.catalog.schema import TableDefinition
-from gmdb.catalog.statistics import KeyStatistics, TableStatistics
 from gmdb.sql.plan.terms import COMPARISONS, is_call, negated
-from gmdb.sql.tree import Call, Column, Constant, Exists, Expression, Junction, QueryComparison, Reference, Table
+from gmdb.sql.tree import (
+    Call,
+    Column,
+    Constant,
+    Exists,
+    Expression,
+    Junction,
+    QueryComparison,
+    Reference,
+    Relation,
+    SortKey,
+    Table,
+)
+from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.tables.catalog.system import KeyStatistics, TableStatistics
+
+# ---- What planning a relation gives: for each executor, trees that can be run, and how long that takes.
+
+ROWS, DUCK = "rows", "duck"  # the executors
+Keys = Sequence[SortKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A tree that can be run, and how long that takes: until the first row, and to the end."""
+
+    tree: Relation
+    total: float
+    startup: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What can be done about a relation: perhaps several ways, of which some begin sooner."""
+
+    rows: float
+    by_rows: tuple[Option, ...]
+    by_duck: Option | None
+
+    def best(self, executor: str) -> Option | None:
+        if executor == DUCK:
+            return self.by_duck
+        return min(self.by_rows, key=lambda option: option.total, default=None)
+
+
+# ---- How many rows there will be, and how long it takes.
 
 # Rows one by one
 PROBE = 4.0  # finding a key

@@ -229,7 +229,7 @@ def analyzed(plan: Plan, run: Run, watch: Callable[[Any], None] | None) -> list[
         measures = {id(one): Measure() for one in everything(plan.tree)}
         count, operators = sum(1 for _ in rows.compile(plan.tree, measures=measures).rows(run)), []
     else:
-        from gmdb.sql.duck.profile import profile  # it takes a while to import
+        from gmdb.sql.duck.text import profile  # it takes a while to import
 
         done = profile(plan.written, run, watch)
         measures = {id(relation): Measure(rows=read) for relation, read in done.read}

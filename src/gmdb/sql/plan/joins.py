@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gmdb.sql.plan import estimates as cost
+from gmdb.sql.plan.estimates import DUCK, ROWS, Keys, Option, Planned
 from gmdb.sql.plan.normal import with_conditions
-from gmdb.sql.plan.options import DUCK, ROWS, Keys, Option, Planned
 from gmdb.sql.plan.terms import filtered, has_queries, is_call, is_link, is_movable
 from gmdb.sql.tree import (
     Call,

@@ -2,7 +2,7 @@
 
 Every relation is planned for both executors.  Rows one by one find their way by indexes, and begin at once; DuckDB
 takes a while to begin, and then is fast.  Within a plan for DuckDB, what the other one does sooner is ``Found``.
-Not here: order of joins (joins.py), paths (access.py).
+Not here: order of joins (joins.py), paths (paths.py).
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from dataclasses import replace
 
 from gmdb.format.columns import ColumnType
 from gmdb.sql.plan import estimates as cost
-from gmdb.sql.plan.access import Choice, Chooser
-from gmdb.sql.plan.estimates import Estimates
+from gmdb.sql.plan.estimates import DUCK, ROWS, Estimates, Keys, Option, Planned
 from gmdb.sql.plan.joins import Region
-from gmdb.sql.plan.options import DUCK, ROWS, Keys, Option, Planned
-from gmdb.sql.plan.paths import Access, Found, Path, Span
+from gmdb.sql.plan.paths import Access, Choice, Chooser, Found, Path, Span
 from gmdb.sql.plan.terms import everywhere, filtered, has_queries, negation_of_null, substituted, with_own_expressions
 from gmdb.sql.tree import (
     Aggregate,

@@ -10,19 +10,17 @@ from contextvars import ContextVar
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gmdb.catalog.schema import TableDefinition
-from gmdb.catalog.statistics import TableStatistics
-from gmdb.dbapi import rows_of
+from gmdb.database.dbapi import rows_of
 from gmdb.errors import EngineFault
 from gmdb.sql import rows
 from gmdb.sql.plan import explain
-from gmdb.sql.plan.columns import pruned, used_columns
-from gmdb.sql.plan.estimates import DUCK_START, Estimates
-from gmdb.sql.plan.normal import normalized
-from gmdb.sql.plan.options import DUCK, ROWS, Option
+from gmdb.sql.plan.estimates import DUCK, DUCK_START, ROWS, Estimates, Option
+from gmdb.sql.plan.normal import normalized, pruned, used_columns
 from gmdb.sql.plan.physical import Planner
 from gmdb.sql.run import Run
 from gmdb.sql.tree import Relation, Table, everything
+from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.tables.catalog.system import TableStatistics
 
 if TYPE_CHECKING:
     from gmdb.sql.duck.answer import Answer
@@ -82,7 +80,7 @@ class Plan:
             return None
         from gmdb.sql.duck import text
 
-        return text.run(self.written, run, watch)
+        return text.run_written(self.written, run, watch)
 
     def _despite_faults(self, work: Callable[[Run, Watch], Result], run: Run, watch: Watch) -> Result:
         try:

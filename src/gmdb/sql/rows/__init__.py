@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmdb.sql.rows.program import Program, Quick, supports
+from gmdb.sql.rows.row_program import Program, Quick, supports
 
 compile = Program
 

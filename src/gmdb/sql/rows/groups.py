@@ -7,8 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from gmdb.sql.operations.registry import Fold
-from gmdb.sql.rows.code import Term
-from gmdb.sql.rows.keys import hash_key, sort_key, sorter
+from gmdb.sql.rows.code import Term, hash_key, sort_key, sorter
 from gmdb.sql.tree import Aggregate, Column, Group, columns_used
 
 if TYPE_CHECKING:

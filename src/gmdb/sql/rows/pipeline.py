@@ -21,19 +21,17 @@ from itertools import chain, count
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from gmdb.access.keyed import MORE_ROWS, Shape
 from gmdb.errors import UnsupportedExpression
 from gmdb.sql import tree
 from gmdb.sql.plan.paths import Access, Found, Path, fit_of
-from gmdb.sql.rows import running
-from gmdb.sql.rows.code import Term, too_deep
+from gmdb.sql.rows import sources as running
+from gmdb.sql.rows.code import Term, hash_key, sort_key, sorter, too_deep
 from gmdb.sql.rows.expressions import ExpressionWriter
 from gmdb.sql.rows.groups import produce_group
-from gmdb.sql.rows.joins import Apart, produce_join
-from gmdb.sql.rows.keys import hash_key, sort_key, sorter
+from gmdb.sql.rows.joins import QUERIES, Apart, produce_join
 from gmdb.sql.rows.sources import Source
-from gmdb.sql.rows.subqueries import QUERIES
 from gmdb.sql.tree import Column, Expression, Relation, columns_of, columns_used
+from gmdb.tables.access.keyed import MORE_ROWS, Shape
 
 Consume = Callable[[], None]
 Kept = tuple[str, tuple[Column, ...]]  # the name of a list of rows, and the columns that each of them has

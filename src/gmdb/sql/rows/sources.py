@@ -6,26 +6,87 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from gmdb.access.fixed_rows import Split, fixed_split
-from gmdb.access.keyed import Probe
-from gmdb.arrow.scan import Scan
-from gmdb.arrow.values import python_columns
-from gmdb.errors import DefinitionChanged
+from gmdb.errors import DefinitionChanged, SubqueryTooManyRows, ValueOutOfRange
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
-from gmdb.late import pyarrow as pa
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.sql.numbers import SERIES_MAX
 from gmdb.sql.plan.paths import Access, parse_row_id
-from gmdb.sql.statements.listings import read_listing
+from gmdb.sql.statements.table_functions import read_listing
 from gmdb.sql.tree import Listing, Relation, Table
+from gmdb.tables.access.fixed_rows import Split, fixed_split
+from gmdb.tables.access.keyed import Probe
+from gmdb.tables.arrow.arrow_types import python_columns
+from gmdb.tables.arrow.scan import Scan
 
 if TYPE_CHECKING:
-    from gmdb.access.heap import Heap
-    from gmdb.arrow.scan import Reading
-    from gmdb.catalog.schema import TableDefinition
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
     from gmdb.sql.run import Run
+    from gmdb.tables.access.heap import Heap
+    from gmdb.tables.arrow.scan import Reading
+    from gmdb.tables.catalog.schema import TableDefinition
+
+
+# ---- What generated functions call while they run.
+
+MISSING = object()  # the value of a scalar subquery that has found no row yet
+
+
+class Once:
+    """A value that is worked out when it is first asked for, and kept."""
+
+    __slots__ = ("_value", "_work")
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._value: Any = MISSING
+
+    def __call__(self) -> Any:
+        if self._value is MISSING:
+            self._value = self._work()
+        return self._value
+
+
+def limits(limit: int | None, offset: int | None) -> tuple[int, int]:
+    """How many rows are wanted, less than 0 for all, and how many are passed over before."""
+    for name, value in (("LIMIT", limit), ("OFFSET", offset)):
+        if value is not None and value < 0:
+            raise ValueOutOfRange(f"{name} must not be negative, and is {value}")
+    return -1 if limit is None else limit, offset or 0
+
+
+def series(start: int | None, stop: int | None, step: int | None) -> Iterable[int]:
+    if start is None or stop is None or step is None:
+        return ()
+    if step == 0:
+        raise ValueOutOfRange("step size cannot equal zero")
+    numbers = range(start, stop + (1 if step > 0 else -1), step)
+    if (stop - start) // step >= SERIES_MAX:
+        raise ValueOutOfRange(f"a series has at most {SERIES_MAX} numbers")
+    return numbers
+
+
+def points(*keys: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Each key once, without those of which a part is NULL or no value of its column."""
+    return [key for key in dict.fromkeys(keys) if None not in key]
+
+
+def too_many_rows() -> NoReturn:
+    raise SubqueryTooManyRows("more than one row returned by a subquery used as an expression")
+
+
+def is_in(key: Any, keys: set[Any]) -> bool | None:
+    """``key IN (…)``; None is NULL."""
+    if not keys:
+        return False
+    if key is None:
+        return None
+    return True if key in keys else None if None in keys else False
+
+
+# ---- Where a pipeline's rows come from.
 
 Read = Callable[..., Any]
 _FIRST_PAGES, _MORE_PAGES = 2, 8  # of a scan's first step, and times as many: whoever wants few rows gets them soon

@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-from gmdb.arrow.values import python_columns
-from gmdb.catalog.schema import TableDefinition
-from gmdb.catalog.statistics import KeyStatistics, TableStatistics, bounds_of, key_columns
-from gmdb.dbapi import Result
+from gmdb.database.dbapi import Result
 from gmdb.errors import NoSuchTable
-from gmdb.late import pyarrow as pa
-from gmdb.sql.duck.engine import cursor, failure
-from gmdb.sql.duck.failures import translated
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.sql.duck.instance import cursor, failure, translated
 from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
-from gmdb.sql.statements.columns import existing
+from gmdb.sql.statements.definitions import existing
 from gmdb.sql.syntax import reading
+from gmdb.tables.arrow.arrow_types import python_columns
+from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.tables.catalog.system import KeyStatistics, TableStatistics, bounds_of, key_columns
 
 if TYPE_CHECKING:
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
 
 SAMPLE_ROWS = 10_000
 

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.dbapi import Result
+from gmdb.database.dbapi import Result
 from gmdb.errors import InvalidSyntax, NoSuchTablespace, UnsupportedExpression
 from gmdb.format.columns import VARCHAR_MAX, ColumnType
 from gmdb.sql.dialect import place
-from gmdb.sql.names import folded
 from gmdb.sql.parser import Command, Parsed
 from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
-from gmdb.sql.syntax import reading
+from gmdb.sql.syntax import folded, reading
 
 if TYPE_CHECKING:
-    from gmdb.connection import Connection
+    from gmdb.database.connection import Connection
 
 _LINE = ColumnType("VARCHAR", VARCHAR_MAX)
 _NUMBER = re.compile(r"(page_?size|devices|device_pages)\s*=?\s*(\d+)", re.I)

@@ -1,0 +1,153 @@
+"""``gmdb import``: a SQLite database, a CSV or a Parquet file becomes tables; all of it or nothing."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gmdb.cli.output import print_json, print_table, progress
+from gmdb.cli.verbs import add_json
+from gmdb.errors import Error, InterfaceError
+from gmdb.inspect.canvas import printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from gmdb.cli.sources.plan import ImportSource, TablePlan
+    from gmdb.database.connection import Connection
+
+NAME = "import"
+HELP = "bring a SQLite database, a CSV or a Parquet file over"
+DESCRIPTION = (
+    "Read a SQLite database with its keys, defaults, checks, indexes and rows, or a CSV or Parquet file, into a\n"
+    "database, in one transaction: all of it is there afterwards, or nothing. What kind of file it is, the file says.\n"
+    "What gmdb does not have, such as foreign keys, views and triggers, is listed as left out.\n"
+    "A CSV or Parquet file may go into a table that is there already, if its columns have the same names.\n"
+    "Exit status: 0 everything is imported, 2 nothing is."
+)
+EXAMPLE = (
+    "examples:\n"
+    "  gmdb import shop.sqlite                              makes shop.gmdb beside it\n"
+    "  gmdb import shop.sqlite --into all.gmdb --table orders\n"
+    "  gmdb import prices.csv --into shop.gmdb"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="a SQLite database, a CSV or a Parquet file")
+    parser.add_argument(
+        "--into", metavar="DB", type=Path, help="the database's directory; without it, FILE with the ending .gmdb"
+    )
+    parser.add_argument(
+        "--table", metavar="NAME", help="of SQLite: this table only; else: what the table is called, and not as FILE"
+    )
+    parser.add_argument("--delimiter", metavar="CHARACTER", help="between the fields of a CSV file")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    database: Path = arguments.into if arguments.into is not None else arguments.file.with_suffix(".gmdb")
+    if database == arguments.file:
+        raise InterfaceError(f"{database} would be the database and the file; name one with --into")
+    is_new = not database.exists()
+    began = time.perf_counter()
+    try:
+        with _source(arguments) as source:
+            plans = source.plans()
+            import gmdb  # compiled code, once it is clear that it is needed
+
+            with gmdb.connect(database) as connection:
+                done = Import(connection, source.remarks).run(plans)
+    except BaseException:
+        if is_new:
+            shutil.rmtree(database, ignore_errors=True)
+        raise
+    _report(arguments, database, done, source.remarks, time.perf_counter() - began)
+    return 0
+
+
+def _source(arguments: argparse.Namespace) -> ImportSource:
+    """What reads the file, by its first bytes."""
+    from gmdb.cli.sources.files import PARQUET_MAGIC, CsvSource, ParquetSource
+    from gmdb.cli.sources.plan import require_file
+    from gmdb.cli.sources.sqlite import MAGIC, SqliteSource
+
+    head = require_file(arguments.file)
+    if head.startswith(MAGIC):
+        return SqliteSource(arguments.file, arguments.table)
+    if head.startswith(PARQUET_MAGIC):
+        return ParquetSource(arguments.file, arguments.table)
+    return CsvSource(arguments.file, arguments.table, arguments.delimiter)
+
+
+class Import:
+    """Makes tables out of plans, within the connection's transaction."""
+
+    def __init__(self, connection: Connection, remarks: list[str]) -> None:
+        self._connection = connection
+        self._remarks = remarks
+
+    def run(self, plans: list[TablePlan]) -> list[dict[str, Any]]:
+        """Import them all; answers what was made."""
+        done = []
+        with progress("import", sum(plan.rows for plan in plans)) as step:
+            for plan in plans:
+                try:
+                    done.append(self._import(plan, step))
+                except Error as error:
+                    if plan.name in str(error):
+                        raise
+                    raise type(error)(f"table {plan.name}: {error}") from None
+        return done
+
+    def _import(self, plan: TablePlan, step: Callable[[int], None]) -> dict[str, Any]:
+        connection = self._connection
+        is_addition = not plan.keys and not plan.indexes and plan.name in connection.tables()
+        if not is_addition:
+            connection.create_table(plan.name, plan.columns)
+        rows = connection.append(plan.name, _counted(plan.batches(), step))
+        for constraint in plan.keys:
+            connection.add_constraint(plan.name, constraint)
+        for index in plan.indexes:
+            connection.create_index(index.name, plan.name, index.columns, unique=index.unique)
+        checks = sum(self._add_check(plan.name, number, text) for number, text in enumerate(plan.checks, 1))
+        if plan.identity is not None and plan.identity[1] > 0:
+            connection.next_identity(plan.name, plan.identity[0], plan.identity[1])
+        made = {"table": plan.name, "rows": rows, "columns": len(plan.columns)}
+        return {**made, "keys": len(plan.keys), "indexes": len(plan.indexes), "checks": checks}
+
+    def _add_check(self, table: str, number: int, text: str) -> bool:
+        from gmdb.cli.sources.plan import in_short
+
+        quoted = '"' + table.replace('"', '""') + '"'
+        try:
+            self._connection.execute(f'alter table {quoted} add constraint "{table}_check{number}" check ({text})')
+        except Error as error:
+            self._remarks.append(f"left out: table {table}: check ({text}): {in_short(error)}")
+            return False
+        return True
+
+
+def _counted(batches: Iterator[pa.RecordBatch], step: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+        step(batch.num_rows)
+
+
+def _report(
+    arguments: argparse.Namespace, database: Path, done: list[dict[str, Any]], remarks: list[str], seconds: float
+) -> None:
+    if arguments.json:
+        print_json({"database": str(database), "tables": done, "remarks": remarks, "seconds": seconds})
+        return
+    headings = ("table", "rows", "columns", "keys", "indexes", "checks")
+    print_table(headings, [tuple(made[heading] for heading in headings) for made in done])
+    for line in remarks:
+        print(printable(" ".join(line.split())))
+    rows = sum(made["rows"] for made in done)
+    print(f"{database}: {rows:,} rows in {seconds:.1f} s")

@@ -1,0 +1,171 @@
+"""What is typed or read: cut into statements, told from the shell's own commands, shown again where it is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from prompt_toolkit.utils import get_cwidth
+
+from gmdb.inspect.canvas import Paint
+
+# ---- Cutting what is typed or read into statements: each ends with a semicolon that is not in a text or a comment.
+
+_OPENING = re.compile(r"(?<!\w)[eE]'|'|\"|--|/\*|;|(?<!\w)\$(?:[A-Za-z_]\w*)?\$")
+_CLOSING = {
+    "'": re.compile("'"),
+    "e'": re.compile(r"\\.|'", re.S),
+    '"': re.compile('"'),
+    "--": re.compile("\n"),
+    "/*": re.compile(r"/\*|\*/"),
+}
+_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.S)
+
+
+class Piece(NamedTuple):
+    """A statement, and the line of its source on which it begins."""
+
+    text: str
+    line: int
+
+
+class Pieces:
+    """Takes lines, gives statements.  Every character is looked at once, however long a statement is."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._line = 1
+        self._inside = ""  # the kind of text or comment that is open
+        self._depth = 0  # of comments
+
+    def feed(self, text: str) -> list[Piece]:
+        """The statements that end in ``text``, which is one or more whole lines."""
+        found: list[Piece] = []
+        at = len(self._text)
+        self._text += text
+        while True:
+            match = self._closing().search(self._text, at) if self._inside else _OPENING.search(self._text, at)
+            if match is None:
+                return found
+            at = match.end()
+            if self._inside:
+                self._close(match.group())
+            elif match.group() == ";":
+                found += self._cut(match.start(), at)
+                at = 0
+            else:
+                self._inside, self._depth = match.group().lower(), 1
+
+    def _closing(self) -> re.Pattern[str]:
+        return _CLOSING.get(self._inside) or re.compile(re.escape(self._inside), re.I)
+
+    def _close(self, token: str) -> None:
+        if self._inside == "/*":
+            self._depth += 1 if token == "/*" else -1
+            if self._depth:
+                return
+        elif token.startswith("\\"):
+            return
+        self._inside = ""
+
+    def _cut(self, end: int, following: int) -> list[Piece]:
+        piece, line = self._text[:end], self._line
+        self._line += self._text.count("\n", 0, following)
+        self._text = self._text[following:]
+        if is_blank(piece):
+            return []
+        before = len(piece) - len(piece.lstrip())
+        return [Piece(piece.strip(), line + piece.count("\n", 0, before))]
+
+    @property
+    def rest(self) -> str:
+        """What was begun and has no end yet."""
+        return "" if not self._inside and is_blank(self._text) else self._text
+
+    def finish(self) -> list[Piece]:
+        """At the end of a source: a last statement needs no semicolon."""
+        return self._cut(len(self._text), len(self._text))
+
+
+def is_blank(text: str) -> bool:
+    return not _COMMENTS.sub("", text).strip()
+
+
+# ---- The shell's own commands.  They need no semicolon; everything else is SQL.
+
+_NAME = r'("[^"]+"|[a-zA-Z_]\w*)'
+_SWITCH = r"\s*=?\s*(on|off)"
+_COMMANDS = {
+    "exit": re.compile(r"exit|quit", re.I),
+    "help": re.compile(r"help|\?", re.I),
+    "autocommit": re.compile(r"set\s+autocommit" + _SWITCH, re.I),
+    "timing": re.compile(r"set\s+timing" + _SWITCH, re.I),
+    "feedback": re.compile(r"set\s+feedback" + _SWITCH, re.I),
+    "output": re.compile(r"set\s+output\s+(table|csv|json|parquet)(?:\s+(?:to\s+)?('[^']+'|\S+))?", re.I),
+    "tables": re.compile(r"show\s+tables", re.I),
+    "describe": re.compile(rf"desc(?:ribe)?\s+{_NAME}", re.I),
+}
+HELP = """\
+Statements end with a semicolon and may take several lines. Commands need none:
+
+  describe TABLE                 columns, indexes and constraints of a table; also: desc
+  show tables                    the tables that there are
+  set autocommit on|off          on: every statement is a transaction; off: until commit or rollback
+  set feedback on|off            on: say how many rows a statement found or changed
+  set timing on|off              on: say how long a statement took
+  set output FORMAT [FILE]       results as table, csv, json or parquet; with FILE, into that file
+  help                           this
+  exit, quit                     leave; what is not committed is rolled back
+
+Ctrl-C ends the statement that is running, Ctrl-D leaves, Tab completes a name.
+"""
+
+
+class Command(NamedTuple):
+    name: str
+    arguments: tuple[str, ...]
+
+
+def command_of(text: str) -> Command | None:
+    """The shell's own command that a text is; None if it is SQL."""
+    text = text.strip().rstrip(";").strip()
+    for name, pattern in _COMMANDS.items():
+        match = pattern.fullmatch(text)
+        if match is not None:
+            return Command(name, tuple(match.groups("")))
+    return None
+
+
+def is_command(text: str) -> bool:
+    return command_of(text) is not None
+
+
+# ---- Errors as the shell tells them: the line of the statement, a caret below the place, then what is wrong.
+
+_PLACE = re.compile(r"line (\d+), column (\d+): ")
+_BEFORE_MAX, _AFTER_MAX = 60, 40  # characters of a long line that are shown around the place
+
+
+def said_of(piece: Piece, error: BaseException, source: str, paint: Paint) -> Iterator[str]:
+    """The lines to print.  ``source``: the name of the script, whose lines are counted then."""
+    message = " ".join(str(error).split()) or type(error).__name__
+    place = _PLACE.match(message)
+    lines = piece.text.splitlines()
+    number = int(place[1]) if place is not None else 1
+    if place is not None and number <= len(lines):
+        yield from _pointed_at(lines[number - 1], int(place[2]) - 1)
+        message = message[place.end() :]
+        if len(lines) > 1 and not source:
+            message = f"line {number}: {message}"
+    where = f"{source}:{piece.line + number - 1}: " if source else ""
+    yield f"{paint.red}{where}error:{paint.off} {message}"
+
+
+def _pointed_at(line: str, column: int) -> Iterator[str]:
+    start = max(column - _BEFORE_MAX, 0)
+    end = column + _AFTER_MAX
+    before = "…" if start else ""
+    head = before + line[start:column].replace("\t", " ")
+    yield head + line[column:end].replace("\t", " ") + ("…" if end < len(line) else "")
+    yield " " * get_cwidth(head) + "^"

@@ -1,0 +1,335 @@
+"""PEP 249: cursors.
+
+A cursor asks its connection to run a statement and hands out what came of it, as tuples or as Arrow.
+Not here: type objects (database/pep249.py), what statements mean (sql/), or where they run (a connection of this
+process, or one through an owner).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import chain, islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gmdb.errors import InterfaceError, ProgrammingError
+from gmdb.format.columns import ColumnType
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.process.signals import Flattened, HeldIterator, held
+from gmdb.tables.arrow.arrow_types import arrow_type, python_columns
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+Row = tuple[Any, ...]
+SHOWN_ROWS, SHOWN_TEXT = 20, 200  # rows that a notebook shows, and characters of a value
+
+
+class Connected(Protocol):
+    """A connection, as far as its cursors need it."""
+
+    @property
+    def closed(self) -> bool: ...
+
+
+class Statements(Protocol):
+    """What runs SQL on a connection."""
+
+    def run(self, text: str, parameters: Parameters) -> Result: ...
+
+    def run_many(self, text: str, sets: Any) -> Result: ...
+
+    def split(self, script: str) -> list[str]: ...
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a statement: a number of rows that it changed, or rows, one by one or as batches."""
+
+    names: tuple[str, ...] = ()
+    types: tuple[ColumnType | None, ...] = ()
+    rowcount: int = -1
+    rows: Iterator[Row] | None = None
+    reader: pa.RecordBatchReader | None = field(default=None, repr=False)
+    last_id: int | None = None  # the number that the last row got which an INSERT made
+
+    @property
+    def has_rows(self) -> bool:
+        return self.rows is not None or self.reader is not None
+
+    def as_reader(self) -> pa.RecordBatchReader:
+        """What was found, as batches."""
+        if self.reader is not None:
+            return self.reader
+        return _batched(self.schema, self.rows if self.rows is not None else iter(()))
+
+    @property
+    def schema(self) -> pa.Schema:
+        types = [pa.null() if type_ is None else arrow_type(type_) for type_ in self.types]
+        return pa.schema(list(zip(self.names, types, strict=True)))
+
+
+_NOTHING = Result()
+
+
+def rows_of(reader: pa.RecordBatchReader) -> Iterator[Row]:
+    """Batches, row by row."""
+    return Flattened.of(HeldIterator(map(rows_in, reader), held))
+
+
+def rows_in(batch: pa.RecordBatch) -> Iterable[Row]:
+    """A batch, row by row."""
+    columns = python_columns(batch)
+    return zip(*columns, strict=True) if columns else iter([()] * len(batch))
+
+
+class Cursor:
+    """One statement at a time, and what it found."""
+
+    arraysize = 1
+
+    def __init__(self, connection: Connected, statements: Statements) -> None:
+        self.connection = connection
+        self._statements = statements
+        self._run = statements.run
+        self._closed = False
+        self._rows: Iterator[Row] | None = None
+        self._forget()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            what = "closed"
+        elif self._result.has_rows:
+            what = ", ".join(
+                f"{name} {type_}" for name, type_ in zip(self._result.names, self._result.types, strict=True)
+            )
+        else:
+            what = "no rows" if self.rowcount < 0 else f"{self.rowcount} rows changed"
+        return f"<gmdb.Cursor: {what}>"
+
+    def _repr_html_(self) -> str:
+        """The rows that come next as a table, for notebooks; they can be fetched as before."""
+        if self._closed or self.connection.closed or not self._result.has_rows:
+            return f"<pre>{escape(repr(self))}</pre>"
+        rows = self._found()
+        shown = list(islice(rows, SHOWN_ROWS + 1))
+        self._rows = chain(shown, rows)
+        return _html(self._result.names, shown)
+
+    def _forget(self) -> None:
+        self._result = _NOTHING
+        self._rows = None
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise InterfaceError("the cursor is closed")
+        if self.connection.closed:
+            raise InterfaceError("the connection is closed")
+
+    # ---- statements
+
+    def execute(self, statement: str, parameters: Parameters | None = ()) -> Cursor:
+        """Run a statement; ``?`` stands for the parameters in order, ``:name`` for those of a mapping."""
+        if self._closed:
+            self._require_open()
+        self._result, self._rows = _NOTHING, None
+        if type(statement) is not str:
+            statement = _text_of(statement)
+        self._result = result = self._run(
+            statement, parameters if type(parameters) is tuple else parameters_of(parameters)
+        )
+        self._rows = result.rows
+        return self
+
+    def executemany(self, statement: str, parameters: Iterable[Parameters] | Any) -> Cursor:
+        """Run a statement for each of many sets of parameters, which may be the rows of Arrow data."""
+        self._require_open()
+        self._forget()
+        self._result = self._statements.run_many(_text_of(statement), _require_sets(parameters))
+        return self
+
+    def executescript(self, script: str) -> Cursor:
+        """Run several statements, one after the other."""
+        self._require_open()
+        self._forget()
+        script = _text_of(script)
+        for statement in self._statements.split(script):
+            self._result = self._run(statement, ())
+        return self
+
+    # ---- what was found
+
+    @property
+    def description(self) -> list[tuple[Any, ...]] | None:
+        if not self._result.has_rows:
+            return None
+        return [_described(name, type_) for name, type_ in zip(self._result.names, self._result.types, strict=True)]
+
+    @property
+    def rowcount(self) -> int:
+        return self._result.rowcount
+
+    @property
+    def lastrowid(self) -> int | None:
+        """The number that the last row of an INSERT has in its identity column, or else in its primary key.
+
+        None if the table has no such column, or the last statement was not an INSERT.
+        """
+        return self._result.last_id
+
+    @property
+    def types(self) -> tuple[ColumnType | None, ...]:
+        """The types of the columns that were found."""
+        return self._result.types
+
+    def _found(self) -> Iterator[Row]:
+        if self._closed or self.connection.closed:
+            self._require_open()
+        if self._rows is None:
+            if self._result.rows is not None:
+                self._rows = self._result.rows
+            elif self._result.reader is not None:
+                self._rows = rows_of(self._result.reader)
+            else:
+                raise ProgrammingError("the last statement found no rows: there is nothing to fetch")
+        return self._rows
+
+    def fetchone(self) -> Row | None:
+        rows = self._rows
+        if rows is None or self._closed or self.connection.closed:
+            rows = self._found()
+        return next(rows, None)
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        wanted = self.arraysize if size is None else size
+        if wanted < 0:
+            raise ProgrammingError(f"{wanted} rows cannot be fetched")
+        return list(islice(self._found(), wanted))
+
+    def fetchall(self) -> list[Row]:
+        rows = self._rows
+        return list(self._found() if rows is None or self._closed or self.connection.closed else rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._found()
+
+    def __next__(self) -> Row:
+        return next(self._found())
+
+    def fetch_record_batch(self) -> pa.RecordBatchReader:
+        """What was found as a stream of Arrow record batches."""
+        self._require_open()
+        if self._result.reader is not None and self._rows is None:
+            return self._result.reader
+        return _batched(self._result.schema, self._found())
+
+    def arrow(self) -> pa.Table:
+        """What was found as an Arrow table."""
+        return self.fetch_record_batch().read_all()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """What was found, for whoever takes Arrow data: ``pl.DataFrame(cursor)``, ``pa.table(cursor)``."""
+        return self.fetch_record_batch().__arrow_c_stream__(requested_schema)
+
+    def df(self) -> pandas.DataFrame:
+        """What was found as a pandas DataFrame."""
+        return self.arrow().to_pandas()
+
+    def pl(self) -> polars.DataFrame:
+        """What was found as a polars DataFrame."""
+        import polars  # gmdb does without it otherwise
+
+        return polars.DataFrame(self.arrow())
+
+    def close(self) -> None:
+        """Let go of what was found.  Closing twice does nothing."""
+        counted = Result(rowcount=self._result.rowcount, last_id=self._result.last_id)
+        self._forget()
+        self._result = counted
+        self._closed = True
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """PEP 249 asks for it; there is nothing to prepare."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """PEP 249 asks for it; there is nothing to prepare."""
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _html(names: Sequence[str], rows: list[Row]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    lines = ["".join(f"<td>{_html_of(value)}</td>" for value in row) for row in rows[:SHOWN_ROWS]]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    more = "<p>There are more rows.</p>" if len(rows) > SHOWN_ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _html_of(value: Any) -> str:
+    if value is None:
+        return "<i>NULL</i>"
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return escape(text if len(text) <= SHOWN_TEXT else f"{text[:SHOWN_TEXT]}…")
+
+
+def _text_of(statement: Any) -> str:
+    if not isinstance(statement, str):
+        raise ProgrammingError(f"a statement is a str, not {type(statement).__name__}")
+    return statement
+
+
+def parameters_of(given: Any) -> Parameters:
+    """A statement's parameters, if they can be some; None stands for none."""
+    if isinstance(given, tuple | list | Mapping):
+        return given
+    if given is None:
+        return ()
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        said = f"parameters are a sequence, such as a tuple, or a mapping; this is a {type(given).__name__}"
+        raise ProgrammingError(said)
+    return given
+
+
+def sets_of(parameters: Any) -> list[Any]:
+    """Sets of parameters as they were given, or the rows of Arrow data."""
+    if hasattr(parameters, "__arrow_c_stream__"):
+        return list(zip(*(column.to_pylist() for column in pa.table(parameters).columns), strict=True))
+    return [parameters_of(given) for given in parameters]
+
+
+def _require_sets(parameters: Any) -> Any:
+    """What is to be many sets of parameters, if it can be that."""
+    is_one = isinstance(parameters, str | bytes | Mapping)
+    if is_one or not (isinstance(parameters, Iterable) or hasattr(parameters, "__arrow_c_stream__")):
+        said = "many sets of parameters are a list of tuples or mappings, or Arrow data"
+        raise ProgrammingError(f"{said}, not a {type(parameters).__name__}")
+    return parameters
+
+
+def _described(name: str, type_: ColumnType | None) -> tuple[Any, ...]:
+    if type_ is None:
+        return (name, None, None, None, None, None, None)
+    is_decimal = type_.name == "DECIMAL"
+    size = None if is_decimal else type_.length or None
+    precision, scale = (type_.length, type_.scale) if is_decimal else (None, None)
+    return (name, type_.name, size, size, precision, scale, None)
+
+
+def _batched(schema: pa.Schema, rows: Iterator[Row]) -> pa.RecordBatchReader:
+    def batches() -> Iterator[pa.RecordBatch]:
+        while some := list(islice(rows, 4096)):
+            columns = zip(*some, strict=True)
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, HeldIterator(batches(), held))

@@ -1,0 +1,94 @@
+"""Operations of a connection: each is declared once, by a decorator on the method that does it.
+
+``@operation()`` marks a method that works on the database.  From the declaration come three things:
+
+  here          the method takes its turn, is done whole, with signals held (transaction/interrupts.py); it is refused
+                once the connection is closed and, with ``writes=True``, where nothing may be written
+  the server    the operation that clients may ask for by its name; no others exist (server/registry.py)
+  the client    the method that asks for it, with the same signature and documentation (server/remote.py)
+
+``@scope()`` marks a context manager of the same kind: what happens between its two ends is the program's.
+``@composed`` marks a method that consists of operations.  It runs where the program does, and a client inherits it.
+
+Arguments and results travel by their types (server/wire.py).  Not here: what an operation does
+(database/connection.py).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from gmdb.transaction.interrupts import operation as composed
+
+if TYPE_CHECKING:
+    from gmdb.transaction.session import Session
+
+__all__ = ["Operation", "composed", "declared_in", "operation", "scope"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+C = TypeVar("C")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is declared.  ``run``: the method as it is called, checks and turns included."""
+
+    name: str
+    run: Callable[..., Any]
+    writes: bool
+    is_scope: bool = False
+
+
+def operation(*, writes: bool = False, name: str | None = None) -> Callable[[Method], Method]:
+    """Declare a method of a connection an operation.  ``name``: if it is not the method's own."""
+
+    def declare(method: Method) -> Method:
+        run = composed(method, _require_writable if writes else _require_open)
+        run.declared = Operation(name or method.__name__, run, writes)  # type: ignore[attr-defined]
+        return run
+
+    return declare
+
+
+def _require_open(session: Session) -> None:
+    session.require_open()
+
+
+def _require_writable(session: Session) -> None:
+    session.require_open()
+    session.require_writable()
+
+
+def scope() -> Callable[
+    [Callable[Concatenate[C, P], Iterator[T]]], Callable[Concatenate[C, P], AbstractContextManager[T]]
+]:
+    """Declare a generator method a context manager that clients may enter, too.
+
+    It gives the program an instant to read by (``arrow.scan.Reading``), or nothing.
+    """
+
+    def declare(
+        method: Callable[Concatenate[C, P], Iterator[T]],
+    ) -> Callable[Concatenate[C, P], AbstractContextManager[T]]:
+        enter = contextmanager(method)
+        enter.declared = Operation(method.__name__, enter, False, is_scope=True)  # type: ignore[attr-defined]
+        return enter
+
+    return declare
+
+
+def declared_in(kind: type) -> dict[str, Operation]:
+    """The operations of a class by their names."""
+    return {declared.name: declared for value in vars(kind).values() for declared in declarations_of(value)}
+
+
+def declarations_of(value: Any) -> list[Operation]:
+    """The operation that a member of a class is; of a property, those that reading and setting it are."""
+    functions = (value.fget, value.fset) if isinstance(value, property) else (value,)
+    return [one.declared for one in functions if inspect.isfunction(one) and hasattr(one, "declared")]

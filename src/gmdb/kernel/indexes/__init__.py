@@ -1,0 +1,1 @@
+"""Indexes: nodes, B-trees, hash indexes, and an index of any kind."""

@@ -1,0 +1,1 @@
+"""Pages: how a kernel reaches, checks, logs, takes and frees them."""

@@ -1,0 +1,1 @@
+"""Reading: which version of a row is seen, and rows into columns."""

@@ -1,0 +1,444 @@
+"""Rows as bytes: values of Arrow columns into them, patches of some columns, and keys of index entries."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, POINTER_SIZE, Order
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, ROW_HEAD, SIZE_AT, UNLOCKED
+from gmdb.kernel.runtime.compiler import routine
+from gmdb.kernel.runtime.memory import (
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    move_bytes,
+    records,
+    store_8,
+    store_16,
+    store_32,
+    store_64,
+)
+from gmdb.kernel.runtime.status import KEY_TOO_LONG, NOT_FOUND, ROW_TOO_LARGE
+
+# ---- What kernels know of an Arrow column: where its buffers are, and how its values go into and out of rows.
+#
+# Rows are moved column by column in blocks: the choice of what to do with a column is made once a block, and the
+# block's rows, a few kilobytes, stay in the CPU's nearest cache while their columns are done one after the other.
+
+BLOCK_ROWS = 512
+
+ARROW_COLUMN = np.dtype(
+    [
+        ("kind", "<i8"),  # format.columns.Kind
+        ("wanted", "<i8"),  # 0: the column is only passed over
+        ("values", "<i8"),  # address of fixed-width values, or of the bytes of variable ones
+        ("validity", "<i8"),  # address of the validity bits; 0 = no value is null
+        ("offsets", "<i8"),  # address of the 32-bit offsets of variable values
+        ("first", "<i8"),  # number of the first value: what an Arrow slice starts at
+        ("used", "<i8"),  # bytes of variable values written so far
+        ("capacity", "<i8"),  # bytes of variable values that there is room for
+        ("nulls", "<i8"),  # nulls so far
+        ("length_max", "<i8"),  # bytes that a variable value may have
+        ("padding", "<i8"),  # byte that fills shorter values up to length_max; -1 = none
+    ]
+)
+arrow_column = records(ARROW_COLUMN)
+COLUMN_SIZE = ARROW_COLUMN.itemsize
+
+
+@routine
+def get_bit(bits, number):
+    return load_u8(bits + (number >> 3)) >> (number & 7) & 1
+
+
+@routine
+def clear_bit(bits, number):
+    at = bits + (number >> 3)
+    store_8(at, load_u8(at) & ~(1 << (number & 7)))
+
+
+@routine
+def set_bit(bits, number):
+    at = bits + (number >> 3)
+    store_8(at, load_u8(at) | 1 << (number & 7))
+
+
+@routine
+def copy_short(target, source, length):
+    """Copy some bytes, most often few: eight at a time, the last eight over the ones before."""
+    if length > 64:
+        move_bytes(target, source, length)
+    elif length >= 8:
+        at = 0
+        while at < length - 8:
+            store_64(target + at, load_i64(source + at))
+            at += 8
+        store_64(target + length - 8, load_i64(source + length - 8))
+    elif length >= 4:
+        last = load_u32(source + length - 4)
+        store_32(target, load_u32(source))
+        store_32(target + length - 4, last)
+    elif length > 0:
+        middle, last = load_u8(source + (length >> 1)), load_u8(source + length - 1)
+        store_8(target, load_u8(source))
+        store_8(target + (length >> 1), middle)
+        store_8(target + length - 1, last)
+
+
+# ---- Patches: some columns of a row, and putting them in.
+#
+# A patch has a row's shape (header, size bits, values), for the columns that it is about; then their numbers, as
+# u16s in ascending order.  An update is a patch; so is the undo image of one, which says what it changed.
+
+_SIZE_MAX = 0xFFFF
+
+
+@routine
+def header_bytes(column_count):
+    return BITS_AT + 4 * max((column_count + 15) >> 4, 1)
+
+
+@routine
+def column_code(row, number):
+    """The size code of a column; a column that the row is too old to have is null."""
+    if number >= load_u16(row + COL_COUNT_AT):
+        return 0
+    return load_u32(row + BITS_AT + 4 * (number >> 4)) >> 2 * (number & 15) & 3
+
+
+@routine
+def stored_bytes(value, code):
+    """How many bytes a value takes in the row, its length included."""
+    return 2 + load_u16(value) if code == 3 else 4 * code
+
+
+@routine
+def _set_code(row, number, code):
+    at = row + BITS_AT + 4 * (number >> 4)
+    store_32(at, load_u32(at) | code << 2 * (number & 15))
+
+
+@routine
+def patch_bytes(patch):
+    """All of a patch: the row-shaped part, the numbers, and what fills it up to four bytes."""
+    return (load_u16(patch + SIZE_AT) + 2 * load_u16(patch + COL_COUNT_AT) + 3) & ~3
+
+
+@routine
+def patched_number(patch, index):
+    return load_u16(patch + load_u16(patch + SIZE_AT) + 2 * index)
+
+
+@routine
+def merge_patch(target, row, patch):
+    """Write the row with the patch's columns put in; answers its size."""
+    patched = load_u16(patch + COL_COUNT_AT)
+    count = load_u16(row + COL_COUNT_AT)
+    if patched:
+        count = max(count, patched_number(patch, patched - 1) + 1)
+    head = header_bytes(count)
+    for at in range(BITS_AT, head, 4):
+        store_32(target + at, 0)
+    from_row = row + header_bytes(load_u16(row + COL_COUNT_AT))
+    from_patch = patch + header_bytes(patched)
+    to, index = target + head, 0
+    for number in range(count):
+        code = column_code(row, number)
+        source, length = from_row, stored_bytes(from_row, code)
+        from_row += length
+        if index < patched and patched_number(patch, index) == number:
+            code = column_code(patch, index)
+            source, length = from_patch, stored_bytes(from_patch, code)
+            from_patch += length
+            index += 1
+        if to + length - target > _SIZE_MAX or from_row - row > 2 * _SIZE_MAX:
+            return ROW_TOO_LARGE
+        copy_short(to, source, length)
+        _set_code(target, number, code)
+        to += length
+    store_32(target, load_u32(row))
+    store_16(target + SIZE_AT, to - target)
+    store_16(target + COL_COUNT_AT, count)
+    return to - target
+
+
+@routine
+def _same_bytes(one, other, length):
+    for i in range(length):
+        if load_u8(one + i) != load_u8(other + i):
+            return False
+    return True
+
+
+@routine
+def _walk_changes(row, patch, target, numbers):
+    """Visit the columns that the patch changes; answers how many they are, and the bytes they have in ``row``.
+
+    With a target, their values go there (size bits to the header before it), their numbers to ``numbers``.
+    """
+    from_row = row + header_bytes(load_u16(row + COL_COUNT_AT))
+    from_patch = patch + header_bytes(load_u16(patch + COL_COUNT_AT))
+    number, found, size = 0, 0, 0
+    for index in range(load_u16(patch + COL_COUNT_AT)):
+        wanted = patched_number(patch, index)
+        while number < wanted:
+            from_row += stored_bytes(from_row, column_code(row, number))
+            number += 1
+        code, new_code = column_code(row, number), column_code(patch, index)
+        length, new_length = stored_bytes(from_row, code), stored_bytes(from_patch, new_code)
+        if code != new_code or length != new_length or not _same_bytes(from_row, from_patch, length):
+            if target:
+                head = target + header_bytes(load_u16(target + COL_COUNT_AT))
+                copy_short(head + size, from_row, length)
+                _set_code(target, found, code)
+                store_16(numbers + 2 * found, number)
+            found += 1
+            size += length
+        from_patch += new_length
+    return found, size
+
+
+@routine
+def extract_image(target, row, patch):
+    """Write, as a patch, the values that ``row`` has now in the columns that ``patch`` changes; answers its bytes."""
+    changed, value_bytes = _walk_changes(row, patch, 0, 0)
+    head = header_bytes(changed)
+    for at in range(BITS_AT, head, 4):
+        store_32(target + at, 0)
+    end = target + head + value_bytes
+    store_16(target + SIZE_AT, head + value_bytes)
+    store_16(target + COL_COUNT_AT, changed)
+    store_16(end + 2 * changed, 0)  # what fills the patch up to four bytes
+    _walk_changes(row, patch, target, end)
+    return patch_bytes(target)
+
+
+# ---- Keys of index entries: made from rows, compared column by column.
+#
+# An entry has the row header's shape, a pointer of 8 bytes, then its key columns as a row stores them.  Keys are
+# compared where they lie: the first column that differs decides, and what follows it is not looked at.  NULL sorts
+# last.
+
+POINTER_AT = ROW_HEAD.size
+VALUES_AT = POINTER_AT + POINTER_SIZE
+ENTRY_BUFFER = 2048
+
+
+index_head = records(INDEX_HEAD)
+_ORDERS_AT, _POSITIONS_AT = INDEX_HEAD.offset("orders"), INDEX_HEAD.offset("positions")
+_WORD, _LONG, _DOUBLE, _WIDE, _BYTES = (int(order) for order in Order)
+_EIGHT = 2
+_LOWEST = -(1 << 63)
+_LOWEST_WORD = -(1 << 31)
+_NO_LIMIT = (1 << 63) - 1
+_MAGNITUDE = (1 << 63) - 1
+_INFINITY = 0x7FF0_0000_0000_0000
+
+
+@routine
+def key_columns(index):
+    """How many columns a key has.  ``index`` is where the index's head lies, on its entry page."""
+    return index_head(index).column_count
+
+
+@routine
+def _sign(difference):
+    return 1 if difference > 0 else -1 if difference < 0 else 0
+
+
+@routine
+def _order_numbers(a, b):
+    return 1 if a > b else -1 if a < b else 0
+
+
+@routine
+def order_of_double(bits):
+    """A number that sorts as the double does: zeros are equal, all NaNs are, above everything."""
+    if bits & _MAGNITUDE > _INFINITY:
+        return _MAGNITUDE
+    if bits >= 0:
+        return bits
+    return 0 if bits == _LOWEST else -(bits & _MAGNITUDE)
+
+
+@routine
+def _compare_bytes(a, b):
+    """Two values with their lengths: the first byte that differs, then the length, decides."""
+    a_length, b_length = load_u16(a), load_u16(b)
+    a, b = a + 2, b + 2
+    common, i = min(a_length, b_length), 0
+    while i + 8 <= common and load_i64(a + i) == load_i64(b + i):
+        i += 8
+    while i < common:
+        difference = load_u8(a + i) - load_u8(b + i)
+        if difference:
+            return _sign(difference)
+        i += 1
+    return _sign(a_length - b_length)
+
+
+@routine
+def _compare_values(order, a, b):
+    if order == _WORD:
+        return _order_numbers(load_i32(a), load_i32(b))
+    if order == _LONG:
+        return _order_numbers(load_i64(a), load_i64(b))
+    if order == _DOUBLE:
+        return _order_numbers(order_of_double(load_i64(a)), order_of_double(load_i64(b)))
+    if order == _WIDE:
+        high = _order_numbers(load_i64(a + 10), load_i64(b + 10))
+        return high if high else _order_numbers(load_i64(a + 2) ^ _LOWEST, load_i64(b + 2) ^ _LOWEST)
+    return _compare_bytes(a, b)
+
+
+@routine
+def order_at(index, number):
+    """How values of a key column are compared."""
+    return load_u8(index + _ORDERS_AT + number)
+
+
+@routine
+def _is_of_order(order, code, value):
+    """Whether a value that is stored so can be one of a key column, NULL apart."""
+    if order == _WORD:
+        return code == 1
+    if order == _LONG or order == _DOUBLE:
+        return code == 2
+    return code == 3 and (order != _WIDE or load_u16(value) == 16)
+
+
+@routine
+def has_shape(index, entry):
+    """Whether an entry, which is sound, has the index's key columns, and at most 8 bytes more.
+
+    Whoever compares keys goes by the index's columns, so an entry that has others would lead it astray.
+    """
+    columns, count, bits = key_columns(index), load_u16(entry + COL_COUNT_AT), load_u32(entry + BITS_AT)
+    at = entry + VALUES_AT
+    if count < columns or count > columns + 1 or (count > columns and bits >> 2 * columns & 3 != _EIGHT):
+        return False
+    for n in range(columns):
+        code = bits >> 2 * n & 3
+        if code:
+            if not _is_of_order(order_at(index, n), code, at):
+                return False
+            at += stored_bytes(at, code)
+    return True
+
+
+@routine
+def compare_keys(index, a, b, columns):
+    """Compare the first ``columns`` key columns of two entries: -1, 0 or 1."""
+    a_bits, b_bits = load_u32(a + BITS_AT), load_u32(b + BITS_AT)
+    a, b = a + VALUES_AT, b + VALUES_AT
+    for n in range(columns):
+        a_code, b_code = a_bits >> 2 * n & 3, b_bits >> 2 * n & 3
+        if a_code == 0 or b_code == 0:
+            if a_code != b_code:
+                return 1 if a_code == 0 else -1
+            continue
+        result = _compare_values(order_at(index, n), a, b)
+        if result:
+            return result
+        a += stored_bytes(a, a_code)
+        b += stored_bytes(b, b_code)
+    return 0
+
+
+@routine
+def has_null(index, entry):
+    """Whether a key column is NULL: such keys are never each other's duplicates."""
+    bits = load_u32(entry + BITS_AT)
+    for n in range(key_columns(index)):
+        if bits >> 2 * n & 3 == 0:
+            return True
+    return False
+
+
+@routine
+def _value_in_row(row, number, limit):
+    """Where a column's value lies in a row that has it; 0 if that would be behind ``limit``."""
+    at = row + header_bytes(load_u16(row + COL_COUNT_AT))
+    for n in range(number):
+        if at > limit:
+            return 0
+        at += stored_bytes(at, column_code(row, n))
+    return at
+
+
+@routine
+def make_entry(index, row, entry, row_id):
+    """Write the leaf entry of a row; answers its size, or KEY_TOO_LONG."""
+    return make_entry_within(index, row, _NO_LIMIT, entry, row_id)
+
+
+@routine
+def make_entry_within(index, row, limit, entry, row_id):
+    """``make_entry`` of a row that may be nonsense, if somebody changes it meanwhile: it is not read behind ``limit``.
+
+    NOT_FOUND if it is nonsense for sure.
+    """
+    to, bits = entry + VALUES_AT, 0
+    for n in range(key_columns(index)):
+        number = load_u16(index + _POSITIONS_AT + 2 * n)
+        code = column_code(row, number)
+        if code == 0:
+            continue
+        value = _value_in_row(row, number, limit)
+        length = stored_bytes(value, code) if 0 < value <= limit else 0
+        if length == 0 or value + length > limit:
+            return NOT_FOUND
+        if to + length - entry - VALUES_AT > KEY_BYTES_MAX:
+            return KEY_TOO_LONG
+        if not _is_of_order(order_at(index, n), code, value):
+            continue  # a row that is not its table's: whoever reads it will say so
+        copy_short(to, value, length)
+        bits |= code << 2 * n
+        to += length
+    size = to - entry
+    store_32(entry, UNLOCKED)
+    store_16(entry + SIZE_AT, size)
+    store_16(entry + COL_COUNT_AT, key_columns(index))
+    store_32(entry + BITS_AT, bits)
+    store_64(entry + POINTER_AT, row_id)
+    return size
+
+
+@routine
+def _first_bytes(value):
+    """The first eight bytes of a value with its length, as a number that sorts as they do."""
+    length, number = load_u16(value), 0
+    for i in range(8):
+        number = number << 8 | (load_u8(value + 2 + i) if i < length else 0)
+    return number
+
+
+@routine
+def sort_prefix(index, entry):
+    """A number whose bits, read as unsigned, sort as the entry's key does, as far as they go; NULL is the highest."""
+    if load_u32(entry + BITS_AT) & 3 == 0:
+        return -1
+    order, value = load_u8(index + _ORDERS_AT), entry + VALUES_AT
+    if order == _WORD:
+        return load_i32(value) - _LOWEST_WORD
+    if order == _LONG:
+        return load_i64(value) ^ _LOWEST
+    if order == _DOUBLE:
+        return order_of_double(load_i64(value)) ^ _LOWEST
+    if order == _WIDE:
+        return load_i64(value + 10) ^ _LOWEST
+    return _first_bytes(value)
+
+
+@routine
+def row_id_word(page_id, slot):
+    """A row id as the 8 bytes that an entry points with."""
+    return page_id | slot << 32 | -1 << 48
+
+
+@routine
+def place_of_word(word):
+    """page id << 16 | slot of a row id's 8 bytes."""
+    return (word & 0xFFFF_FFFF) << 16 | (word >> 32 & 0xFFFF)

@@ -1,0 +1,1 @@
+"""What all kernels are made with: the compiler and its cache, memory, statuses."""

@@ -1,0 +1,1 @@
+"""This process: signals, finalizers, forks, and directories that no other user can change."""

@@ -1,0 +1,42 @@
+"""Libraries that are read when something of them is first used: what a statement does without costs it no time.
+
+``from gmdb.process.late_imports import pyarrow as pa`` stands for the import; it is to be used within functions.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["compute", "pyarrow", "without_collection"]
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyarrow import compute
+else:
+
+    class _Late:
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, attribute: str) -> Any:
+            value = getattr(importlib.import_module(self._name), attribute)
+            setattr(self, attribute, value)
+            return value
+
+    pyarrow, compute = _Late("pyarrow"), _Late("pyarrow.compute")
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Import many modules with the garbage collector at rest: they make little garbage, and it would look at all."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,199 @@
+"""A client's session, in the owner.
+
+Several streams of a client lead here: its messages, its scans, its appends.  Like a program with one connection
+they take turns; a stream that waits for the client itself gives its turn away meanwhile.
+
+Invariants
+ 1. Whoever works in the session has the turn.
+ 2. A session that was ended has rolled back, and whoever gets the turn later is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from gmdb.database.connection import Connection, abandon_all
+from gmdb.database.engine import Database
+from gmdb.errors import InterfaceError, OwnerGone, ReadOnly
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.server.wire import Received
+from gmdb.sql.runner import Runner
+from gmdb.tables.access.heap import Heap
+from gmdb.transaction.session import Session
+
+INTERRUPT_INTERVAL = 0.02
+
+
+def owner_gone(path: Any) -> OwnerGone:
+    return OwnerGone(f"the process that had {path} open is gone or has closed it; connect again")
+
+
+class ClientSession(Session):
+    """A session that can be stopped while it waits, and that may be one for reading only."""
+
+    def __init__(self, database: Database, isolation: str, autocommit: bool, lock_timeout: float, read_only: bool):
+        super().__init__(database.transactions, isolation, autocommit, lock_timeout)
+        self.busy = nullcontext()  # type: ignore[assignment]  # clients take turns, which pass from thread to thread
+        self.stopped = False
+        self.read_only = read_only
+
+    def require_open(self) -> None:
+        if self.stopped:
+            raise owner_gone(self.hub.store.directory)
+        super().require_open()
+
+    def finish_read_if_idle(self) -> None:
+        self.finish_read()  # whoever reads has the turn
+
+    def require_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnly(f"{self.hub.store.directory} is open for reading only")
+        super().require_writable()
+
+
+@dataclass
+class OpenScope:
+    """A context manager that the client is in, and what it gave: a statement's steps, an instant, or nothing."""
+
+    context: AbstractContextManager[Any]
+    value: Any
+    heap: Heap | None = None  # of a statement
+    pages: Iterator[Any] | None = None  # of its rows
+
+
+class _Abandoned(Exception):
+    """The client gave a statement up, or is gone."""
+
+
+class Client:
+    """One client and what it has open."""
+
+    def __init__(self, database: Database, key: str) -> None:
+        self.database = database
+        self.key = key
+        self.connection: Connection | None = None
+        self._session: ClientSession
+        self.heaps: dict[int, Heap] = {}
+        self.cursors: dict[int, Iterator[Any]] = {}
+        self.scans: dict[int, pa.RecordBatchReader] = {}
+        self.scopes: dict[int, OpenScope] = {}
+        self.received = Received()
+        self.ended = False
+        self._numbers = iter(range(1, 1 << 62))
+        self._turn = threading.Lock()
+        self._asked = 0  # the number of what the client has asked for last
+        self._asking = threading.Lock()
+
+    def open(self, options: dict[str, Any]) -> None:
+        """Begin the session."""
+        with self.turn():
+            if self.connection is not None:
+                raise InterfaceError("this client has its session already")
+            session = ClientSession(
+                self.database,
+                str(options["isolation"]),
+                bool(options["autocommit"]),
+                float(options["lock_timeout"]),
+                bool(options["read_only"]),
+            )
+            self._session = session
+            self.connection = Connection(self.database, session, Runner)
+
+    @property
+    def session(self) -> ClientSession:
+        if self.connection is None:
+            raise InterfaceError("this client has no session")
+        return self._session
+
+    def new_number(self) -> int:
+        """A number for something that the client keeps open."""
+        return next(self._numbers)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        with self._turn:
+            self._require_not_ended()
+            yield
+
+    @contextmanager
+    def turn_given_away(self) -> Iterator[None]:
+        """While a stream that has the turn waits for the client."""
+        self._turn.release()
+        try:
+            yield
+        finally:
+            self._turn.acquire()
+        self._require_not_ended()
+
+    def _require_not_ended(self) -> None:
+        if self.ended:
+            raise owner_gone(self.database.store.directory)
+
+    # ---- scopes
+
+    def enter(self, context: AbstractContextManager[Any], heap: Heap | None = None) -> tuple[int, Any]:
+        """Enter a context manager for the client, which leaves it by its number; returns that, and what it gave."""
+        number, value = self.new_number(), context.__enter__()
+        self.scopes[number] = OpenScope(context, value, heap)
+        return number, value
+
+    def leave(self, number: int, kept: bool) -> None:
+        """The client leaves it; ``kept``: without an exception."""
+        opened = self.scopes.pop(number)
+        if kept:
+            opened.context.__exit__(None, None, None)
+            return
+        with suppress(_Abandoned):
+            opened.context.__exit__(_Abandoned, _Abandoned(), None)
+
+    def begin(self, number: int) -> None:
+        """The client asks for something, which has a number."""
+        with self._asking:
+            self._asked = number
+
+    def interrupt(self, number: int) -> None:
+        """End what the client has asked for under a number, unless it has asked for something else since."""
+        with self._asking:
+            if self.connection is not None and number >= self._asked:
+                self.connection.interrupt()
+
+    # ---- the end
+
+    def stop(self) -> None:
+        """Let whoever works in the session come to an end soon; a wait ends at once."""
+        if self.connection is not None:
+            session = self._session
+            session.stopped = True
+            session.hub.waits.interrupt(session)
+
+    def end(self) -> None:
+        """Roll back and end the session; called as often as somebody finds that the client is gone."""
+        while not self._turn.acquire(timeout=INTERRUPT_INTERVAL):
+            self.stop()  # it may have begun to wait only now
+        try:
+            if not self.ended:
+                self.ended = True
+                self._close()
+        finally:
+            self._turn.release()
+
+    def _close(self) -> None:
+        for cursor in self.cursors.values():
+            cursor.close()  # type: ignore[attr-defined]
+        self.cursors.clear()
+        self.scans.clear()
+        self.received.close()
+        if self.connection is None:
+            return
+        session = self._session
+        session.stopped = False
+        if not self.database.store.devices:
+            return
+        for number in sorted(self.scopes, reverse=True):
+            self.leave(number, kept=False)
+        abandon_all(self.connection._builds)
+        session.close()

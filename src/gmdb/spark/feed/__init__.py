@@ -1,1 +1,0 @@
-"""A table's changes as a stream: ``spark.readStream.format("gmdb")``."""

@@ -1,0 +1,218 @@
+"""Calls of functions, and queries within expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from gmdb.errors import IllTyped, NoSuchFunction, UnsupportedExpression
+from gmdb.sql import operations, tree
+from gmdb.sql.bind.coercion import apply, comparison_of_rows, same_type
+from gmdb.sql.bind.expressions import COMPARISONS, ExistsQuery, Handler, InQuery, Quantified, bind, handles, now, row
+from gmdb.sql.bind.scope import references
+from gmdb.sql.dialect import GmdbSql, place
+from gmdb.sql.syntax import Syntax, reading
+from gmdb.sql.tree import Coalesce, Constant, Exists, Expression, QueryComparison, Relation, ScalarQuery
+from gmdb.sql.types import BOOLEAN, TEXT, pg_name
+
+if TYPE_CHECKING:
+    from gmdb.sql.bind.binder import Binder
+    from gmdb.sql.bind.scope import Scope
+
+
+# ---- Functions: calls by name, and the syntaxes of their own that PostgreSQL has for some of them.
+#
+# A call is a name and arguments: which operation that is, their types say (operations/).  Known here are those whose
+# arguments are not evaluated as those of functions are, and those that ask for the time.
+
+SPECIAL: dict[str, Handler] = {}  # by name; given the call, of which the name is taken
+_NAMES = frozenset(operations.names())
+_DIGITS_OF_TIME = "6"
+_TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "btrim", "": "btrim"}
+
+
+def special(*names: str) -> Callable[[Handler], Handler]:
+    """Register the handler of functions that are more than an operation."""
+
+    def register(handler: Handler) -> Handler:
+        SPECIAL.update(dict.fromkeys(names, handler))
+        return handler
+
+    return register
+
+
+@handles(exp.Anonymous)
+def _call(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    name = syntax.need("this", "a name")
+    name = name.name if isinstance(name, exp.Identifier) else str(name).lower()
+    handler = SPECIAL.get(name)
+    if handler is not None:
+        return handler(binder, syntax, scope)
+    if name not in _NAMES:
+        raise no_function(name, syntax.node)
+    return apply(binder, name, _arguments(binder, syntax, scope, "expressions"), syntax.node)
+
+
+def no_function(name: str, node: exp.Expr) -> NoSuchFunction:
+    """The error for a function that there is not."""
+    names = sorted(_NAMES | SPECIAL.keys())
+    close = get_close_matches(name, names, 1)
+    hint = f"Did you mean {close[0]}?" if close else f"The functions are {', '.join(names)}"
+    return NoSuchFunction(f"there is no function {name}", *place(node), hint)
+
+
+def _arguments(binder: Binder, syntax: Syntax, scope: Scope, *parts: str) -> list[Expression]:
+    return [bind(binder, one, scope) for part in parts for one in syntax.list(part)]
+
+
+# ---- functions that are more than an operation
+
+
+@special("coalesce")
+def _coalesce(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    arguments = _arguments(binder, syntax, scope, "expressions")
+    if not arguments:
+        raise IllTyped("coalesce takes at least one value", *place(syntax.node))
+    values, type_ = same_type(binder, arguments, "COALESCE", syntax.node)
+    return Coalesce(type_, tuple(values))
+
+
+@special("pg_typeof")
+def _type_of(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    arguments = _arguments(binder, syntax, scope, "expressions")
+    if len(arguments) != 1:
+        raise IllTyped("pg_typeof takes one value", *place(syntax.node))
+    return Constant(TEXT, pg_name(arguments[0].type))
+
+
+@special("now", "current_timestamp", "localtimestamp")
+def _now(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
+    digits = [one.name if isinstance(one, exp.Literal) else "?" for one in syntax.list("expressions")]
+    if digits and (digits != [_DIGITS_OF_TIME] or syntax.node.name.lower() == "now"):
+        raise UnsupportedExpression("the current time has six digits", *place(syntax.node), "Write it without a number")
+    return now(binder)
+
+
+# ---- syntaxes of their own
+
+
+@handles(exp.Extract)
+def _extract(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    field = syntax.need("this", "a field")
+    if not isinstance(field, exp.Var | exp.Literal | exp.Column):
+        raise UnsupportedExpression("extract takes the name of a field, such as year", *place(field))
+    value = bind(binder, syntax.need("expression", "a time"), scope)
+    return apply(binder, "extract", [Constant(TEXT, field.name.lower()), value], syntax.node)
+
+
+_SYNTAXES: dict[type, tuple[str, ...]] = {  # the function's name, and the parts that are its arguments
+    exp.StrPosition: ("strpos", "this", "substr"),
+    exp.Substring: ("substring", "this", "start", "length"),
+    exp.Overlay: ("overlay", "this", "expression", "from_", "for_"),
+    exp.StartsWith: ("starts_with", "this", "expression"),  # text ^@ start
+}
+
+
+@handles(*_SYNTAXES)
+def _spelt(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    name, *parts = _SYNTAXES[type(syntax.node)]
+    return apply(binder, name, _arguments(binder, syntax, scope, *parts), syntax.node)
+
+
+@handles(exp.Trim)
+def _trim(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    name = _TRIMS[syntax.word("position", "LEADING", "TRAILING", "BOTH")]
+    return apply(binder, name, _arguments(binder, syntax, scope, "this", "expression"), syntax.node)
+
+
+# ---- Queries within expressions: as a value, EXISTS, IN and comparisons with ANY and ALL.
+
+
+@handles(exp.Subquery, exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Values)
+def _value(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    """A query that stands for a value.  The binder opens the node itself."""
+    node = syntax.node
+    syntax.ignore(*node.args)
+    relation = binder.query(node, scope).relation
+    _require_columns(relation, 1, node)
+    return ScalarQuery(relation.columns[0].type, relation)
+
+
+def _require_columns(relation: Relation, count: int, node: exp.Expr) -> None:
+    if len(relation.columns) != count:
+        wanted = "one column" if count == 1 else f"{count} columns"
+        raise IllTyped(f"the query must have {wanted} here, not {len(relation.columns)}", *place(node))
+
+
+@handles(exp.Exists)
+def _exists(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    return _there_is(binder, syntax.need("this", "a query"), scope)
+
+
+@handles(ExistsQuery)
+def _exists_in_more_parentheses(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    syntax.ignore("this")  # the word itself
+    (query,) = syntax.list("expressions")
+    return _there_is(binder, query, scope)
+
+
+def _there_is(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
+    return Exists(BOOLEAN, _without_rows_use(binder.query(node, scope).relation))
+
+
+def _without_rows_use(query: Relation) -> Relation:
+    """A query of which only matters whether it gives a row: nobody computes its columns."""
+    while True:
+        is_plain = isinstance(query, tree.Project | tree.Sort) or (isinstance(query, tree.Distinct) and not query.on)
+        is_more = isinstance(query, tree.Limit) and query.offset is None and _is_some(query.count)
+        if not (is_plain or is_more):
+            return query
+        (query,) = query.sources()
+
+
+def _is_some(count: Expression | None) -> bool:
+    return count is None or (isinstance(count, tree.Constant) and count.value is not None and count.value > 0)
+
+
+@handles(InQuery)
+def _in(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    left = syntax.need("this", "a value")
+    query = syntax.take("query") or syntax.list("expressions")[0]
+    return _compared(binder, row(binder, left, scope), "=", query, False, syntax.node, scope)
+
+
+@handles(Quantified)
+def _quantified(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    """a < ANY (query), a < ALL (query)."""
+    values = row(binder, syntax.need("this", "a value"), scope)
+    side = syntax.need("expression", "a query")
+    with reading(side) as part:
+        query = part.need("this", "a query")
+    while isinstance(query, exp.Paren):
+        with reading(query) as part:
+            query = part.need("this", "a query")
+    if not isinstance(query, exp.Query | exp.Values):
+        shown = side.sql(dialect=GmdbSql)[:60]
+        raise UnsupportedExpression(f"{shown} takes a query; there are no arrays", *place(side), "Use IN (...)")
+    every = isinstance(side, exp.All)
+    return _compared(binder, values, COMPARISONS[type(syntax.node)], query, every, syntax.node, scope)
+
+
+def _compared(
+    binder: Binder,
+    values: Sequence[Expression],
+    symbol: str,
+    query: exp.Expr,
+    every: bool,
+    node: exp.Expr,
+    scope: Scope,
+) -> Expression:
+    relation = binder.query(query, scope).relation
+    _require_columns(relation, len(values), query)
+    if any(isinstance(one, tree.Call) and one.operation.volatile for value in values for one in value.walk()):
+        raise UnsupportedExpression("what a query's rows are compared with must not be random", *place(node))
+    test = comparison_of_rows(binder, symbol, values, references(relation), node)
+    return QueryComparison(BOOLEAN, relation, test, every)

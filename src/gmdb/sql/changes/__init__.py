@@ -1,1 +1,0 @@
-"""Statements that change rows: what goes where, which rows, and what is refused."""

@@ -1,0 +1,466 @@
+"""Operators: arithmetic and bits, comparisons, and what chooses among values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
+from gmdb.sql import numbers, times
+from gmdb.sql.operations.registry import Operation, named
+from gmdb.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    INTEGERS,
+    INTERVAL,
+    NUMBERS,
+    QUOTIENT_SCALE,
+    TEXT,
+    TIMESTAMP,
+    as_decimal,
+    beside,
+    category,
+    common_type,
+    decimal_of,
+    is_integer,
+    is_moment,
+    is_number,
+)
+
+# ---- Arithmetic: + - * / % of numbers and of times, signs, and bits.
+#
+# The digits of a DECIMAL result: + - % have the larger scale; a product has the sum of the scales, and if that is above
+# 20 the larger one and at least 16; a quotient has the larger one and at least 16.  It has as many digits before the
+# point as it can need, up to 38 in all.
+
+PRODUCT_SCALE_MAX = 20
+DUCK_NAMES = {"INT": "INTEGER", "BIGINT": "BIGINT"}
+_NARROW = 18  # digits that DuckDB calculates with in 64 bits
+_AT_ONCE = 8  # digits of a quotient that are found at once in 128 bits
+_AT_ONCE_MIN = 3  # and in 64 bits, where it is still quicker then
+_DIVISOR_DIGITS = DECIMAL_DIGITS_MAX - _AT_ONCE
+named(numbers.out_of_range, numbers.divide_integers, numbers.checked_double)
+
+
+def arithmetic(
+    symbol: str, left: ColumnType | None, right: ColumnType | None, constants: Mapping[int, Any]
+) -> Operation | None:
+    """left + right, and the like; None if there is no such operator."""
+    if left is None and right is None:
+        return None
+    if any(side is not None and side.name in ("DATE", "TIMESTAMP", "INTERVAL") for side in (left, right)):
+        return _of_times(symbol, left, right)
+    texts = [one if isinstance(one := constants.get(n), str) else None for n in (0, 1)]
+    a = left if left is not None else beside(right, texts[0])  # type: ignore[arg-type]
+    b = right if right is not None else beside(left, texts[1])  # type: ignore[arg-type]
+    if not is_number(a) or not is_number(b):
+        return None
+    name = max(a.name, b.name, key=NUMBERS.index)
+    if name == "DOUBLE":
+        return _of_doubles(symbol)
+    if name == "DECIMAL":
+        return _of_decimals(symbol, a, b)
+    return _of_integers(symbol, ColumnType(name))
+
+
+# ---- integers
+
+
+def _of_integers(symbol: str, type_: ColumnType) -> Operation:
+    low, high = INTEGERS[type_.name]
+    if symbol == "%":
+        return Operation(symbol, (type_, type_), type_, numbers.remainder_of_integers, _remainder_of(type_))
+    result = "divide_integers({0}, {1})" if symbol == "/" else f"{{0}} {symbol} {{1}}"
+    python = f'({{t}} if {low} <= ({{t}} := {result}) <= {high} else out_of_range("{type_.name}"))'
+    return Operation(symbol, (type_, type_), type_, python, f"({{0}} {'//' if symbol == '/' else symbol} {{1}})")
+
+
+def _remainder_of(type_: ColumnType) -> str:
+    """DuckDB does not divide the smallest integer by -1."""
+    zero = f"CAST(0 * {{0}} AS {DUCK_NAMES[type_.name]})"
+    return f"(CASE WHEN {{1}} = -1 THEN {zero} ELSE {{0}} % {{1}} END)"
+
+
+# ---- doubles
+
+
+def _of_doubles(symbol: str) -> Operation | None:
+    if symbol == "%":
+        return None
+    takes = (DOUBLE, DOUBLE)
+    if symbol == "*":
+        return Operation(symbol, takes, DOUBLE, numbers.multiply_doubles, "gm_product({0} * {1}, {0}, {1})")
+    if symbol == "/":
+        return Operation(symbol, takes, DOUBLE, numbers.divide_doubles, "gm_quotient({0}, {1})")
+    high = repr(numbers.DOUBLE_MAX)
+    check = "checked_double({t}, {0}, {1})"
+    python = f"({{t}} if -{high} <= ({{t}} := {{0}} {symbol} {{1}}) <= {high} else {check})"
+    return Operation(symbol, takes, DOUBLE, python, f"gm_sum({{0}} {symbol} {{1}}, {{0}}, {{1}})")
+
+
+# ---- decimals
+
+
+def duck_decimal(sql: str, type_: ColumnType) -> str:
+    """The SQL of an exact number as a DECIMAL."""
+    return sql if type_.name == "DECIMAL" else f"CAST({sql} AS {as_decimal(type_)})"
+
+
+def _of_decimals(symbol: str, left: ColumnType, right: ColumnType) -> Operation:
+    a, b = as_decimal(left), as_decimal(right)
+    if symbol == "/":
+        return _quotient(left, right)
+    if symbol == "*":
+        return _product(left, right)
+    scale = max(a.scale, b.scale)
+    before = max(a.length - a.scale, b.length - b.scale)
+    if symbol == "%":
+        gives = decimal_of(before + scale, scale)
+        sure = before + scale <= DECIMAL_DIGITS_MAX
+        duck = f"({duck_decimal('{0}', left)} % {duck_decimal('{1}', right)})" if sure else None
+        return Operation(symbol, (left, right), gives, numbers.remainder_to(scale), duck)
+    sure = before + 1 + scale <= DECIMAL_DIGITS_MAX
+    gives = decimal_of(before + 1 + scale, scale)
+    python: Callable[..., Any]
+    if sure:
+        python = numbers.exact_sum if symbol == "+" else numbers.exact_difference
+    else:
+        python = numbers.add_decimals if symbol == "+" else numbers.subtract_decimals
+    # An operand that does not fit at the result's scale would be an error in DuckDB before the sum is known.
+    widest = all(one.length - one.scale + scale <= DECIMAL_DIGITS_MAX for one in (a, b))
+    duck = f"({_widened('{0}', left, gives, b)} {symbol} {duck_decimal('{1}', right)})" if widest else None
+    return Operation(symbol, (left, right), gives, python, duck, fails=not sure)
+
+
+def _widened(sql: str, type_: ColumnType, gives: ColumnType, other: ColumnType) -> str:
+    """An operand with more digits, if DuckDB would otherwise calculate in 64 bits what does not fit there."""
+    operand = as_decimal(type_)
+    if gives.length > _NARROW and operand.length <= _NARROW and other.length <= _NARROW:
+        return f"CAST({sql} AS DECIMAL({_NARROW + 1},{operand.scale}))"
+    return duck_decimal(sql, type_)
+
+
+def _product(left: ColumnType, right: ColumnType) -> Operation:
+    a, b = as_decimal(left), as_decimal(right)
+    scale, length = a.scale + b.scale, a.length + b.length
+    takes = (left, right)
+    if scale > PRODUCT_SCALE_MAX:
+        kept = max(a.scale, b.scale, QUOTIENT_SCALE)
+        gives = decimal_of(length - scale + kept, kept)
+        exact = f"({_widened('{0}', left, decimal_of(length, 0), b)} * {duck_decimal('{1}', right)})"
+        duck = f"CAST({exact} AS {gives})" if length <= DECIMAL_DIGITS_MAX else None
+        return Operation("*", takes, gives, numbers.multiply_to(kept), duck)
+    gives = decimal_of(length, scale)
+    sure = length <= DECIMAL_DIGITS_MAX
+    duck = f"({_widened('{0}', left, gives, b)} * {duck_decimal('{1}', right)})"
+    return Operation("*", takes, gives, numbers.multiply_decimals, duck, fails=not sure)
+
+
+def _quotient(left: ColumnType, right: ColumnType) -> Operation:
+    a, b = as_decimal(left), as_decimal(right)
+    scale = max(a.scale, b.scale, QUOTIENT_SCALE)
+    gives = decimal_of(DECIMAL_DIGITS_MAX, scale)
+    duck = None
+    if b.length <= _DIVISOR_DIGITS:
+        duck = with_point(long_division("{0}", left, "{1}", right, scale + b.scale - a.scale), scale)
+    return Operation("/", (left, right), gives, numbers.divide_to(scale), duck)
+
+
+def _digits(sql: str, type_: ColumnType) -> str:
+    """The SQL of a number's digits as an integer."""
+    number = as_decimal(type_)
+    integer = "BIGINT" if number.length <= _NARROW else "HUGEINT"
+    if not number.scale:
+        return f"CAST({sql} AS {integer})"
+    if number.length + number.scale + 1 > DECIMAL_DIGITS_MAX:
+        return f"gm_digits({sql})"
+    unit = f"CAST({10**number.scale} AS DECIMAL({number.scale + 1},0))"
+    widened = _widened(sql, type_, decimal_of(number.length + number.scale + 1, 0), decimal_of(number.scale + 1, 0))
+    return f"CAST({widened} * {unit} AS {integer})"
+
+
+def long_division(dividend: str, left: ColumnType, divisor: str, right: ColumnType, digits: int) -> str:
+    """The SQL of the dividend's digits * 10**digits / the divisor's, rounded half away from zero.
+
+    Some digits at a time: DuckDB divides DECIMALs as DOUBLEs, and has no integer in which the product would always fit.
+    As many at a time as remainders leave room for in 64 bits, since 128 bits are divided slowly; a divisor may have 30
+    digits.
+    """
+    a, b = _digits(dividend, left), _digits(divisor, right)
+    length = as_decimal(right).length
+    narrow = length <= _NARROW - _AT_ONCE_MIN
+    at_once = _NARROW - length if narrow else _AT_ONCE
+    value, remainder = f"CAST({a} // {b} AS HUGEINT)", f"CAST({a} % {b} AS {'BIGINT' if narrow else 'HUGEINT'})"
+    while digits > 0:
+        step = min(digits, at_once)
+        shifted = f"({remainder} * {10**step})"
+        value, remainder = f"({value} * {10**step} + {shifted} // {b})", f"({shifted} % {b})"
+        digits -= step
+    half = f"CASE WHEN abs({remainder}) * 2 >= abs({b}) THEN sign({a}) * sign({b}) ELSE 0 END"
+    return f"({value} + {half})"
+
+
+def with_point(sql: str, scale: int) -> str:
+    """The SQL of an integer as the digits of a DECIMAL."""
+    return f"(CAST({sql} AS DECIMAL(38,0)) * CAST(0.{'0' * (scale - 1)}1 AS DECIMAL({scale},{scale})))"
+
+
+def negation(type_: ColumnType) -> Operation | None:
+    """-x."""
+    if type_.name in INTEGERS:
+        python = f'(-{{0}} if {{0}} != {INTEGERS[type_.name][0]} else out_of_range("{type_.name}"))'
+        return Operation("neg", (type_,), type_, python, "(- {0})")
+    if type_.name == "DECIMAL":
+        return Operation("neg", (type_,), type_, numbers.negate_decimal, "(- {0})", fails=False)
+    if type_.name == "DOUBLE":
+        return Operation("neg", (type_,), type_, "(-{0})", "(- {0})", fails=False)
+    if type_ == INTERVAL:
+        return Operation("neg", (type_,), type_, times.Interval.negated, "(- {0})", fails=False)
+    return None
+
+
+# ---- bits
+
+
+def bitwise(symbol: str, left: ColumnType | None, right: ColumnType | None) -> Operation | None:
+    """&, |, # of integers, and shifts, whose count goes round at the number of bits."""
+    a, b = left or right, right or left
+    if not is_integer(a) or not is_integer(b):
+        return None
+    assert a is not None
+    assert b is not None
+    if symbol in ("<<", ">>"):
+        return Operation(symbol, (a, INT), a, numbers.SHIFTS[symbol, a.name], _shift(symbol, a), fails=False)
+    type_ = BIGINT if BIGINT in (a, b) else INT
+    python = f"({{0}} {'^' if symbol == '#' else symbol} {{1}})"
+    duck = "xor({0}, {1})" if symbol == "#" else f"({{0}} {symbol} {{1}})"
+    return Operation(symbol, (type_, type_), type_, python, duck, fails=False)
+
+
+def _shift(symbol: str, type_: ColumnType) -> str:
+    """Bits that leave on the left are gone; DuckDB refuses that."""
+    bits, wide = (64, "HUGEINT") if type_ == BIGINT else (32, "BIGINT")
+    count = f"({{1}} & {bits - 1})"
+    if symbol == ">>":
+        return f"CAST(({{0}} >> {count}) AS {DUCK_NAMES[type_.name]})"
+    product = f"(CAST({{0}} AS {wide}) * (CAST(1 AS {wide}) << {count}))"
+    kept, sign = f"({product} & {(1 << bits) - 1}::{wide})", f"{1 << bits - 1}::{wide}"
+    return f"CAST(xor({kept}, {sign}) - {sign} AS {DUCK_NAMES[type_.name]})"
+
+
+def bit_inversion(type_: ColumnType) -> Operation | None:
+    """~x."""
+    return Operation("bitnot", (type_,), type_, "(~{0})", "(~{0})", fails=False) if is_integer(type_) else None
+
+
+# ---- times
+
+
+def _of_times(symbol: str, left: ColumnType | None, right: ColumnType | None) -> Operation | None:
+    turned = symbol in ("+", "*") and _comes_second(left, right)
+    first, second = (right, left) if turned else (left, right)
+    if first is None:
+        if symbol != "-" and second != INTERVAL:
+            return None
+        first = second
+    if second is None:
+        if symbol == "+" and first == DATE:
+            return None
+        second = DOUBLE if symbol in ("*", "/") else INTERVAL if symbol == "+" else first
+    assert first is not None
+    assert second is not None
+    operation = _of_ordered_times(symbol, first, second)
+    if operation is None or not turned:
+        return operation
+    python, duck = operation.python, operation.duck
+    assert callable(python)
+    duck = duck.format("{1}", "{0}") if duck is not None else None
+    takes = operation.takes[::-1]
+    return Operation(symbol, takes, operation.gives, lambda a, b: python(b, a), duck, fails=operation.fails)
+
+
+def _comes_second(left: ColumnType | None, right: ColumnType | None) -> bool:
+    """Whether + and * of these are defined the other way round."""
+    return is_moment(right) or (right == INTERVAL and (left is None or is_number(left)))
+
+
+def _of_ordered_times(symbol: str, left: ColumnType, right: ColumnType) -> Operation | None:
+    is_sum = symbol == "+"
+    if symbol in ("+", "-"):
+        if left == DATE and right == INT:
+            # Far beyond the range of dates DuckDB has no error but turns round.
+            days = "CASE WHEN {1} > 9999999 THEN 9999999 WHEN {1} < -9999999 THEN -9999999 ELSE {1} END"
+            by_days = times.add_days if is_sum else times.subtract_days
+            return Operation(symbol, (DATE, INT), DATE, by_days, f"gm_date({{0}} {symbol} {days})")
+        if is_moment(left) and right == INTERVAL:
+            by_interval = times.add_interval if is_sum else times.subtract_interval
+            takes = (TIMESTAMP, INTERVAL)
+            return Operation(symbol, takes, TIMESTAMP, by_interval, f"gm_timestamp({{0}} {symbol} {{1}})")
+        if left == right == INTERVAL:
+            joined = times.Interval.plus if is_sum else times.Interval.minus
+            return Operation(symbol, (INTERVAL, INTERVAL), INTERVAL, joined, f"({{0}} {symbol} {{1}})")
+    if symbol == "-" and left == right == DATE:
+        duck = "CAST(({0} - {1}) AS INTEGER)"
+        return Operation(symbol, (DATE, DATE), INT, times.days_between, duck, fails=False)
+    if symbol == "-" and is_moment(left) and is_moment(right):
+        return Operation(symbol, (TIMESTAMP,) * 2, INTERVAL, times.interval_between, "({0} - {1})", fails=False)
+    if symbol in ("*", "/") and left == INTERVAL and is_number(right):
+        scaled = times.Interval.times if symbol == "*" else times.Interval.divided
+        return Operation(symbol, (INTERVAL, DOUBLE), INTERVAL, scaled)
+    return None
+
+
+# ---- Comparisons, tests of truth and NULL, and what chooses among values: NULLIF, GREATEST, LEAST.
+#
+# Numbers are compared by value, whatever their types; texts by code points; CHAR without the blanks at its end, except
+# beside a text of no given length, which keeps its own.  NaN equals itself and is above all other numbers.
+
+SYMBOLS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+DISTINCT, SAME = "IS DISTINCT FROM", "IS NOT DISTINCT FROM"
+named(numbers.order_doubles)
+
+
+def comparison(
+    symbol: str, left: ColumnType | None, right: ColumnType | None, constants: Mapping[int, Any]
+) -> Operation | None:
+    """left = right, and the like; None if values of these types cannot be compared."""
+    sides = comparable(left, right, constants)
+    if sides is None:
+        return None
+    python, duck = _template(SYMBOLS.get(symbol, "!="), symbol, *sides)
+    if symbol in SYMBOLS:
+        return Operation(symbol, sides, BOOLEAN, f"({python})", f"({duck})", fails=False)
+    nulls = "({0} is not {1}) if {0} is None or {1} is None else "
+    python = f"({nulls}{python})" if symbol == DISTINCT else f"(not ({nulls}{python}))"
+    return Operation(symbol, sides, BOOLEAN, python, f"({duck})", strict=False, fails=False)
+
+
+def comparable(
+    left: ColumnType | None, right: ColumnType | None, constants: Mapping[int, Any]
+) -> tuple[ColumnType, ColumnType] | None:
+    """The types that both sides are brought to."""
+    texts = [one if isinstance(one := constants.get(n), str) else None for n in (0, 1)]
+    if left is None and right is None:
+        return TEXT, TEXT
+    a = left if left is not None else beside(right, texts[0])  # type: ignore[arg-type]
+    b = right if right is not None else beside(left, texts[1])  # type: ignore[arg-type]
+    if category(a) != category(b):
+        return None
+    if DOUBLE in (a, b):
+        return DOUBLE, DOUBLE
+    return (TIMESTAMP, TIMESTAMP) if {a.name, b.name} == {"DATE", "TIMESTAMP"} else (a, b)
+
+
+def _template(python: str, duck: str, left: ColumnType, right: ColumnType) -> tuple[str, str]:
+    """The comparison of two values that are not NULL in Python, and of two values in DuckDB."""
+    if left == DOUBLE:
+        ordered = f"order_doubles({{0}}, {{1}}) {python} 0"
+        return f"{{0}} {python} {{1}} if {{0}} == {{0}} and {{1}} == {{1}} else {ordered}", f"{{0}} {duck} {{1}}"
+    if left == INTERVAL:
+        return f"{{0}}.length() {python} {{1}}.length()", f"{{0}} {duck} {{1}}"
+    if "CHAR" in (left.name, right.name):
+        both = TEXT not in (left, right)
+        codes, sqls = [], []
+        for place, side in (("{0}", left), ("{1}", right)):
+            stripped = both or side.name == "CHAR"
+            codes.append(f"{place}.rstrip(' ')" if stripped else place)
+            sqls.append(f"rtrim({place}, ' ')" if stripped else place)
+        return f"{codes[0]} {python} {codes[1]}", f"{sqls[0]} {duck} {sqls[1]}"
+    if "DECIMAL" in (left.name, right.name):
+        return f"{{0}} {python} {{1}}", _comparison_of_decimals(duck, left, right)
+    return f"{{0}} {python} {{1}}", f"{{0}} {duck} {{1}}"
+
+
+def _comparison_of_decimals(symbol: str, left: ColumnType, right: ColumnType) -> str:
+    """DuckDB brings both to the larger scale, which is an error for values that have too many digits for that."""
+    a, b = as_decimal(left), as_decimal(right)
+    sql = [duck_decimal("{0}", left), duck_decimal("{1}", right)]
+    scale = max(a.scale, b.scale)
+    before = max(a.length - a.scale, b.length - b.scale)
+    if before + scale <= DECIMAL_DIGITS_MAX:
+        return f"{sql[0]} {symbol} {sql[1]}"
+    target = f"DECIMAL({DECIMAL_DIGITS_MAX},{scale})"
+    plain = f"TRY_CAST({{0}} AS {target}) {symbol} TRY_CAST({{1}} AS {target})"
+    # One that has no place there is larger than all of the other type, or smaller.
+    at = 0 if a.scale < b.scale else 1
+    order = "sign({0})" if at == 0 else "-sign({1})"
+    large = f"{{{at}}} IS NOT NULL AND TRY_CAST({{{at}}} AS {target}) IS NULL"
+    if symbol in SYMBOLS:
+        return f"CASE WHEN {{{1 - at}}} IS NOT NULL AND {large} THEN {order} {symbol} 0 ELSE {plain} END"
+    return f"CASE WHEN {large} THEN {'TRUE' if symbol == DISTINCT else 'FALSE'} ELSE {plain} END"
+
+
+# ---- truth
+
+
+def is_null(type_: ColumnType) -> Operation:
+    return Operation("is_null", (type_,), BOOLEAN, "({0} is None)", "({0} IS NULL)", strict=False, fails=False)
+
+
+TRUTHS = {
+    "not": Operation("not", (BOOLEAN,), BOOLEAN, "(not {0})", "(NOT {0})", fails=False),
+    "is_true": Operation(
+        "is_true", (BOOLEAN,), BOOLEAN, "({0} is True)", "({0} IS NOT DISTINCT FROM TRUE)", strict=False, fails=False
+    ),
+    "is_false": Operation(
+        "is_false", (BOOLEAN,), BOOLEAN, "({0} is False)", "({0} IS NOT DISTINCT FROM FALSE)", strict=False, fails=False
+    ),
+}
+
+
+# ---- choices
+
+
+def nullif(types: Sequence[ColumnType | None], constants: Mapping[int, Any]) -> Operation | None:
+    """The first value, or NULL if it equals the second.  Its type is that of the first as = takes it."""
+    left, right = types
+    equal = comparison("=", left, right, constants)
+    if equal is None:
+        return None
+    a, b = equal.takes
+    if a.name != "DECIMAL" and b.name == "DECIMAL":
+        a = as_decimal(a)
+    elif left is not None and right is not None and "CHAR" in (left.name, right.name) and left.name != right.name:
+        a = TEXT if TEXT in (left, right) else common_type([left, right]) or TEXT
+    equal = comparison("=", a, b, constants)
+    assert equal is not None
+    gives = TEXT if a.name == "VARCHAR" else a
+    assert isinstance(equal.python, str)
+    python = f"({{0}} if {{0}} is None or {{1}} is None or not {equal.python} else None)"
+    duck = f"CASE WHEN {equal.duck} THEN NULL ELSE {{0}} END"
+    return Operation("nullif", (a, b), gives, python, duck, strict=False, fails=False)
+
+
+def extreme(name: str, types: Sequence[ColumnType | None], constants: Mapping[int, Any]) -> Operation | None:
+    """greatest and least: NULLs do not take part."""
+    known = [type_ for type_ in types if type_ is not None]
+    opened = [beside(known[0], _text(constants.get(n))) for n, one in enumerate(types) if one is None and known]
+    try:
+        type_ = common_type([*known, *opened]) or TEXT
+    except ValueError:
+        return None
+    function = _EXTREMES[name == "greatest", type_.name if type_.name in KEYS else ""]
+    arguments = ", ".join(f"{{{n}}}" for n in range(len(types)))
+    duck = f"{name}({arguments})" if type_.name not in ("CHAR", "DOUBLE", "INTERVAL") else None
+    return Operation(name, (type_,) * len(types), type_, function, duck, strict=False, fails=False)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _extreme(largest: bool, key: Callable[[Any], Any] | None) -> Callable[..., Any]:
+    choose: Any = max if largest else min
+    return lambda *values: choose([value for value in values if value is not None], default=None, key=key)
+
+
+KEYS: dict[str, Callable[[Any], Any] | None] = {
+    "": None,
+    "DOUBLE": lambda value: (value != value, value),
+    "CHAR": lambda value: value.rstrip(" "),
+    "INTERVAL": lambda value: value.length(),
+}
+_EXTREMES = {(largest, kind): _extreme(largest, key) for largest in (True, False) for kind, key in KEYS.items()}

@@ -1,0 +1,114 @@
+"""Which operation a name or a symbol means for arguments of given types.
+
+A function is a list of overloads.  The one with the most arguments of exactly its types is called; among equals the
+first, so those of PostgreSQL's preferred types (double, text) come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gmdb.format.columns import ColumnType
+from gmdb.sql.operations import operators
+from gmdb.sql.operations.functions import (
+    NUMBER_FUNCTIONS,
+    TEXT_FUNCTIONS,
+    TIME_FUNCTIONS,
+    concatenation,
+    join_operation,
+    regular_match,
+    shown,
+)
+from gmdb.sql.operations.registry import Operation, Overload
+from gmdb.sql.types import BOOLEAN, TEXT, pg_name
+
+_NO_CONSTANTS: Mapping[int, Any] = {}
+_ARITHMETIC = frozenset("+-*/%")
+_BITS = frozenset(("&", "|", "#", "<<", ">>"))
+_COMPARISONS = frozenset((*operators.SYMBOLS, operators.DISTINCT, operators.SAME))
+FUNCTIONS: dict[str, Sequence[Overload]] = {**NUMBER_FUNCTIONS, **TEXT_FUNCTIONS, **TIME_FUNCTIONS}
+ALIASES = {
+    "ceiling": "ceil",
+    "char_length": "length",
+    "character_length": "length",
+    "pow": "power",
+    "position": "strpos",
+    "trim": "btrim",
+}
+# Of any number of arguments, or chosen by other rules than overloads are.
+_SPECIAL = ("greatest", "least", "nullif", "concat", "concat_ws", "mod")
+_BOUND = ("coalesce", "now", "cast", "pg_typeof")  # what the binder itself knows
+_OPERATORS = {"like", "ilike", "like_escape", "ilike_escape", "similar", "similar_escape"}  # that SQL writes otherwise
+
+
+def names() -> list[str]:
+    """The names of all functions, for hints."""
+    return sorted({*FUNCTIONS, *ALIASES, *_SPECIAL, *_BOUND} - _OPERATORS)
+
+
+def overloads(name: str) -> str:
+    """How a function can be called, for hints."""
+    name = ALIASES.get(name, name)
+    return " or ".join(f"{name}({', '.join(map(pg_name, one.takes))})" for one in FUNCTIONS.get(name, ()))
+
+
+def resolve(
+    name: str, types: Sequence[ColumnType | None], constants: Mapping[int, Any] = _NO_CONSTANTS
+) -> Operation | None:
+    """The operation that a function's name means; None if there is none of such arguments.
+
+    A type of None is that of an open argument.  ``constants``: the values of arguments that are constants, by their
+    places; of open ones, their texts.
+    """
+    name = ALIASES.get(name, name)
+    if name in FUNCTIONS:
+        return _best(name, FUNCTIONS[name], types, constants)
+    if name in ("greatest", "least") and types:
+        return operators.extreme(name, types, constants)
+    if name == "nullif" and len(types) == 2:
+        return operators.nullif(types, constants)
+    if name == "concat" and types:
+        return concatenation(types)
+    if name == "concat_ws" and types:
+        return join_operation(types)
+    if name == "mod" and len(types) == 2:
+        return operator("%", types[0], types[1], constants)
+    if len(types) == 1 and name in ("is_null", "neg", "bitnot", *operators.TRUTHS):
+        return unary(name, types[0])
+    return None
+
+
+def _best(
+    name: str, overloads: Sequence[Overload], types: Sequence[ColumnType | None], constants: Mapping[int, Any]
+) -> Operation | None:
+    scored = [(score, one) for one in overloads if (score := one.matches(types)) is not None]
+    return max(scored, key=lambda pair: pair[0])[1].operation(name, types, constants) if scored else None
+
+
+def operator(
+    symbol: str, left: ColumnType | None, right: ColumnType | None, constants: Mapping[int, Any] = _NO_CONSTANTS
+) -> Operation | None:
+    """The operation that an operator means between two values; None if there is none of such types."""
+    if symbol in _COMPARISONS:
+        return operators.comparison(symbol, left, right, constants)
+    if symbol in _ARITHMETIC:
+        return operators.arithmetic(symbol, left, right, constants)
+    if symbol in _BITS:
+        return operators.bitwise(symbol, left, right)
+    if symbol == "||":
+        return shown(left, right)
+    if symbol in ("~", "~*"):
+        return regular_match(symbol, left, right)
+    return resolve("power", (left, right), constants) if symbol == "^" else None
+
+
+def unary(name: str, type_: ColumnType | None) -> Operation | None:
+    """neg, bitnot, not, is_null, is_true and is_false."""
+    if name == "is_null":
+        return operators.is_null(type_ or TEXT)
+    if name in operators.TRUTHS:
+        return operators.TRUTHS[name] if type_ in (None, BOOLEAN) else None
+    if type_ is None:
+        return None
+    return operators.negation(type_) if name == "neg" else operators.bit_inversion(type_)

@@ -1,0 +1,286 @@
+"""Putting values into columns: what INSERT and UPDATE make of an expression, and what the table asks of its rows.
+
+Unlike a cast, an assignment cuts nothing off: a text that is too long is refused by the column that gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from copy import copy
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from sqlglot import exp
+
+from gmdb.errors import (
+    CheckViolation,
+    InvalidSyntax,
+    NotSupportedError,
+    NullNotAllowed,
+    SchemaError,
+    UnsupportedExpression,
+)
+from gmdb.format.columns import Column as StoredColumn
+from gmdb.sql import tree
+from gmdb.sql.bind.binder import Binder, Catalog
+from gmdb.sql.bind.coercion import fold
+from gmdb.sql.bind.expressions import bind_assigned, condition
+from gmdb.sql.bind.scope import Scope
+from gmdb.sql.casts import accept_parameter
+from gmdb.sql.dialect import parse_expression, place
+from gmdb.sql.operations.registry import Operation
+from gmdb.sql.plan.planner import Plan
+from gmdb.sql.prepared import Parameters, Statement
+from gmdb.sql.rows.expressions import compile_expression, compile_row
+from gmdb.sql.run import Run
+from gmdb.sql.syntax import column_name, reading
+from gmdb.sql.tree import Call, Constant, Expression, Parameter
+from gmdb.sql.types import TEXT, within
+from gmdb.tables.access.lob_files import is_file
+from gmdb.tables.catalog.schema import CHECK, TableDefinition
+
+Evaluate = Callable[..., Any]  # of a row, parameters and the time
+
+
+def is_system_name(name: str) -> bool:
+    return name.startswith("sys_")
+
+
+def is_default(node: exp.Expr) -> bool:
+    """Whether a value is the word DEFAULT."""
+    if isinstance(node, exp.Var):
+        return node.name.lower() == "default"
+    is_name = isinstance(node, exp.Column) and not node.args.get("table")
+    return is_name and node.name.lower() == "default" and not node.this.quoted
+
+
+def bind_value(binder: Binder, node: exp.Expr, scope: Scope, column: StoredColumn) -> Expression:
+    """An expression as a value of a column; a large object may come as a file, if it is a parameter."""
+    expression = fold(bind_assigned(binder, node, scope, column.type))
+    if column.type.is_lob and isinstance(expression, Parameter):
+        accept = accept_parameter(within(column.type), _label(expression))
+        read = Operation(
+            "parameter", (TEXT,), within(column.type), lambda value: value if is_file(value) else accept(value)
+        )
+        return Call(read.gives, read, (Parameter(TEXT, expression.key),))
+    return expression
+
+
+def _label(parameter: Parameter) -> str:
+    return f":{parameter.key}" if isinstance(parameter.key, str) else f"number {parameter.key + 1}"
+
+
+def uses_time(expressions: Iterable[Expression]) -> bool:
+    return any(isinstance(part, tree.Now) for expression in expressions for part in expression.walk())
+
+
+def has_queries(expressions: Iterable[Expression]) -> bool:
+    return any(True for expression in expressions for part in expression.walk() for _ in part.relations())
+
+
+# ---- what the catalog keeps as texts
+
+
+class _NoTables(Catalog):
+    """What is bound without a query asks for no tables."""
+
+    def __init__(self) -> None:
+        """There is no connection to ask."""
+
+
+def _alone(node: exp.Expr, what: str) -> Binder:
+    """What binds an expression that no query and no parameter may be part of."""
+    for part, said in ((node.find(exp.Query, exp.Exists), "a query"), (node.find(exp.Placeholder), "a parameter")):
+        if part is not None:
+            raise UnsupportedExpression(f"{said} cannot stand in {what}", *place(part))
+    return Binder(_NoTables(), {})
+
+
+def bind_default(node: exp.Expr, column: StoredColumn) -> Expression:
+    return bind_value(_alone(node, "DEFAULT"), node, Scope(), column)
+
+
+def constant_default(node: exp.Expr, column: StoredColumn) -> Any:
+    """What a default is now, for rows that are there already when a column is added."""
+    expression = bind_default(node, column)
+    if any(isinstance(part, Call) and part.operation.volatile for part in expression.walk()):
+        said = "the default of a new column cannot differ from row to row; add the column, then set its default"
+        raise UnsupportedExpression(said, *place(node))
+    return compile_expression(expression, ())((), (), datetime.now())
+
+
+def bind_check(node: exp.Expr, scope: Scope) -> Expression:
+    """A condition of a table's rows."""
+    return fold(condition(_alone(node, "CHECK"), node, scope))
+
+
+def columns_of(columns: Iterable[StoredColumn]) -> list[tree.Column]:
+    """Columns of a table, as expressions know them."""
+    return [tree.Column(column.name, within(column.type), column.nullable) for column in columns]
+
+
+class Defaults:
+    """What a table's columns get if they are given nothing."""
+
+    def __init__(self, table: TableDefinition) -> None:
+        self._columns = table.columns
+        self._expressions = {
+            n: bind_default(parse_expression(column.default), column)
+            for n, column in enumerate(table.columns)
+            if column.default is not None
+        }
+        self.use_time = uses_time(self._expressions.values())
+
+    def of(self, position: int) -> Expression:
+        """The default of a column, which may be NULL."""
+        default = self._expressions.get(position)
+        return Constant(within(self._columns[position].type), None) if default is None else default
+
+
+class Checks:
+    """What a table's rows must fulfil: NOT NULL, and its CHECK constraints."""
+
+    def __init__(self, table: TableDefinition) -> None:
+        self._table = table
+        self._constraints = [constraint for constraint in table.constraints if constraint.kind == CHECK]
+        columns = columns_of(table.columns)
+        scope = Scope.of_table(table.name, columns)
+        conditions = [bind_check(parse_expression(constraint.text), scope) for constraint in self._constraints]
+        used = tree.columns_used(conditions)
+        self._used = {n for n, column in enumerate(columns) if column in used}
+        self._evaluate = compile_row(conditions, columns) if conditions else None
+        self._not_null = [n for n, column in enumerate(table.columns) if not column.nullable]
+        self.use_time = uses_time(conditions)
+
+    def __bool__(self) -> bool:
+        return bool(self._constraints)
+
+    def use(self, position: int) -> bool:
+        """Whether a CHECK constraint asks for a column."""
+        return position in self._used
+
+    def after(self, positions: Container[int]) -> Checks:
+        """The checks for rows that were right before some columns got new values."""
+        checks = copy(self)
+        checks._not_null = [n for n in self._not_null if n in positions]
+        return checks
+
+    def concern(self, positions: Iterable[int]) -> bool:
+        """Whether new values in some columns can break anything."""
+        return bool(self._constraints) or any(n in self._not_null for n in positions)
+
+    def check(self, row: Sequence[Any], now: datetime | None) -> None:
+        """Refuse a row that breaks a constraint, naming it."""
+        for n in self._not_null:
+            if row[n] is None:
+                name = self._table.columns[n].name
+                raise NullNotAllowed(f"table {self._table.name}: column {name} is NOT NULL and was given no value")
+        if self._evaluate is None:
+            return
+        values = tuple(row)
+        if any(map(is_file, values)):
+            raise NotSupportedError(f"table {self._table.name} has checks: give its large objects whole, not as files")
+        outcome = self._evaluate(values, (), now)
+        if False in outcome:
+            constraint = self._constraints[outcome.index(False)]
+            raise CheckViolation(
+                f"table {self._table.name}, constraint {constraint.name}: the row {values!r} breaks "
+                f"CHECK ({constraint.text})"
+            )
+
+
+# ---- SET
+
+
+def assignments(
+    binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, table: TableDefinition, defaults: Defaults
+) -> dict[int, Expression]:
+    """What SET gives to columns, by their positions: ``a = 1, (b, c) = (2, default)``."""
+    names = [column.name for column in table.columns]
+    sets: dict[int, Expression] = {}
+    for target, value in _pairs(nodes):
+        name = column_name(target)
+        if name not in names:
+            scope.resolve(name, None, target)  # says which columns there are
+        position = names.index(name)
+        if position in sets:
+            raise InvalidSyntax(f"column {name} is set twice", *place(target))
+        if is_default(value):
+            sets[position] = defaults.of(position)
+        else:
+            sets[position] = bind_value(binder, value, scope, table.columns[position])
+    return sets
+
+
+def _pairs(nodes: Sequence[exp.Expr]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
+    """Each column that is set, and its value."""
+    for node in nodes:
+        if not isinstance(node, exp.EQ):
+            raise InvalidSyntax(f"{node.sql()} is no assignment", *place(node))
+        with reading(node) as syntax:
+            target, value = syntax.need("this", "a column"), syntax.need("expression", "a value")
+        if not isinstance(target, exp.Tuple):
+            yield target, value
+            continue
+        targets, values = listed(target), listed(value)
+        if len(targets) != len(values):
+            raise InvalidSyntax(f"{len(values)} values for {len(targets)} columns", *place(node))
+        yield from zip(targets, values, strict=True)
+
+
+def listed(node: exp.Expr) -> list[exp.Expr]:
+    if not isinstance(node, exp.Tuple):
+        raise UnsupportedExpression(f"several columns are set to {node.sql()}", *place(node), "Write a list of values")
+    with reading(node) as syntax:
+        return syntax.list("expressions")
+
+
+def parameter_of(expression: Expression) -> tree.ParameterKey | None:
+    """The parameter that alone is the value of a column."""
+    if isinstance(expression, Call) and expression.operation.name == "parameter":
+        expression = expression.arguments[0]
+    return expression.key if isinstance(expression, Parameter) else None
+
+
+# ---- RETURNING: what a statement shows of the rows that it has changed, and finding those rows.
+
+
+class Returning:
+    """The expressions behind RETURNING.  ``needs``: the columns that they ask for."""
+
+    def __init__(self, binder: Binder, node: exp.Expr, scope: Scope) -> None:
+        with reading(node) as syntax:
+            outputs = binder.select_list(syntax.list("expressions"), scope)
+        self.expressions = [fold(expression) for _, expression in outputs]
+        if has_queries(self.expressions):
+            raise UnsupportedExpression("a query cannot stand in RETURNING", *place(node))
+        self.names = tuple(name for name, _ in outputs)
+        self.types = tuple(binder.shown_type(expression) for expression in self.expressions)
+        self.needs = tree.columns_used(self.expressions)
+
+    def rows(
+        self, columns: Sequence[tree.Column], rows: Iterable[Any], parameters: Parameters, now: datetime | None
+    ) -> Iterator[tuple[Any, ...]]:
+        """What is shown of some rows, which have these columns."""
+        show = compile_row(self.expressions, columns)
+        return iter([show(row, parameters, now) for row in rows])
+
+
+def require_changeable(definition: TableDefinition) -> TableDefinition:
+    """Refuse to change the rows of a system table."""
+    if is_system_name(definition.name):
+        raise SchemaError(f"{definition.name} is a system table; it is changed by definitions only")
+    return definition
+
+
+def rows_of_plan(
+    statement: Statement, ready: Plan, parameters: Parameters, now: datetime | None, scn: int
+) -> list[tuple[Any, ...]]:
+    """The rows that a plan finds for a statement that is running, by its snapshot."""
+    connection = statement.connection
+    with ExitStack() as stack:
+        snapshot = stack.enter_context(connection.one_snapshot(scn))
+        run = Run(connection, snapshot, parameters, now or datetime.now())
+        return list(ready.rows(run, partial(statement.watch, stack)))

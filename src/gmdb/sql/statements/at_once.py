@@ -1,0 +1,122 @@
+"""Changing rows that are found by keys *at once*.
+
+While the guard is held nobody comes between finding rows and changing them, so it takes no snapshot.  What cannot be
+done so has done nothing, and takes the long way: something has to be waited or made room for, there are many rows, or
+an error is to be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from gmdb.errors import DataError
+from gmdb.sql import tree
+from gmdb.sql.plan.paths import Access
+from gmdb.sql.rows.row_program import FAILURES_MAX
+from gmdb.tables.access.keyed import Unread
+
+if TYPE_CHECKING:
+    from gmdb.sql.prepared import Parameters
+    from gmdb.sql.rows import Quick
+    from gmdb.tables.access.heap import Heap
+
+Found = tuple[Any, ...]  # a row's id, and the values that the statement asked for
+_row_id = itemgetter(0)
+NOT_DONE = -1  # instead of a number of rows
+
+
+class _Partly(Exception):
+    """Some rows were changed, and the next one cannot be: take back to the mark what was done."""
+
+    def __init__(self, mark: int) -> None:
+        super().__init__()
+        self.mark = mark
+
+
+def change_at_once(
+    heap: Heap, program: Quick, patch_of: Callable[[Found], bytes], is_single: bool, uses_time: bool
+) -> Callable[[Parameters], int]:
+    """A function that returns how many rows it has changed, or NOT_DONE; for a transaction that is open already.
+
+    ``program`` finds rows, each with its id and what ``patch_of`` asks for; empty patches delete.  ``is_single``: it
+    finds one row at most.
+    """
+    session, store, find, change = heap.session, heap.segment.store, program.work, heap.try_change_at_once
+    busy, under_guard = session.busy, store.under_guard
+
+    def work(parameters: Parameters, now: datetime | None) -> int | None:
+        """None: the program is to be prepared."""
+        if not session.plain:
+            return NOT_DONE
+        found = find(parameters, now)
+        if not found:
+            return None if found is None else 0
+        if len(found) > 1:
+            return change_all(found)
+        row = found[0]
+        return 1 if change(row[0], patch_of(row)) >= 0 else NOT_DONE
+
+    def change_all(found: list[Found]) -> int:
+        if len(set(map(_row_id, found))) < len(found):
+            found = each_once(found)
+        mark = session.mark()
+        done = heap.try_changes_at_once(zip(map(_row_id, found), map(patch_of, found), strict=False))
+        if done < len(found):
+            raise _Partly(mark)
+        return done
+
+    def change_one(parameters: Parameters, now: datetime | None) -> int | None:
+        """A single call of a kernel, which signals cannot break."""
+        with busy:
+            return under_guard(work, parameters, now)
+
+    def change_several(parameters: Parameters, now: datetime | None) -> int | None:
+        with busy, session.held:
+            try:
+                return under_guard(work, parameters, now)
+            except _Partly as partly:
+                session.take_back_to(partly.mark)
+                return NOT_DONE
+
+    try_change, failures = change_one if is_single else change_several, 0
+
+    def run(parameters: Parameters) -> int:
+        nonlocal failures
+        if failures > FAILURES_MAX:
+            return NOT_DONE
+        now = datetime.now() if uses_time else None
+        try:
+            count = try_change(parameters, now)
+            if count is None and program.prepare():
+                count = try_change(parameters, now)
+        except DataError:  # the long way tells what is wrong, if anything is
+            return NOT_DONE
+        except Unread:
+            failures += 1
+            return NOT_DONE
+        failures = 0
+        if store.scans:
+            store.give_way()
+        return NOT_DONE if count is None else count
+
+    return run
+
+
+def each_once(found: Iterable[Found]) -> list[Found]:
+    """Rows without those that were joined with several others, but for the first."""
+    rows: dict[Any, Found] = {}
+    for row in found:
+        rows.setdefault(row[0], row)
+    return list(rows.values())
+
+
+def finds_one(relation: tree.Relation) -> bool:
+    """Whether there is at most one row, by its key."""
+    if isinstance(relation, tree.Project | tree.Filter):
+        return finds_one(relation.source)
+    if isinstance(relation, tree.Join):
+        return relation.kind in ("semi", "anti") and finds_one(relation.left)
+    return isinstance(relation, Access) and relation.path.is_single

@@ -1,0 +1,113 @@
+"""Rows out of many sets of parameters, as Arrow data: a column at a time, in pages of their own.
+
+Only values that are just what their columns store go this way.  Others are assigned one by one, as SQL has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from gmdb.database.dbapi import parameters_of
+from gmdb.errors import ProgrammingError
+from gmdb.format.columns import Column
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.sql.rows.expressions import compile_expression
+from gmdb.sql.statements.assignment import Checks, Defaults
+from gmdb.tables.arrow.arrow_types import arrow_schema
+from gmdb.tables.catalog.schema import TableDefinition
+
+if TYPE_CHECKING:
+    from gmdb.database.connection import Connection
+
+ROWS_MIN = 1000  # fewer rows are not worth pages of their own
+BATCH_ROWS = 1 << 16
+_NOTHING = type(None)
+Numbers = Callable[[Column, int], int]  # the first of some numbers for an identity column
+_STORED: dict[str, set[type]] = {
+    **{name: {int} for name in ("INT", "BIGINT")},
+    **{name: {str} for name in ("CHAR", "VARCHAR", "CLOB")},
+    **{name: {bytes} for name in ("BINARY", "VARBINARY", "BLOB")},
+    **{"DOUBLE": {float, int}, "BOOLEAN": {bool}, "DATE": {date}, "TIMESTAMP": {datetime}, "DECIMAL": {Decimal}},
+}
+
+
+class BulkRows:
+    """Makes rows of one table out of sets of parameters, each of which goes into one column."""
+
+    def __init__(
+        self, table: TableDefinition, targets: Mapping[int, Any], defaults: Defaults, checks: Checks, now: datetime
+    ) -> None:
+        """``targets``: the number or name of the parameter for each column that is given one.
+
+        ``now`` is the time for defaults and checks that ask for it.
+        """
+        self._now = now
+        self.table = table
+        self._targets = dict(targets)
+        self._defaults, self._checks = defaults, checks
+        self._schema = arrow_schema(table.columns)
+
+    def from_sets(self, sets: Sequence[Any], connection: Connection) -> pa.RecordBatch | None:
+        """The rows of some sets; None if a value does not go into its column just so."""
+        arrays: dict[int, pa.Array] = {}
+        for n, name in self._targets.items():
+            type_ = self.table.columns[n].type
+            values = list(map(itemgetter(name), sets))
+            if not set(map(type, values)) <= _STORED.get(type_.name, set()) | {_NOTHING}:
+                return None
+            try:
+                arrays[n] = pa.array(values, self._schema.field(n).type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                return None
+        return self.whole(arrays, len(sets), self._numbers(connection))
+
+    def from_arrow(self, batch: pa.RecordBatch, connection: Connection) -> pa.RecordBatch | None:
+        """The rows of a batch whose columns are the parameters in their order."""
+        try:
+            arrays = {n: batch.column(name).cast(self._schema.field(n).type) for n, name in self._targets.items()}
+        except pa.ArrowException:
+            return None
+        return self.whole(arrays, len(batch), self._numbers(connection))
+
+    def _numbers(self, connection: Connection) -> Numbers:
+        return lambda column, count: connection.next_identity(self.table.name, column.name, count)
+
+    def whole(self, given: Mapping[int, pa.Array], count: int, numbers: Numbers) -> pa.RecordBatch:
+        """Whole rows: what was given, as columns store it, and defaults for the rest.  NOT NULL is asked later."""
+        arrays = [
+            given[n] if n in given else pa.array(self._rest(n, count, numbers), field.type)
+            for n, field in enumerate(self._schema)
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._checks:
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                self._checks.check(row, self._now)
+        return batch
+
+    def _rest(self, n: int, count: int, numbers: Numbers) -> list[Any]:
+        """Values of a column that is given none."""
+        column = self.table.columns[n]
+        if column.identity is not None:
+            first = numbers(column, count)
+            return list(range(first, first + count))
+        default = compile_expression(self._defaults.of(n), ())
+        return [default((), (), self._now) for _ in range(count)]
+
+
+def in_batches(sets: Any, count: int) -> Iterator[list[Any]]:
+    """Sets of ``count`` parameters, some at a time."""
+    rows = iter(sets)
+    while batch := list(islice(rows, BATCH_ROWS)):
+        kinds = set(map(type, batch))
+        if not kinds <= {tuple, list, dict}:
+            batch = [parameters_of(given) for given in batch]
+        if kinds <= {tuple, list}:
+            wrong = set(map(len, batch)) - {count}
+            if wrong:
+                raise ProgrammingError(f"the statement has {count} parameters, but {min(wrong)} were given")
+        yield batch

@@ -1,0 +1,461 @@
+"""INSERT: of values, of what a query finds, or of many sets of parameters at once (executemany.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.database.dbapi import Result, rows_in
+from gmdb.errors import InvalidSyntax, ProgrammingError, SchemaError, UniqueViolation, UnsupportedExpression
+from gmdb.format.address import RowId
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.process.signals import let_through
+from gmdb.sql import tree
+from gmdb.sql.bind.binder import Binder, Catalog, projected
+from gmdb.sql.bind.coercion import assign, fold, fold_relation
+from gmdb.sql.bind.expressions import condition
+from gmdb.sql.bind.scope import Scope, new_table
+from gmdb.sql.dialect import place
+from gmdb.sql.parser import Parsed
+from gmdb.sql.plan.planner import Plan
+from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.rows.expressions import compile_row, is_taken
+from gmdb.sql.statements.assignment import (
+    Checks,
+    Defaults,
+    Returning,
+    assignments,
+    bind_value,
+    columns_of,
+    has_queries,
+    is_default,
+    listed,
+    parameter_of,
+    require_changeable,
+    rows_of_plan,
+)
+from gmdb.sql.statements.executemany import ROWS_MIN, BulkRows, in_batches
+from gmdb.sql.syntax import Syntax, column_name, column_names, folded, reading
+from gmdb.sql.tree import Expression, Parameter
+from gmdb.sql.types import INTEGERS
+from gmdb.tables.access.heap import Heap
+from gmdb.tables.access.indexes import name_key
+from gmdb.tables.access.lob_files import is_file, rereadable
+from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.transaction.interrupts import operation
+
+if TYPE_CHECKING:
+    from gmdb.database.connection import Connection
+
+
+# ---- ON CONFLICT DO NOTHING or DO UPDATE: what becomes of a row whose key another row has.
+
+Evaluate = Callable[..., tuple[Any, ...]]
+
+
+class Conflict:
+    def __init__(
+        self,
+        binder: Binder,
+        node: exp.Expr,
+        table: tuple[str, TableDefinition],
+        columns: Sequence[tree.Column],
+        defaults: Defaults,
+        checks: Checks,
+    ) -> None:
+        """``table``: what the statement calls it, and its definition; ``columns``: those of a row that is there."""
+        self._alias, self._table = table
+        self._checks = checks
+        self._names: list[str] = []
+        self._positions: list[int] = []
+        self._sets: Evaluate | None = None
+        self._where: Evaluate | None = None
+        with reading(node) as syntax:
+            action = syntax.word("action", "DO NOTHING", "DO UPDATE")
+            self._index = self._chosen_index(syntax)
+            parts, where = syntax.list("expressions"), syntax.take("where")
+        if action == "DO NOTHING" and not parts:
+            if where is not None:
+                raise InvalidSyntax("syntax error: DO NOTHING has no WHERE", *place(where))
+            return
+        if self._index is None:
+            raise InvalidSyntax("on conflict do update needs the columns of a unique index", *place(node))
+        given = columns_of(self._table.columns)
+        both = (*columns, *given)
+        scope = Scope.of_tables([(self._alias, columns, None), ("excluded", given, None)])
+        scope.visible = list(scope.items[0].columns)  # a bare name is that of the row which is there
+        sets = assignments(binder, parts, scope, self._table, defaults)
+        self._positions = list(sets)
+        self._names = [self._table.columns[n].name for n in sets]
+        self._sets = compile_row(_rowwise(list(sets.values()), node), both)
+        if where is not None:
+            with reading(where) as inner:
+                test = inner.need("this", "a condition")
+            self._where = compile_row(_rowwise([fold(condition(binder, test, scope))], where), both)
+
+    def _chosen_index(self, syntax: Syntax) -> str | None:
+        """The unique index that is meant; None: any."""
+        table, constraint = self._table, syntax.take("constraint")
+        keys = column_names(syntax.list("conflict_keys"))
+        if constraint is not None:
+            return table.index(folded(constraint)).name
+        if not keys:
+            return None
+        for index in table.indexes:
+            if index.unique and {table.columns[n].name for n in index.positions} == set(keys):
+                return index.name
+        raise SchemaError(f"table {table.name} has no unique index on ({', '.join(keys)})")
+
+    def insert(
+        self, heap: Heap, row: list[Any], done: dict[RowId, Any], parameters: Parameters, now: datetime | None
+    ) -> None:
+        """Insert a row, or do what is to be done instead; the row that is there then is added to ``done``."""
+        try:
+            done[heap.insert(row)] = row
+        except UniqueViolation as violation:
+            if self._index is not None and violation.index != self._index:
+                raise name_key(violation, self._table.index(violation.index), row) from None
+            if self._sets is None:
+                return
+            row_id = RowId(*violation.row_id)  # type: ignore[misc]
+            if row_id in done:
+                said = "on conflict do update cannot change a row twice, or one that it has inserted"
+                raise ProgrammingError(f"table {self._table.name}: {said}") from None
+            old = heap.fetch(row_id)
+            both = (*old, *row)
+            if self._where is None or self._where(both, parameters, now)[0] is True:
+                values, new = self._sets(both, parameters, now), list(old)
+                for position, value in zip(self._positions, values, strict=True):
+                    new[position] = value
+                self._checks.check(new, now)
+                heap.update(row_id, dict(zip(self._names, values, strict=True)))
+                done[row_id] = new
+
+
+def _rowwise(expressions: list[Expression], node: exp.Expr) -> list[Expression]:
+    """Expressions that can be worked out of the two rows alone."""
+    if has_queries(expressions):
+        raise UnsupportedExpression("a query cannot stand in ON CONFLICT", *place(node))
+    return expressions
+
+
+# ---- INSERT.
+
+Row = list[Any]
+Done = dict[RowId, Sequence[Any]]
+Each = Callable[[Parameters], Result]
+
+
+class Insert(Statement):
+    def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
+        super().__init__(connection, parsed, types)
+        self._binder = Binder(Catalog(connection), types)
+        with reading(parsed.statement) as syntax:  # type: ignore[arg-type]
+            self._take_target(syntax.need("this", "a table"))
+            self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
+            self._given: dict[int, Expression] | None = None  # the values of a single row, which no query is part of
+            self._rows: Callable[[Parameters, datetime | None, int], Iterator[Row]]
+            self._query: Plan | None = None
+            self._take_source(syntax)
+            returning, conflict = syntax.take("returning"), syntax.take("conflict")
+        self._returning = None if returning is None else Returning(self._binder, returning, self._scope)
+        self._conflict = None
+        if conflict is not None:
+            names = (self._alias, self.definition)
+            self._conflict = Conflict(self._binder, conflict, names, self._columns, self._defaults, self._checks)
+        self._is_plain = self._conflict is None and self._returning is None
+        self._number = _numbering(self.definition)
+        self._needs_time = self._binder.uses_time or self._defaults.use_time or self._checks.use_time
+        self.tables.update(self._binder.tables)
+        self.asked = frozenset(self._binder.used_parameters)
+
+    # ---- what goes where
+
+    def _take_target(self, target: exp.Expr) -> None:
+        """The table, and which of its columns are given values."""
+        named: list[str] | None = None
+        if isinstance(target, exp.Schema):
+            with reading(target) as schema:
+                named = [column_name(part) for part in schema.list("expressions")]
+                target = schema.need("this", "a table")
+        with reading(target) as syntax:
+            syntax.ignore("this", "only")  # no table inherits from another
+            alias = syntax.take("alias")
+        self.definition = require_changeable(self._binder.table(target))
+        self._alias = self.definition.name if alias is None else _alias(alias)
+        table = new_table(self.definition, self._alias)
+        self._columns, self._row_id = table.stored, table.row_id
+        self._binder.declare(self._columns)
+        self._scope = Scope.of_table(self._alias, self._columns, self._row_id)
+        self._names_columns = named is not None
+        names = [column.name for column in self.definition.columns]
+        if named is None:
+            self._targets = list(range(len(names)))
+            return
+        for name in named:
+            self._scope.resolve(name, None, target)  # says which columns there are
+        self._targets = [names.index(name) for name in named]
+        if len(set(named)) < len(named):
+            raise SchemaError(f"table {self.definition.name}: a column is named twice")
+
+    def _take_source(self, syntax: Syntax) -> None:
+        source = syntax.take("expression")
+        self._names, self._shared = self._binder.with_clause(syntax.take("with_"))
+        if syntax.flag("default"):
+            self._take_values([[]], [])
+        elif source is None:
+            raise InvalidSyntax("syntax error: INSERT needs VALUES, a query or DEFAULT VALUES", *place(syntax.node))
+        elif isinstance(source, exp.Values):
+            with reading(source) as values:
+                rows = values.list("expressions")
+            self._take_values([listed(row) if isinstance(row, exp.Tuple) else [row] for row in rows], rows)
+        else:
+            self._take_query(source)
+
+    def _take_values(self, rows: list[list[exp.Expr]], nodes: list[exp.Expr]) -> None:
+        makers = []
+        for n, values in enumerate(rows):
+            given = self._given_values(values, nodes[n]) if nodes else {}
+            if len(rows) == 1 and not has_queries(given.values()):
+                self._given = given
+            makers.append(self._maker(given))
+
+        def make(parameters: Parameters, now: datetime | None, scn: int) -> Iterator[Row]:
+            return (one(parameters, now, scn) for one in makers)
+
+        self._rows = make
+
+    def _given_values(self, values: list[exp.Expr], node: exp.Expr) -> dict[int, Expression]:
+        """The values of a row of VALUES, by the positions of their columns; without those that are DEFAULT."""
+        if len(values) > len(self._targets) or (len(values) < len(self._targets) and self._names_columns):
+            said = f"{len(values)} values for {len(self._targets)} columns"
+            raise InvalidSyntax(f"table {self.definition.name}: {said}", *place(node))
+        given = {}
+        for position, value in zip(self._targets, values, strict=False):
+            column = self.definition.columns[position]
+            if is_default(value):
+                continue
+            self._require_own_numbers(position)
+            given[position] = bind_value(self._binder, value, self._names, column)
+        return given
+
+    def _require_own_numbers(self, position: int) -> None:
+        column = self.definition.columns[position]
+        if column.identity == "always":
+            raise ProgrammingError(f"column {column.name} is generated always; leave it out, or write DEFAULT")
+
+    def _complete(self, given: dict[int, Expression]) -> list[Expression]:
+        """A whole row: what was given, and defaults for the rest; numbers of identity columns come later."""
+        return [given.get(n, self._defaults.of(n)) for n in range(len(self._columns))]
+
+    def _missing(self, given: Container[int]) -> list[int]:
+        """The identity columns that get numbers."""
+        return [n for n, c in enumerate(self.definition.columns) if c.identity is not None and n not in given]
+
+    def _maker(self, given: dict[int, Expression]) -> Callable[[Parameters, datetime | None, int], Row]:
+        """What makes one row."""
+        expressions = self._complete(given)
+        finish = self._finisher(given)
+        if not has_queries(expressions):
+            evaluate = compile_row(expressions, ())
+            return lambda parameters, now, _: finish(evaluate((), parameters, now), now)
+        outputs = [(tree.Column("", one.type), one) for one in expressions]
+        ready = self._plan(tree.Project(tree.One(), tuple(outputs)))
+
+        def make(parameters: Parameters, now: datetime | None, scn: int) -> Row:
+            ((row),) = rows_of_plan(self, ready, parameters, now, scn)
+            return finish(row, now)
+
+        return make
+
+    def _finisher(self, given: Container[int]) -> Callable[[Sequence[Any], datetime | None], Row]:
+        """What makes a row whole, by numbers of identity columns that were given none, and checks it."""
+        columns, missing = self.definition.columns, self._missing(given)
+        name, next_identity, check = self.definition.name, self.connection.next_identity, self._checks.check
+
+        def finish(values: Sequence[Any], now: datetime | None) -> Row:
+            row = list(values)
+            for n in missing:
+                row[n] = next_identity(name, columns[n].name)
+            check(row, now)
+            return row
+
+        return finish
+
+    def _plan(self, relation: tree.Relation) -> Plan:
+        relation = tree.With(self._shared, relation) if self._shared else relation
+        return self.planned(fold_relation(relation))
+
+    def _take_query(self, source: exp.Expr) -> None:
+        columns = self.definition.columns
+        bound = self._binder.query(source, self._names, open_types=True)
+        count = len(bound.values)
+        if count > len(self._targets) or (self._names_columns and count < len(self._targets)):
+            said = f"the query has {count} columns for {len(self._targets)}"
+            raise SchemaError(f"table {self.definition.name}: {said}")
+        given = {}
+        for position, value in zip(self._targets, bound.values, strict=False):
+            self._require_own_numbers(position)
+            given[position] = assign(self._binder, value, columns[position].type, source)
+        outputs = [(tree.Column(c.name, e.type), e) for c, e in zip(columns, self._complete(given), strict=True)]
+        self._query = ready = self._plan(projected(bound.relation, outputs))
+        self._finish = self._finisher(given)
+        self._found = {n: n for n in range(len(columns)) if n not in self._missing(given)}
+
+        def rows(parameters: Parameters, now: datetime | None, scn: int) -> Iterator[Row]:
+            return (self._finish(row, now) for row in rows_of_plan(self, ready, parameters, now, scn))
+
+        self._rows = rows
+
+    # ---- inserting
+
+    def run(self, parameters: Parameters) -> Result:
+        run = self._insert_at_once()
+        self.is_quick = run is not None
+        self.run = run or self._run  # type: ignore[assignment, method-assign]
+        return self.run(parameters)
+
+    def _insert_at_once(self) -> Callable[[Parameters], Result] | None:
+        """``run`` for a single row, with all that it needs bound to it: it is what programs do most.
+
+        None if the statement does not say all values, or more is to be done.
+        """
+        given = self._given
+        is_more = not self._is_plain or self._needs_time or self.definition.lobs is not None
+        if given is None or is_more or len(given) < len(self._columns):
+            return None
+        values = [given[n] for n in range(len(given))]
+        evaluate, is_row = compile_row(values, ()), _are_parameters(values)
+        insert_at_once, number = self.connection.heap(self.definition.name).insert_at_once, self._number
+        check, concerns_all = self._checks.check, bool(self._checks)
+
+        def run(parameters: Parameters) -> Result:
+            row: Any = parameters if is_row else evaluate((), parameters)
+            if concerns_all or None in row:
+                check(row, None)
+            try:
+                if insert_at_once(row) < 0:
+                    self._insert_held(row)
+            except UniqueViolation as violation:
+                raise name_key(violation, self.definition.index(violation.index), row) from None
+            return Result((), (), 1, None, None, None if number is None else row[number])
+
+        return run
+
+    @operation
+    def _insert_held(self, row: Sequence[Any]) -> None:
+        self.held(self.definition).insert(row)
+
+    def _run(self, parameters: Parameters) -> Result:
+        if self.definition.lobs is not None:
+            parameters = rereadable(parameters)
+        heap, now = self.held(self.definition), datetime.now() if self._needs_time else None
+        if self._given is not None and self._conflict is None:  # a single change needs no statement of several steps
+            row = next(self._rows(parameters, now, 0))
+            return self._result(heap, {self._put(heap, row): row}, parameters, now)
+        done: Done = {}
+        with heap.statement() as steps:
+            if self._query is not None and self._is_plain:
+                return self._insert_found(heap, self._query, parameters, now, steps.scn)
+            for row in self._rows(parameters, now, steps.scn):
+                if self._conflict is None:
+                    done[self._put(heap, row)] = row
+                else:
+                    self._conflict.insert(heap, row, done, parameters, now)
+        return self._result(heap, done, parameters, now)
+
+    def _insert_found(self, heap: Heap, query: Plan, parameters: Parameters, now: datetime | None, scn: int) -> Result:
+        """Insert what a query finds, many rows at once if there are many."""
+        rows, last, number = rows_of_plan(self, query, parameters, now, scn), None, self._number
+        for some in in_batches(rows, len(self._columns)):
+            batch = None
+            if len(some) >= ROWS_MIN:
+                bulk = BulkRows(self.definition, self._found, self._defaults, self._checks, now or datetime.now())
+                batch = bulk.from_sets(some, self.connection)
+            if batch is not None:
+                self.connection.append(self.definition.name, batch)
+                last = None if number is None else batch.column(number)[-1].as_py()
+                continue
+            for values in some:
+                row = self._finish(values, now)
+                self._put(heap, row)
+                last = None if number is None else row[number]
+        return Result(rowcount=len(rows), last_id=last)
+
+    def _put(self, heap: Heap, row: Row) -> RowId:
+        try:
+            return heap.insert(row)
+        except UniqueViolation as violation:
+            raise name_key(violation, self.definition.index(violation.index), row) from None
+
+    def _result(self, heap: Heap, done: Done, parameters: Parameters, now: datetime | None) -> Result:
+        last_id = next(reversed(done.values()))[self._number] if done and self._number is not None else None
+        if self._returning is None:
+            return Result(rowcount=len(done), last_id=last_id)
+        seen = [(i, heap.fetch(i) if any(map(is_file, values)) else values) for i, values in done.items()]
+        columns, rows = (*self._columns, self._row_id), [(*values, str(row_id)) for row_id, values in seen]
+        shown = self._returning.rows(columns, rows, parameters, now)
+        return Result(self._returning.names, self._returning.types, len(done), shown, last_id=last_id)
+
+    def bulk_rows(self) -> BulkRows | None:
+        """What makes rows of many sets at once, if each row is nothing but parameters."""
+        if self._given is None or not self._is_plain:
+            return None
+        parameters = {n: parameter_of(value) for n, value in self._given.items()}
+        if None in parameters.values():
+            return None
+        return BulkRows(self.definition, parameters, self._defaults, self._checks, datetime.now())
+
+    def explain(self) -> list[str]:
+        source = ["values"] if self._query is None else self._query.explain()
+        return [f"insert into {self.definition.name}", *("  " + line for line in source)]
+
+
+def insert_many(connection: Connection, parsed: Parsed, insert: Insert | None, sets: Any, each: Each) -> Result:
+    """An INSERT for each of many sets of parameters, which may be Arrow data, all or none.
+
+    ``insert`` is the statement for parameters of any types, if there is one; ``each`` runs the one for a set.
+    """
+    bulk, done = insert.bulk_rows() if insert is not None else None, 0
+
+    def run(rows: pa.RecordBatch | None, some: Iterable[Any]) -> int:
+        """Append rows, or, if there are none, run the statement for each set."""
+        if bulk is not None and rows is not None:
+            return connection.append(bulk.table.name, rows)
+        return sum(each(parsed.check(given)).rowcount for given in some)
+
+    with connection.all_or_nothing():
+        if hasattr(sets, "__arrow_c_stream__"):
+            for batch in let_through(pa.RecordBatchReader.from_stream(sets)):
+                rows = bulk.from_arrow(batch, connection) if bulk and _fits(batch, parsed) else None
+                done += run(rows, rows_in(batch))
+        else:
+            for some in let_through(in_batches(sets, parsed.count)):
+                done += run(bulk.from_sets(some, connection) if bulk and len(some) >= ROWS_MIN else None, some)
+    return Result(rowcount=done)
+
+
+def _fits(batch: pa.RecordBatch, parsed: Parsed) -> bool:
+    """Whether a batch has the parameters by their numbers or names."""
+    return parsed.names <= set(batch.schema.names) if parsed.names else batch.num_columns == parsed.count
+
+
+def _are_parameters(values: Sequence[Expression]) -> bool:
+    """Whether a row's values are the parameters in their order, just as they are given."""
+    return all(isinstance(one, Parameter) and one.key == n and is_taken(one) for n, one in enumerate(values))
+
+
+def _alias(node: exp.Expr) -> str:
+    with reading(node) as syntax:
+        return folded(syntax.need("this", "a name"))
+
+
+def _numbering(table: TableDefinition) -> int | None:
+    """The column whose values number the rows: the identity, or a primary key that is one integer."""
+    for n, column in enumerate(table.columns):
+        if column.identity is not None or (table.primary_key == (column.name,) and column.type.name in INTEGERS):
+            return n
+    return None

@@ -1,0 +1,321 @@
+"""UPDATE and DELETE: a plan finds the rows, then they are changed.
+
+The plan gives each row's id, what else is asked for of it, and the values that need other tables or queries.  What one
+row of the table decides is worked out row by row, so that a large object may come out of a file.  Few rows that are
+found by keys are changed at once (at_once.py), where that can be.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.database.dbapi import Result
+from gmdb.errors import UniqueViolation
+from gmdb.format.address import RowId, parse_page_id
+from gmdb.sql import rows, tree
+from gmdb.sql.bind.binder import Binder, Catalog
+from gmdb.sql.bind.coercion import fold_relation
+from gmdb.sql.parser import Parsed
+from gmdb.sql.plan.estimates import ROWS
+from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.rows.expressions import compile_row
+from gmdb.sql.statements.assignment import (
+    Checks,
+    Defaults,
+    Returning,
+    assignments,
+    has_queries,
+    require_changeable,
+    rows_of_plan,
+    uses_time,
+)
+from gmdb.sql.statements.at_once import Found, change_at_once, each_once, finds_one
+from gmdb.sql.syntax import Syntax, reading
+from gmdb.sql.tree import Column, Expression, Reference
+from gmdb.tables.access.heap import Heap
+from gmdb.tables.access.indexes import name_key
+from gmdb.tables.access.lob_files import is_file, rereadable
+from gmdb.tables.access.statements import Steps, run_statement
+from gmdb.transaction.interrupts import operation
+
+if TYPE_CHECKING:
+    from gmdb.database.connection import Connection
+
+Row = tuple[Any, ...]
+
+
+class _Change(Statement):
+    """What UPDATE and DELETE share: a table, a condition, RETURNING."""
+
+    _needs_time = False
+
+    def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
+        super().__init__(connection, parsed, types)
+        binder = Binder(Catalog(connection), types)
+        with reading(parsed.statement) as syntax:  # type: ignore[arg-type]
+            target, where = syntax.need("this", "a table"), syntax.take("where")
+            self._source = binder.change_source(target, self._others(syntax), where, syntax.take("with_"))
+            self.table: tree.Table = self._source.table
+            self.definition = require_changeable(self.table.definition)
+            self._take_changes(syntax, binder)
+            returning = syntax.take("returning")
+        self._returning = None if returning is None else Returning(binder, returning, self._source.scope)
+        self._needs_time = self._needs_time or binder.uses_time
+        self.asked = frozenset(binder.used_parameters)
+        self.tables.update(binder.tables)
+        self._plan_rows()
+
+    @abstractmethod
+    def _others(self, syntax: Syntax) -> list[exp.Expr]:
+        """The tables beside the one that is changed."""
+
+    def _take_changes(self, syntax: Syntax, binder: Binder) -> None:
+        """What is to be done with the rows."""
+
+    def _wanted(self) -> tuple[set[Column], list[tree.Output]]:
+        """The columns that the changes ask for, and the values that the plan is to work out."""
+        return set(), []
+
+    def _plan_rows(self) -> None:
+        """Plan the search: a row's id, then ``self.columns``."""
+        columns, values = self._wanted()
+        if self._returning is not None:
+            columns = columns | self._returning.needs
+        self.kept = [n for n, column in enumerate(self.table.stored) if column in columns]
+        stored = [self.table.stored[n] for n in self.kept]
+        others = sorted(columns - set(self.table.columns), key=lambda column: column.number)
+        outputs = [(column, Reference(column.type, column)) for column in (self.table.row_id, *stored, *others)]
+        outputs = [(Column(column.name, value.type), value) for column, value in outputs]
+        self.columns = (*stored, *others, *(column for column, _ in values))
+        self._others_at = len(stored) + 1, len(stored) + 1 + len(others)
+        relation: tree.Relation = tree.Project(self._source.relation, (*outputs, *values))
+        if self._source.shared:
+            relation = tree.With(self._source.shared, relation)
+        self._plan = self.planned(fold_relation(relation), row_ids=True)
+
+    def run(self, parameters: Parameters) -> Result:
+        run = self._at_once()
+        self.is_quick = run is not None
+        self.run = run or self._run  # type: ignore[assignment, method-assign]
+        return self.run(parameters)
+
+    def _at_once(self) -> Callable[[Parameters], Result] | None:
+        """``run`` of few rows that are found by keys, with all that it needs bound to it."""
+        program = self._program_at_once()
+        if program is None:
+            return None
+        heap, session = self.connection.heap(self.definition.name), self.session
+        change = change_at_once(heap, program, self._patch_maker(heap), finds_one(self._plan.tree), self._needs_time)
+
+        def run(parameters: Parameters) -> Result:
+            if session.plain:
+                count = change(parameters)
+                if count >= 0:
+                    return Result((), (), count)
+            return self._run(parameters)
+
+        return run
+
+    def _program_at_once(self) -> rows.Quick | None:
+        """The search for row ids, and for what ``_patch_maker`` asks of each row."""
+        if self._returning is not None or self.definition.lobs is not None or self._plan.executor != ROWS:
+            return None
+        asked = self._asked_at_once()
+        if asked is None:
+            return None
+        row_id, *found = (Reference(column.type, column) for column in self._plan.tree.columns)
+        row = tree.Project(self._plan.tree, tuple(zip((row_id.column, *self.columns), (row_id, *found), strict=True)))
+        return rows.compile(tree.Project(row, ((row_id.column, row_id), *asked)), row_ids=True).quick(self.connection)
+
+    @abstractmethod
+    def _asked_at_once(self) -> list[tree.Output] | None:
+        """Values of rows that are changed at once; None: they cannot be."""
+
+    @abstractmethod
+    def _patch_maker(self, heap: Heap) -> Callable[[Found], bytes]:
+        """What makes the patch of a row that was found at once; an empty one deletes it."""
+
+    @abstractmethod
+    def _run(self, parameters: Parameters) -> Result:
+        """``run`` for any number of rows."""
+
+    def find(self, steps: Steps, parameters: Parameters, now: datetime | None) -> list[Found]:
+        """The rows, each once: joined with several rows, the first one counts."""
+        found = each_once(rows_of_plan(self, self._plan, parameters, now, steps.scn))
+        if found and not isinstance(found[0][0], RowId):
+            pages: dict[str, int] = {}
+            return [(_row_id(row[0], pages), *row[1:]) for row in found]
+        return found
+
+    def _stored(self, found: Found) -> list[Any]:
+        """A row's stored values, as far as anybody asks for them."""
+        row: list[Any] = [None] * len(self.definition.columns)
+        for n, value in zip(self.kept, found[1:], strict=False):
+            row[n] = value
+        return row
+
+    def _result(
+        self, found: Sequence[Found], seen: Sequence[Row], parameters: Parameters, now: datetime | None
+    ) -> Result:
+        """What came of it; ``seen``: if there is RETURNING, the rows' stored values as it shows them."""
+        if self._returning is None:
+            return Result(rowcount=len(found))
+        start, end = self._others_at
+        columns = (*self.table.stored, self.table.row_id, *self.columns[start - 1 : end - 1])
+        whole = [(*values, str(row[0]), *row[start:end]) for row, values in zip(found, seen, strict=True)]
+        shown = self._returning.rows(columns, whole, parameters, now)
+        return Result(self._returning.names, self._returning.types, len(found), shown)
+
+    def explain(self) -> list[str]:
+        said = f"{type(self).__name__.lower()} {self.definition.name}"
+        return [said, *("  " + line for line in self._plan.explain())]
+
+
+def _row_id(shown: str, pages: dict[str, int]) -> RowId:
+    """A row id from the way that a plan shows it; ``pages`` are those that were met before."""
+    page, _, slot = shown.rpartition(":")
+    if page not in pages:
+        pages[page] = parse_page_id(page)
+    return RowId(pages[page], int(slot))
+
+
+class Update(_Change):
+    def _others(self, syntax: Syntax) -> list[exp.Expr]:
+        return syntax.list("from_")
+
+    def _take_changes(self, syntax: Syntax, binder: Binder) -> None:
+        defaults = Defaults(self.definition)
+        sets = assignments(binder, syntax.list("expressions"), self._source.scope, self.definition, defaults)
+        self._checks = Checks(self.definition).after(sets)
+        self._positions = list(sets)
+        self._names = [self.definition.columns[n].name for n in sets]
+        own = set(self.table.stored)
+        self._asked: list[tree.Output] = []
+        self._values: list[Expression] = []
+        for name, value in zip(self._names, sets.values(), strict=True):
+            if has_queries([value]) or not tree.columns_of(value) <= own:
+                self._asked.append((Column(name, value.type), value))
+                value = Reference(value.type, self._asked[-1][0])
+            self._values.append(value)
+        self._shows_row_id = any(self.table.row_id in tree.columns_of(value) for _, value in self._asked)
+        self._needs_time = uses_time(self._values) or self._checks.use_time
+
+    def _wanted(self) -> tuple[set[Column], list[tree.Output]]:
+        asked = {column for column, _ in self._asked}
+        columns = tree.columns_used(self._values) - asked
+        if self._checks:
+            columns.update(self.table.stored)
+        elif self._returning is not None:
+            columns |= self._returning.needs
+        return columns, self._asked
+
+    def _plan_rows(self) -> None:
+        super()._plan_rows()
+        self._make = compile_row(self._values, (self.table.row_id, *self.columns))
+
+    def _asked_at_once(self) -> list[tree.Output] | None:
+        if self._shows_row_id or self._checks.use_time:
+            return None
+        values = [(Column("", value.type), value) for value in self._values]
+        stored = [self.table.stored[n] for n in self.kept] if self._checks else []
+        return [*values, *((column, Reference(column.type, column)) for column in stored)]
+
+    def _patch_maker(self, heap: Heap) -> Callable[[Found], bytes]:
+        encode, check = heap.patch_encoder(self._names, 1), self._checks.check
+        if not self._checks.concern(self._positions):
+            return encode
+        positions, end = self._positions, 1 + len(self._positions)
+
+        def patch_of(found: Found) -> bytes:
+            row = self._stored(found[end - 1 :])
+            for n, value in zip(positions, found[1:end], strict=True):
+                row[n] = value
+            check(row, None)
+            return encode(found)
+
+        return patch_of
+
+    @operation
+    def _run(self, parameters: Parameters) -> Result:
+        if self.definition.lobs is not None:
+            parameters = rereadable(parameters)
+        now = datetime.now() if self._needs_time else None
+        heap, changed = self.held(self.definition), list[Row]()
+
+        def act(steps: Steps, found: list[Found]) -> None:
+            changed.clear()
+            changes = self._changes(found, parameters, now, changed)
+            try:
+                if heap.lobs is None:
+                    encode = heap.patch_encoder(self._names)
+                    steps.change_all((row_id, encode(new)) for row_id, new in changes)
+                else:
+                    steps.update((row_id, dict(zip(self._names, new, strict=True))) for row_id, new in changes)
+            except UniqueViolation as violation:
+                row = self._whole(found[steps.done][0], changed[steps.done])
+                raise name_key(violation, self.definition.index(violation.index), row) from None
+
+        found = run_statement(heap, lambda steps: self.find(steps, parameters, now), act)
+        seen = [] if self._returning is None else self._seen(heap, found, changed)
+        return self._result(found, seen, parameters, now)
+
+    def _whole(self, row_id: RowId, new: Row) -> list[Any]:
+        """A row as it was to be."""
+        row = list(self.connection.heap(self.definition.name).wanting(()).fetch(row_id))
+        for n, value in zip(self._positions, new, strict=True):
+            row[n] = value
+        return row
+
+    def _changes(
+        self, found: Iterable[Found], parameters: Parameters, now: datetime | None, changed: list[Row]
+    ) -> Iterator[tuple[RowId, Row]]:
+        """The new values of each row, which are collected in ``changed``, too."""
+        make, check = self._make, self._checks.check if self._checks.concern(self._positions) else None
+        for row in found:
+            new = make(row, parameters, now)
+            if self._shows_row_id:
+                new = tuple(str(value) if isinstance(value, RowId) else value for value in new)
+            if check is not None:
+                check(self._changed(row, new), now)
+            changed.append(new)
+            yield row[0], new
+
+    def _changed(self, found: Found, new: Row) -> list[Any]:
+        """A row's stored values with the new ones."""
+        row = self._stored(found)
+        for n, value in zip(self._positions, new, strict=True):
+            row[n] = value
+        return row
+
+    def _seen(self, heap: Heap, found: Sequence[Found], changed: Sequence[Row]) -> list[Row]:
+        """Rows as RETURNING sees them: large objects that were read from files are read from their pages."""
+        whole = [(row[0], tuple(self._changed(row, new))) for row, new in zip(found, changed, strict=True)]
+        return [heap.fetch(row_id) if any(map(is_file, values)) else values for row_id, values in whole]
+
+
+class Delete(_Change):
+    def _others(self, syntax: Syntax) -> list[exp.Expr]:
+        return syntax.list("using")
+
+    def _asked_at_once(self) -> list[tree.Output] | None:
+        return []
+
+    def _patch_maker(self, heap: Heap) -> Callable[[Found], bytes]:
+        del heap
+        return lambda _: b""
+
+    @operation
+    def _run(self, parameters: Parameters) -> Result:
+        now = datetime.now() if self._needs_time else None
+
+        def act(steps: Steps, found: list[Found]) -> None:
+            steps.delete(row[0] for row in found)
+
+        found = run_statement(self.held(self.definition), lambda steps: self.find(steps, parameters, now), act)
+        seen = [] if self._returning is None else [tuple(self._stored(row)) for row in found]
+        return self._result(found, seen, parameters, now)

@@ -1,0 +1,622 @@
+"""A heap: the rows of one table, by row id, for one session.
+
+The row id that ``insert`` gives out leads to the row for as long as it lives, however often it grows and moves.
+Not here: many rows at once (tables/arrow/), rows by what is in them (statements.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import numpy as np
+
+from gmdb.errors import (
+    Corruption,
+    DataError,
+    Error,
+    NoSuchColumn,
+    NoSuchRow,
+    SchemaError,
+    SnapshotTooOld,
+    UniqueViolation,
+    ValueTooLong,
+)
+from gmdb.format.address import RowId
+from gmdb.format.btree import KEY_BYTES_MAX
+from gmdb.format.codec import RowCodec
+from gmdb.format.columns import Column
+from gmdb.format.heap import row_too_large
+from gmdb.format.lob import LobSegment
+from gmdb.format.page import PAGE_SIZES
+from gmdb.kernel.change.dml import (
+    BATCH_HEAD,
+    STATUS_BITS,
+    change_rows,
+    delete_row,
+    fetch_row,
+    insert_row,
+    list_rows,
+    lock_row,
+    update_row,
+)
+from gmdb.kernel.change.index_upkeep import BUILDING
+from gmdb.kernel.runtime.call import BLOCKED, INDEX, LATEST, TARGET
+from gmdb.kernel.runtime.status import (
+    CHANGED,
+    DAMAGED,
+    DUPLICATE,
+    HASHES_CLASH,
+    KEY_TOO_LONG,
+    LOCKED,
+    NOT_FOUND,
+    ROW_TOO_LARGE,
+)
+from gmdb.process.signals import Flattened
+from gmdb.storage.feeds import Feed
+from gmdb.storage.store import PageStore, Segment
+from gmdb.tables.access.batches import Change, batch_of
+from gmdb.tables.access.indexes import IndexDefinition, KeyRange, no_such_index
+from gmdb.tables.access.keyed import KeyedRows
+from gmdb.tables.access.lob_files import OpenLob
+from gmdb.tables.access.lobs import Lobs
+from gmdb.tables.access.patches import Patches
+from gmdb.tables.access.statements import Steps
+from gmdb.transaction.interrupts import operation
+from gmdb.transaction.session import Session
+
+_new = tuple.__new__  # a RowId without the detour that a NamedTuple takes
+_BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' numbers behind it
+
+
+class Definition(Protocol):
+    """What a heap must know of its table."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def obj_id(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def space_id(self) -> int: ...
+    @property
+    def entry_page(self) -> int: ...
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+    @property
+    def indexes(self) -> tuple[IndexDefinition, ...]: ...
+    @property
+    def lobs(self) -> LobSegment | None: ...
+    @property
+    def feed(self) -> Feed | None: ...
+
+
+class Checked(Protocol):
+    """What somebody reads by, for as long as it is held."""
+
+    def check(self) -> None: ...
+
+
+class View(NamedTuple):
+    """A table by one definition, as kernels know it: a read that has begun keeps to it."""
+
+    obj_id: int
+    target: int
+    memory: tuple[object, ...]  # that ``target`` leads to
+
+
+class Heap:
+    def __init__(self, store: PageStore, session: Session, current: Callable[[int | None], Definition]) -> None:
+        """``current`` tells what the table is: as a snapshot sees it, or, if it is given None, now.
+
+        It is asked for what is now whenever a transaction begins to change the table, which it holds by then.
+        """
+        self.session = session
+        self._current = current
+        self._buffer = np.zeros(_BUFFER_SIZE, np.uint8)
+        self._bytes = self._buffer.data
+        self._lobs_wanted: Container[int] | None = None
+        self._area = store.area
+        self._store = store
+        self._queues = session.hub.waits.queues
+        self._follow(current(session.definitions_scn))
+
+    def _follow(self, definition: Definition) -> None:
+        """Go by a definition from now on: a table gets other columns, indexes, or a new segment."""
+        space = self._store.spaces.get(definition.space_id)
+        if space is None:
+            raise Corruption(f"table {definition.name} lies in tablespace {definition.space_id}, which has no device")
+        self.definition = definition
+        self.name, self.obj_id, self.number = definition.name, definition.obj_id, definition.number
+        self.feed = definition.feed.version if definition.feed is not None else 0
+        self.segment = Segment(self._store, space, definition.entry_page)
+        self.columns = definition.columns
+        codec = RowCodec(self.columns)
+        self.encode, self.plain_decode = codec.encode, codec.decode
+        self._patches = Patches(self.name, self.columns)
+        self._encode_patch = self._patches.encode
+        self.lobs: Lobs | None = None
+        if definition.lobs is not None:
+            self.lobs = Lobs(self._store, self.session, self.name, self.columns, definition.lobs)
+        self._space_id = space.space_id
+        self.indexes = definition.indexes
+        self._by_index: dict[str, KeyedRows] = {}
+        pages = [index.entry_page | (BUILDING if index.building else 0) for index in self.indexes]
+        self._index_pages = np.array(pages, np.int64)
+        place = (self.session.call_address, self.obj_id, self.segment.entry_page, self._buffer.ctypes.data)
+        lobs = (0, 0, 0, 0)
+        if self.lobs is not None:
+            lobs = (self.lobs.numbers.ctypes.data, len(self.lobs.numbers), *self.lobs.segment)
+        fields = np.zeros(len(TARGET.names or ()), np.int64)
+        fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes), *lobs, self.feed
+        self._target = fields.ctypes.data
+        self.view = View(self.obj_id, self._target, (fields, self._index_pages, self.lobs))
+
+    def insert(self, values: Sequence[Any]) -> RowId:
+        """Add a row, values in column order; returns the row id that it keeps for life."""
+        place = self.insert_at_once(values) if self.lobs is None else -1
+        return self._insert_with_patience(values) if place < 0 else _new(RowId, (place >> 16, place & 0xFFFF))
+
+    def insert_at_once(self, values: Sequence[Any]) -> int:
+        """``insert`` if nothing has to be waited or made room for, of a table without large objects.
+
+        Gives the place, page id << 16 | slot; less than 0: nothing was done.
+        """
+        if not self.session.plain:
+            return -1
+        row = self.encode(values)
+        return self._change_at_once(insert_row, row, len(row))
+
+    @operation
+    def _insert_with_patience(self, values: Sequence[Any]) -> RowId:
+        self.share()
+        if self.lobs is not None and any(self.lobs.is_long(value) for value in values):
+            with self._all_or_nothing():
+                return self._insert(self._keep_row(values))
+        return self._insert(values)
+
+    def _change_at_once(self, kernel: Any, data: bytes, argument: int) -> int:
+        """Run a kernel that changes a row, with ``data`` in the buffer, if nothing has to be waited or made room for.
+
+        Less than 0: nothing was done.
+        """
+        with self.session.busy:
+            result = self._store.under_guard(self.try_at_once, kernel, data, len(data), argument)
+        if self._store.scans:
+            self._store.give_way()
+        return result
+
+    def try_at_once(self, kernel: Any, data: bytes, size: int, argument: int) -> int:
+        """``_change_at_once``, while the guard is held and the session is busy with this."""
+        session = self.session
+        if self._queues or not session.plain or session.tables_held.get(self.number) is not self.definition:
+            return LOCKED
+        self._bytes[:size] = data  # nothing is called before the kernel: no signal's handler runs between the two
+        return kernel(self._area, self._target, argument)
+
+    def _insert(self, values: Sequence[Any]) -> RowId:
+        row = self.encode(values)
+        size = len(row)
+        self._bytes[:size] = row
+        place = self.session.change(insert_row, self._space_id, None, (self._target, size))
+        if place < 0:
+            self._refuse(place, size=size)
+        return RowId(place >> 16, place & 0xFFFF)
+
+    def fetch(self, row_id: RowId) -> tuple[Any, ...]:
+        """The row's values; NoSuchRow if it is deleted or never was."""
+        if self.lobs is None:
+            with self.session.busy:
+                row = self._store.under_guard(self._try_fetch, row_id[0] << 16 | row_id[1])
+            if row:
+                return self.plain_decode(row)
+        return self._fetch_with_patience(row_id)
+
+    def _try_fetch(self, place: int) -> bytes:
+        """The bytes of a row, if nothing has to be done first; else none."""
+        session = self.session
+        if session.tables_seen.get(self.number) is not self.definition or not session.call[LATEST]:
+            return b""
+        session.has_read = True
+        size = fetch_row(self._area, self._target, 0, place)
+        return bytes(self._bytes[:size]) if size > 0 else b""
+
+    @operation
+    def _fetch_with_patience(self, row_id: RowId) -> tuple[Any, ...]:
+        try:
+            with self._store.guard:
+                self._store.require_open()
+                self.session.prepare()
+                self.look()
+                if self.lobs is None:
+                    size = fetch_row(self._area, self._target, 0, row_id[0] << 16 | row_id[1])
+                    row = bytes(self._bytes[:size]) if size > 0 else b""
+        finally:
+            self.session.finish_read()
+        if self.lobs is not None:
+            for _, values in self.rows_at([row_id]):
+                return values
+            self._refuse(NOT_FOUND, row_id)
+        if size < 0:
+            self._refuse(size, row_id)
+        return self.plain_decode(row)
+
+    def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
+        """Give the row new values, all of them in column order or some by column name."""
+        if self.session.plain and self.lobs is None:
+            patch = self._encode_patch(values)
+            if self._change_at_once(update_row, patch, row_id[0] << 16 | row_id[1]) >= 0:
+                return
+        self._update_with_patience(row_id, values)
+
+    @operation
+    def _update_with_patience(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
+        self.refuse_if_failed(self.try_update(row_id, values), row_id)
+
+    def patch_encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
+        """What makes patches of some columns' values, which stand behind ``first`` others."""
+        return self._patches.encoder(names, first)
+
+    def try_change_at_once(self, row_id: RowId, patch: bytes) -> int:
+        """Update a row, or delete it if the patch is empty, while the guard is held; less than 0: nothing was done."""
+        kernel = update_row if patch else delete_row
+        return self.try_at_once(kernel, patch, len(patch), row_id[0] << 16 | row_id[1])
+
+    def try_changes_at_once(self, changes: Iterable[Change]) -> int:
+        """``try_change_at_once`` of many, while signals are held; answers how many were changed.
+
+        If they are fewer, what was done is the caller's to take back.
+        """
+        session = self.session
+        if self._queues or not session.plain or session.tables_held.get(self.number) is not self.definition:
+            return 0
+        batch, count = batch_of(changes)
+        if len(batch) > _BUFFER_SIZE:
+            return 0
+        session.reserve_records()
+        self._bytes[: len(batch)] = batch
+        return change_rows(self._area, self._target, count) >> STATUS_BITS
+
+    def change_some(self, changes: Sequence[Change]) -> int:
+        """Update or delete the first of some rows within a statement; answers how many, less if one has to wait."""
+        size, count = 0, 0
+        for _, patch in changes:
+            size += BATCH_HEAD + len(patch)
+            if size > _BUFFER_SIZE:
+                break
+            count += 1
+        batch, _ = batch_of(changes[:count])
+        self._bytes[: len(batch)] = batch
+        return self.session.change(self._try_some, self._space_id, None, (self._target, count))
+
+    def _try_some(self, area: int, target: int, count: int) -> int:
+        return 0 if self._queues else change_rows(area, target, count) >> STATUS_BITS
+
+    def try_change(self, change: Change) -> int:
+        """``change_some`` of one row, which waits; answers a status."""
+        row_id, patch = change
+        if not patch:
+            return self.try_delete(row_id)
+        self._bytes[: len(patch)] = patch
+        return self.session.change(update_row, self._space_id, row_id, (self._target, row_id[0] << 16 | row_id[1]))
+
+    def try_update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
+        """``update`` that answers a status if there is no such row, or it has changed."""
+        if self.session.tables_held.get(self.number) is not self.definition:
+            self.share()
+        if self.lobs is not None:
+            return self._try_update_lobs(row_id, values)
+        return self._try_patch(row_id, values)
+
+    def _try_patch(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
+        return self.try_change((row_id, self._encode_patch(values)))
+
+    # ---- large objects
+
+    def _try_update_lobs(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
+        """``try_update`` of a table that has large objects; those that are put on pages for nothing are given back."""
+        assert self.lobs is not None
+        given = values.values() if isinstance(values, Mapping) else values
+        if not any(self.lobs.is_long(value) for value in given):
+            return self._try_patch(row_id, values)
+        session = self.session
+        is_own, mark = not session.depth, session.mark()
+        with self._all_or_nothing():
+            kept = self._keep_some(values)
+            while (status := self._try_patch(row_id, kept)) == CHANGED and is_own:
+                session.see_newest()
+            if is_own:
+                self.refuse_if_failed(status, row_id)
+        if status < 0:
+            session.take_back_to(mark)
+        return status
+
+    def _keep_row(self, values: Sequence[Any]) -> list[Any]:
+        """A row's values, with long ones on pages."""
+        assert self.lobs is not None
+        kept = list(values)
+        if len(kept) == len(self.columns):  # else whoever encodes it says what is wrong
+            for n in self.lobs.positions:
+                kept[n] = self.lobs.keep(self.columns[n], kept[n])
+        return kept
+
+    def _keep_some(self, values: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any] | Mapping[str, Any]:
+        assert self.lobs is not None
+        if not isinstance(values, Mapping):
+            return self._keep_row(values)
+        lobs = self.lobs
+        return {k: lobs.keep(lobs.columns[k], v) if k in lobs.columns else v for k, v in values.items()}
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """What happens within a statement, or as one of its own, leaves nothing behind if it fails."""
+        session = self.session
+        if not session.depth:
+            with session.statement():
+                yield
+            return
+        mark = session.mark()
+        try:
+            yield
+        except BaseException:
+            session.take_back_to(mark)
+            raise
+
+    def wanting(self, positions: Container[int] | None) -> Heap:
+        """The heap for somebody who looks at large objects of these columns only: others are not read.
+
+        Rows have something in their place that is to be passed over.  None stands for all columns.
+        """
+        if self.lobs is None:
+            return self
+        other = Heap(self._store, self.session, self._current)
+        other._lobs_wanted = positions
+        return other
+
+    def decoder(self, snapshot: Checked) -> Callable[[bytes], tuple[Any, ...]]:
+        """What makes rows' values out of bytes that were read by a snapshot, which is held meanwhile."""
+        if self.lobs is None:
+            return self.plain_decode
+        return self.lobs.decoder(self.plain_decode, snapshot.check, self._lobs_wanted)
+
+    @operation
+    def open_lob(self, column: str, row_id: RowId) -> OpenLob:
+        """A value of a BLOB or CLOB column, to be read from; the snapshot is held until it is let go."""
+        holding = ExitStack()
+        holding.callback(self.session.finish_read)
+        try:
+            snapshot, form = holding.enter_context(self.session.cursor())
+            self.see(snapshot.scn)
+            position = self._lob_position(column)
+            row = self.encoded_row(row_id, form)
+            if row is None:
+                self._refuse(NOT_FOUND, row_id)
+            value = self.plain_decode(row)[position]
+            if value is None:
+                raise DataError(f"table {self.name}, row {row_id}: column {column} is NULL")
+            assert self.lobs is not None
+            return self.lobs.open(self.columns[position], value, snapshot.check, lambda: self._let_lob_go(holding))
+        except BaseException:
+            holding.close()
+            raise
+
+    @operation
+    def _let_lob_go(self, holding: ExitStack) -> None:
+        holding.close()
+
+    def _lob_position(self, column: str) -> int:
+        for n, known in enumerate(self.columns):
+            if known.name in (column, column.lower()):
+                if not known.type.is_lob:
+                    raise SchemaError(f"table {self.name}: column {known.name} is {known.type}, no BLOB or CLOB")
+                return n
+        raise NoSuchColumn(f"table {self.name} has no column {column}")
+
+    # ---- rows
+
+    def delete(self, row_id: RowId) -> None:
+        """Delete the row."""
+        if not self.session.plain or self._change_at_once(delete_row, b"", row_id[0] << 16 | row_id[1]) < 0:
+            self._delete_with_patience(row_id)
+
+    @operation
+    def _delete_with_patience(self, row_id: RowId) -> None:
+        self.refuse_if_failed(self.try_delete(row_id), row_id)
+
+    def try_delete(self, row_id: RowId) -> int:
+        self.share()
+        return self.session.change(delete_row, self._space_id, row_id, (self._target, row_id[0] << 16 | row_id[1]))
+
+    @operation
+    def lock(self, row_id: RowId, nowait: bool = False) -> None:
+        """Hold the row against other writers until the transaction ends."""
+        self.refuse_if_failed(self.try_lock(row_id, nowait), row_id)
+
+    def try_lock(self, row_id: RowId, nowait: bool = False) -> int:
+        self.share()
+        place = row_id[0] << 16 | row_id[1]
+        return self.session.change(lock_row, self._space_id, row_id, (self._target, place), nowait)
+
+    def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        """Every row with its row id, in page order, on one snapshot."""
+        return Flattened.of(self.pieces())
+
+    @operation
+    def pieces(self) -> Iterator[Iterable[tuple[RowId, tuple[Any, ...]]]]:
+        """``rows``, those of a page at a time; but large objects are in memory one at a time."""
+        with self.session.cursor() as (snapshot, form):
+            self.see(snapshot.scn)
+            decode, view, is_short = self.decoder(snapshot), self.view, self.lobs is None
+            for page_id in self.page_ids(snapshot.check).tolist():
+                rows = self.encoded_rows_of_page(page_id, form, view)
+                snapshot.check()
+                if is_short:
+                    yield [(row_id, decode(row)) for row_id, row in rows]
+                else:
+                    for row_id, row in rows:
+                        yield ((row_id, decode(row)),)
+
+    def encoded_rows(self) -> Iterator[tuple[RowId, bytes]]:
+        """``rows``, as their bytes; of a table without large objects."""
+        return Flattened.of(self._encoded_pages())
+
+    @operation
+    def _encoded_pages(self) -> Iterator[list[tuple[RowId, bytes]]]:
+        with self.session.cursor() as (snapshot, form):
+            self.see(snapshot.scn)
+            view = self.view
+            for page_id in self.page_ids(snapshot.check).tolist():
+                rows = self.encoded_rows_of_page(page_id, form, view)
+                snapshot.check()
+                yield rows
+
+    def page_ids(self, check: Callable[[], None]) -> np.ndarray:
+        """The table's pages; ``check`` refuses a snapshot that was given up: then they may be anybody's."""
+        with self._store.guard:
+            check()
+            return self.segment.page_ids()
+
+    def encoded_rows_of_page(
+        self, page_id: int, form: np.ndarray, view: View | None = None
+    ) -> list[tuple[RowId, bytes]]:
+        """The rows of a page that a snapshot sees; ``view``: of a read that began by it."""
+        store = self.segment.store
+        obj_id, target, _ = view or self.view
+        slots = np.empty(PAGE_SIZES[-1] // 2, np.uint16)
+        found = []
+        with store.guard:
+            store.require_open()
+            count = store.call(list_rows, 0, form.ctypes.data, obj_id, page_id, slots.ctypes.data)
+            for slot in slots[: max(count, 0)].tolist():
+                size = store.call(fetch_row, 0, target, form.ctypes.data, page_id << 16 | slot)
+                found.append((RowId(page_id, slot), bytes(self._bytes[:size])))
+        return found
+
+    def encoded_row(self, row_id: RowId, form: np.ndarray, view: View | None = None) -> bytes | None:
+        """The bytes of the version of a row that a snapshot sees; None if there is none."""
+        store = self.segment.store
+        target = (view or self.view).target
+        with store.guard:
+            store.require_open()
+            size = store.call(fetch_row, 0, target, form.ctypes.data, row_id[0] << 16 | row_id[1])
+            return bytes(self._bytes[:size]) if size > 0 else None
+
+    def rows_by(self, index: str, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        """The rows of a range of an index's keys, on one snapshot."""
+        return self.by(index).walk(keys)
+
+    @operation
+    def rows_at(self, row_ids: Sequence[RowId]) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
+        """The rows with some row ids, if they are there, on one snapshot."""
+        with self.session.cursor() as (snapshot, form):
+            self.see(snapshot.scn)
+            decode, view = self.decoder(snapshot), self.view
+            for row_id in row_ids:
+                row = self.encoded_row(row_id, form, view)
+                snapshot.check()
+                if row is not None:
+                    yield row_id, decode(row)
+
+    @contextmanager
+    def statement(self) -> Iterator[Steps]:
+        """A statement over many rows; all of it happens or nothing."""
+        self.share()
+        with self.session.statement() as snapshot:
+            yield Steps(self, snapshot)
+
+    @property
+    def target(self) -> int:
+        """Where kernels find out what the heap is."""
+        return self._target
+
+    @operation
+    def by(self, index: str) -> KeyedRows:
+        """The rows by one of the table's indexes."""
+        self.session.require_open()
+        with self._store.guard:
+            self.look()
+        keyed = self.by_seen(index)
+        self.session.finish_read()
+        return keyed
+
+    def by_seen(self, index: str) -> KeyedRows:
+        """``by``, of the table as it was seen last."""
+        if index not in self._by_index:
+            known = {definition.name: definition for definition in self.indexes if not definition.building}
+            if index not in known:
+                raise self._unknown_index(index, list(known.values()))
+            self._by_index[index] = KeyedRows(self, known[index])
+        return self._by_index[index]
+
+    def _unknown_index(self, name: str, known: list[IndexDefinition]) -> Error:
+        """The error for an index that the reader does not see: perhaps it came after the transaction's snapshot."""
+        if self.session.held_scn is not None:
+            with suppress(Error):  # nor may the table be there any more
+                if any(index.name == name and not index.building for index in self._current(None).indexes):
+                    return SnapshotTooOld(f"index {name} is newer than this transaction's snapshot; start over")
+        return no_such_index(self.name, name, known)
+
+    def look(self) -> None:
+        """Go by the table as a read of now sees it.  The guard is held until that has been done."""
+        session = self.session
+        if session.tables_seen.get(self.number) is not self.definition:
+            self.see(session.reading_scn)
+            if session.held_scn is None:
+                session.tables_seen[self.number] = self.definition
+
+    def see(self, scn: int) -> None:
+        """Go by the table as a snapshot sees it, which is held: nobody has to be waited for."""
+        definition = self._current(scn)
+        if definition is not self.definition:
+            self._follow(definition)
+        self.session.has_read = True
+
+    @operation
+    def share(self) -> None:
+        """Hold the table against changes of its definition until the transaction ends; for who changes its rows."""
+        session = self.session
+        if session.tables_held.get(self.number) is not self.definition:
+            session.share_table(self.number, self.name)
+            definition = self._current(None)
+            if definition is not self.definition:
+                self._follow(definition)
+            session.use_table(self.number, definition, self.obj_id, self.segment.entry_page, self._space_id)
+        session.tables_seen[self.number] = self.definition
+
+    def refuse_if_failed(self, status: int, row_id: RowId) -> None:
+        """Turn a status into the exception that it means."""
+        if status < 0:
+            self._refuse(status, row_id, self.session.refused_size)
+
+    def _refuse(self, status: int, row_id: RowId | None = None, size: int = 0) -> NoReturn:
+        if status == ROW_TOO_LARGE:
+            raise row_too_large(self.name, size, self.segment.space.page_size)
+        if status == DAMAGED:
+            self.segment.store.raise_damage()
+            raise Corruption(f"table {self.name}: a page is damaged")
+        if status in (DUPLICATE, KEY_TOO_LONG, HASHES_CLASH):
+            raise self._key_error(status)
+        raise NoSuchRow(f"table {self.name} has no row {row_id}: it was deleted, or the row id is wrong")
+
+    def refuse_key(self, number: int) -> NoReturn:
+        """A row's key is too long for the table's index of that number."""
+        self.session.call[INDEX] = number
+        raise self._key_error(KEY_TOO_LONG)
+
+    def _key_error(self, status: int) -> Error:
+        """The error for a row whose key an index does not take."""
+        index = self.indexes[self.session.call[INDEX]]
+        names = ", ".join(self.columns[n].name for n in index.positions)
+        where = f"table {self.name}, index {index.name} ({names})"
+        if status == KEY_TOO_LONG:
+            return ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes")
+        if status == HASHES_CLASH:
+            clash = "several long keys of the row's versions have the same hash"
+            return ValueTooLong(f"{where}: {clash}; commit, and change the row again when nobody reads the old ones")
+        place = self.session.call[BLOCKED]
+        row_id = RowId(place >> 16, place & 0xFFFF)
+        violation = UniqueViolation(f"{where}: row {row_id} has the same key already")
+        violation.index, violation.row_id = index.name, row_id
+        return violation

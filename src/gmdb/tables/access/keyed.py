@@ -1,0 +1,549 @@
+"""Rows by their keys, through an index: one key, or a range of them, on one snapshot.
+
+Not here: choosing an index (the caller names one), or full scans (heap.py, tables/arrow/).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from gmdb.errors import DataError, SnapshotTooOld
+from gmdb.format.address import RowId
+from gmdb.format.btree import KEY_BYTES_MAX, POINTER_SIZE
+from gmdb.kernel.change.dml import delete_row, update_row
+from gmdb.kernel.read.lookup import FOUND, find_rows, read_rows
+from gmdb.kernel.row import ENTRY_BUFFER, POINTER_AT
+from gmdb.kernel.runtime.call import LATEST
+from gmdb.process.signals import Flattened
+from gmdb.storage.store import Segment
+from gmdb.tables.access.fixed_rows import Split
+from gmdb.tables.access.index_entries import (
+    BACKWARDS_FIELD,
+    DONE_FIELD,
+    HIGH_BOUND_FIELD,
+    HIGH_COLUMNS_FIELD,
+    HIGH_FIELD,
+    INDEX_KINDS,
+    LOW_BOUND_FIELD,
+    LOW_COLUMNS_FIELD,
+    LOW_FIELD,
+    STARTED_FIELD,
+    Walk,
+)
+from gmdb.tables.access.indexes import IndexDefinition, KeyCodec, KeyRange, no_such_index
+from gmdb.transaction.interrupts import operation
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gmdb.tables.access.heap import Heap, View
+    from gmdb.transaction.snapshots import Snapshot
+
+ROOM = 1 << 18  # bytes of rows that a call gives out
+FIRST_ROWS, MORE_ROWS = 16, 1024  # rows a call: few at first, for a caller may want no more
+ENTRY_MAX = POINTER_AT + POINTER_SIZE + KEY_BYTES_MAX
+Found = tuple[RowId, tuple[Any, ...]]
+Decode = Callable[[bytes], tuple[Any, ...]]
+_FOUND_SIZE = FOUND.itemsize
+_new = tuple.__new__  # a RowId without the detour that a NamedTuple takes
+_unpack_found = struct.Struct("<IIq").unpack_from
+
+
+class KeyedRows:
+    """A heap's rows by one of its indexes."""
+
+    def __init__(self, heap: Heap, index: IndexDefinition) -> None:
+        self._heap = heap
+        self.session = heap.session
+        self._follow(index)
+
+    def _follow(self, index: IndexDefinition) -> None:
+        """Go by the table as it is now; its heap is told whenever that has changed."""
+        heap = self._heap
+        self.index = index
+        self.idle_walks: list[Walk] = []
+        self._definition = heap.definition
+        segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
+        self.tree = INDEX_KINDS[index.using](segment, [heap.columns[n] for n in index.positions])
+        self._encoders = KeyCodec(self.tree.columns, gap=POINTER_SIZE).encoders()
+        if index.using != "btree":
+            whole = len(self.tree.columns)
+            self._encoders = {count: encode for count, encode in self._encoders.items() if count == whole}
+        self.find = self._make_find()
+
+    def _make_find(self) -> Callable[[Sequence[Any]], list[Found]]:
+        """``find``, with all that it needs bound to it: it is what a program calls most."""
+        heap = self._heap
+        if heap.lobs is not None:  # which are read by a snapshot that is held meanwhile
+            return lambda key: list(self.range(key, key)) if len(key) else self._refuse(key)
+        session, under_guard, decode = heap.session, heap.segment.store.under_guard, heap.plain_decode
+        entry_of, try_read = self._entry_of, self._make_read()
+        self._try_read = try_read
+
+        def find(key: Sequence[Any]) -> list[Found]:
+            """The rows whose first key columns are these."""
+            entry = entry_of(key)
+            with session.busy:
+                data = under_guard(try_read, entry, len(key))
+            return _decoded(data, decode) if data is not None else self._find_with_patience(key)
+
+        return find
+
+    def _entry_of(self, key: Sequence[Any]) -> bytes:
+        encode = self._encoders.get(len(key))
+        return encode(key) if encode is not None else self._refuse(key)
+
+    def _make_read(self) -> Callable[[bytes, int], bytes | None]:
+        """What reads the rows of a key by the newest commit, while the guard is held; None: it cannot be done here."""
+        heap, walk = self._heap, Walk(self.tree, room=ROOM)
+        session, store, definition = heap.session, heap.segment.store, self._definition
+        number, area, call, target = heap.number, store.area, session.call, heap.target
+        walk_address, (walk_bytes, fields), output = walk.address, walk.use_one_key(), walk.output
+
+        def try_read(entry: bytes, columns: int, _memory: object = heap.view) -> bytes | None:
+            """What the kernel is led to is held, though the heap may go by another definition meanwhile."""
+            size = len(entry)
+            if session.tables_seen.get(number) is not definition or not call[LATEST] or not store.devices:
+                return None
+            if size > ENTRY_MAX:
+                return b""  # no entry is that long
+            session.has_read = True
+            walk_bytes[:size] = entry
+            fields[LOW_COLUMNS_FIELD] = fields[HIGH_COLUMNS_FIELD] = columns
+            used = find_rows(area, target, walk_address)
+            return output[:used].tobytes() if used >= 0 and fields[DONE_FIELD] else None
+
+        return try_read
+
+    @operation
+    def _find_with_patience(self, key: Sequence[Any]) -> list[Found]:
+        """``find`` that may look at the definition, read by an older snapshot, or give out more than a call does."""
+        data = None
+        with self._heap.segment.store.guard:
+            self.session.require_open()
+            self._heap.look()
+            self.require_index()
+            if self._heap.lobs is None:
+                data = self._try_read(self._entry_of(key), len(key))
+        if data is None:
+            return list(self.range(key, key))
+        self.session.finish_read()
+        return _decoded(data, self._heap.plain_decode)
+
+    def change_at_once(self, key: Sequence[Any], patch_of: Callable[[tuple[Any, ...]], bytes] | None) -> int:
+        """Change the row of a key by the patch that ``patch_of`` makes of its values, and let nobody come between.
+
+        Without ``patch_of`` the row is deleted.  Returns the number of rows; less than 0 if something has to be waited
+        for: then nothing was done.
+        """
+        store = self._heap.segment.store
+        with self.session.busy:
+            count = store.under_guard(self._try_change, self._entry_of(key), len(key), patch_of)
+        if store.scans:
+            store.give_way()
+        return count
+
+    def _try_change(self, entry: bytes, columns: int, patch_of: Callable[[tuple[Any, ...]], bytes] | None) -> int:
+        heap = self._heap
+        data = self._try_read(entry, columns) if self.session.plain else None
+        if data is None:
+            return -1
+        if not data:
+            return 0
+        rows = _decoded(data, heap.plain_decode)
+        if len(rows) > 1:
+            return -1
+        ((page_id, slot), values) = rows[0]
+        if patch_of is None:
+            return 1 if heap.try_at_once(delete_row, b"", 0, page_id << 16 | slot) >= 0 else -1
+        patch = patch_of(values)
+        return 1 if heap.try_at_once(update_row, patch, len(patch), page_id << 16 | slot) >= 0 else -1
+
+    def _refuse(self, key: Sequence[Any]) -> NoReturn:
+        self.index.require_columns(len(key))
+        count = len(self.index.positions)
+        raise DataError(f"index {self.index.name} has {count} columns: a key has 1 to {count} values, not {len(key)}")
+
+    def range(
+        self,
+        low: Sequence[Any] = (),
+        high: Sequence[Any] = (),
+        *,
+        low_open: bool = False,
+        high_open: bool = False,
+        backwards: bool = False,
+    ) -> Iterator[Found]:
+        """The rows from key ``low`` to key ``high``, in order; without them, from end to end."""
+        return self.walk(KeyRange(low, high, low_open, high_open, backwards))
+
+    def walk(self, keys: KeyRange) -> Iterator[Found]:
+        """``range``, of keys that were put together elsewhere."""
+        self.index.require(keys)
+        Walk(self.tree, keys, ROOM)  # refuses values that are not of the keys' types
+        return Flattened.of(self.pieces(keys))
+
+    def walk_by(self, keys: KeyRange, snapshot: Snapshot, form: np.ndarray) -> Iterator[Found]:
+        """``walk``, by a snapshot that somebody holds."""
+        self.index.require(keys)
+        self.require_index()
+        self.require_seen(snapshot.scn)
+        return chain.from_iterable(self._read(Walk(self.tree, keys, ROOM), snapshot, form))
+
+    @operation
+    def pieces(self, keys: KeyRange) -> Iterator[Iterable[Found]]:
+        """``walk``, some rows at a time."""
+        heap = self._heap
+        with heap.session.cursor() as (snapshot, form):
+            heap.see(snapshot.scn)
+            self.require_index()
+            self.require_seen(snapshot.scn)
+            yield from self._read(Walk(self.tree, keys, ROOM), snapshot, form)
+
+    def _read(self, walk: Walk, snapshot: Snapshot, form: np.ndarray) -> Iterator[Iterable[Found]]:
+        heap = self._heap
+        view, decode, is_short = heap.view, heap.decoder(snapshot), heap.lobs is None
+        limit = FIRST_ROWS
+        while not walk.done:
+            data = self._some(walk, snapshot, form, view, limit)
+            if is_short:
+                yield _decoded(data, decode)
+            else:
+                for row_id, row in _encoded(data):  # one at a time: they may be large
+                    yield ((row_id, decode(row)),)
+            limit = MORE_ROWS
+
+    @property
+    def encoders(self) -> Mapping[int, Callable[[Sequence[Any]], bytes]]:
+        """What writes a key of so many columns as an entry."""
+        return self._encoders
+
+    def probe(
+        self,
+        scn: int,
+        form: np.ndarray,
+        check: Callable[[], None],
+        decode: Decode,
+        row_ids: bool = False,
+        split: Split | None = None,
+    ) -> Probe:
+        """What looks rows up by a snapshot that somebody holds for as long; ``check`` says whether it was given up."""
+        self.require_index()
+        self.require_seen(scn)
+        heap, address = self._heap, form.ctypes.data
+        session, store, target = heap.session, heap.segment.store, heap.view.target
+        guard, call = store.guard, store.call
+
+        def read(walk: int, limit: int) -> int:
+            if session.interrupted:
+                session.check_interrupted()
+            with guard:
+                store.require_open()
+                check()
+                return call(read_rows, 0, target, address, walk, limit)
+
+        probe = Probe(self, read, decode, row_ids, split)
+        probe.memory, probe.is_lazy = (form, heap.view), heap.lobs is not None
+        return probe
+
+    def newest_probe(self, decode: Decode, row_ids: bool = False, split: Split | None = None) -> Probe:
+        """What looks rows up by the session's own snapshot, while the guard is held; raises Unread."""
+        heap = self._heap
+        area, target, snapshot, kernel = heap.segment.store.area, heap.target, heap.session.call_address, read_rows
+
+        def read(walk: int, limit: int) -> int:
+            used = kernel(area, target, snapshot, walk, limit)
+            if used < 0:
+                raise Unread
+            return used
+
+        probe = Probe(self, read, decode, row_ids, split)
+        probe.memory = heap, heap.view
+        probe.find_rows = partial(find_rows, area, target)
+        return probe
+
+    @property
+    def definition(self) -> object:
+        """What the table was when it was read last."""
+        return self._definition
+
+    def require_index(self) -> None:
+        """Refuse to read an index that was dropped, whose pages may be anybody's by now."""
+        if self._heap.definition is not self._definition:
+            same = [index for index in self._heap.indexes if index.name == self.index.name and not index.building]
+            if not same:
+                raise no_such_index(self._heap.name, self.index.name, self._heap.indexes)
+            self._follow(same[0])
+
+    def require_seen(self, scn: int) -> None:
+        """Refuse a snapshot that is older than the index, which has no entries for the versions of before."""
+        since = self.index.since
+        if scn < (since if since >= 0 else ~since):
+            raise SnapshotTooOld(f"index {self.index.name} is newer than this transaction's snapshot; start over")
+
+    def _some(self, walk: Walk, snapshot: Snapshot, form: np.ndarray, view: View, limit: int) -> bytes:
+        """The next rows, as a kernel gives them out.
+
+        Nobody gives the snapshot up while the guard is held: then the index may be gone, too.
+        """
+        store = self._heap.segment.store
+        self._heap.session.check_interrupted()
+        with store.guard:
+            store.require_open()
+            snapshot.check()
+            used = store.call(read_rows, 0, view.target, form.ctypes.data, walk.address, limit)
+            data: bytes = walk.output[:used].tobytes()
+        return data
+
+
+Read = Callable[[int, int], int]  # the next rows of a walk at an address, a number at most; gives the bytes used
+
+
+class Unread(Exception):
+    """What a read by the newest commit found is nothing to go by: read by a snapshot."""
+
+
+class Shape(NamedTuple):
+    """What the ranges of keys that a probe looks up have in common."""
+
+    low_columns: int = 0
+    high_columns: int = 0
+    low_open: bool = False
+    high_open: bool = False
+    backwards: bool = False
+
+
+class Probe:
+    """Rows by one key after another, or by ranges of keys, with the memory of one walk.
+
+    For one reader, who goes by one of its functions only, and is done with the rows of a key, or wants no more of them,
+    before asking for the next.
+    """
+
+    def __init__(
+        self, keyed: KeyedRows, read: Read, decode: Decode, row_ids: bool = False, split: Split | None = None
+    ) -> None:
+        """``row_ids``: rows come with their row ids, as pairs.  ``split``: makes some of many rows sooner."""
+        self.memory: object = None  # that ``read`` leads kernels to
+        self.find_rows: Callable[[int], int] | None = None  # all rows of a walk from its beginning, or a status
+        self.is_lazy = False  # rows are decoded one at a time: they may be large
+        self._idle = keyed.idle_walks
+        self._walk = self._idle.pop() if self._idle else Walk(keyed.tree, room=ROOM)
+        self._low, self._fields = self._walk.use_one_key()
+        self._high = self._low[ENTRY_BUFFER:]
+        self._encoders = keyed.encoders
+        self._count = len(keyed.index.positions)
+        self._read, self._decode, self._row_ids, self._split = read, decode, row_ids, split
+
+    def close(self) -> None:
+        """Nothing is asked of the probe any more: another one may have its memory."""
+        self._idle.append(self._walk)
+
+    def _use(self, shape: Shape) -> None:
+        fields, walk = self._fields, self._walk
+        fields[LOW_FIELD] = walk.key_address if shape.low_columns else 0
+        fields[HIGH_FIELD] = walk.key_address + ENTRY_BUFFER if shape.high_columns else 0
+        fields[LOW_COLUMNS_FIELD], fields[HIGH_COLUMNS_FIELD] = shape.low_columns, shape.high_columns
+        fields[LOW_BOUND_FIELD], fields[HIGH_BOUND_FIELD] = 1 if shape.low_open else -1, -1 if shape.high_open else 1
+        fields[BACKWARDS_FIELD] = shape.backwards
+
+    def _use_one_key(self, columns: int) -> None:
+        self._use(Shape(columns, columns))
+        self._fields[HIGH_FIELD] = self._fields[LOW_FIELD]
+
+    def one(self) -> Callable[[Sequence[Any]], Any]:
+        """A function that finds the row of a whole key of a unique index; None if there is none."""
+        self._use_one_key(self._count)
+        encode, low, output, decode = self._encoders[self._count], self._low, self._walk.output, self._decode
+        begin, row_ids, single = self._make_begin(), self._row_ids, self._single
+
+        def find(key: Sequence[Any]) -> Any:
+            entry = encode(key)
+            size = len(entry)
+            if size > ENTRY_MAX:
+                return None
+            low[:size] = entry
+            used = begin()
+            if row_ids or used <= 0:
+                return single(used)
+            return decode(output[_FOUND_SIZE:used].tobytes())
+
+        return find
+
+    def first(self, shape: Shape) -> Callable[..., Any]:
+        """A function that finds the first row from one key to another; None if there is none."""
+        put, read, fields, address = self._make_ends(shape), self._read, self._fields, self._walk.address
+        single = self._single
+
+        def first(low: Sequence[Any], high: Sequence[Any]) -> Any:
+            if not put(low, high):
+                return next(iter(self._cut(shape, low, high, 1)), None)
+            fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
+            return single(read(address, 1))
+
+        return first
+
+    def _make_begin(self) -> Callable[[], int]:
+        """A function that begins the walk, and reads its first rows, of which there is one."""
+        address, fields, read = self._walk.address, self._fields, self._read
+        if self.find_rows is not None:
+            return partial(self.find_rows, address)
+
+        def begin() -> int:
+            fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
+            return read(address, 1)
+
+        return begin
+
+    def _single(self, used: int) -> Any:
+        """The only row of a walk that has begun; ``used``: bytes of what was read of it, or a status."""
+        if used < 0:
+            raise Unread
+        while not used and not self._fields[DONE_FIELD]:
+            used = self._read(self._walk.address, 1)
+        if not used:
+            return None
+        data = self._walk.output[:used].tobytes()
+        return _decoded(data, self._decode)[0] if self._row_ids else self._decode(data[_FOUND_SIZE:])
+
+    def some(self, columns: int) -> Callable[..., Iterable[Any]]:
+        """A function that finds the rows of a key's first columns, in the order of the others."""
+        self._use_one_key(columns)
+        encode, low, rows = self._encoders[columns], self._low, self._make_rows()
+
+        def find(key: Sequence[Any], first: int = FIRST_ROWS) -> Iterable[Any]:
+            entry = encode(key)
+            size = len(entry)
+            if size > ENTRY_MAX:
+                return ()
+            low[:size] = entry
+            return rows(first)
+
+        return find
+
+    def between(self, shape: Shape) -> Callable[..., Iterable[Any]]:
+        """A function that finds the rows from one key to another, in order."""
+        put, rows = self._make_ends(shape), self._make_rows()
+
+        def find(low: Sequence[Any], high: Sequence[Any], first: int = FIRST_ROWS) -> Iterable[Any]:
+            return rows(first) if put(low, high) else self._cut(shape, low, high, first)
+
+        return find
+
+    def _make_ends(self, shape: Shape) -> Callable[[Sequence[Any], Sequence[Any]], bool]:
+        """A function that puts keys where the walk goes from and to; False: one is longer than any entry."""
+        self._use(shape)
+        encode_low, encode_high = self._encoders.get(shape.low_columns), self._encoders.get(shape.high_columns)
+        low_memory, high_memory = self._low, self._high
+
+        def put(low: Sequence[Any], high: Sequence[Any]) -> bool:
+            if encode_low is not None:
+                entry = encode_low(low)
+                if len(entry) > ENTRY_MAX:
+                    return False
+                low_memory[: len(entry)] = entry
+            if encode_high is not None:
+                entry = encode_high(high)
+                if len(entry) > ENTRY_MAX:
+                    return False
+                high_memory[: len(entry)] = entry
+            return True
+
+        return put
+
+    def _cut(self, shape: Shape, low: Sequence[Any], high: Sequence[Any], first: int) -> Iterable[Any]:
+        """``between`` where a key is longer than any entry: its first columns are the end, and belong to the range."""
+        low, low_open = self._fitting(low, shape.low_open)
+        high, high_open = self._fitting(high, shape.high_open)
+        try:
+            cut = Shape(len(low), len(high), low_open, high_open, shape.backwards)
+            return list(self.between(cut)(low, high, first))
+        finally:
+            self._use(shape)
+
+    def _fitting(self, key: Sequence[Any], is_open: bool) -> tuple[Sequence[Any], bool]:
+        if not key or len(self._encoders[len(key)](key)) <= ENTRY_MAX:
+            return key, is_open
+        return self._fitting(key[:-1], False)
+
+    def of_ranges(self) -> Callable[..., Iterator[Any]]:
+        """A function that finds the rows of several ranges of keys."""
+
+        def find(ranges: Iterable[KeyRange], first: int = FIRST_ROWS) -> Iterator[Any]:
+            for keys in ranges:
+                shape = Shape(len(keys.low), len(keys.high), keys.low_open, keys.high_open, keys.backwards)
+                yield from self.between(shape)(keys.low, keys.high, first)
+
+        return find
+
+    def _make_rows(self) -> Callable[[int], Iterable[Any]]:
+        """A function that begins the walk, and gives its rows: those of the first step as a list, if it has no more."""
+        walk, fields, read, decode = self._walk, self._fields, self._read, self._decode
+        address, output, at_once = walk.address, walk.output, self._split
+        slowly: Callable[[bytes, Decode], Iterable[Any]] = _decoded if self._row_ids else _values
+        if self.is_lazy:
+            slowly = _decoded_one_by_one if self._row_ids else _values_one_by_one
+
+        def split(used: int) -> Iterable[Any]:
+            data = output[:used].tobytes()
+            rows = None if at_once is None else at_once(data)
+            return slowly(data, decode) if rows is None else rows
+
+        def rows(first: int) -> Iterable[Any]:
+            fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
+            used = read(address, first)
+            return split(used) if fields[DONE_FIELD] else chain(split(used), more(first))
+
+        def more(limit: int) -> Iterator[Any]:
+            while not fields[DONE_FIELD]:
+                limit = min(8 * limit, MORE_ROWS)
+                yield from split(read(address, limit))
+
+        return rows
+
+
+def _encoded(data: bytes) -> Iterator[tuple[RowId, bytes]]:
+    """Rows that a kernel gave out."""
+    at, end = 0, len(data)
+    while at < end:
+        page_id, slot, size = _unpack_found(data, at)
+        start = at + _FOUND_SIZE
+        at = start + size
+        yield _new(RowId, (page_id, slot)), data[start:at]
+
+
+def _values(data: bytes, decode: Decode) -> list[tuple[Any, ...]]:
+    """``_decoded``, without row ids."""
+    rows, at, end = [], 0, len(data)
+    while at < end:
+        _, _, size = _unpack_found(data, at)
+        start = at + _FOUND_SIZE
+        at = start + size
+        rows.append(decode(data[start:at]))
+    return rows
+
+
+def _values_one_by_one(data: bytes, decode: Decode) -> Iterator[tuple[Any, ...]]:
+    return (decode(row) for _, row in _encoded(data))
+
+
+def _decoded_one_by_one(data: bytes, decode: Decode) -> Iterator[Found]:
+    return ((row_id, decode(row)) for row_id, row in _encoded(data))
+
+
+def _decoded(data: bytes, decode: Decode) -> list[Found]:
+    if not data:
+        return []
+    page_id, slot, size = _unpack_found(data)
+    if len(data) == size + _FOUND_SIZE:  # most often it is one
+        return [(_new(RowId, (page_id, slot)), decode(data[_FOUND_SIZE:]))]
+    rows, at, end = [], 0, len(data)
+    while at < end:
+        page_id, slot, size = _unpack_found(data, at)
+        start = at + _FOUND_SIZE
+        at = start + size
+        rows.append((_new(RowId, (page_id, slot)), decode(data[start:at])))
+    return rows

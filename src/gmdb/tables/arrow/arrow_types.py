@@ -1,0 +1,197 @@
+"""Column types and Arrow types, and bringing a batch into a table's schema without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gmdb.errors import DataError, Error, InterfaceError, NullNotAllowed, SchemaMismatch, TypeMismatch, ValueOutOfRange
+from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
+from gmdb.format.columns import Column, ColumnType
+from gmdb.process.late_imports import compute as pc
+from gmdb.process.late_imports import pyarrow as pa
+
+
+@cache
+def _arrow_types() -> dict[str, pa.DataType]:
+    return {
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "DOUBLE": pa.float64(),
+        "BOOLEAN": pa.bool_(),
+        "DATE": pa.date32(),
+        "TIMESTAMP": pa.timestamp("us"),
+        "CHAR": pa.string(),
+        "VARCHAR": pa.string(),
+        "BINARY": pa.binary(),
+        "VARBINARY": pa.binary(),
+        "BLOB": pa.large_binary(),
+        "CLOB": pa.large_string(),
+    }
+
+
+@cache
+def _kinships() -> tuple[Callable[[pa.DataType], bool], ...]:
+    return (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_date,
+        pa.types.is_timestamp,
+        pa.types.is_decimal,
+        lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
+        lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t),
+    )
+
+
+def arrow_type(type_: ColumnType) -> pa.DataType:
+    if type_.name == "DECIMAL":
+        return pa.decimal128(type_.length, type_.scale)
+    return _arrow_types()[type_.name]
+
+
+def stored_type(type_: ColumnType) -> pa.DataType:
+    """The type of what kernels read and write of a column: of a large object, its cell."""
+    return pa.binary() if type_.is_lob else arrow_type(type_)
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    return pa.schema([pa.field(c.name, arrow_type(c.type), c.nullable) for c in columns])
+
+
+def batches_of(data: Any) -> Iterable[pa.RecordBatch]:
+    """The record batches of anything that holds some: a Table, a reader, a batch, an Arrow stream, an iterable."""
+    if isinstance(data, pa.RecordBatch):
+        return [data]
+    if isinstance(data, pa.Table):
+        return data.to_batches()
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
+        return _checked(data)
+    raise InterfaceError(f"{type(data).__name__} holds no Arrow data: give a Table, a RecordBatch, a reader or batches")
+
+
+def _checked(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    for item in items:
+        if isinstance(item, pa.Table):
+            yield from item.to_batches()
+        elif isinstance(item, pa.RecordBatch):
+            yield item
+        else:
+            raise InterfaceError(f"a {type(item).__name__} among the batches: give pyarrow RecordBatches or Tables")
+
+
+def fit_batch(table: str, columns: Sequence[Column], batch: pa.RecordBatch, first_row: int) -> list[pa.Array]:
+    """The batch's columns in the table's order and types; an error names the column, and the row where it can."""
+    names = batch.schema.names
+    wanted = [column.name for column in columns]
+    if len(set(names)) != len(names) or set(names) != set(wanted):
+        unknown = ", ".join(name for name in names if name not in wanted)
+        missing = ", ".join(name for name in wanted if name not in names)
+        parts = [f"it has no {missing}"] * bool(missing) + [f"the table has no {unknown}"] * bool(unknown)
+        what = "; ".join(parts) or "it has a column twice"
+        raise SchemaMismatch(f"table {table}: the batch's columns do not match: {what}")
+    fitted = []
+    for column in columns:
+        try:
+            fitted.append(_fit_column(column, batch.column(names.index(column.name)), first_row))
+        except Error as error:
+            raise type(error)(f"table {table}, column {column.name}: {error}") from None
+    return fitted
+
+
+def _fit_column(column: Column, values: pa.Array, first_row: int) -> pa.Array:
+    target = arrow_type(column.type)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not column.nullable and values.null_count:
+        row = first_row + pc.index(pc.is_null(values), True).as_py()
+        raise NullNotAllowed(f"row {row} has no value, but the column is NOT NULL")
+    if values.type == target:
+        return _without_excess_blanks(column, values)
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), target)
+    if not _akin(values.type, target):
+        raise TypeMismatch(f"Arrow type {values.type} does not fit {column.type}, which is {target}")
+    if pa.types.is_timestamp(values.type) and values.type.tz is not None:
+        values = values.cast(pa.timestamp(values.type.unit, "UTC")).cast(pa.timestamp(values.type.unit))
+    try:
+        return _without_excess_blanks(column, values.cast(target, safe=True))
+    except pa.ArrowInvalid as error:
+        raise _misfit(column, values, target, first_row, error) from None
+    except pa.ArrowNotImplementedError:
+        raise TypeMismatch(f"Arrow type {values.type} does not fit {column.type}, which is {target}") from None
+
+
+def _without_excess_blanks(column: Column, values: pa.Array) -> pa.Array:
+    """Values of a CHAR column without blanks at their ends, if some are too long with them: they say nothing."""
+    if column.type.name != "CHAR" or (pc.max(pc.binary_length(values)).as_py() or 0) <= column.type.length:
+        return values
+    return pc.utf8_rtrim(values, characters=" ")
+
+
+def _akin(given: pa.DataType, target: pa.DataType) -> bool:
+    if (pa.types.is_integer(given) or pa.types.is_decimal(given)) and pa.types.is_decimal(target):
+        return True
+    if pa.types.is_integer(given) and pa.types.is_floating(target):
+        return True
+    return any(kin(given) and kin(target) for kin in _kinships())
+
+
+def _misfit(column: Column, values: pa.Array, target: pa.DataType, first_row: int, error: Exception) -> ValueOutOfRange:
+    """Find the first row that would not fit: halve the rows until one is left."""
+    first, last = 0, len(values)
+    while last - first > 1:
+        middle = (first + last) // 2
+        try:
+            values[first:middle].cast(target, safe=True)
+            first = middle
+        except pa.ArrowInvalid:
+            last = middle
+    return ValueOutOfRange(f"row {first_row + first}: {values[first].as_py()!r} does not fit {column.type} ({error})")
+
+
+# ---- Arrow's values as Python has them.
+
+
+def python_columns(batch: pa.RecordBatch | pa.Table) -> list[list[Any]]:
+    """The values of each column; DataError if one is none that Python knows.
+
+    A text that is no UTF-8, or a date before the year 1, can only come out of files that others have written.
+    """
+    made = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            made.append(column.to_pylist())
+        except (ValueError, OverflowError) as error:
+            raise DataError(f"column {name} has a value that Python cannot have: {error}") from error
+    return made
+
+
+# ---- Arrow columns out of NumPy's numbers.
+
+
+def numbers(values: np.ndarray, type_: pa.DataType, is_known: np.ndarray | None = None) -> pa.Array:
+    """Numbers, NULL where they are negative, or where nothing is known."""
+    signed = values.astype(np.float64 if pa.types.is_floating(type_) else np.int64)
+    missing = signed < 0 if is_known is None else ~is_known
+    return pa.array(signed, type_, mask=missing)
+
+
+def labels(values: np.ndarray, label: Callable[[int], str | None]) -> pa.Array:
+    """A text for each number, made once for each that occurs."""
+    unique, places = np.unique(values, return_inverse=True)
+    return pa.array([label(value) for value in unique.tolist()], pa.string()).take(pa.array(places))
+
+
+def page_names(page_ids: np.ndarray) -> pa.Array:
+    """``4:7`` for each page."""
+    ids = page_ids.astype(np.int64)
+    parts = (ids >> OFFSET_BITS, ids & (PAGES_PER_DEVICE - 1))
+    return pc.binary_join_element_wise(*(pa.array(part).cast(pa.string()) for part in parts), ":")

@@ -1,0 +1,153 @@
+"""Definitions in plain terms, for files and messages, and back; what was read is checked before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from gmdb.errors import Corruption, SchemaError
+from gmdb.format.address import device_of, offset_of, page_name
+from gmdb.format.btree import KEY_COLUMNS_MAX
+from gmdb.format.columns import Column, ColumnType
+from gmdb.format.lob import LobSegment
+from gmdb.storage.documents import is_number
+from gmdb.storage.feeds import Feed
+from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.catalog.schema import SYS_TABLES_ENTRY, Constraint, TableDefinition, make_columns, require_name
+
+if TYPE_CHECKING:
+    from gmdb.storage.store import PageStore
+
+
+# ---- Whether definitions that were read make sense: what others rely on without asking, as they would of their own.
+#
+# A catalog can say what cannot be only if something other than gmdb wrote it; see docs/security.md.
+
+_NONSENSE = (AttributeError, IndexError, KeyError, OverflowError, SchemaError, TypeError, UnicodeError, ValueError)
+
+
+@contextmanager
+def reading_catalog() -> Iterator[None]:
+    """Whatever goes wrong while rows of the catalog are made into definitions is the catalog's fault."""
+    try:
+        yield
+    except _NONSENSE as error:
+        said = f"the catalog makes no sense: {type(error).__name__}: {error}; see gmdb verify"
+        raise Corruption(said, SYS_TABLES_ENTRY) from error
+
+
+def require_place(store: PageStore, what: str, entry_page: int, space_id: int) -> None:
+    """Refuse an entry page that is not in its tablespace."""
+    device = store.devices.get(device_of(entry_page)) if entry_page >= 0 else None
+    if device is None or device.space_id != space_id or not 0 < offset_of(entry_page) < device.page_count:
+        raise SchemaError(f"{what} begins at page {page_name(entry_page)}, which tablespace {space_id} does not have")
+
+
+def require_sense(store: PageStore, tables: Iterable[TableDefinition]) -> None:
+    names: set[str] = set()
+    for table in tables:
+        require_name("table", table.name)
+        if table.name in names:
+            raise SchemaError(f"there are two tables {table.name}")
+        names.add(table.name)
+        make_columns(table.name, table.columns)
+        require_place(store, f"table {table.name}", table.entry_page, table.space_id)
+        if table.lobs is not None:
+            require_place(store, f"what table {table.name} keeps apart", table.lobs.entry_page, table.space_id)
+        elif any(column.type.is_lob for column in table.columns):
+            raise SchemaError(f"table {table.name} has no segment for its large objects")
+        _check_indexes(store, table)
+        for constraint in table.constraints:
+            _check_constraint(table, constraint)
+
+
+def _check_indexes(store: PageStore, table: TableDefinition) -> None:
+    for index in table.indexes:
+        require_name("index", index.name)
+        count = len(table.columns)
+        if index.using not in ("btree", "hash") or not 1 <= len(index.positions) <= KEY_COLUMNS_MAX:
+            raise SchemaError(f"index {index.name} is a {index.using} of {len(index.positions)} columns")
+        if not all(0 <= position < count and not table.columns[position].type.is_lob for position in index.positions):
+            raise SchemaError(f"index {index.name} has columns that table {table.name} does not have")
+        device = store.devices.get(device_of(index.entry_page)) if index.entry_page >= 0 else None
+        require_place(store, f"index {index.name}", index.entry_page, device.space_id if device else -1)
+
+
+def _check_constraint(table: TableDefinition, constraint: Constraint) -> None:
+    require_name("constraint", constraint.name)
+    if not isinstance(constraint.kind, str) or not isinstance(constraint.text, str):
+        raise SchemaError(f"constraint {constraint.name} of table {table.name} says nothing")
+
+
+# ---- Definitions in plain terms, lists and numbers and texts, for files and messages; and back.
+
+
+def table_to_plain(table: TableDefinition) -> list[Any]:
+    columns = [column_to_plain(column) for column in table.columns]
+    indexes = [index_to_plain(index) for index in table.indexes]
+    constraints = [constraint_to_plain(constraint) for constraint in table.constraints]
+    place = [table.name, table.obj_id, table.space_id, table.entry_page]
+    return [*place, columns, indexes, constraints, table.lobs, table.number, table.feed]
+
+
+def table_from_plain(plain: list[Any]) -> TableDefinition:
+    """What ``table_to_plain`` was given; Corruption if it was given something else."""
+    with reading_catalog():
+        table = _table_from_plain(plain)
+        require_name("table", table.name)
+        make_columns(table.name, table.columns)
+        _require_numbers(table)
+    return table
+
+
+def _require_numbers(table: TableDefinition) -> None:
+    """Refuse numbers of objects, pages and columns that are none."""
+    numbers = [table.obj_id, table.space_id, table.entry_page, table.number, *(table.lobs or ()), *(table.feed or ())]
+    for index in table.indexes:
+        numbers += [index.obj_id, index.table_id, index.entry_page, *index.positions]
+        is_sound = type(index.since) is int and isinstance(index.unique, bool) and index.using in ("btree", "hash")
+        if not is_sound or not all(is_number(n) and n < len(table.columns) for n in index.positions):
+            raise SchemaError(f"index {index.name} has columns that table {table.name} does not have")
+    if not all(map(is_number, numbers)):
+        raise SchemaError(f"table {table.name} has numbers that cannot be: {str(numbers)[:100]}")
+
+
+def _table_from_plain(plain: list[Any]) -> TableDefinition:
+    name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number, feed = plain
+    made = tuple(column_from_plain(column) for column in columns)
+    kept = tuple(constraint_from_plain(constraint) for constraint in constraints)
+    known = (index_from_plain(index) for index in indexes)
+    own = LobSegment(*lobs) if lobs else None
+    logged = Feed(*feed) if feed else None
+    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, own, number, logged)
+
+
+def index_to_plain(index: IndexDefinition) -> list[Any]:
+    place = [index.name, index.obj_id, index.table_id, index.entry_page]
+    return [*place, index.unique, list(index.positions), index.since, index.using]
+
+
+def index_from_plain(plain: list[Any]) -> IndexDefinition:
+    name, obj_id, table_id, entry_page, unique, positions, since, using = plain
+    return IndexDefinition(name, obj_id, table_id, entry_page, unique, tuple(positions), since, using)
+
+
+def column_to_plain(column: Column) -> list[Any]:
+    type_ = column.type
+    shape = [column.name, type_.name, type_.length, type_.scale, column.nullable]
+    return [*shape, column.default, column.identity, column.identity_id]
+
+
+def column_from_plain(plain: list[Any]) -> Column:
+    name, type_, length, scale, *more = plain
+    return Column(name, ColumnType(type_, length, scale), *more)
+
+
+def constraint_to_plain(constraint: Constraint) -> list[Any]:
+    return [constraint.kind, list(constraint.columns), constraint.text, constraint.name]
+
+
+def constraint_from_plain(plain: list[Any]) -> Constraint:
+    kind, columns, text, name = plain
+    return Constraint(kind, tuple(columns), text, name)

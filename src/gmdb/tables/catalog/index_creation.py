@@ -1,0 +1,257 @@
+"""Creating indexes: within a transaction, or while transactions go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from gmdb.errors import DatabaseClosed, Deadlock, LockTimeout, SchemaError, StorageError
+from gmdb.kernel.change.index_upkeep import INDEXES_MAX
+from gmdb.tables.access.heap import Heap
+from gmdb.tables.access.index_build import Filling
+from gmdb.tables.access.index_entries import INDEX_KINDS, Index
+from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.catalog.schema import TableDefinition, require_name
+from gmdb.tables.catalog.tables import Catalog
+from gmdb.transaction.gc import Ended
+from gmdb.transaction.session import Session
+
+# ---- Building an index while transactions go on.
+#
+# The table is held alone for two moments only.  In the first the index is made known as being built: from then on
+# writers leave word of what they would have done to it (SHADOW operations, in their undo), and a snapshot is taken, by
+# which it is filled.  What they left is caught up with in rounds, until little is left; in the second moment the last
+# of it is done, and the index is everyone's.  Between the two it is filled here, or gets leaves that others have made
+# by the same snapshot, for which the table's pages are pinned meanwhile.
+#
+# Invariants
+#  1. A transaction that changes the table either ended before the snapshot, or leaves shadow operations for all it
+#      does.
+#  2. Shadow operations are applied in the order of commits, and none is purged before: the snapshot is held until then.
+
+FEW_RECORDS = 1000  # undo records that are left for the moment in which nobody else may use the table
+ROUNDS_MAX = 20
+MOMENT = 0.2  # seconds that a build which was given up waits for the table at a time
+
+
+class IndexBuild:
+    """An index on its way.  Whoever makes it has the table alone, in ``session``."""
+
+    def __init__(self, session: Session, heap: Heap, tree: Index, index: IndexDefinition) -> None:
+        self.session = session
+        self.index = index
+        self._hub = session.hub
+        self._table, self._table_id, self._name = heap.number, heap.obj_id, f"table {heap.name}"
+        self._filling = Filling(tree, heap, index.name)
+        with self._hub.guard:
+            self._snapshot = self._hub.snapshots.take()
+
+    @property
+    def scn(self) -> int:
+        """The newest commit that the snapshot sees by which the index is filled."""
+        return self._snapshot.scn
+
+    def let_others_in(self) -> None:
+        """From now on others use the table again."""
+        self.session.share_instead(self._table)
+
+    def fill(self) -> None:
+        """Fill the index from the table, which others use again, and catch up with most of what they do."""
+        self.let_others_in()
+        self._filling.fill(np.array([self._snapshot.scn, -1, 0], np.int64))
+        self._catch_up_with_most()
+
+    def attach(self, leaves: Iterable[tuple[np.ndarray, int]]) -> int:
+        """Let the index have leaves that were made by the snapshot, and catch up; answers their number of entries."""
+        entries = self._filling.attach(leaves)
+        self._catch_up_with_most()
+        return entries
+
+    def _catch_up_with_most(self) -> None:
+        for _ in range(ROUNDS_MAX):
+            if self._catch_up() < FEW_RECORDS:
+                break
+
+    def finish(self) -> None:
+        """Catch up with the rest; nobody else uses the table from here to the end of the session's transaction."""
+        self.session.take_alone(self._table, self._name)
+        self._catch_up(is_alone=True)
+
+    def _catch_up(self, is_alone: bool = False) -> int:
+        """Do what transactions left that have ended by now; answers how many undo records those had."""
+        with self._hub.guard:
+            self._snapshot.check()
+            limit = self._hub.memory.scn if is_alone else self._known_limit()
+            ended = self._ended(limit)
+            following = self._hub.snapshots.take(limit)
+        places = [place for one in sorted(ended, key=lambda one: one.scn) for place in one.undo[one.done :].tolist()]
+        self._filling.catch_up(np.array(places, np.int64))
+        with self._hub.guard:
+            self._snapshot.check()
+            self._snapshot.release()
+            self._snapshot = following
+        return len(places)
+
+    def _known_limit(self) -> int:
+        """Up to which commit all are known as ended: others see a commit a moment before.
+
+        Whoever has the table alone need not ask: who used it has ended, and let it go; others may take their time.
+        """
+        limit = self._hub.memory.scn
+        for slot in self._hub.active:
+            scn = int(self._hub.memory.transactions[slot]["scn"])
+            if scn > 0:
+                limit = min(limit, scn - 1)
+        return max(limit, self._snapshot.scn)
+
+    def _ended(self, limit: int) -> list[Ended]:
+        """Transactions that used the table and committed after the snapshot, up to a commit."""
+        history = self._hub.collector.history
+        return [one for one in history if self._snapshot.scn < one.scn <= limit and self._table_id in one.tables]
+
+    def give_up(self, hurry: threading.Event | None = None) -> None:
+        """Take back what was made of an index that nobody is told of any more, once its last writers have ended.
+
+        Whoever sets ``hurry`` ends them next.
+        """
+        if hurry is not None:
+            self.session.lock_timeout = MOMENT
+        with suppress(DatabaseClosed, StorageError):  # else recovery does it
+            while self.session.in_transaction and not (hurry is not None and hurry.is_set()):
+                try:
+                    self.session.take_alone(self._table, self._name)
+                except (LockTimeout, Deadlock):  # whoever waits for this one in turn goes first as well
+                    if hurry is not None:
+                        hurry.wait(MOMENT)  # whoever stands in line behind goes first
+                    continue
+                self.session.rollback()
+        self.end()
+
+    def end(self) -> None:
+        with self._hub.guard:
+            self._snapshot.release()
+        self.session.close()
+
+
+# ---- Indexes that come into being: within a transaction, or while others go on.
+
+
+class Name(NamedTuple):
+    """A name that is given to something, or taken away: sessions lock it."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"the name {self.name} of a {self.kind}"
+
+
+class IndexMaking:
+    def __init__(self, catalog: Catalog, session: Session) -> None:
+        self._catalog = catalog
+        self._session = session
+
+    def names(self) -> set[str]:
+        """The names of all indexes, in small letters."""
+        tables = self._catalog.tables_of(self._session).values()
+        return {index.name.lower() for table in tables for index in table.indexes}
+
+    def take(self, name: str) -> TableDefinition:
+        """Have a table alone; answers what it is then."""
+        while True:
+            table = self._catalog.user_table(name, self._session)
+            self._session.take_alone(table.number, f"table {table.name}")
+            self._session.see_newest()
+            now = self._catalog.current(table, self._session)
+            self._catalog.require_seen(now, self._session)
+            if now.name == table.name:
+                return now
+
+    def create(
+        self, table: TableDefinition, name: str, columns: Sequence[str], unique: bool, using: str
+    ) -> TableDefinition:
+        """Make an index of a table that the session has alone, with what it sees of it."""
+        positions = self._check(table, name, columns, using)
+        index, tree = self.plant(table, name, positions, unique, using)
+        session, heap = self._session, self._heap(table)
+        with session.hub.guard:
+            form = np.array([session.hub.memory.scn, session.slot, session.statement_number], np.int64)
+        Filling(tree, heap, name).fill(form)
+        self._catalog.system(session).enter_index(index)
+        table = replace(table, indexes=(*table.indexes, index))
+        session.change_definitions({table.number: table})
+        return table
+
+    def plant(
+        self, table: TableDefinition, name: str, positions: Sequence[int], unique: bool, using: str
+    ) -> tuple[IndexDefinition, Index]:
+        """Make an index without entries.  Snapshots from before the transaction's commit will not go by it.
+
+        Its own transaction goes by an index of a table as new as that at once: all rows are its own.
+        """
+        kind, obj_id = INDEX_KINDS[using], self._catalog.new_number()
+        space = self._catalog.store.spaces[table.space_id]
+        segment = self._session.create_segment(space, obj_id, name, kind.segment_type, 0)
+        tree = kind.create(segment, [table.columns[n] for n in positions], positions, unique)
+        place = (obj_id, table.obj_id, segment.entry_page)
+        is_new = all(known.number != table.number for known in self._catalog.tables.values())
+        since = ~(0 if is_new else self._session.hub.memory.scn)
+        return IndexDefinition(name, *place, unique, tuple(positions), since=since, using=using), tree
+
+    def _heap(self, table: TableDefinition) -> Heap:
+        return Heap(self._catalog.store, self._session, lambda _: table)
+
+    def _check(self, table: TableDefinition, name: str, columns: Sequence[str], using: str) -> list[int]:
+        """The columns' numbers, once the index is known to be possible and its name is taken."""
+        require_name("index", name)
+        if using not in INDEX_KINDS:
+            raise SchemaError(f"index {name}: there is no kind {using!r} of index, only {' and '.join(INDEX_KINDS)}")
+        positions = [table.position(column) for column in columns]
+        for n in positions:
+            if table.columns[n].type.is_lob:
+                raise SchemaError(
+                    f"index {name}: column {table.columns[n].name} is a {table.columns[n].type}, which cannot be part "
+                    "of a key; keep what you search by, such as a hash of it, in a column of its own"
+                )
+        if len(set(positions)) < len(positions):
+            raise SchemaError(f"index {name}: a column is named twice in {', '.join(columns)}")
+        if len(table.indexes) >= INDEXES_MAX:
+            raise SchemaError(f"table {table.name} has {INDEXES_MAX} indexes already; it cannot have more")
+        self._session.take_alone(Name("index", name.lower()))
+        self._session.see_newest()
+        if name.lower() in self.names():
+            raise SchemaError(f"there is an index {name} already")
+        return positions
+
+    # ---- while others go on: the session's transaction is for the index alone
+
+    def begin(self, name: str, table_name: str, columns: Sequence[str], unique: bool, using: str) -> IndexBuild:
+        """Make an index that is to be filled, and let everybody know."""
+        table = self.take(table_name)
+        positions = self._check(table, name, columns, using)
+        index, tree = self.plant(table, name, positions, unique, using)
+        index = replace(index, since=0, building=True)
+        build = IndexBuild(self._session, self._heap(table), tree, index)
+        self._catalog.replace(replace(table, indexes=(*table.indexes, index)))
+        return build
+
+    def finish(self, build: IndexBuild) -> None:
+        """The index is filled, and its table held alone: make it everyone's."""
+        table, _ = self._catalog.index(build.index.name)
+        self._catalog.system(self._session).enter_index(build.index)
+        made = replace(build.index, building=False, since=self._session.hub.memory.scn)
+        indexes = [made if other.obj_id == made.obj_id else other for other in table.indexes]
+        self._session.change_definitions({table.number: replace(table, indexes=tuple(indexes))})
+        self._session.commit()
+
+    def abandon(self, build: IndexBuild) -> None:
+        """The build has failed: the index is nobody's."""
+        for table in self._catalog.tables.values():
+            left = [i for i in table.indexes if not (i.building and i.obj_id == build.index.obj_id)]
+            if len(left) < len(table.indexes):
+                self._catalog.replace(replace(table, indexes=tuple(left)))

@@ -1,0 +1,311 @@
+"""The system tables' own definitions, and the shape of a table's definition.
+
+The system tables lie in device 0.  ``sys_tables`` is found without looking anything up: its entry page is 0:1.
+It lists every table, itself included; ``sys_columns`` lists their columns.
+Not here: reading or changing them (tables.py for an open database, inspect/ for one that is closed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
+from gmdb.format.address import SYSTEM_DEVICE, page_id_of
+from gmdb.format.columns import IDENTITIES, Column, parse_column
+from gmdb.format.heap import row_size_max
+from gmdb.format.lob import LobSegment
+from gmdb.format.page import PAGE_SIZES
+from gmdb.format.row import MAX_COLUMNS, header_size
+from gmdb.storage.feeds import Feed
+from gmdb.tables.access.indexes import IndexDefinition, no_such_index
+
+SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
+SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID = 1, 2, 5, 6, 7
+SYS_STATISTICS_ID, SYS_STREAMS_ID, FIRST_USER_ID = 8, 10, 16
+PRIMARY_KEY, UNIQUE, CHECK = "primary key", "unique", "check"
+EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What a table's rows must fulfil.
+
+    A primary key or a unique constraint is kept by the unique index of the same name; what a check says, and whether
+    rows fulfil it, the one who changes rows must know.
+    """
+
+    kind: str  # "primary key", "unique" or "check"
+    columns: tuple[str, ...] = ()
+    text: str = ""  # of a check: the expression, as SQL writes it
+    name: str = ""  # if there is none, the table gives it one
+
+
+@dataclass(frozen=True, repr=False)
+class TableDefinition:
+    """A table: its name and number, where its segment starts, and its columns in order."""
+
+    name: str
+    obj_id: int
+    space_id: int
+    entry_page: int
+    columns: tuple[Column, ...]
+    indexes: tuple[IndexDefinition, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    lobs: LobSegment | None = None  # where its large objects are, if it has columns for them
+    number: int = 0  # by which sessions know the table: its first obj_id, also when it has got another segment
+    feed: Feed | None = None  # its changes are logged for readers
+
+    def __post_init__(self) -> None:
+        if not self.number:
+            object.__setattr__(self, "number", self.obj_id)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{c.name} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns)
+        indexes = "".join(f", index {index.name}" for index in self.indexes)
+        return f"<TableDefinition {self.name}: {columns}{indexes}>"
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The columns of the primary key; none if the table has none."""
+        return next((c.columns for c in self.constraints if c.kind == PRIMARY_KEY), ())
+
+    @property
+    def known_by(self) -> tuple[int, ...]:
+        """The positions of the columns by which others know its rows: its primary key, or all if it has none."""
+        if self.primary_key:
+            return tuple(self.position(name) for name in self.primary_key)
+        return tuple(n for n, column in enumerate(self.columns) if not column.type.is_lob)
+
+    def constraint(self, name: str) -> Constraint:
+        for constraint in self.constraints:
+            if constraint.name == name:
+                return constraint
+        known = ", ".join(c.name for c in self.constraints) or "none yet"
+        raise NoSuchConstraint(f"table {self.name} has no constraint {name}; its constraints are: {known}")
+
+    def column(self, name: str) -> Column:
+        return self.columns[self.position(name)]
+
+    def position(self, name: str) -> int:
+        """A column's number; its name as it was given, or in small letters."""
+        names = [column.name for column in self.columns]
+        for spelling in (name, name.lower()):
+            if spelling in names:
+                return names.index(spelling)
+        raise NoSuchColumn(f"table {self.name} has no column {name}; its columns are {', '.join(names)}")
+
+    def positions(self, names: Sequence[str] | None) -> list[int]:
+        """The numbers of some columns, each named once; None stands for all."""
+        if names is None:
+            return list(range(len(self.columns)))
+        found = [self.position(name) for name in names]
+        if len(set(found)) < len(found):
+            raise SchemaError(f"table {self.name}: a column is asked for twice in {', '.join(names)}")
+        return found
+
+    def index(self, name: str) -> IndexDefinition:
+        for index in self.indexes:
+            if index.name == name:
+                return index
+        raise no_such_index(self.name, name, self.indexes)
+
+
+def lob_segment(lob_id: int | None, lob_page: int | None) -> LobSegment | None:
+    """Where a table's large objects are, as its row in sys_tables has it."""
+    return None if lob_id is None or lob_page is None else LobSegment(lob_id, lob_page)
+
+
+def feed_of(feed_id: int | None, feed_version: int | None) -> Feed | None:
+    """A table's change feed, as its row in sys_tables has it."""
+    return None if feed_id is None or feed_version is None else Feed(feed_id, feed_version)
+
+
+ColumnsGiven = Mapping[str, str] | Sequence[tuple[str, str] | Column]
+
+
+def make_columns(table: str, columns: ColumnsGiven) -> tuple[Column, ...]:
+    """Columns as users write them, ``{"i": "INT", "s": "VARCHAR(10) NOT NULL"}``, or whole ones, checked."""
+    given = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
+    made = tuple(one if isinstance(one, Column) else parse_column(*one) for one in given)
+    if not 1 <= len(made) <= MAX_COLUMNS:
+        raise SchemaError(f"table {table} has {len(made)} columns; it must have 1 to {MAX_COLUMNS}")
+    seen: set[str] = set()
+    for column in made:
+        if column.name.lower() in seen:
+            raise SchemaError(f"table {table} has two columns called {column.name}")
+        seen.add(column.name.lower())
+        check_column(table, column)
+    return made
+
+
+def check_column(table: str, column: Column) -> None:
+    """Refuse what a column may not have."""
+    where = f"table {table}, column {column.name}"
+    parse_column(column.name, str(column.type))
+    require_expression(where, column.default)
+    if column.identity is None:
+        return
+    if column.identity not in IDENTITIES:
+        raise SchemaError(f"{where}: identity {column.identity!r} is none of {', '.join(IDENTITIES)}")
+    if column.type.name not in ("INT", "BIGINT") or column.default is not None or column.nullable:
+        raise SchemaError(f"{where}: an identity column is INT or BIGINT, NOT NULL and has no default")
+
+
+def require_room(table: str, columns: Sequence[Column], page_size: int) -> None:
+    """Refuse columns whose values have no room in any row: CHAR and BINARY values always have their whole length."""
+
+    def filled(column: Column) -> int:
+        return 2 + column.type.length if column.type.name in ("CHAR", "BINARY") else 0
+
+    rest = header_size(len(columns)) + sum(filled(column) for column in columns if not column.nullable)
+    for column in columns:
+        size = rest + (filled(column) if column.nullable else 0)
+        if size > row_size_max(page_size):
+            larger = [str(n) for n in PAGE_SIZES if size <= row_size_max(n)]
+            advice = f"use a tablespace of {' or '.join(larger)}-byte pages, or " if larger else ""
+            raise SchemaError(
+                f"table {table}: a row with a value of column {column.name} {column.type} has at least {size} bytes, "
+                f"and a page of {page_size} takes {row_size_max(page_size)}; {advice}shorter columns, or a BLOB"
+            )
+
+
+def require_expression(where: str, text: str | None) -> None:
+    if text is not None and not 1 <= len(text.encode()) <= EXPRESSION_MAX:
+        raise SchemaError(f"{where}: an expression has 1 to {EXPRESSION_MAX} bytes, not {len(text.encode())}")
+
+
+def require_name(what: str, name: str) -> None:
+    if not 1 <= len(name.encode()) <= 63 or "\0" in name:
+        raise SchemaError(f"{name!r} is no {what} name: it must have 1 to 63 bytes")
+
+
+SYS_TABLES_COLUMNS = make_columns(
+    "sys_tables",
+    {
+        "obj_id": "INT NOT NULL",
+        "name": "VARCHAR(63) NOT NULL",
+        "space_id": "INT NOT NULL",
+        "entry_page": "BIGINT NOT NULL",
+        "lob_id": "INT",  # this and what follows is not in rows of older databases
+        "lob_page": "BIGINT",
+        "feed_id": "INT",
+        "feed_version": "INT",
+    },
+)
+
+SYS_INDEXES_COLUMNS = make_columns(
+    "sys_indexes",
+    {
+        "obj_id": "INT NOT NULL",
+        "table_id": "INT NOT NULL",
+        "name": "VARCHAR(63) NOT NULL",
+        "entry_page": "BIGINT NOT NULL",
+        "is_unique": "BOOLEAN NOT NULL",
+        "positions": "VARCHAR(100) NOT NULL",
+        "kind": "VARCHAR(10)",  # NULL in rows from before there were hash indexes: a B-tree
+    },
+)
+
+SYS_COLUMNS_COLUMNS = make_columns(
+    "sys_columns",
+    {
+        "obj_id": "INT NOT NULL",
+        "position": "INT NOT NULL",
+        "name": "VARCHAR(63) NOT NULL",
+        "type": "VARCHAR(20) NOT NULL",
+        "length": "INT NOT NULL",
+        "scale": "INT NOT NULL",
+        "nullable": "BOOLEAN NOT NULL",
+        "default_text": f"VARCHAR({EXPRESSION_MAX})",  # this and what follows is not in rows of older databases
+        "identity": "VARCHAR(10)",
+        "identity_id": "INT",
+    },
+)
+
+SYS_CONSTRAINTS_COLUMNS = make_columns(
+    "sys_constraints",
+    {
+        "table_id": "INT NOT NULL",
+        "name": "VARCHAR(63) NOT NULL",
+        "kind": "VARCHAR(20) NOT NULL",
+        "positions": "VARCHAR(100) NOT NULL",
+        "text": f"VARCHAR({EXPRESSION_MAX})",
+    },
+)
+
+SYS_IDENTITIES_COLUMNS = make_columns(
+    "sys_identities", {"identity_id": "INT NOT NULL", "next_value": "BIGINT NOT NULL"}
+)
+
+SYS_STATISTICS_COLUMNS = make_columns(
+    "sys_statistics",
+    {
+        "table_id": "INT NOT NULL",
+        "positions": "VARCHAR(100) NOT NULL",  # of columns; none: the table as a whole
+        "row_count": "BIGINT NOT NULL",
+        "distinct_count": "BIGINT NOT NULL",
+        "bounds": "VARCHAR(4000)",
+    },
+)
+
+SYS_STREAMS_COLUMNS = make_columns(
+    "sys_streams",
+    {
+        "name": "VARCHAR(200) NOT NULL",
+        "query_id": "VARCHAR(100)",  # of the query that writes the stream, if it has said so
+        "table_name": "VARCHAR(63)",  # where its last batch went
+        "batch_id": "BIGINT",  # of its last batch; NULL: none was taken in yet
+        "row_count": "BIGINT NOT NULL",  # of all its batches
+        "batch_time": "TIMESTAMP",  # when its last batch was taken in, in UTC
+    },
+)
+
+SYSTEM_TABLES = {
+    "sys_tables": (SYS_TABLES_ID, SYS_TABLES_COLUMNS),
+    "sys_columns": (SYS_COLUMNS_ID, SYS_COLUMNS_COLUMNS),
+    "sys_indexes": (SYS_INDEXES_ID, SYS_INDEXES_COLUMNS),
+    "sys_constraints": (SYS_CONSTRAINTS_ID, SYS_CONSTRAINTS_COLUMNS),
+    "sys_identities": (SYS_IDENTITIES_ID, SYS_IDENTITIES_COLUMNS),
+    "sys_statistics": (SYS_STATISTICS_ID, SYS_STATISTICS_COLUMNS),
+    "sys_streams": (SYS_STREAMS_ID, SYS_STREAMS_COLUMNS),
+}
+
+
+# ---- Constraints as they are given, checked, with the names that they get if they have none.
+
+_ENDINGS = {PRIMARY_KEY: "pkey", UNIQUE: "key", CHECK: "check"}
+
+
+def named(table: TableDefinition, constraint: Constraint, index_names: Container[str]) -> Constraint:
+    """A constraint that the table can have, with its name; ``index_names`` are taken, in small letters."""
+    kind = constraint.kind
+    if kind not in _ENDINGS:
+        raise SchemaError(f"table {table.name}: {kind!r} is no kind of constraint, only {', '.join(_ENDINGS)} are")
+    where = f"table {table.name}, {kind}"
+    columns = tuple(table.column(name).name for name in constraint.columns)
+    if kind == PRIMARY_KEY and table.primary_key:
+        raise SchemaError(f"{where}: it has one already, on {', '.join(table.primary_key)}")
+    if kind == CHECK:
+        require_expression(where, constraint.text)
+    elif not columns or constraint.text:
+        raise SchemaError(f"{where}: it is about columns, and says nothing else")
+    if len(set(columns)) < len(columns):
+        raise SchemaError(f"{where}: a column is named twice in {', '.join(columns)}")
+    name = constraint.name or _free_name(table, kind, columns, index_names)
+    require_name("constraint", name)
+    if any(other.name.lower() == name.lower() for other in table.constraints):
+        raise SchemaError(f"table {table.name} has a constraint {name} already")
+    return replace(constraint, columns=columns, name=name)
+
+
+def _free_name(table: TableDefinition, kind: str, columns: tuple[str, ...], taken: Container[str]) -> str:
+    """``t_pkey``, ``t_a_b_key``, ``t_a_check``; with a number behind it if that is something else's name."""
+    own = {constraint.name.lower() for constraint in table.constraints}
+    parts = (table.name, *(() if kind == PRIMARY_KEY else columns), _ENDINGS[kind])
+    stem = "_".join(parts).encode()[:59].decode(errors="ignore")
+    name, number = stem, 0
+    while name.lower() in own or name.lower() in taken:
+        number += 1
+        name = f"{stem}{number}"
+    return name

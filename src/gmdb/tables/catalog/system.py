@@ -1,0 +1,597 @@
+"""The system tables of an open database: definitions as rows, read and changed by a session.
+
+Not here: which definition counts for whom (tables.py), what a change of one takes (changes.py).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from gmdb.errors import (
+    Corruption,
+    InterfaceError,
+    LockTimeout,
+    NoSuchRow,
+    NoSuchStream,
+    SchemaError,
+    StreamConflict,
+    ValueOutOfRange,
+)
+from gmdb.format.address import SYSTEM_DEVICE, RowId
+from gmdb.format.columns import EPOCH, EPOCH_DATE, Column, ColumnType
+from gmdb.format.page import SegmentType
+from gmdb.storage.documents import parse
+from gmdb.storage.store import PageStore
+from gmdb.tables.access.heap import Heap
+from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.catalog.definition_documents import require_place
+from gmdb.tables.catalog.schema import (
+    SYS_TABLES_COLUMNS,
+    SYS_TABLES_ENTRY,
+    SYS_TABLES_ID,
+    SYSTEM_TABLES,
+    Constraint,
+    TableDefinition,
+    feed_of,
+    lob_segment,
+)
+from gmdb.transaction.session import Session
+
+Values = tuple[Any, ...]
+SYS_TABLES = TableDefinition("sys_tables", SYS_TABLES_ID, SYSTEM_DEVICE, SYS_TABLES_ENTRY, SYS_TABLES_COLUMNS)
+
+
+class SystemTables:
+    """The rows of the system tables, for one session."""
+
+    def __init__(self, store: PageStore, session: Session, known: Mapping[str, TableDefinition]) -> None:
+        self._store = store
+        self._session = session
+        self._known = known  # an older database that is open for reading only lacks some
+        self._heaps: dict[str, Heap] = {}
+
+    def heap(self, name: str) -> Heap:
+        if name not in self._heaps:
+            self._heaps[name] = Heap(self._store, self._session, lambda _: self._known[name])
+        return self._heaps[name]
+
+    def rows(self, name: str) -> list[tuple[RowId, Values]]:
+        return list(self.heap(name).rows()) if name in self._known else []
+
+    # ---- reading definitions
+
+    def definitions(self) -> list[TableDefinition]:
+        """All tables."""
+        columns, indexes = self._columns(), self._indexes()
+        found = []
+        for _, (obj_id, name, space_id, entry_page, *more) in self.rows("sys_tables"):
+            of_table = tuple(columns.get(obj_id, ())), tuple(indexes.get(obj_id, ()))
+            made = TableDefinition(name, obj_id, space_id, entry_page, *of_table, lobs=lob_segment(*more[:2]))
+            found.append(replace(made, feed=feed_of(*more[2:])))
+        constraints = self._constraints(columns)
+        return [replace(table, constraints=tuple(constraints.get(table.obj_id, ()))) for table in found]
+
+    def _columns(self) -> dict[int, list[Column]]:
+        found: dict[int, list[tuple[int, Column]]] = {}
+        for _, (obj_id, position, name, type_, length, scale, nullable, *more) in self.rows("sys_columns"):
+            default, identity, identity_id = more
+            column = Column(name, ColumnType(type_, length, scale), nullable, default, identity, identity_id or 0)
+            found.setdefault(obj_id, []).append((position, column))
+        return {obj_id: [column for _, column in sorted(pairs, key=lambda p: p[0])] for obj_id, pairs in found.items()}
+
+    def _indexes(self) -> dict[int, list[IndexDefinition]]:
+        found: dict[int, list[IndexDefinition]] = {}
+        for _, (obj_id, table_id, name, entry_page, unique, positions, kind) in self.rows("sys_indexes"):
+            index = IndexDefinition(
+                name, obj_id, table_id, entry_page, unique, _numbers(positions), using=kind or "btree"
+            )
+            found.setdefault(table_id, []).append(index)
+        return found
+
+    def _constraints(self, columns: Mapping[int, list[Column]]) -> dict[int, list[Constraint]]:
+        found: dict[int, list[Constraint]] = {}
+        for _, (table_id, name, kind, positions, text) in self.rows("sys_constraints"):
+            names = tuple(columns[table_id][n].name for n in _numbers(positions))
+            found.setdefault(table_id, []).append(Constraint(kind, names, text or "", name))
+        return found
+
+    # ---- changing them
+
+    def enter(self, table: TableDefinition) -> None:
+        """List a table and all that belongs to it."""
+        self.heap("sys_tables").insert(table_row(table))
+        for position in range(len(table.columns)):
+            self.enter_column(table, position)
+        for index in table.indexes:
+            self.enter_index(index)
+        for constraint in table.constraints:
+            self.enter_constraint(table, constraint)
+
+    def enter_column(self, table: TableDefinition, position: int) -> None:
+        self.heap("sys_columns").insert(column_row(table.obj_id, position, table.columns[position]))
+
+    def enter_index(self, index: IndexDefinition) -> None:
+        self.heap("sys_indexes").insert(index_row(index))
+
+    def enter_constraint(self, table: TableDefinition, constraint: Constraint) -> None:
+        self.heap("sys_constraints").insert(constraint_row(table, constraint))
+
+    def strike(self, table: TableDefinition) -> None:
+        """Take a table, and all that belongs to it, out of the catalog."""
+        for name, column in (("sys_tables", 0), ("sys_columns", 0), ("sys_indexes", 1), ("sys_constraints", 0)):
+            self._delete(name, lambda values, column=column: values[column] == table.obj_id)  # type: ignore[misc]
+
+    def strike_index(self, index: IndexDefinition) -> None:
+        self._delete("sys_indexes", lambda values: values[0] == index.obj_id)
+
+    def strike_constraint(self, table: TableDefinition, name: str) -> None:
+        self._delete("sys_constraints", lambda values: values[:2] == (table.obj_id, name))
+
+    def change_table(self, table: TableDefinition) -> None:
+        self._update("sys_tables", lambda values: values[0] == table.obj_id, table_row(table))
+
+    def change_column(self, table: TableDefinition, position: int) -> None:
+        row = column_row(table.obj_id, position, table.columns[position])
+        self._update("sys_columns", lambda values: values[:2] == row[:2], row)
+
+    def change_constraint(self, table: TableDefinition, constraint: Constraint) -> None:
+        row = constraint_row(table, constraint)
+        self._update("sys_constraints", lambda values: values[:2] == row[:2], row)
+
+    def _delete(self, name: str, wanted: Callable[[Values], bool]) -> None:
+        for row_id, values in self.rows(name):
+            if wanted(values):
+                self.heap(name).delete(row_id)
+
+    def _update(self, name: str, wanted: Callable[[Values], bool], row: Values) -> None:
+        for row_id, values in self.rows(name):
+            if wanted(values):
+                self.heap(name).update(row_id, row)
+
+
+# ---- making them, and bringing older ones up to date
+
+
+def create_system_tables(store: PageStore, session: Session) -> None:
+    """Make the system tables of a new database; they list themselves."""
+    known = {name: _make(store, session, name) for name in SYSTEM_TABLES}
+    if known["sys_tables"].entry_page != SYS_TABLES_ENTRY:
+        raise Corruption(f"{store.directory} says that it is new, but has pages", SYS_TABLES_ENTRY)
+    system = SystemTables(store, session, known)
+    for table in known.values():
+        system.enter(table)
+    session.commit()
+
+
+def open_system_tables(store: PageStore, session: Session) -> dict[str, TableDefinition]:
+    """What system tables there are.  Opened for writing, an older database gets those and the columns that it lacks."""
+    system = SystemTables(store, session, {"sys_tables": SYS_TABLES})
+    entries = {name: entry for _, (_, name, _, entry, *_) in system.rows("sys_tables")}
+    if "sys_columns" not in entries:
+        raise Corruption("sys_tables does not list sys_columns", SYS_TABLES_ENTRY)
+    known = {}
+    for name, (obj_id, columns) in SYSTEM_TABLES.items():
+        if name in entries:
+            require_place(store, name, entries[name], SYSTEM_DEVICE)
+            known[name] = TableDefinition(name, obj_id, SYSTEM_DEVICE, entries[name], columns)
+    if not store.read_only:
+        _bring_up_to_date(store, session, known)
+    return known
+
+
+def _bring_up_to_date(store: PageStore, session: Session, known: dict[str, TableDefinition]) -> None:
+    system = SystemTables(store, session, known)
+    listed = {(values[0], values[1]) for _, values in system.rows("sys_columns")}
+    for table in list(known.values()):
+        for position in range(len(table.columns)):
+            if (table.obj_id, position) not in listed:
+                system.enter_column(table, position)
+    for name in SYSTEM_TABLES:
+        if name not in known:
+            known[name] = _make(store, session, name)
+            system.enter(known[name])
+    session.commit()
+
+
+def _make(store: PageStore, session: Session, name: str) -> TableDefinition:
+    obj_id, columns = SYSTEM_TABLES[name]
+    space = store.spaces[SYSTEM_DEVICE]
+    segment = session.create_segment(space, obj_id, name, SegmentType.SYSTEM, pct_free=10)
+    return TableDefinition(name, obj_id, SYSTEM_DEVICE, segment.entry_page, columns)
+
+
+# ---- rows
+
+
+def table_row(table: TableDefinition) -> Values:
+    place = (table.obj_id, table.name, table.space_id, table.entry_page)
+    return *place, *(table.lobs or (None, None)), *(table.feed or (None, None))
+
+
+def column_row(obj_id: int, position: int, column: Column) -> Values:
+    type_ = column.type
+    shape = (column.name, type_.name, type_.length, type_.scale, column.nullable)
+    return obj_id, position, *shape, column.default, column.identity, column.identity_id or None
+
+
+def index_row(index: IndexDefinition) -> Values:
+    place = (index.obj_id, index.table_id, index.name, index.entry_page)
+    return *place, index.unique, ",".join(map(str, index.positions)), index.using
+
+
+def constraint_row(table: TableDefinition, constraint: Constraint) -> Values:
+    positions = ",".join(str(table.position(name)) for name in constraint.columns)
+    return table.obj_id, constraint.name, constraint.kind, positions, constraint.text or None
+
+
+def _numbers(positions: str) -> tuple[int, ...]:
+    return tuple(map(int, positions.split(","))) if positions else ()
+
+
+# ---- Counters that number the rows of identity columns.
+#
+# Invariants
+#  1. No number is handed out twice: ``sys_identities`` has, committed, the first number of which none is handed out.
+#     What it gains and loses is no part of a user's transaction.
+#  2. Numbers may be left out: those of rows that were rolled back, and after a crash the rest of a block.
+
+BLOCK = 1000  # numbers that are taken from sys_identities together
+LARGEST = (1 << 63) - 1
+
+
+class _Counter:
+    def __init__(self, row_id: RowId, following: int) -> None:
+        self.row_id = row_id
+        self.following = following
+        self.end = following  # up to here numbers may be handed out
+
+
+class Identities:
+    def __init__(self, system: SystemTables, session: Session, lock: threading.Lock) -> None:
+        """``session``: in which nothing else happens while the lock is held."""
+        self._system = system
+        self._session = session
+        self._lock = lock
+        rows = system.rows("sys_identities")
+        self._counters = {number: _Counter(row_id, following) for row_id, (number, following) in rows}
+        session.commit()
+
+    def create(self, number: int, start: int = 1) -> None:
+        """A new counter.  It is there at once; if its column never comes about, nobody asks for it."""
+        with self._lock:
+            row_id = self._commit(lambda: self._system.heap("sys_identities").insert((number, start)))
+            self._counters[number] = _Counter(row_id, start)
+
+    def take(self, number: int, count: int) -> int:
+        """The first of ``count`` numbers that nobody else gets."""
+        with self._lock:
+            counter = self._counter(number)
+            first, following = counter.following, counter.following + count
+            if following > LARGEST:
+                raise ValueOutOfRange(f"an identity column has used up all numbers up to {LARGEST}")
+            if following > counter.end:
+                self._write(counter, number, min(following + BLOCK, LARGEST))
+            counter.following = following
+            return first
+
+    def _counter(self, number: int) -> _Counter:
+        if number not in self._counters:
+            raise Corruption(f"sys_identities has no counter {number}; see gmdb verify")
+        return self._counters[number]
+
+    def restart(self, number: int, start: int) -> None:
+        """Go on with another number."""
+        with self._lock:
+            counter = self._counter(number)
+            self._write(counter, number, start)
+            counter.following = counter.end = start
+
+    def settle(self) -> None:
+        """Give back what is left of blocks: the database is about to be closed."""
+        with self._lock:
+            for number, counter in self._counters.items():
+                if counter.end > counter.following:
+                    self._write(counter, number, counter.following)
+
+    def forget_all_but(self, used: Iterable[int]) -> None:
+        """Remove counters that are no column's any more."""
+        gone = set(self._counters) - set(used)
+        for number in gone:
+            self._system.heap("sys_identities").delete(self._counters.pop(number).row_id)
+        self._session.commit()
+
+    def listed(self) -> list[tuple[int, int]]:
+        """Each counter and the number that it hands out next."""
+        with self._lock:
+            return [(number, counter.following) for number, counter in sorted(self._counters.items())]
+
+    def numbers(self) -> list[int]:
+        return list(self._counters)
+
+    def _write(self, counter: _Counter, number: int, end: int) -> None:
+        heap = self._system.heap("sys_identities")
+        self._commit(lambda: heap.update(counter.row_id, (number, end)))
+        counter.end = end
+
+    def _commit(self, change: Callable[[], Any]) -> Any:
+        """Do something in the catalog's own session, and make it last."""
+        try:
+            made = change()
+            self._session.commit()
+            return made
+        except BaseException:
+            if self._session.in_transaction:
+                self._session.rollback()
+            raise
+
+
+# ---- Which batches of streams the database has: each stream's last one, in ``sys_streams``.
+#
+# Invariants
+#  1. A batch's rows and the note that they are there are one transaction's, so that there are both or neither.
+#  2. A stream has one row, and whoever takes a batch in holds it: two who bring the same batch come one after the
+#      other.
+
+NAME_MAX = 200  # bytes of a stream's name
+TABLE = "sys_streams"
+
+
+@dataclass(frozen=True)
+class StreamBatch:
+    """A batch of a stream."""
+
+    stream: str
+    query_id: str | None  # of the query that writes the stream, which numbers its batches
+    batch_id: int
+    rows: int
+    in_sequence: bool = False  # every batch of the query comes here, so that none may be missing before it
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.stream.encode()) <= NAME_MAX:
+            raise InterfaceError(f"{self.stream!r} is no name of a stream: it must have 1 to {NAME_MAX} bytes")
+
+
+@dataclass(frozen=True)
+class StreamRecord:
+    """What is known of a stream, as its row has it."""
+
+    name: str
+    query_id: str | None
+    table: str | None
+    batch_id: int | None
+    row_count: int
+    batch_time: datetime | None
+
+    def has(self, batch: StreamBatch) -> bool:
+        """Whether a batch is the last that was taken in, come again; StreamConflict if it cannot be told."""
+        if None not in (self.query_id, batch.query_id) and self.query_id != batch.query_id:
+            said = f"stream {self.name} is query {self.query_id}'s, whose batches up to {self.batch_id} are here"
+            why = f"this is batch {batch.batch_id} of query {batch.query_id}, whose checkpoint is another"
+            raise StreamConflict(f"{said}; {why}: give its stream another name, or forget the old one")
+        if self.batch_id is None or batch.batch_id == self.batch_id:
+            return self.batch_id is not None
+        said = f"stream {self.name}: batch {batch.batch_id} comes, but the last one here is {self.batch_id}"
+        if batch.batch_id < self.batch_id:
+            why = "the checkpoint is an older copy, and its batches may have other rows than they had"
+            raise StreamConflict(f"{said}; {why}: start with a new checkpoint")
+        if batch.in_sequence and batch.batch_id > self.batch_id + 1:
+            why = "those between are missing, as if the database was put back to an earlier time"
+            raise StreamConflict(f"{said}; {why}: bring their rows, forget the stream, and start again")
+        return False
+
+    def with_batch(self, batch: StreamBatch, table: str) -> StreamRecord:
+        now, query_id = datetime.now(UTC).replace(tzinfo=None), batch.query_id or self.query_id
+        return StreamRecord(self.name, query_id, table, batch.batch_id, self.row_count + batch.rows, now)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        return self.name, self.query_id, self.table, self.batch_id, self.row_count, self.batch_time
+
+
+class Streams:
+    def __init__(self, system: SystemTables, session: Session, lock: threading.Lock) -> None:
+        """``session``: in which nothing else happens while the lock is held."""
+        self._system = system
+        self._session = session
+        self._lock = lock
+
+    def hold(self, own: SystemTables, name: str) -> tuple[RowId, StreamRecord]:
+        """A stream, new or known, that nobody else changes before the transaction of ``own`` has ended."""
+        heap = own.heap(TABLE)
+        while True:
+            row_id = self._place_of(name)
+            try:
+                heap.lock(row_id)
+                return row_id, StreamRecord(*heap.fetch(row_id))
+            except NoSuchRow:
+                continue  # somebody has let it be forgotten meanwhile
+            except LockTimeout as error:
+                raise LockTimeout(f"stream {name}: somebody else is bringing a batch of it; {error}") from None
+
+    def note(self, own: SystemTables, row_id: RowId, record: StreamRecord) -> None:
+        """Keep what is known of a stream that is held, as part of the transaction of ``own``."""
+        own.heap(TABLE).update(row_id, record.values)
+
+    def forget(self, own: SystemTables, name: str) -> None:
+        """Know nothing of a stream any more, once the transaction of ``own`` has committed."""
+        for row_id, values in own.rows(TABLE):
+            if values[0] == name:
+                own.heap(TABLE).delete(row_id)
+                return
+        known = ", ".join(values[0] for _, values in own.rows(TABLE)) or "none yet"
+        raise NoSuchStream(f"there is no stream {name}; the streams are: {known}")
+
+    def listed(self) -> list[tuple[Any, ...]]:
+        with self._lock:
+            rows = sorted((values for _, values in self._system.rows(TABLE)), key=lambda values: str(values[0]))
+            self._session.commit()
+            return rows
+
+    def _place_of(self, name: str) -> RowId:
+        """Where a stream's row is; a new stream gets one at once, so that whoever else brings it finds the same."""
+        with self._lock:
+            try:
+                row_id = next((row_id for row_id, values in self._system.rows(TABLE) if values[0] == name), None)
+                if row_id is None:
+                    row_id = self._system.heap(TABLE).insert(StreamRecord(name, None, None, None, 0, None).values)
+                self._session.commit()
+                return row_id
+            except BaseException:
+                if self._session.in_transaction:
+                    self._session.rollback()
+                raise
+
+
+# ---- What ANALYZE found out about tables: how many rows there are, how many keys, and how they are spread.
+#
+# They say which way to rows is short.  They are as old as the last ANALYZE, and no answer depends on them.
+
+BOUNDS = 33  # values of a column that part its rows into equal shares
+BOUNDS_BYTES_MAX = 4000
+Place = float | str
+
+
+@dataclass(frozen=True)
+class KeyStatistics:
+    """Of the values of some columns together; ``bounds``: of a single column, in order."""
+
+    distinct: int
+    bounds: tuple[Any, ...] = ()  # numbers or texts
+
+    def share_below(self, value: Any, inclusive: bool) -> float:
+        """The share of rows whose value is less than this one, or as large."""
+        at: Any = place_of(value)
+        if not self.bounds or type(at) is not type(self.bounds[0]):
+            return 0.5
+        step = bisect_right(self.bounds, at) if inclusive else bisect_left(self.bounds, at)
+        if step in (0, len(self.bounds)):
+            return float(step > 0)
+        low, high = self.bounds[step - 1 : step + 1]
+        within = 0.5 if isinstance(at, str) else (at - low) / (high - low)
+        return (step - 1 + within) / (len(self.bounds) - 1)
+
+
+@dataclass(frozen=True)
+class TableStatistics:
+    rows: int
+    keys: Mapping[tuple[int, ...], KeyStatistics] = field(default_factory=dict)  # by the columns' positions
+
+    def rows_with(self, positions: tuple[int, ...]) -> float:
+        """How many rows have the same values in some columns, on average."""
+        known = self.keys.get(positions)
+        return self.rows / max(known.distinct, 1) if known is not None else self.rows / 10
+
+
+def place_of(value: Any) -> Place | None:
+    """Where a value stands among those of its type, as a number or a text."""
+    if isinstance(value, datetime):
+        return (value - EPOCH).total_seconds()
+    if isinstance(value, date):
+        return float((value - EPOCH_DATE).days)
+    if isinstance(value, int | float | Decimal):
+        return float(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if isinstance(value, str) else None
+
+
+def bounds_of(sample: Iterable[Any]) -> tuple[Place, ...]:
+    """Values that part a sample into equal shares; none if they would not fit into the catalog."""
+    places: list[Any] = sorted(place for value in sample if (place := place_of(value)) is not None)
+    if not places:
+        return ()
+    steps = (BOUNDS - 1) or 1
+    bounds = tuple(places[n * (len(places) - 1) // steps] for n in range(BOUNDS))
+    return bounds if len(json.dumps(bounds).encode()) <= BOUNDS_BYTES_MAX else ()
+
+
+class Statistics:
+    """The statistics of all tables, by their numbers; kept in ``sys_statistics``, outside of anybody's transaction."""
+
+    def __init__(self, system: SystemTables, session: Session, lock: threading.Lock) -> None:
+        """``session``: in which nothing else happens while the lock is held."""
+        self._system = system
+        self._session = session
+        self._lock = lock
+        self._tables = _read(system)
+        self.version = 0  # changes with them
+        session.commit()
+
+    def of(self, number: int) -> TableStatistics | None:
+        return self._tables.get(number)
+
+    def keep(self, number: int, found: TableStatistics) -> None:
+        """Replace what is known of a table."""
+        with self._lock:
+            self._strike({number})
+            heap = self._system.heap("sys_statistics")
+            for row in rows_of(number, found):
+                heap.insert(row)
+            self._session.commit()
+            self._tables[number] = found
+            self.version += 1
+
+    def forget_all_but(self, used: Iterable[int]) -> None:
+        """Remove what was known of tables that are gone."""
+        gone = set(self._tables) - set(used)
+        if gone:
+            self._strike(gone)
+            self._session.commit()
+            self._tables = {number: found for number, found in self._tables.items() if number not in gone}
+
+    def listed(self) -> list[tuple[Any, ...]]:
+        return [row for number, found in sorted(self._tables.items()) for row in rows_of(number, found)]
+
+    def _strike(self, numbers: set[int]) -> None:
+        heap = self._system.heap("sys_statistics")
+        for row_id, values in self._system.rows("sys_statistics"):
+            if values[0] in numbers:
+                heap.delete(row_id)
+
+
+def rows_of(number: int, found: TableStatistics) -> list[tuple[Any, ...]]:
+    """Statistics as rows of ``sys_statistics``."""
+    rows: list[tuple[Any, ...]] = [(number, "", found.rows, found.rows, None)]
+    for positions, key in found.keys.items():
+        bounds = json.dumps(key.bounds) if key.bounds else None
+        rows.append((number, ",".join(map(str, positions)), found.rows, key.distinct, bounds))
+    return rows
+
+
+def _read(system: SystemTables) -> dict[int, TableStatistics]:
+    totals: dict[int, int] = {}
+    keys: dict[int, dict[tuple[int, ...], KeyStatistics]] = {}
+    for _, (number, positions, rows, distinct, bounds) in system.rows("sys_statistics"):
+        totals[number] = rows
+        if positions:
+            of_table = keys.setdefault(number, {})
+            of_table[_column_numbers(positions)] = KeyStatistics(distinct, _bounds(bounds) if bounds else ())
+    return {number: TableStatistics(rows, keys.get(number, {})) for number, rows in totals.items()}
+
+
+def _bounds(text: str) -> tuple[Place, ...]:
+    """Bounds as the catalog has them: numbers only, or texts only."""
+    bounds = parse(text)
+    if not isinstance(bounds, list):
+        raise SchemaError(f"the bounds of a key are no list: {text[:40]}")
+    for kinds in ((int, float), (str,)):
+        if all(type(bound) in kinds for bound in bounds):
+            return tuple(bounds)
+    raise SchemaError(f"the bounds of a key have several types: {text[:40]}")
+
+
+def _column_numbers(positions: str) -> tuple[int, ...]:
+    return tuple(map(int, positions.split(",")))
+
+
+def key_columns(indexes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
+    """The first columns of indexes, alone and together: what statistics are worth having of."""
+    found = {tuple(positions[: n + 1]) for positions in indexes for n in range(len(positions))}
+    return sorted(found)

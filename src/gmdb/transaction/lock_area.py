@@ -1,0 +1,173 @@
+"""The memory behind the lock area and the transaction table, entered into the global area.
+
+Both are as large as they may ever get, but only what is used takes real memory.
+Transaction numbers are never used again; slots of the table are, once nothing refers to them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmdb.errors import Corruption, LocksExhausted
+from gmdb.format.address import device_of, offset_of
+from gmdb.format.page import PAGE_HEAD
+from gmdb.format.row import NO_LOCK
+from gmdb.format.transactions import TRANSACTION_ENTRY, committed, entries_per_page
+from gmdb.kernel.indexes.index_head import SCRATCH_SIZE
+from gmdb.kernel.locks import ACTIVE, LOAD, LOCK, LOCKS_MAX, ROLLED_BACK, TABLE_PAGES_MAX, TRANSACTION, TRANSACTIONS_MAX
+from gmdb.kernel.page.area import STATE
+from gmdb.kernel.read.visibility import ROW_BUFFER
+from gmdb.kernel.undo import POOL_MAX
+from gmdb.storage.pinned_pages import pack_locks
+from gmdb.storage.store import UNDO_PAGE_SIZE, PageStore
+
+LOADS_MAX = 1 << 12
+UNDO_PAGES_MAX = 1 << 20
+
+
+class TransactionMemory:
+    def __init__(self, store: PageStore) -> None:
+        self.locks = np.zeros(LOCKS_MAX, LOCK)
+        self.transactions = np.zeros(TRANSACTIONS_MAX, TRANSACTION)
+        self.loads = np.zeros(LOADS_MAX, LOAD)
+        self._scratch = np.zeros(3 * ROW_BUFFER, np.uint8)
+        self._free_slots: list[int] = []
+        self._slot_high = 0
+        self._index_scratch = np.zeros(SCRATCH_SIZE, np.uint8)
+        self._undo_pool = np.zeros(POOL_MAX, np.uint32)
+        self._table_pages = np.zeros(TABLE_PAGES_MAX, np.uint32)
+        self.next_number = store.control["next_transaction"]
+        self._store = store
+        self.state = store.state
+        self._fields = {name: STATE.fields[name][1] // 8 for name in STATE.names or ()}  # type: ignore[index]
+        self.start_at(store.control["scn"])
+        self.set("locks", self.locks.ctypes.data)
+        self.set("lock_free", NO_LOCK)
+        self.set("lock_limit", NO_LOCK)
+        self.set("transactions", self.transactions.ctypes.data)
+        self.set("loads", self.loads.ctypes.data)
+        self.set("undo_pool", self._undo_pool.ctypes.data)
+        self.set("undo_limit", UNDO_PAGES_MAX)
+        self.set("table_pages", self._table_pages.ctypes.data)
+        self.set("scratch", self._scratch.ctypes.data)
+        self.set("index_scratch", self._index_scratch.ctypes.data)
+
+    def get(self, field: str) -> int:
+        return self.state[self._fields[field]]
+
+    def set(self, field: str, value: int) -> None:
+        self.state[self._fields[field]] = value
+
+    @property
+    def scn(self) -> int:
+        """The newest commit."""
+        return self.state[self._fields["scn"]]
+
+    def counters(self) -> dict[str, int]:
+        """Numbers that were not given out yet begin here; a commit may have its own before others see it."""
+        return {"next_transaction": self.next_number, "scn": self.get("next_scn") - 1}
+
+    def start_at(self, scn: int) -> None:
+        """Begin with the commits up to ``scn``, which everyone sees."""
+        self.set("scn", scn)
+        self.set("oldest", scn)
+        self.set("next_scn", scn + 1)
+
+    # ---- the table of committed transactions
+
+    def use_table(self, page_ids: np.ndarray) -> None:
+        """The pages that the table has."""
+        if len(page_ids) > TABLE_PAGES_MAX:
+            raise Corruption(f"the table of transactions cannot have {len(page_ids)} pages")
+        self._table_pages[: len(page_ids)] = page_ids
+        self.set("table_page_count", len(page_ids))
+
+    def table_page_ids(self) -> list[int]:
+        return self._table_pages[: self.get("table_page_count")].tolist()
+
+    def table_slots_used(self) -> list[int]:
+        used = []
+        for n, page_id in enumerate(self.table_page_ids()):
+            page = self._store.devices[device_of(page_id)].memory(offset_of(page_id))
+            first = n * entries_per_page(UNDO_PAGE_SIZE)
+            used += [first + (at - PAGE_HEAD.size) // TRANSACTION_ENTRY.size for at, _, _ in committed(page)]
+        return used
+
+    # ---- transactions
+
+    def begin(self) -> int:
+        """A slot for a transaction that starts now."""
+        slot = self._free_slots.pop() if self._free_slots else self._slot_high
+        if slot == self._slot_high:
+            self._slot_high += 1
+        entry = self.transactions[slot]
+        entry["number"] = self.next_number
+        entry["scn"] = ACTIVE
+        entry["locks"] = 0
+        self.next_number += 1
+        return slot
+
+    def publish(self, slot: int, scn: int) -> None:
+        """Make the transaction's changes everyone's.  Costs the same however many they are."""
+        self.transactions[slot]["scn"] = scn
+        self.set("scn", scn)
+
+    def mark_rolled_back(self, slot: int) -> None:
+        self.transactions[slot]["scn"] = ROLLED_BACK
+
+    def number(self, slot: int) -> int:
+        return int(self.transactions[slot]["number"])
+
+    def free(self, slot: int) -> None:
+        """Nothing refers to the transaction any more; if a damaged page kept one of its locks, nobody else gets it."""
+        if self.transactions[slot]["locks"] == 0:
+            self._free_slots.append(slot)
+
+    # ---- bulk loads
+
+    def enter_load(self, slot: int, statement: int) -> int:
+        """Make a transaction's bulk load known; answers the number that its pages carry.
+
+        That is the transaction's; a further load of the same transaction has one of its own, for its statement.
+        """
+        number = self.number(slot)
+        used = self.get("load_count")
+        if number in self.loads["number"][:used]:
+            number = self.next_number
+            self.next_number += 1
+        free = np.flatnonzero(self.loads["number"][:used] == 0)
+        at = int(free[0]) if len(free) else used
+        if at == LOADS_MAX:
+            raise LocksExhausted(f"{LOADS_MAX} bulk appends are not yet seen by everyone; commit, or end long reads")
+        self.loads[at]["transaction"] = slot
+        self.loads[at]["statement"] = statement
+        self.loads[at]["number"] = number
+        self.set("load_count", max(used, at + 1))
+        return number
+
+    def forget_load(self, slot: int) -> None:
+        """Everyone sees the transaction's bulk loads, or nobody ever will."""
+        count = self.get("load_count")
+        if count:
+            entries = self.loads[:count]
+            entries["number"][entries["transaction"] == slot] = 0
+            used = np.flatnonzero(entries["number"])
+            self.set("load_count", int(used[-1]) + 1 if len(used) else 0)
+
+
+# ---- What the pages hold at an instant that a snapshot of it does not see: the work of transactions under way.
+
+
+def locks_in_flight(memory: TransactionMemory, scn: int) -> bytes:
+    """The locks and bulk loads of transactions that have not committed up to ``scn``.  The guard is held."""
+    locks = memory.locks[: memory.get("lock_high")]
+    loads = memory.loads[: memory.get("load_count")]
+    ids = np.flatnonzero(locks["action"])
+    ids = ids[_is_unseen(memory, locks["transaction"][ids], scn)]
+    entered = loads[loads["number"] != 0]
+    return pack_locks(ids, locks[ids], entered[_is_unseen(memory, entered["transaction"], scn)])
+
+
+def _is_unseen(memory: TransactionMemory, slots: np.ndarray, scn: int) -> np.ndarray:
+    committed = memory.transactions["scn"][slots]
+    return (committed <= 0) | (committed > scn)

@@ -1,0 +1,451 @@
+"""Indexes by themselves, B-trees and hash indexes: what the kernels find wrong with one, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gmdb.errors import Corruption, DataError
+from gmdb.format.address import NO_PAGE, RowId, device_of, offset_of, page_name
+from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, INDEX_AT, INDEX_HEAD, NODE_AT, POINTER_SIZE, IndexKind, key_values
+from gmdb.format.columns import Column
+from gmdb.format.hash import HASH_NODE, slot_pages
+from gmdb.format.page import PageType, SegmentType, slot_offset
+from gmdb.format.row import BITS_AT, ROW_HEAD
+from gmdb.kernel.checks import hash_checks, index_checks
+from gmdb.kernel.checks.index_checks import NO_WORD, PROBLEM, SPECIAL
+from gmdb.kernel.checks.row_checks import SUSPECT
+from gmdb.kernel.indexes.hash_page import ALL_BITS, PLACE_BITS
+from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.verify.page_reader import MappedPages
+from gmdb.verify.pieces import EntriesFound, HashWalk, LeafRange, leaf_ranges
+from gmdb.verify.segments import CheckedSegment
+from gmdb.verify.survey import MISSING, Survey
+
+# ---- An index that is being verified, and what was found in it.
+
+SHOWN_CHARACTERS = 80
+KINDS_BY_NAME = {kind.name.lower(): kind for kind in IndexKind}  # as the catalog calls them
+
+
+@dataclass(frozen=True)
+class Index:
+    definition: IndexDefinition
+    table: TableDefinition
+    columns: tuple[Column, ...]
+    segment: CheckedSegment
+    head: np.ndarray  # the bytes of the index head as it should be
+
+    @property
+    def name(self) -> str:
+        return f"index {self.definition.name}"
+
+    @property
+    def kind(self) -> IndexKind:
+        return KINDS_BY_NAME[self.definition.using]
+
+    def key_at(self, page: bytes, offset: int) -> str:
+        """An entry's key, for people."""
+        try:
+            return in_words(key_values(self.columns, page, offset))
+        except (Corruption, DataError):
+            return "that is no value of its columns"
+
+
+@dataclass(frozen=True)
+class IndexEntries:
+    """The entries that lead to rows: their words, and where they are (page id << 16 | slot, and SPECIAL)."""
+
+    words: np.ndarray
+    spots: np.ndarray
+    whole: bool  # whether all of the index could be looked at, so that what is missing is not there
+
+
+def row_of(page: bytes, offset: int) -> RowId:
+    """The row that the entry of a leaf leads to."""
+    at = offset + ROW_HEAD.size
+    return RowId.from_word(int.from_bytes(page[at : at + POINTER_SIZE], "little"))
+
+
+def in_words(key: tuple[Any, ...]) -> str:
+    text = f"({', '.join(map(repr, key))})"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…)"
+
+
+# ---- Running a walk through an index, compiled, and telling what it found: what all kinds of index have in common.
+
+PROBLEMS_MAX = 100  # of one index that are put into words
+KEY_AT = ROW_HEAD.size + POINTER_SIZE  # of an entry
+
+Problem = Callable[[int, int, int], None]  # tells of one, in words
+
+
+class IndexWalk:
+    """One index.  A kind of index says which kernel goes through it, and has words for each kind of problem."""
+
+    segment_type: ClassVar[SegmentType]
+    check_type: ClassVar[np.dtype]
+    item_type: ClassVar[np.dtype]
+
+    def __init__(self, survey: Survey, mapped: MappedPages, index: Index) -> None:
+        self._survey, self._mapped, self._index = survey, mapped, index
+        own = [self._is_page(facts) for facts in survey.facts.values()]
+        pages = sum(int(mask.sum()) for mask in own)
+        counts = (f["slot_count"][mask] for f, mask in zip(survey.facts.values(), own, strict=True))
+        room = sum(int(count.sum(dtype=np.int64)) for count in counts) + 1
+        self._queue, self._problems = np.zeros(pages + 1, self.item_type), np.zeros(PROBLEMS_MAX, PROBLEM)
+        self._words, self._spots, self._keys = (np.empty(room, np.int64) for _ in range(3))
+        self._check = np.zeros(1, self.check_type)
+        fields = {
+            "devices": mapped.address, "index": index.head.ctypes.data, "obj_id": index.definition.obj_id,
+            "queue": self._queue.ctypes.data, "problems": self._problems.ctypes.data, "problem_room": PROBLEMS_MAX,
+            "words": self._words.ctypes.data, "spots": self._spots.ctypes.data,
+        }  # fmt: skip
+        for name, value in fields.items():
+            self._check[name] = value
+
+    def _is_page(self, facts: np.ndarray) -> np.ndarray:
+        kind = (facts["page_type"] == PageType.DATA) & (facts["seg_type"] == self.segment_type)
+        mask: np.ndarray = kind & (facts["obj_id"] == self._index.definition.obj_id) & (facts["verdict"] <= SUSPECT)
+        return mask
+
+    @property
+    def own_pages(self) -> int:
+        """How many pages of the index can be followed."""
+        return len(self._queue) - 1
+
+    @property
+    def entry_room(self) -> int:
+        """How many entries they have, those of branches included."""
+        return len(self._words) - 1
+
+    def walk(self, *kernels: Callable[[int], int]) -> np.void:
+        for kernel in kernels:
+            while kernel(self._check.ctypes.data):
+                pass
+        return self._check[0]
+
+    def run(self, kernels: Sequence[Callable[[int], int]], words: dict[int, Problem]) -> IndexEntries:
+        self.walk(*kernels)
+        result = self._check[0]
+        for problem in self._problems[: result["problem_count"]]:
+            kind, *where = (int(value) for value in problem)
+            words[kind](*where)
+        if result["problem_count"] > PROBLEMS_MAX:
+            self.tell_at_entry_page(f"{result['problem_count'] - PROBLEMS_MAX} more entries or pages are wrong")
+        unreached = 0
+        if result["whole"] and self._index.segment.whole:
+            unreached = self._tell_unreached()
+        found = int(result["entry_count"])
+        return IndexEntries(self._words[:found], self._spots[:found], bool(result["whole"]) and not unreached)
+
+    def listed(self) -> np.ndarray:
+        """Pages of the index that its segment's map lists, as far as they can be followed."""
+        ids = self._index.segment.entries["page_id"].astype(np.int64)
+        return ids[self._is_page(self._survey.gather(ids))]
+
+    def _tell_unreached(self) -> int:
+        """Pages that the segment's map lists, but the index does not lead to; answers how many."""
+        listed = self.listed().tolist()
+        unreached = [page_id for page_id in listed if not self._mapped.seen[device_of(page_id)][offset_of(page_id)]]
+        for page_id in unreached:
+            said = f"{self._index.name}: no page of the index leads to this page"
+            self._survey.findings.on_page(page_id, NODE_AT, said)
+        return len(unreached)
+
+    # ---- places
+
+    def tell_at_entry_page(self, said: str) -> None:
+        at = INDEX_AT + INDEX_HEAD.offset("root")
+        self._survey.findings.on_page(self._index.definition.entry_page, at, f"{self._index.name}: {said}")
+
+    def entry_offset(self, page_id: int, slot: int) -> int:
+        page = self._survey.files.page(page_id)
+        at = slot_offset(len(page), slot)
+        return int.from_bytes(page[at : at + 2], "little")
+
+    def on_entry(self, page_id: int, slot: int, said: str, behind: int = 0) -> None:
+        offset = self.entry_offset(page_id, slot) + behind
+        self._survey.findings.on_page(page_id, offset, f"{self._index.name}: slot {slot}: {said}")
+
+    def on_node(self, page_id: int, field: str, said: str) -> None:
+        self._survey.findings.on_page(page_id, NODE_AT + BTREE_NODE.offset(field), f"{self._index.name}: {said}")
+
+    def why_lost(self, page_id: int) -> str:
+        """Why the walk could not go on to a page; nothing if that was found before."""
+        verdict = self._survey.fact(page_id)["verdict"]
+        if verdict == MISSING:
+            return "which is not in use"
+        return "" if verdict > SUSPECT else "which is no page of this index"
+
+    # ---- entries
+
+    def key_and_row(self, place: int) -> str:
+        """Of an entry that leads to a row."""
+        page, offset = self._survey.files.page(place >> 16), self.entry_offset(place >> 16, place & 0xFFFF)
+        return f"{self._index.key_at(page, offset)} of row {row_of(page, offset)}"
+
+    def tell_misfit(self, page_id: int, slot: int, tail: str, behind: int) -> None:
+        columns = ", ".join(f"{column.name} {column.type}" for column in self._index.columns)
+        said = f"the columns of the entry's key are not those of the index: {columns}{tail}"
+        self.on_entry(page_id, slot, said, behind)
+
+    def tell_same(self, page_id: int, slot: int, _: int) -> None:
+        said = f"the entry of key {self.key_and_row(page_id << 16 | slot)} and its row is there twice"
+        self.on_entry(page_id, slot, said)
+
+    def tell_duplicate(self, page_id: int, slot: int, other: int) -> None:
+        where = f"slot {other & 0xFFFF} of page {page_name(other >> 16)}"
+        said = f"the index is unique, but key {self.key_and_row(page_id << 16 | slot)} is also in {where}"
+        self.on_entry(page_id, slot, said, KEY_AT)
+
+
+# ---- B-trees: what ``kernel/checks/index_checks.py`` finds wrong with one, in words.
+
+_LINKS = {index_checks.PREV: ("prev", "before"), index_checks.NEXT: ("next", "behind")}
+
+
+class Tree(IndexWalk):
+    """One tree, and words for what is wrong with it."""
+
+    segment_type, check_type, item_type = SegmentType.BTREE, index_checks.TREE_CHECK, index_checks.QUEUED
+
+    def check(self) -> IndexEntries:
+        words = {
+            index_checks.CHILD: self._child,
+            index_checks.TWICE: self._twice,
+            index_checks.LEVEL: self._level,
+            index_checks.PREV: lambda page, _, other: self._link(index_checks.PREV, page, other),
+            index_checks.NEXT: lambda page, _, other: self._link(index_checks.NEXT, page, other),
+            index_checks.EMPTY: self._empty,
+            index_checks.MISFIT: self._misfit,
+            index_checks.OPEN: self._open,
+            index_checks.ORDER: self._order,
+            index_checks.SAME: self.tell_same,
+            index_checks.LOW: self._low,
+            index_checks.HIGH: self._high,
+            index_checks.DUPLICATE: self.tell_duplicate,
+        }
+        return self.run((index_checks.check_branches, index_checks.check_leaves), words)
+
+    def pieces(self, pages_a_piece: int) -> list[LeafRange]:
+        """Its leaves; none if something is wrong with the branches, so that it must be gone through as a whole."""
+        result = self.walk(index_checks.check_branches)
+        if result["problem_count"] or not result["whole"]:
+            return []
+        leaves = self._queue[result["done"] : result["queued"]]
+        counts = self._survey.gather(leaves["page"])["slot_count"].astype(np.int64)
+        return leaf_ranges(self._index.head, self._index.definition.obj_id, leaves, counts, pages_a_piece)
+
+    def is_reached(self, _: Sequence[EntriesFound]) -> bool:
+        """Whether the branches have led to all its pages."""
+        reached = self._queue["page"][: self._check[0]["queued"]]
+        return bool(np.isin(self.listed(), reached).all())
+
+    def _key(self, place: int) -> str:
+        page_id, slot = place >> 16, place & 0xFFFF
+        if not self._level_of(page_id):
+            return self.key_and_row(place)
+        return self._index.key_at(self._survey.files.page(page_id), self.entry_offset(page_id, slot))
+
+    def _level_of(self, page_id: int) -> int:
+        return int(BTREE_NODE.at(self._survey.files.page(page_id), NODE_AT).level)
+
+    # ---- the tree
+
+    def _child(self, parent: int, slot: int, child: int) -> None:
+        why = self.why_lost(child)
+        if why:
+            self._from_parent(parent, slot, f"leads to page {page_name(child)}, {why}")
+
+    def _twice(self, parent: int, slot: int, child: int) -> None:
+        self._from_parent(parent, slot, f"leads to page {page_name(child)}, to which another entry leads already")
+
+    def _from_parent(self, parent: int, slot: int, said: str) -> None:
+        if parent == NO_PAGE:
+            self.tell_at_entry_page(f"the root {said}")
+        else:
+            self.on_entry(parent, slot, f"the entry {said}", ROW_HEAD.size)
+
+    def _level(self, page_id: int, _: int, level: int) -> None:
+        self.on_node(page_id, "level", f"level {self._level_of(page_id)}, but the page above it makes it {level}")
+
+    def _link(self, kind: int, page_id: int, other: int) -> None:
+        name, where = _LINKS[kind]
+        found = BTREE_NODE.values(self._survey.files.page(page_id), NODE_AT)[name]
+        said = f"{name} is page {page_name(found)}, but the page {where} it is {page_name(other)}"
+        self.on_node(page_id, name, said)
+
+    def _empty(self, page_id: int, _: int, __: int) -> None:
+        self.on_node(page_id, "slot_count", "a branch without entries leads nowhere")
+
+    # ---- entries
+
+    def _misfit(self, page_id: int, slot: int, _: int) -> None:
+        tail = " and the row id" if not self._index.definition.unique else ", maybe the row id"
+        self.tell_misfit(page_id, slot, tail if self._level_of(page_id) else "", BITS_AT)
+
+    def _open(self, page_id: int, slot: int, _: int) -> None:
+        self.on_entry(page_id, slot, "the last entry of a branch has no key, but this one has")
+
+    def _order(self, page_id: int, slot: int, before: int) -> None:
+        keys = f"{self._key(page_id << 16 | slot)} comes after {self._key(before)}"
+        self.on_entry(page_id, slot, f"entries are not in order: {keys}", KEY_AT)
+
+    def _low(self, page_id: int, slot: int, bound: int) -> None:
+        self._out_of_bounds(page_id, slot, bound, "is not above")
+
+    def _high(self, page_id: int, slot: int, bound: int) -> None:
+        self._out_of_bounds(page_id, slot, bound, "is not below" if self._level_of(page_id) else "is above")
+
+    def _out_of_bounds(self, page_id: int, slot: int, bound: int, relation: str) -> None:
+        where = f"slot {bound & 0xFFFF} of page {page_name(bound >> 16)}"
+        keys = f"key {self._key(page_id << 16 | slot)} {relation} that of {where}, {self._key(bound)}"
+        self.on_entry(page_id, slot, f"{keys}, which bounds the page", KEY_AT)
+
+
+# ---- Hash indexes: what ``kernel/checks/hash_checks.py`` finds wrong with one, in words; and keys that are there
+# twice.
+
+_ADDRESS_SIZE = 8
+
+
+class Hash(IndexWalk):
+    """One hash index, and words for what is wrong with it."""
+
+    segment_type, check_type, item_type = SegmentType.HASH, hash_checks.HASH_CHECK, hash_checks.QUEUED
+
+    def check(self) -> IndexEntries:
+        self._check["keys"] = self._keys.ctypes.data
+        words = {
+            hash_checks.CHILD: self._child,
+            hash_checks.ROOT: self._root,
+            hash_checks.TWICE: self._twice,
+            hash_checks.DEPTH: self._depth,
+            hash_checks.DEEP: self._deep,
+            hash_checks.SHALLOW: self._shallow,
+            hash_checks.BLOCK: self._block,
+            hash_checks.LONELY: self._lonely,
+            hash_checks.EMPTY: self._empty,
+            hash_checks.MISFIT: lambda page, slot, _: self.tell_misfit(page, slot, " and the address", BITS_AT),
+            hash_checks.ADDRESS: self._address,
+            hash_checks.STRAY: self._stray,
+            hash_checks.ORDER: self._order,
+            hash_checks.SAME: self.tell_same,
+        }
+        entries = self.run((hash_checks.check_hash,), words)
+        self._tell_duplicates(entries.spots)
+        return entries
+
+    def pieces(self, _: int) -> list[HashWalk]:
+        """All of it: its buckets are in no order that parts of it could go by to find a key that is there twice."""
+        definition = self._index.definition
+        return [HashWalk(self._index.head.tobytes(), definition.obj_id, self.own_pages, self.entry_room)]
+
+    def is_reached(self, found: Sequence[EntriesFound]) -> bool:
+        """Whether the walk has come to all its pages."""
+        return bool(np.isin(self.listed(), np.concatenate([one.reached for one in found])).all())
+
+    def _tell_duplicates(self, spots: np.ndarray) -> None:
+        """Entries of a unique index with one key; equal words only say where to look."""
+        if not self._index.definition.unique:
+            return
+        order = np.argsort(self._keys[: len(spots)], kind="stable")
+        keys = self._keys[order]
+        found = np.flatnonzero((keys[1:] == keys[:-1]) & (keys[1:] != NO_WORD))
+        told = 0
+        for n in found.tolist():
+            other, spot = (int(spots[order[i]]) & ~SPECIAL for i in (n, n + 1))
+            if hash_checks.same_key(self._mapped.address, self._index.head.ctypes.data, spot, other):
+                told += 1
+                if told <= PROBLEMS_MAX:
+                    self.tell_duplicate(spot >> 16, spot & 0xFFFF, other)
+        if told > PROBLEMS_MAX:
+            self.tell_at_entry_page(f"{told - PROBLEMS_MAX} more keys are there twice")
+
+    # ---- directories
+
+    def _depth_of(self, page_id: int) -> int:
+        return int(HASH_NODE.at(self._survey.files.page(page_id), NODE_AT).depth)
+
+    def _on_slot(self, directory: int, slot: int, said: str) -> None:
+        text = f"{self._index.name}: slot {slot} of the directory {said}"
+        self._survey.findings.on_page(directory, ENTRIES_AT + 4 * slot, text)
+
+    def _child(self, directory: int, slot: int, child: int) -> None:
+        why = self.why_lost(child)
+        if why and directory == NO_PAGE:
+            self.tell_at_entry_page(f"the root leads to page {page_name(child)}, {why}")
+        elif why:
+            self._on_slot(directory, slot, f"leads to page {page_name(child)}, {why}")
+
+    def _root(self, page_id: int, _: int, __: int) -> None:
+        self.tell_at_entry_page(f"the root leads to page {page_name(page_id)}, which is no directory")
+
+    def _twice(self, directory: int, slot: int, child: int) -> None:
+        said = f"leads to page {page_name(child)}, to which other slots lead already"
+        self._on_slot(directory, slot, said)
+
+    def _depth(self, page_id: int, _: int, most: int) -> None:
+        said = f"depth {self._depth_of(page_id)}, but a directory of its level chooses by {most} bits at most"
+        self.on_node(page_id, "level", said)
+
+    def _deep(self, page_id: int, _: int, most: int) -> None:
+        said = f"depth {self._depth_of(page_id)}, but the bucket's directory chooses by {most} bits only"
+        self.on_node(page_id, "level", said)
+
+    def _slots_with(self, directory: int, slot: int, child: int) -> tuple[str, int]:
+        """Words for the run of slots that lead to a page, and how many they are."""
+        slots, last = slot_pages(self._survey.files.page(directory)), slot
+        while last + 1 < len(slots) and slots[last + 1] == child:
+            last += 1
+        return (f"slot {slot}" if last == slot else f"slots {slot} to {last}"), last - slot + 1
+
+    def _shallow(self, directory: int, slot: int, child: int) -> None:
+        where, _ = self._slots_with(directory, slot, child)
+        said = f"leads to a directory, page {page_name(child)}, from {where} at depth {self._depth_of(directory)}"
+        self._on_slot(directory, slot, f"{said}; that takes all bits of the level, one slot, and a level beneath it")
+
+    def _block(self, directory: int, slot: int, child: int) -> None:
+        where, count = self._slots_with(directory, slot, child)
+        right = 1 << self._depth_of(directory) - self._depth_of(child)
+        said = f"leads to page {page_name(child)}, which is in {where}, {count} in all"
+        wanted = f"{right}, beginning at a multiple of that"
+        self._on_slot(directory, slot, f"{said}, but a bucket of depth {self._depth_of(child)} is in {wanted}")
+
+    def _lonely(self, page_id: int, _: int, children: int) -> None:
+        what = "one bucket only" if children else "no page"
+        self.on_node(page_id, "slot_count", f"the directory leads to {what}, and should have given way")
+
+    # ---- buckets
+
+    def _empty(self, page_id: int, _: int, __: int) -> None:
+        self.on_node(page_id, "slot_count", "a bucket without entries")
+
+    def _address_of(self, page_id: int, slot: int) -> tuple[int, int]:
+        """The address of an entry, and where it lies in it."""
+        page, offset = self._survey.files.page(page_id), self.entry_offset(page_id, slot)
+        at = int(ROW_HEAD.at(page, offset).size) - _ADDRESS_SIZE
+        return int.from_bytes(page[offset + at : offset + at + _ADDRESS_SIZE], "little"), at
+
+    def _on_address(self, page_id: int, slot: int, said: str) -> None:
+        address, at = self._address_of(page_id, slot)
+        self.on_entry(page_id, slot, f"address {address:#018x} {said}", at)
+
+    def _address(self, page_id: int, slot: int, _: int) -> None:
+        self._on_address(page_id, slot, f"is not that of key {self.key_and_row(page_id << 16 | slot)}")
+
+    def _stray(self, page_id: int, slot: int, number: int) -> None:
+        item = self._queue[number]
+        bits = int(item["bits"])
+        prefix = ((int(item["address"]) & (1 << 64) - 1) << PLACE_BITS | int(item["place"])) >> ALL_BITS - bits
+        said = f"does not belong into the bucket, whose entries begin with bits {prefix:0{bits}b}"
+        self._on_address(page_id, slot, said)
+
+    def _order(self, page_id: int, slot: int, before: int) -> None:
+        address, _ = self._address_of(page_id, before & 0xFFFF)
+        self._on_address(page_id, slot, f"comes after {address:#018x}, or the row ids do: entries are not in order")

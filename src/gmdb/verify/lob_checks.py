@@ -1,0 +1,230 @@
+"""Large objects against their pages and rows: each page belongs to one value, each value to one row.
+
+A value is whole if its pages are all there, in order, full but for the last, and have as many bytes as its first page
+says.  It belongs to a row whose cell leads to it and says the same length; or, while transactions are at work, to an
+undo record that says that somebody brought it or took it away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gmdb.errors import DataError
+from gmdb.format import heap
+from gmdb.format.address import page_name
+from gmdb.format.lob import (
+    DATA_AT,
+    LOB_NODE,
+    NODE_AT,
+    Locator,
+    capacity,
+    decode_cell,
+    fan_out,
+    listed_pages,
+    page_counts,
+)
+from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
+from gmdb.format.row import ROW_HEAD, RowFlag, SizeCode, walk_cells
+from gmdb.format.undo import UndoOperation
+from gmdb.kernel.checks.page_checks import LEVEL_SHIFT
+from gmdb.kernel.checks.row_checks import SUSPECT
+from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.verify.findings import Findings
+from gmdb.verify.index_contents import heap_pages
+from gmdb.verify.pieces import Piece, Workplace
+from gmdb.verify.survey import Survey
+from gmdb.verify.undo_checks import LiveRecord
+
+_OF_LOBS = (UndoOperation.LOB_INSERT, UndoOperation.LOB_DELETE)
+_OF_VERSIONS = (UndoOperation.HEAP_UPDATE, UndoOperation.HEAP_UPDATE_INC)
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """A cell that leads to a value, and where it is."""
+
+    page_id: int
+    offset: int
+    name: str
+    locator: Locator
+
+
+@dataclass(frozen=True)
+class ReferenceRange:
+    """Some pages of a table whose rows may lead to large objects."""
+
+    table: TableDefinition
+    pages: np.ndarray
+
+    @property
+    def page_count(self) -> int:
+        return len(self.pages)
+
+    def check(self, work: Workplace) -> ReferencesFound:
+        findings = Findings()
+        return ReferencesFound(list(self._references(work, findings)), findings)
+
+    def _references(self, work: Workplace, findings: Findings) -> Iterator[_Reference]:
+        """The cells of all rows that are not deleted which lead to values on pages."""
+        for page_id in self.pages.tolist():
+            page = work.files.page(page_id)
+            for slot, offset in heap.live_slots(page):
+                flags = heap.flags_of(page, offset)
+                if not flags & (RowFlag.DELETE | RowFlag.ENTRY):
+                    yield from self._cells(page, page_id, slot, offset, findings)
+
+    def _cells(self, page: bytes, page_id: int, slot: int, offset: int, findings: Findings) -> Iterator[_Reference]:
+        cells = walk_cells(page, offset, offset + ROW_HEAD.at(page, offset).size)
+        for column, (code, at, length) in zip(self.table.columns, cells, strict=False):
+            if not column.type.is_lob or code != SizeCode.VARIABLE:
+                continue
+            name = f"slot {slot}, column {column.name}"
+            try:
+                value = decode_cell(page[at : at + length])
+            except DataError as error:
+                findings.on_page(page_id, at, f"table {self.table.name}: {name}: {error}")
+                continue
+            if isinstance(value, Locator):
+                yield _Reference(page_id, at, name, value)
+
+
+@dataclass(frozen=True)
+class ReferencesFound:
+    references: list[_Reference]
+    findings: Findings
+
+
+class LargeObjects:
+    """Those of all tables: the rows that lead to them, in pieces, and then what is wrong with them."""
+
+    def __init__(self, survey: Survey, pages_a_piece: int) -> None:
+        self._survey = survey
+        self._pieces: dict[int, list[ReferenceRange]] = {}
+        for table in survey.tables.values():
+            if table.lobs is not None:
+                pages = heap_pages(survey, table.obj_id)
+                parts = (pages[n : n + pages_a_piece] for n in range(0, len(pages), pages_a_piece))
+                self._pieces[table.obj_id] = [ReferenceRange(table, part) for part in parts]
+
+    def pieces(self) -> list[Piece]:
+        return [piece for pieces in self._pieces.values() for piece in pieces]
+
+    def check(self, results: Iterator[Any], records: list[LiveRecord]) -> None:
+        """``results``: what came of the pieces; as many are taken as there are pieces."""
+        recorded: dict[int, set[int]] = {}
+        for record in records:
+            if record.operation in _OF_LOBS:
+                recorded.setdefault(record.obj_id, set()).add(record.row_id.page_id)
+        for obj_id, pieces in self._pieces.items():
+            table = self._survey.tables[obj_id]
+            assert table.lobs is not None
+            found = [next(results) for _ in pieces]
+            _Check(self._survey, table, recorded.get(table.lobs.obj_id, set())).run(found)
+
+
+class _Check:
+    """The large objects of one table."""
+
+    def __init__(self, survey: Survey, table: TableDefinition, recorded: set[int]) -> None:
+        assert table.lobs is not None
+        self._survey, self._table, self._recorded = survey, table, recorded
+        self._obj_id = table.lobs.obj_id
+        self._owned: set[int] = set()
+
+    def run(self, found: Sequence[ReferencesFound]) -> None:
+        obj_id = self._obj_id
+        mine = self._survey.pages_where(
+            lambda facts: (
+                (facts["page_type"] == PageType.DATA)
+                & (facts["seg_type"] == SegmentType.LOB)
+                & (facts["obj_id"] == obj_id)
+                & (facts["verdict"] <= SUSPECT)
+            )
+        )
+        facts = self._survey.gather(np.array(mine, np.int64))
+        roots = {page_id for page_id, first in zip(mine, facts["next"].tolist(), strict=True) if page_id == first}
+        lengths = {page_id: self._check_value(page_id) for page_id in sorted(roots)}
+        for page_id in mine:
+            if page_id not in self._owned and page_id not in self._recorded:
+                self._tell(page_id, NODE_AT, "a page of a large object that does not lead to it")
+        self._check_references(lengths, found)
+
+    def _tell(self, page_id: int, offset: int, said: str) -> None:
+        self._survey.findings.on_page(page_id, offset, f"table {self._table.name}: {said}")
+
+    # ---- pages
+
+    def _check_value(self, first: int) -> int:
+        """Check the pages of a value; answers its length."""
+        page = self._survey.files.page(first)
+        node = LOB_NODE.at(page, NODE_AT)
+        self._owned.add(first)
+        counts = page_counts(node.length, len(page))
+        if node.level != len(counts) - 1:
+            said = f"level {node.level} of a large object of {node.length} bytes, which has {len(counts)} levels"
+            self._tell(first, NODE_AT + LOB_NODE.offset("level"), said)
+            return int(node.length)
+        above = np.array([first], np.int64)
+        for level in range(node.level - 1, -1, -1):
+            found = self._level_below(first, above, level, counts[level])
+            if found is None:
+                return int(node.length)
+            above = found
+        self._check_leaves(above, node.length, len(page))
+        return int(node.length)
+
+    def _level_below(self, first: int, above: np.ndarray, level: int, count: int) -> np.ndarray | None:
+        """The pages of a level, as the level above lists them; None if that is not right."""
+        listed = [listed_pages(self._survey.files.page(int(page_id))) for page_id in above]
+        ids = np.concatenate(listed).astype(np.int64) if listed else np.empty(0, np.int64)
+        fan = fan_out(len(self._survey.files.page(first)))
+        if len(ids) != count or any(len(part) != fan for part in listed[:-1]):
+            said = f"the large object at {page_name(first)} has {len(ids)} pages of level {level}, but needs {count}"
+            self._tell(int(above[0]), DATA_AT, said)
+            return None
+        facts = self._survey.gather(ids)
+        right = (facts["page_type"] == PageType.DATA) & (facts["seg_type"] == SegmentType.LOB)
+        right &= (facts["verdict"] <= SUSPECT) & (facts["obj_id"] == self._obj_id) & (facts["next"] == first)
+        right &= facts["load"] == (level << LEVEL_SHIFT | np.arange(len(ids)))
+        for n in np.flatnonzero(~right).tolist():
+            holder, at = int(above[n // fan]), DATA_AT + 4 * (n % fan)
+            said = f"page {page_name(int(ids[n]))} is not page {n} of level {level} of the large object"
+            self._tell(holder, at, f"{said} at {page_name(first)}")
+        self._owned.update(ids[right].tolist())
+        return ids if right.all() else None
+
+    def _check_leaves(self, leaves: np.ndarray, length: int, page_size: int) -> None:
+        room, facts = capacity(page_size), self._survey.gather(leaves)
+        wanted = np.full(len(leaves), DATA_AT + room)
+        wanted[-1] = DATA_AT + length - (len(leaves) - 1) * room
+        for n in np.flatnonzero(facts["free_begin"] != wanted).tolist():
+            has, needs = int(facts["free_begin"][n]) - DATA_AT, int(wanted[n]) - DATA_AT
+            said = f"the page has {has} bytes of a large object, not {needs}"
+            self._tell(int(leaves[n]), PAGE_HEAD.offset("free_begin"), said)
+
+    # ---- rows
+
+    def _check_references(self, lengths: dict[int, int], found: Sequence[ReferencesFound]) -> None:
+        named: set[int] = set()
+        for part in found:
+            self._survey.findings.extend(part.findings)
+        for one in (one for part in found for one in part.references):
+            first, length = one.locator
+            if first in named:
+                self._tell(one.page_id, one.offset, f"{one.name} leads to {page_name(first)}, as another row does")
+            elif first not in lengths:
+                if self._survey.can_follow(first):
+                    said = f"{one.name} leads to {page_name(first)}, where no large object begins"
+                    self._tell(one.page_id, one.offset, said)
+            elif lengths[first] != length and first not in self._recorded:
+                said = (
+                    f"{one.name} says {length} bytes, but the large object at {page_name(first)} has {lengths[first]}"
+                )
+                self._tell(one.page_id, one.offset, said)
+            named.add(first)
+        for first in sorted(lengths.keys() - named - self._recorded):
+            self._tell(first, NODE_AT, "a large object that no row has")
