@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,12 @@ LONG = (  # files that take long, beside Spark's
     "tests/cli/test_shell_in_tmux", "tests/crash/", "tests/inspect/test_mutations", "tests/model/", "tests/server/",
     "tests/sql/test_fuzz", "tests/sqlalchemy/test_suite", "tests/storage/test_shrink", "tests/verify/test_fuzz",
 )  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is heard, also in the background of a shell, which starts programs there with SIGINT ignored."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
