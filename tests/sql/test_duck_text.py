@@ -778,10 +778,10 @@ def test_a_signal_ends_a_query_of_the_main_thread(bench: Bench) -> None:
     total = call("+", call("+", *(column(one, "g") for one in many[:2])), column(many[2], "g"))
     endless = group(tree.Filter(pairs, call("<", total, constant(0))), {}, {"n": aggregate("count")})
     for relation in (endless, slow_sum()):
-        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        strike = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            run_written(write(relation), Run(bench.connection, None, (), NOW))  # type: ignore[arg-type]
+            run_written(write(relation), Run(bench.connection, None, (), NOW), lambda _, strike=strike: strike.start())  # type: ignore[arg-type]
         assert time.monotonic() - began < 30
     assert bench.run(pick(bench.table("t"), "a"))
 
