@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from importlinter.cli import lint_imports
 
+import gmdb
+from gmdb.database.dbapi import Cursor
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 FILE_LINES_MAX = 700
@@ -139,6 +142,15 @@ def test_every_path_that_the_documentation_names_exists(path, known_paths):
     names = NAMED_PATH.findall(path.read_text(encoding="utf-8"))
     own = [name for name in names if name.endswith(".py") or ("/" in name and name.partition("/")[0] in known_paths)]
     assert [name for name in own if name.rstrip("/") not in known_paths] == []
+
+
+@pytest.mark.parametrize("whole", [gmdb, gmdb.Connection, Cursor], ids=["gmdb", "Connection", "Cursor"])
+def test_every_public_name_is_documented(whole):
+    text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("guide.md", "dbapi.md"))
+    code = " ".join(re.findall(r"`[^`\n]+`", text))
+    names = getattr(whole, "__all__", None) or [name for name in dir(whole) if not name.startswith("_")]
+    assert names
+    assert [name for name in names if not re.search(rf"\b{name}\b", code)] == []
 
 
 def test_every_step_that_the_architecture_draws_is_defined_in_its_file():

@@ -234,10 +234,6 @@ class UndoExhausted(TransactionError, Transient):
     """The undo space is used up by transactions that are still running."""
 
 
-class TransactionsOpen(TransactionError, Transient):
-    """The operation needs a moment without open transactions."""
-
-
 class CursorInvalid(InterfaceError):
     """A read is still open, but changes that it had seen were rolled back."""
 
