@@ -232,7 +232,7 @@ class Cursor:
         return self.fetch_record_batch().read_all()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """What was found, for whoever takes Arrow data: ``pl.DataFrame(cursor)``, ``pa.table(cursor)``."""
+        """What was found, for a library that takes Arrow data: ``pl.DataFrame(cursor)``, ``pa.table(cursor)``."""
         return self.fetch_record_batch().__arrow_c_stream__(requested_schema)
 
     def df(self) -> pandas.DataFrame:
@@ -288,31 +288,31 @@ def _text_of(statement: Any) -> str:
     return statement
 
 
-def parameters_of(given: Any) -> Parameters:
+def parameters_of(parameters: Any) -> Parameters:
     """A statement's parameters, if they can be some; None stands for none."""
-    if isinstance(given, tuple | list | Mapping):
-        return given
-    if given is None:
+    if isinstance(parameters, tuple | list | Mapping):
+        return parameters
+    if parameters is None:
         return ()
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        said = f"parameters are a sequence, such as a tuple, or a mapping; this is a {type(given).__name__}"
-        raise ProgrammingError(said)
-    return given
+    if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
+        message = f"parameters are a sequence, such as a tuple, or a mapping; this is a {type(parameters).__name__}"
+        raise ProgrammingError(message)
+    return parameters
 
 
 def sets_of(parameters: Any) -> list[Any]:
     """Sets of parameters as they were given, or the rows of Arrow data."""
     if hasattr(parameters, "__arrow_c_stream__"):
         return list(zip(*(column.to_pylist() for column in pa.table(parameters).columns), strict=True))
-    return [parameters_of(given) for given in parameters]
+    return [parameters_of(one) for one in parameters]
 
 
 def _require_sets(parameters: Any) -> Any:
     """What is to be many sets of parameters, if it can be that."""
     is_one = isinstance(parameters, str | bytes | Mapping)
     if is_one or not (isinstance(parameters, Iterable) or hasattr(parameters, "__arrow_c_stream__")):
-        said = "many sets of parameters are a list of tuples or mappings, or Arrow data"
-        raise ProgrammingError(f"{said}, not a {type(parameters).__name__}")
+        message = "many sets of parameters are a list of tuples or mappings, or Arrow data"
+        raise ProgrammingError(f"{message}, not a {type(parameters).__name__}")
     return parameters
 
 

@@ -183,15 +183,15 @@ class Database:
         build.end()
 
     def next_identity(self, table: str, column: str, count: int, session: Session) -> int:
-        """The first of ``count`` numbers for an identity column; nobody else gets them, also if they are not used."""
+        """The first of ``count`` numbers for an identity column; others get other ones, even if these are not used."""
         session.require_open()
         self.store.require_writable()
-        found = self.catalog.table(table, session).column(column)
-        if not found.identity:
-            raise SchemaError(f"column {column} of table {table} is no identity column")
+        definition = self.catalog.table(table, session).column(column)
+        if not definition.identity:
+            raise SchemaError(f"column {column} of table {table} is not an identity column")
         if count < 1:
             raise SchemaError(f"column {column} of table {table}: {count} numbers are asked for; it must be 1 or more")
-        return self.catalog.identities.take(found.identity_id, count)
+        return self.catalog.identities.take(definition.identity_id, count)
 
     def require_sync(self, sync: str | None) -> None:
         """Refuse a connection that asks for another way to commit than the database was opened with."""
@@ -271,7 +271,7 @@ class Database:
     # ---- space
 
     def shrink(self) -> int:
-        """Give free pages at the end of devices back to the operating system; answers how many bytes."""
+        """Give free pages at the end of devices back to the operating system; returns how many bytes."""
         durability = self._require_durability()
         self.transactions.collector.collect()  # rows that were deleted hold their pages until then
         return durability.shrinking.run()
@@ -295,7 +295,7 @@ class Database:
                         trimmed = self.store.call(trim_segment, table.space_id, obj_id, entry_page)
 
     def backup(self, target: Path) -> Generator[Step, None, BackupReport]:
-        """Copy the database as it is at one instant, step by step; everybody goes on meanwhile."""
+        """Copy the database as it is at one instant, step by step, while others go on."""
         durability = self._require_durability()
         durability.checkpoint()  # so that the copy has little to replay
         return (yield from Backup(self.store, durability.redo, target).steps())
@@ -343,34 +343,34 @@ class Database:
 
 
 def create_database(directory: Path) -> None:
-    """Make a new database.  It has its name only once it is whole; whoever comes second finds the first one's."""
+    """Create a database.  It gets its name only once it is whole; a process that comes second finds the first one's."""
     if directory.exists() and not directory.is_dir():
         require_database(directory)
     if directory.is_dir() and any(directory.iterdir()):
-        raise NotADatabase(f"{directory} has files in it that are no gmdb database; choose another path")
+        raise NotADatabase(f"{directory} has files in it that are not a gmdb database; choose another path")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        made = make_beside(directory)
+        new = make_beside(directory)
     except OSError as error:
         raise StorageError(f"{directory}: {error.strerror}") from error
     try:
-        create_store(made, FIRST_USER_ID, REDO_FILE_SIZE)
-        Database(made).close()
+        create_store(new, FIRST_USER_ID, REDO_FILE_SIZE)
+        Database(new).close()
         try:
-            disk.current.replace(made, directory)
+            disk.current.replace(new, directory)
         except StorageError:
             if not is_database(directory):
                 raise
         disk.current.sync_directory(directory.parent)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def open_database(path: Any, read_only: bool, sync: str | None = None, progress: Progress | None = None) -> Database:
     """The process's database at ``path``: the one that is open already, or one opened now."""
     directory = Path(path).absolute()
     if sync is not None and sync not in SYNC_MODES:
-        raise InterfaceError(f"sync {sync!r} is none of {', '.join(SYNC_MODES)}")
+        raise InterfaceError(f"sync {sync!r} is not one of {', '.join(SYNC_MODES)}")
     with _opening:
         database = _open_databases.get(directory)
         if database is not None and not database.store.devices:

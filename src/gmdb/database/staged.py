@@ -126,7 +126,7 @@ class StagedIndex:
     def abandon(self, patience: float | None = None) -> None:
         """Take back what was made; a second time does nothing.
 
-        The planted index goes when the last writer has ended that knows it: somebody else waits for that.  With
+        The planted index goes when the last writer has ended that knows it: another thread waits for that.  With
         ``patience``, so does this, for that many seconds at most.
         """
         if self._is_over:
@@ -136,7 +136,7 @@ class StagedIndex:
         self._worker.end_work()
         self._worker.forget_interrupt()
         self._making.abandon(self._build)
-        with suppress(StorageError):  # the lease ends it, and whoever opens the database next finds the files
+        with suppress(StorageError):  # the lease ends it, and the next opening of the database removes the files
             self._drop_pin()
         remove_load(self._database.store.directory, self._load_id)
         ending = threading.Thread(target=self._build.give_up, args=(self._hurry,), name="gmdb-index-gone", daemon=True)

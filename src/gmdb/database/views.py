@@ -110,10 +110,10 @@ class SystemViews:
         return list(self._views)
 
     def view(self, name: str, session: Session | None) -> pa.Table:
-        found = self._views.get(name.lower())
-        if found is None:
+        table_of = self._views.get(name.lower())
+        if table_of is None:
             raise NoSuchTable(f"there is no system view {name}; there are {', '.join(self._views)}")
-        return found(session)
+        return table_of(session)
 
     # ---- definitions
 
@@ -126,8 +126,8 @@ class SystemViews:
         return _listed("sys_columns", rows)
 
     def _indexes(self, session: Session | None) -> pa.Table:
-        found = (index for table in self._tables(session) for index in table.indexes if not index.building)
-        return _listed("sys_indexes", map(index_row, found))
+        indexes = (index for table in self._tables(session) for index in table.indexes if not index.building)
+        return _listed("sys_indexes", map(index_row, indexes))
 
     def _constraints(self, session: Session | None) -> pa.Table:
         rows = (constraint_row(table, one) for table in self._tables(session) for one in table.constraints)
@@ -186,12 +186,12 @@ class SystemViews:
             states = {**dict.fromkeys(self._hub.active, "active"), **ended}
             slots = sorted(states)
             rows = memory.transactions[slots]
-            found = zip(slots, rows, strict=True)
+            transactions = zip(slots, rows, strict=True)
             return _made(
                 _schemas()["transactions"],
                 [
                     (int(row["number"]), states[slot], int(row["scn"]) if row["scn"] > 0 else None, int(row["locks"]))
-                    for slot, row in found
+                    for slot, row in transactions
                 ],
             )
 

@@ -1,8 +1,8 @@
 """One owner and its endpoints: how processes share a database.
 
-The process that has a database open for writing holds the lock on its directory.  It answers the others over Arrow
+The process that has a database open for writing holds the lock on its directory.  It serves the others over Arrow
 Flight, on a Unix socket that nobody but its user can reach; their sessions live in the owner, so that row locks,
-waiting and snapshots are the same for all.  ``connect`` is the way in, whoever turns out to be the owner.
+waiting and snapshots are the same for all.  ``connect`` is the way in, whichever process turns out to be the owner.
 An owner that serves the network has a second endpoint, at TCP ports.
 
   entrance.py       where the Unix sockets are, and the file in the database's directory that says so

@@ -4,8 +4,8 @@ Several streams of a client lead here: its messages, its scans, its appends.  Li
 they take turns; a stream that waits for the client itself gives its turn away meanwhile.
 
 Invariants
- 1. Whoever works in the session has the turn.
- 2. A session that was ended has rolled back, and whoever gets the turn later is refused.
+ 1. The thread that works in the session has the turn.
+ 2. A session that was ended has rolled back, and a thread that gets the turn later is refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClientSession(Session):
         super().require_open()
 
     def finish_read_if_idle(self) -> None:
-        self.finish_read()  # whoever reads has the turn
+        self.finish_read()  # the reader has the turn
 
     def require_writable(self) -> None:
         if self.read_only:
@@ -141,10 +141,10 @@ class Client:
         self.scopes[number] = OpenScope(context, value, heap)
         return number, value
 
-    def leave(self, number: int, kept: bool) -> None:
-        """The client leaves it; ``kept``: without an exception."""
+    def leave(self, number: int, succeeded: bool) -> None:
+        """The client leaves it; ``succeeded``: without an exception."""
         opened = self.scopes.pop(number)
-        if kept:
+        if succeeded:
             opened.context.__exit__(None, None, None)
             return
         with suppress(_Abandoned):
@@ -164,14 +164,14 @@ class Client:
     # ---- the end
 
     def stop(self) -> None:
-        """Let whoever works in the session come to an end soon; a wait ends at once."""
+        """Have the thread that works in the session finish soon; a wait ends at once."""
         if self.connection is not None:
             session = self._session
             session.stopped = True
             session.hub.waits.interrupt(session)
 
     def end(self) -> None:
-        """Roll back and end the session; called as often as somebody finds that the client is gone."""
+        """Roll back and end the session; may be called several times once the client is gone."""
         while not self._turn.acquire(timeout=INTERRUPT_INTERVAL):
             self.stop()  # it may have begun to wait only now
         try:
@@ -194,6 +194,6 @@ class Client:
         if not self.database.store.devices:
             return
         for number in sorted(self.scopes, reverse=True):
-            self.leave(number, kept=False)
+            self.leave(number, succeeded=False)
         abandon_all(self.connection._builds)
         session.close()

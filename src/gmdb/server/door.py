@@ -2,8 +2,8 @@
 
 A client says hello and shows the token, is told where Flight is, and keeps the connection for as long as it lives.
 When the connection ends the client is gone, however it went: the system closes it also for a process that is killed.
-Flight itself could not tell; and on a Unix socket Flight is started by the first knock only, so whoever shares nothing
-does not pay for it and may fork as before.
+Flight itself could not tell.  On a Unix socket Flight is started by the first knock only, so a process that shares
+nothing does not pay for it and may fork as before.
 
 Invariants
  1. The thread waits for nobody: a visitor that is slow or silent, also within TLS's handshake, keeps no other out.
@@ -29,7 +29,7 @@ from gmdb.server.sockets import keep_alive
 
 HELLO = b"gmdb 1\n"
 LINE_MAX = 4096
-RECORD_MAX = 1 << 14  # of TLS: whoever takes as much leaves nothing behind that the selector does not know of
+RECORD_MAX = 1 << 14  # of TLS: reading as much leaves nothing behind that the selector does not know of
 TLS_BEGINS = b"\x16"
 VISITOR_PATIENCE = 10.0  # seconds
 VISITORS_MAX = 64
@@ -38,7 +38,7 @@ WRONG_TOKEN, WRONG_PROTOCOL, NEEDS_TLS, FAILED = "token", "protocol", "tls", "fa
 
 @dataclass
 class Visitor:
-    """Somebody who was not let in yet."""
+    """A connection that was not let in yet."""
 
     until: float
     heard: bytearray = field(default_factory=bytearray)
@@ -109,19 +109,19 @@ class Door:
             if visitor is not None and self._tls is not None and not visitor.is_secure:
                 self._secure(end, visitor)
                 return
-            said = end.recv(RECORD_MAX)
+            message = end.recv(RECORD_MAX)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError:
-            said = b""
-        if not said:
+            message = b""
+        if not message:
             self._dismiss(end)
         elif visitor is not None:
-            visitor.heard += said
+            visitor.heard += message
             self._hear(end, visitor)
         elif self._clients[end] is not None:
-            numbers = [int(part) for part in said.split(b"!") if part.isdigit()]
-            if numbers:  # else a part of one, by which nobody is interrupted
+            numbers = [int(part) for part in message.split(b"!") if part.isdigit()]
+            if numbers:  # else a part of one, which interrupts nothing
                 self._interrupt(self._clients[end], max(numbers))
 
     # ---- TLS
@@ -189,17 +189,17 @@ class Door:
             return
         del self._visitors[end]
         try:
-            self._clients[end], told = self._enter()
+            self._clients[end], reply = self._enter()
         except Exception as error:
-            self._clients[end], told = None, {"refused": FAILED, "why": f"{type(error).__name__}: {error}"}
-        self._say(end, told)
+            self._clients[end], reply = None, {"refused": FAILED, "why": f"{type(error).__name__}: {error}"}
+        self._say(end, reply)
 
     def _refuse(self, end: socket.socket, why: str) -> None:
         if self._say(end, {"refused": why}):
             self._dismiss(end)
 
     def _say(self, end: socket.socket, what: dict[str, Any]) -> bool:
-        """Send a line; whoever cannot take even that is dismissed."""
+        """Send a line; a visitor that cannot take even that is dismissed."""
         try:
             end.sendall(json.dumps(what).encode() + b"\n")
         except OSError:
@@ -216,7 +216,7 @@ class Door:
             self._leave(client)
 
     def close(self) -> None:
-        """Let nobody in any more, and hang up on everybody."""
+        """Let no more clients in, and close all connections."""
         self._wake.close()
         if self._thread.ident is not None:
             self._thread.join()
@@ -237,13 +237,13 @@ class NoDoor(ValueError):
 
 
 def introduce(door: socket.socket, token: str) -> dict[str, Any]:
-    """Ask to be let in; answers what the door tells.  OSError if the connection ends, NoDoor if it is another's."""
+    """Ask to be let in; returns the door's reply.  OSError if the connection ends, NoDoor if it is another's."""
     door.sendall(HELLO)
-    told = _heard(door)
-    if "gmdb" in told:
+    reply = _heard(door)
+    if "gmdb" in reply:
         door.sendall(token.encode() + b"\n")
-        told = _heard(door)
-    return told
+        reply = _heard(door)
+    return reply
 
 
 def _heard(door: socket.socket) -> dict[str, Any]:
@@ -254,12 +254,12 @@ def _heard(door: socket.socket) -> dict[str, Any]:
             raise NoDoor("it hung up" if not part else "it talks too much")
         heard += part
     try:
-        told = json.loads(heard)
+        reply = json.loads(heard)
     except ValueError:
         raise NoDoor("it speaks another language") from None
-    if not isinstance(told, dict):
+    if not isinstance(reply, dict):
         raise NoDoor("it speaks another language")
-    return told
+    return reply
 
 
 def knock(place: Place, patience: float) -> tuple[socket.socket, dict[str, Any]] | None:
@@ -268,10 +268,10 @@ def knock(place: Place, patience: float) -> tuple[socket.socket, dict[str, Any]]
     try:
         door.settimeout(patience)
         door.connect(place.door)
-        told = introduce(door, place.token)
+        reply = introduce(door, place.token)
         door.settimeout(None)
-        if "refused" not in told:
-            return door, told
+        if "refused" not in reply:
+            return door, reply
     except TimeoutError:
         door.close()
         raise

@@ -37,7 +37,7 @@ _served: Living[Database] = Living()
 def serve(database: Database) -> None:
     """Answer other processes from now on, if the database is open for writing and they are not answered yet.
 
-    Sharing is no condition for working alone: where there is no place for a socket, a warning says so.
+    A process can work alone without sharing: where there is no place for a socket, a warning says so.
     """
     with _starting:
         if not database.read_only and database not in _served:

@@ -58,7 +58,7 @@ class Link:
         self._closed = self._broken = False
         self._number = 0  # of the last message
         self.busy = threading.RLock()  # as a session has it
-        self.held = Held(weakref.proxy(self))  # no circle: what nobody uses any more goes at once
+        self.held = Held(weakref.proxy(self))  # no reference cycle: it is freed as soon as nothing uses it
         self._dropped: deque[int] = deque()
         self._held_back: list[Callable[[], None]] = []
         self._call_options = flight.FlightCallOptions(headers=[(TOKEN_HEADER, route.token.encode())])
@@ -110,12 +110,12 @@ class Link:
     def interrupt(self) -> None:
         """Have the owner end what it is doing for this client.  Needs no lock, and no answer."""
         if self._pid == os.getpid() and not self._closed and not self._broken:
-            with suppress(OSError):  # the owner is gone: whoever waits for it is told
+            with suppress(OSError):  # the owner is gone: a thread that waits for it gets the error
                 self._door.send(b"!%d!" % self._number)
 
     @contextmanager
     def holding_back(self, send: Callable[[], None]) -> Iterator[None]:
-        """While somebody collects changes, to send many at once: ``send`` is called before any other message."""
+        """While changes are collected, to send many at once: ``send`` is called before any other message."""
         self._held_back.append(send)
         try:
             yield
@@ -188,7 +188,7 @@ class Link:
                 head, _ = unpack(answer.result().app_metadata)
         except BaseException:
             if not answer.done() and _written(writer.write_metadata, b"given up"):
-                answer.exception()  # the writer cannot be closed while somebody listens
+                answer.exception()  # the writer cannot be closed while a thread listens
             raise
         finally:
             _close_quietly(writer)
@@ -281,7 +281,7 @@ class ScanStream:
 
 
 def _watch_connections(end: End) -> None:
-    """Whoever waits for an answer is told if the owner's machine is gone."""
+    """Have a read that waits for an answer fail if the owner's machine is gone."""
     for file in list(sockets_at([end])):
         with suppress(OSError), borrowed(file) as connection:  # it may have ended meanwhile
             keep_alive(connection)
@@ -295,7 +295,7 @@ def _listen(reader: Any, answer: Future[Any]) -> None:
 
 
 def _written(write: Callable[[Any], None], what: Any) -> bool:
-    """Whether the owner took it.  If not, it may have answered already, and what it said tells why."""
+    """Whether the owner took it.  If not, it may have answered already, and the answer says why."""
     try:
         write(what)
         return True

@@ -83,8 +83,8 @@ def _asked(declared: Operation) -> Callable[..., Any]:
     @functools.wraps(declared.run)
     def ask(self: RemoteConnection, *arguments: Any, **options: Any) -> Any:
         link = self._link
-        given = {name: send_ahead(link, value) for name, value in options.items()}
-        result = link.ask(declared.name, *(send_ahead(link, value) for value in arguments), **given)
+        sent = {name: send_ahead(link, value) for name, value in options.items()}
+        result = link.ask(declared.name, *(send_ahead(link, value) for value in arguments), **sent)
         return _steps(link, result.number) if isinstance(result, StepsThere) else result
 
     return ask
@@ -106,10 +106,10 @@ def _steps(link: Link, number: int) -> Generator[Step, None, Any]:
     is_over = False
     try:
         while True:
-            is_over, said = link.ask("work", number)
+            is_over, value = link.ask("work", number)
             if is_over:
-                return said
-            yield said
+                return value
+            yield value
     finally:
         if not is_over:
             link.drop(number)
@@ -119,8 +119,8 @@ def _ask_for_operations() -> None:
     for name, member in vars(Connection).items():
         if not declarations_of(member):
             continue
-        asked: Any = [_asked(declared) for declared in declarations_of(member)]
-        setattr(RemoteConnection, name, property(*asked) if isinstance(member, property) else asked[0])
+        functions: Any = [_asked(declared) for declared in declarations_of(member)]
+        setattr(RemoteConnection, name, property(*functions) if isinstance(member, property) else functions[0])
 
 
 _ask_for_operations()
@@ -147,9 +147,9 @@ class RemoteStatements:
 
         return split(script)
 
-    def _result(self, told: dict[str, Any]) -> Result:
-        scan = told.pop("scan", None)
-        result = Result(**told)
+    def _result(self, fields: dict[str, Any]) -> Result:
+        scan = fields.pop("scan", None)
+        result = Result(**fields)
         if scan is not None:
             result.reader = pa.RecordBatchReader.from_batches(result.schema, self._link.batches(scan))
         return result

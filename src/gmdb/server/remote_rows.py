@@ -55,7 +55,7 @@ class RemoteHeap(_Heap):
         return self._link.ask(op, self.obj_id, *arguments)
 
     def wanting(self, positions: Container[int] | None) -> RemoteHeap:
-        """Large objects come with their rows, whoever looks at them."""
+        """Large objects come with their rows, whether or not they are looked at."""
         del positions
         return self
 

@@ -141,17 +141,17 @@ class StreamPlanner:
         if self._reached != position:
             self._scan = LogScan(self._log, position)
             self._ahead, self._reached, self._scanned, self._error = self._ahead[:0], position, position, None
-        for found in self._steps(max_rows):
-            self._ahead = np.concatenate((self._ahead, found))
+        for commits in self._steps(max_rows):
+            self._ahead = np.concatenate((self._ahead, commits))
         count = self._count(max_rows)
-        given, end = self._ahead[:count], self._end_of(position, count)
+        batch, end = self._ahead[:count], self._end_of(position, count)
         if not count and self._error is not None and (self._target is None or self._error_scn <= self._target):
             raise self._error
         self._ahead, self._reached = self._ahead[count:], end
         offset = Offset(self._text(end), start.reader, self._feed)
         if end == position:
             offset = start
-        self._given = (start, offset, given)
+        self._given = (start, offset, batch)
         return offset
 
     def _end_of(self, position: LogPosition, count: int) -> LogPosition:
@@ -186,9 +186,9 @@ class StreamPlanner:
         for committed in self._scan.steps():
             if self._target is None or committed.position.scn <= self._target:
                 self._scanned = committed.position
-            found = self._commits(committed)
-            rows += int(found["changes"].sum())
-            yield found
+            commits = self._commits(committed)
+            rows += int(commits["changes"].sum())
+            yield commits
             if self._error is not None or (max_rows is not None and rows > max_rows):
                 return
 
@@ -199,20 +199,20 @@ class StreamPlanner:
         for part in self._definitions.divide(committed, {self._feed}):
             mine[part.places] = True
             ends = min(ends, self._ends_at(part.table, part.changes))
-        found = committed.ends()
-        if len(found):
-            starts = np.concatenate(([0], found["changes"][:-1]))
-            found["changes"] = np.add.reduceat(mine, starts)
-        return found[(found["changes"] > 0) & (found["scn"] < ends)]
+        commits = committed.ends()
+        if len(commits):
+            starts = np.concatenate(([0], commits["changes"][:-1]))
+            commits["changes"] = np.add.reduceat(mine, starts)
+        return commits[(commits["changes"] > 0) & (commits["scn"] < ends)]
 
     def _ends_at(self, table: TableDefinition, changes: Committed) -> int:
         """The SCN of the first commit that the stream cannot hand out; it will say why."""
         operations, ends = changes.changes["operation"], np.iinfo(np.int64).max
-        for operation, said in _ENDS.items():
+        for operation, message in _ENDS.items():
             at = np.flatnonzero(operations == operation)
             if len(at) and changes.scn[at[0]] < ends:
                 ends = self._error_scn = int(changes.scn[at[0]])
-                self._error = TableChanged(f"table {table.name} {said}: its stream of changes ends")
+                self._error = TableChanged(f"table {table.name} {message}: its stream of changes ends")
         if self._is_new_schema(table) and len(changes) and changes.scn[0] < ends:
             ends = self._error_scn = int(changes.scn[0])
             self._error = TableChanged(
@@ -255,8 +255,8 @@ class StreamPlanner:
 
     def _found_again(self, first: LogPosition, until: int) -> np.ndarray:
         """The commits of a batch that was planned before this process began."""
-        found = [self._commits(committed) for committed in LogScan(self._log, first).steps(until)]
-        return np.concatenate([np.empty(0, COMMIT_END), *found])
+        commits = [self._commits(committed) for committed in LogScan(self._log, first).steps(until)]
+        return np.concatenate([np.empty(0, COMMIT_END), *commits])
 
     # ---- the snapshot
 

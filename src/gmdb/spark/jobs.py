@@ -231,11 +231,11 @@ class _Watch:
         assert self._show is not None
         while not self._ended.wait(POLL_SECONDS):
             try:
-                found = tasks_done(self._tracker, self._group)
-            except Exception:  # Spark is going away; whoever waits for it is told why
+                progress = tasks_done(self._tracker, self._group)
+            except Exception:  # Spark is going away; the caller that waits for it is told why
                 return
-            if found.total:
-                self._show(found)
+            if progress.total:
+                self._show(progress)
 
 
 def tasks_done(tracker: Any, group: str) -> TasksDone:
@@ -258,19 +258,19 @@ def tasks_done(tracker: Any, group: str) -> TasksDone:
 def in_own_words(error: Exception) -> Error:
     """What Spark raised as an error of gmdb: the one that a worker raised, if it was one, else Spark's first words."""
     text = str(error)
-    found = _OWN.search(text)
-    if found is not None:
-        kind = getattr(errors, found.group(1), None)
-        said = found.group(2).strip()
+    match = _OWN.search(text)
+    if match is not None:
+        kind = getattr(errors, match.group(1), None)
+        message = match.group(2).strip()
         if isinstance(kind, type) and issubclass(kind, Error):
             try:
-                return kind(said)
+                return kind(message)
             except TypeError:
-                return OperationalError(said)
-        return OperationalError(said)
+                return OperationalError(message)
+        return OperationalError(message)
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     causes = [n for n, line in enumerate(lines) if line.startswith("Caused by:")]
     own = takewhile(lambda line: not _STACK.match(line), lines[causes[-1] if causes else 0 :])
-    said = " ".join(own).removeprefix("Caused by:").strip()
-    said = _BEHIND.sub("", _ERROR_CLASS.sub("", said)).rstrip(" .")
-    return OperationalError(f"Spark: {said[:_TOLD_ENOUGH]}")
+    message = " ".join(own).removeprefix("Caused by:").strip()
+    message = _BEHIND.sub("", _ERROR_CLASS.sub("", message)).rstrip(" .")
+    return OperationalError(f"Spark: {message[:_TOLD_ENOUGH]}")

@@ -65,8 +65,8 @@ class TableLoad:
         self._options, self._overwrite = options, overwrite
         self._path = options.path
         if overwrite and options.apply != APPEND:
-            said = f"apply={options.apply} changes some rows, and an overwriting write has the table lose all others"
-            raise InterfaceError(f"{said}; write in append mode")
+            message = f"apply={options.apply} changes some rows, and an overwriting write has the table lose all others"
+            raise InterfaceError(f"{message}; write in append mode")
         if not options.create_table:
             require_database(options.path)
         table, form, self._creates = _with_owner(options, lambda connection: _target(connection, options, schema))
@@ -138,7 +138,7 @@ class TableLoad:
         _with_owner(self._options, attach)
 
     def _take_batch(self, load: Load, staged: Sequence[StagedRows], batch_id: int) -> None:
-        """Whoever has the database open may go away at any moment: whether the batch is there, the next one tells."""
+        """The owner may go away at any moment: whether the batch is there, the next one tells."""
         from gmdb.tables.catalog.system import StreamBatch
 
         query_id = next((message.query_id for message in staged), None)
@@ -147,8 +147,8 @@ class TableLoad:
             if not staged and not self._overwrite:
                 return  # Spark had no task to run, and so no rows
             if staged:
-                said = "Spark does not say which query this is, so which batches are there could not be told"
-                raise InterfaceError(f'{said}; give the stream a name of its own: .option("stream", "...")')
+                what = "Spark does not say which query this is, so which batches are there could not be told"
+                raise InterfaceError(f'{what}; give the stream a name of its own: .option("stream", "...")')
             self._attach(load)  # all rows go, once or twice
             return
         rows, in_sequence = sum(message.rows for message in staged), self._options.batch_id is None
@@ -190,13 +190,13 @@ def _maker(
     from gmdb.tables.arrow.load_kinds import Apply
 
     layout = layout_of(table, schema, options)
-    found = targets(table, StructType([schema.fields[n] for n in layout.rows]))
-    rows = RowMaker(table, form, found, datetime.now())
+    positions = targets(table, StructType([schema.fields[n] for n in layout.rows]))
+    rows = RowMaker(table, form, positions, datetime.now())
     rows.require_checkable()
     rows.require_checked_columns()
-    given, has_operations = tuple(table.columns[n].name for n in found), layout.feed is not None
+    names, has_operations = tuple(table.columns[n].name for n in positions), layout.feed is not None
     order_count = 2 if has_operations else len(layout.order)
-    return ChangeMaker(rows, layout, Apply(given, has_operations, order_count, options.on_existing))
+    return ChangeMaker(rows, layout, Apply(names, has_operations, order_count, options.on_existing))
 
 
 def _with_owner(options: WriteOptions, action: Callable[[Connection], Any]) -> Any:
@@ -232,8 +232,8 @@ def _commit(connection: Connection, path: Path) -> None:
     try:
         connection.commit()
     except OwnerGone as error:
-        said = f"{path}: the process that had it open went away while the load was committed"
-        raise OperationalError(f"{said}; look whether its rows are there before you load again") from error
+        message = f"{path}: the process that had it open went away while the load was committed"
+        raise OperationalError(f"{message}; look whether its rows are there before you load again") from error
 
 
 # ---- What Spark calls to write a DataFrame, or a batch of a streaming query: a load of one table.

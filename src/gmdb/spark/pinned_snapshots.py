@@ -1,4 +1,4 @@
-"""Snapshots for Spark: pinned by the database's owner, or by whoever plans the read if nobody has it open.
+"""Snapshots for Spark: pinned by the database's owner, or by the process that plans the read if none has it open.
 
     with gmdb.spark.snapshot(spark, "shop.gmdb") as instant:
         orders, lines = instant.read_table("orders"), instant.read_table("lines")
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def take_pin(path: Path, lease: float, owner: Owner | None = None, holder: Holder | None = None) -> Pin:
-    """Pin the database as it is now, for the driver unless it is for somebody else."""
+    """Pin the database as it is now, for the driver unless ``holder`` is another process."""
     holder = holder or Holder.driver()
     with _access(path, owner) as opened:
         if not isinstance(opened, DatabaseFiles):
@@ -47,7 +47,7 @@ def take_pin(path: Path, lease: float, owner: Owner | None = None, holder: Holde
         devices = {number: device.hwm for number, device in opened.devices.items()}
         try:
             return pin_closed(path, lease, holder, tables, devices)
-        except StorageError:  # a directory that this user may not write to: good for as long as nobody else does
+        except StorageError:  # a directory that this user may not write to: good for as long as no one else does
             control = opened.control
             place = (new_name(control["ckpt_id"]), control["database_id"], control["ckpt_id"], control["scn"])
             return Pin(*place, time.time(), lease, holder, devices, tables, is_kept=False)
@@ -103,7 +103,7 @@ def table_of(pin: Pin, name: str, path: Path) -> TableDefinition:
 
 @contextmanager
 def _access(path: Path, owner: Owner | None) -> Iterator[DatabaseFiles | Connection]:
-    """The owner of a database, or the files of a closed one, which nobody changes meanwhile."""
+    """The owner of a database, or the files of a closed one, which no process changes meanwhile."""
     if owner is not None:
         with gmdb.connect(owner.url, token=owner.token, tls_ca=owner.tls_ca) as connection:
             yield connection

@@ -75,8 +75,8 @@ class RowMaker:
         checks = Checks(self.table)
         for n in self.left_to_owner:
             if checks.use(n):
-                said = f"a check asks for column {self.table.columns[n].name}, whose numbers come only later"
-                raise NotSupportedError(f"table {self.table.name}: {said}; give them in the DataFrame")
+                message = f"a check asks for column {self.table.columns[n].name}, whose numbers come only later"
+                raise NotSupportedError(f"table {self.table.name}: {message}; give them in the DataFrame")
 
     def require_checked_columns(self) -> None:
         """Refuse checks that ask for a column which a row that is there may have, and the DataFrame has not."""
@@ -87,13 +87,13 @@ class RowMaker:
         checks = Checks(self.table)
         for n, column in enumerate(self.table.columns):
             if n not in self.targets and checks.use(n):
-                said = (
+                message = (
                     f"a check asks for column {column.name}, which rows that are there have and the DataFrame has not"
                 )
-                raise NotSupportedError(f"table {self.table.name}: {said}; give it in the DataFrame")
+                raise NotSupportedError(f"table {self.table.name}: {message}; give it in the DataFrame")
 
     def stage(self, path: Path, batches: Iterable[pa.RecordBatch]) -> int:
-        """Write a staging file; answers how many rows it has."""
+        """Write a staging file; returns how many rows it has."""
         staged = self._staging_file(path)
         try:
             rows = 0
@@ -215,9 +215,9 @@ def _require_key_of_source(table: TableDefinition, key: Sequence[StructField], s
         return
     for field in key:
         if IN_KEY not in field.metadata:
-            said = f"column {field.name} is of its primary key, but not of the key of the table that the changes are of"
+            what = f"column {field.name} is of its primary key, but not of the key of the table that the changes are of"
             advice = 'read them with .option("beforeImages", "true")'
-            raise SchemaMismatch(f"table {table.name}: {said}: a row under an old key would stay; {advice}")
+            raise SchemaMismatch(f"table {table.name}: {what}: a row under an old key would stay; {advice}")
 
 
 def _order_of(table: TableDefinition, schema: StructType, places: dict[str, int], order_by: str) -> tuple[int, ...]:
@@ -236,10 +236,10 @@ def _require_feed(
 ) -> None:
     field: StructField | None = schema.fields[places[name]] if name in places else None
     if field is None or not isinstance(field.dataType, type_):
-        found = "none" if field is None else f"one of {field.dataType.simpleString()}"
+        actual = "none" if field is None else f"one of {field.dataType.simpleString()}"
         wanted = "string" if type_ is StringType else "bigint"
-        said = f"apply=changes needs the columns of a change feed: {name} of {wanted}, but there is {found}"
-        raise SchemaMismatch(f"table {table.name}: {said}")
+        message = f"apply=changes needs the columns of a change feed: {name} of {wanted}, but there is {actual}"
+        raise SchemaMismatch(f"table {table.name}: {message}")
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class ChangeMaker:
         return self.rows.form
 
     def stage(self, path: Path, batches: Iterable[pa.RecordBatch]) -> int:
-        """Write a staging file, if there are rows; answers how many."""
+        """Write a staging file, if there are rows; returns how many."""
         from gmdb.tables.arrow.staging import StagedBatches
 
         file, count = None, 0
@@ -309,20 +309,20 @@ class ChangeMaker:
     ) -> Iterator[pa.RecordBatch]:
         """Some of the changes, of whose rows ``make`` makes what is staged."""
         if pc.any(chosen).as_py():
-            said = changes.filter(chosen)
-            yield self._part(make(batch.filter(chosen)), dict(zip(said.schema.names, said.columns, strict=True)))
+            some = changes.filter(chosen)
+            yield self._part(make(batch.filter(chosen)), dict(zip(some.schema.names, some.columns, strict=True)))
 
-    def _part(self, rows: list[pa.Array], said: dict[str, pa.Array]) -> pa.RecordBatch:
+    def _part(self, rows: list[pa.Array], changes: dict[str, pa.Array]) -> pa.RecordBatch:
         fields = [(column.name, arrow_type(column.type)) for column in self._columns]
-        fields += [(f"#{name}", values.type) for name, values in said.items()]
-        return pa.RecordBatch.from_arrays([*rows, *said.values()], schema=pa.schema(fields))
+        fields += [(f"#{name}", values.type) for name, values in changes.items()]
+        return pa.RecordBatch.from_arrays([*rows, *changes.values()], schema=pa.schema(fields))
 
     # ---- rows
 
     def _whole(self, first_row: int, batch: pa.RecordBatch) -> list[pa.Array]:
         """Rows that are to be there, as the table stores them, once checks hold."""
-        made = self.rows.made(batch.select(list(self.layout.rows)), first_row)
-        return fit_batch(self.table.name, self._columns, made, first_row)
+        rows = self.rows.made(batch.select(list(self.layout.rows)), first_row)
+        return fit_batch(self.table.name, self._columns, rows, first_row)
 
     def _keys_only(self, places: Sequence[int], first_row: int, batch: pa.RecordBatch) -> list[pa.Array]:
         """Rows of which the key alone counts: it is in the columns at some places; or nothing does."""
@@ -346,7 +346,7 @@ class ChangeMaker:
         if which.null_count:
             row = pc.index(pc.is_null(which), True).as_py()
             known = ", ".join(_OPERATIONS)
-            raise DataError(f"row {first_row + row}: {OP} is {names[row].as_py()!r}, which is none of {known}")
+            raise DataError(f"row {first_row + row}: {OP} is {names[row].as_py()!r}, which is not one of {known}")
         operations = pa.array(list(_OPERATIONS.values()), pa.int8()).take(which)
         order = [batch.column(feed.scn).cast(pa.int64()), batch.column(feed.sequence).cast(pa.int64())]
         in_snapshot = pc.equal(operations, pa.scalar(Operation.SNAPSHOT, pa.int8()))
@@ -370,7 +370,7 @@ class ChangeMaker:
             moved = pc.or_(moved, pc.fill_null(differs, False))
         moved = pc.and_(moved, puts)
         if pc.any(moved).as_py():
-            rows, said = batch.filter(moved), changes.filter(moved)
+            rows, places = batch.filter(moved), changes.filter(moved)
             operations = pa.array([Operation.DELETE] * len(rows), pa.int8())
-            before = {"operation": operations, "major": said.column(1), "minor": pc.subtract(said.column(2), 1)}
+            before = {"operation": operations, "major": places.column(1), "minor": pc.subtract(places.column(2), 1)}
             yield self._part(self._keys_only(feed.key_before, first_row, rows), before)
