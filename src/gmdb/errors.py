@@ -21,7 +21,7 @@ class Transient(Exception):
 
 
 class InterfaceError(Error):
-    """The program used gmdb in a way that it cannot be used."""
+    """The program called gmdb in a wrong way or order."""
 
 
 class DatabaseError(Error):

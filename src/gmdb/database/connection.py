@@ -56,7 +56,7 @@ Isolation = Literal["read committed", "repeatable read"]
 
 
 class Connection(HasErrors):
-    """One session of a database.  Threads may share it: their calls take turns, and so do their transactions' parts."""
+    """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Connection(HasErrors):
     ) -> None:
         """``statements`` makes what runs SQL on the connection; ``release`` lets go of the database at the end.
 
-        Without that it is the server's, for a client, and ends with the client.
+        Without ``release`` the connection is a client's, in the owner, and ends with the client.
         """
         self.path: Path = database.store.directory
         self.session = session
@@ -136,7 +136,7 @@ class Connection(HasErrors):
 
     @operation()
     def commit(self) -> None:
-        """Make what was changed last.  It is on disk when this returns, and others see it."""
+        """Make the transaction's changes permanent.  They are on disk when this returns, and others see them."""
         self.session.commit()
 
     @operation()
@@ -413,7 +413,7 @@ class Connection(HasErrors):
 
     @operation()
     def system_view(self, name: str) -> pa.Table:
-        """What a system table would say of definitions as this session sees them, or of what is going on right now."""
+        """A system table by its name: definitions as this session sees them, or what is going on right now."""
         return self._database.system_view(name, self.session)
 
     @operation()

@@ -77,7 +77,7 @@ class Database:
             self._start(progress)
         except BaseException:
             self._stop()
-            self._let_go(clean=False)
+            self._close_files(clean=False)
             raise
 
     def _start(self, progress: Progress | None) -> None:
@@ -314,7 +314,7 @@ class Database:
         if self.durability is not None:
             self.durability.stop()
 
-    def _let_go(self, clean: bool) -> None:
+    def _close_files(self, clean: bool) -> None:
         try:
             if self.durability is not None:
                 self.durability.close(clean)
@@ -339,7 +339,7 @@ class Database:
             clean = False
             raise
         finally:
-            self._let_go(clean)
+            self._close_files(clean)
 
 
 def create_database(directory: Path) -> None:

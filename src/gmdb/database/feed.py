@@ -276,7 +276,7 @@ class ChangeFeed:
         self._definitions = Definitions(log.directory)
         self._position = position
         self._scan: LogScan | None = LogScan(log, position)
-        self._windows = self._give()
+        self._windows = self._read_windows()
         self._changes: deque[tuple[Change, LogPosition | None]] = deque()
         self._batches: deque[tuple[str, pa.RecordBatch]] = deque()
         self._reached: LogPosition | None = None  # when what is in the queues was given out
@@ -289,14 +289,14 @@ class ChangeFeed:
 
     def __iter__(self) -> Iterator[Change]:
         """The changes that were committed by now, in order."""
-        while (change := self._whole(self._next_change)) is not None:
+        while (change := self._take_step(self._next_change)) is not None:
             yield change
 
     def _next_change(self) -> Change | None:
         while not self._changes:
             window = next(self._windows, None)
             if window is None:
-                self._windows = self._give()
+                self._windows = self._read_windows()
                 return None
             self._changes.extend(changes_of(window))
             self._reached = window.position
@@ -314,14 +314,14 @@ class ChangeFeed:
 
         Those of one table are in order; of several tables, ``_scn`` and ``_sequence`` tell the order.
         """
-        while (batch := self._whole(self._next_batch)) is not None:
+        while (batch := self._take_step(self._next_batch)) is not None:
             yield batch
 
     def _next_batch(self) -> tuple[str, pa.RecordBatch] | None:
         while not self._batches:
             window = next(self._windows, None)
             if window is None:
-                self._windows = self._give()
+                self._windows = self._read_windows()
                 return None
             self._batches.extend((table.name, batch) for table, batch, _ in window.batches)
             self._reached = window.position or max(window.ends.values(), default=None)
@@ -366,7 +366,7 @@ class ChangeFeed:
         if self._closed:
             raise InterfaceError("the feed is closed")
 
-    def _whole(self, step: Callable[[], T]) -> T:
+    def _take_step(self, step: Callable[[], T]) -> T:
         """Take a step; None: all that there is by now was given out.
 
         If it fails, or what it found is lost to a signal, the feed starts over behind the last transaction of which
@@ -380,10 +380,10 @@ class ChangeFeed:
         except BaseException:
             self._position, self._reached = before, None
             self._changes, self._batches = deque(), deque()
-            self._scan, self._windows = None, self._give()
+            self._scan, self._windows = None, self._read_windows()
             raise
 
-    def _give(self) -> Generator[Window]:
+    def _read_windows(self) -> Generator[Window]:
         if self._snapshot is not None:
             yield from self._snapshot.windows()
             self._snapshot = None

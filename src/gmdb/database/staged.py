@@ -1,7 +1,7 @@
 """An index whose leaves are made by others, outside of this process, while transactions go on.
 
-The owner begins: it plants the index, lets writers know, and pins the table as the build's snapshot sees it.  Whoever
-asked for it makes leaves out of the pinned pages, in staging files.  The owner takes them in, in the order of their
+The owner begins: it plants the index, lets writers know, and pins the table as the build's snapshot sees it.  The
+caller makes leaves out of the pinned pages, in staging files.  The owner takes them in, in the order of their
 entries, catches up with what was committed since, and makes the index everyone's.
 
 Invariants

@@ -85,7 +85,7 @@ class Door:
                 if key.fileobj is self._listener:
                     self._accept()
                 elif key.fileobj in self._clients or key.fileobj in self._visitors:
-                    self._attend(key.fileobj)
+                    self._read(key.fileobj)
             now = time.monotonic()
             for silent in [end for end, visitor in self._visitors.items() if visitor.until <= now]:
                 self._dismiss(silent)
@@ -103,7 +103,7 @@ class Door:
         if len(self._visitors) > VISITORS_MAX:
             self._dismiss(next(iter(self._visitors)))
 
-    def _attend(self, end: socket.socket) -> None:
+    def _read(self, end: socket.socket) -> None:
         visitor = self._visitors.get(end)
         try:
             if visitor is not None and self._tls is not None and not visitor.is_secure:
@@ -118,7 +118,7 @@ class Door:
             self._dismiss(end)
         elif visitor is not None:
             visitor.heard += message
-            self._hear(end, visitor)
+            self._read_hello(end, visitor)
         elif self._clients[end] is not None:
             numbers = [int(part) for part in message.split(b"!") if part.isdigit()]
             if numbers:  # else a part of one, which interrupts nothing
@@ -148,7 +148,7 @@ class Door:
         else:
             visitor.is_secure = True
             self._selector.modify(end, selectors.EVENT_READ)
-            self._attend(end)  # the first line may have come along
+            self._read(end)  # the first line may have come along
 
     def _wrap(self, end: socket.socket, visitor: Visitor) -> ssl.SSLSocket | None:
         """The visitor's socket as one of TLS, in the place of the plain one; None if it is gone."""
@@ -166,7 +166,7 @@ class Door:
 
     # ---- letting in
 
-    def _hear(self, end: socket.socket, visitor: Visitor) -> None:
+    def _read_hello(self, end: socket.socket, visitor: Visitor) -> None:
         """What a visitor says: hello, and the token."""
         heard = visitor.heard
         if not visitor.said_hello:
@@ -178,7 +178,7 @@ class Door:
                 return
             del heard[: len(HELLO)]
             visitor.said_hello = True
-            if not self._say(end, {"gmdb": 1}):
+            if not self._send_line(end, {"gmdb": 1}):
                 return
         if b"\n" in heard or len(heard) > LINE_MAX:
             self._let_in(end, bytes(heard.partition(b"\n")[0]))
@@ -192,13 +192,13 @@ class Door:
             self._clients[end], reply = self._enter()
         except Exception as error:
             self._clients[end], reply = None, {"refused": FAILED, "why": f"{type(error).__name__}: {error}"}
-        self._say(end, reply)
+        self._send_line(end, reply)
 
     def _refuse(self, end: socket.socket, why: str) -> None:
-        if self._say(end, {"refused": why}):
+        if self._send_line(end, {"refused": why}):
             self._dismiss(end)
 
-    def _say(self, end: socket.socket, what: dict[str, Any]) -> bool:
+    def _send_line(self, end: socket.socket, what: dict[str, Any]) -> bool:
         """Send a line; a visitor that cannot take even that is dismissed."""
         try:
             end.sendall(json.dumps(what).encode() + b"\n")
@@ -239,14 +239,14 @@ class NoDoor(ValueError):
 def introduce(door: socket.socket, token: str) -> dict[str, Any]:
     """Ask to be let in; returns the door's reply.  OSError if the connection ends, NoDoor if it is another's."""
     door.sendall(HELLO)
-    reply = _heard(door)
+    reply = _read_reply(door)
     if "gmdb" in reply:
         door.sendall(token.encode() + b"\n")
-        reply = _heard(door)
+        reply = _read_reply(door)
     return reply
 
 
-def _heard(door: socket.socket) -> dict[str, Any]:
+def _read_reply(door: socket.socket) -> dict[str, Any]:
     heard = b""
     while not heard.endswith(b"\n"):
         part = door.recv(LINE_MAX)

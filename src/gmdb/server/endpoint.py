@@ -104,7 +104,7 @@ class Endpoint:
             if self._stopping:
                 raise owner_gone(self._directory)
             self._clients[client.key] = client
-        return client, {"key": client.key, "path": str(self._directory), **self._entrance.told(flight.port)}
+        return client, {"key": client.key, "path": str(self._directory), **self._entrance.flight_details(flight.port)}
 
     def _find(self, key: str) -> Client | None:
         with self._lock:

@@ -167,7 +167,7 @@ class Entrance(Protocol):
     def ends(self, flight_port: int) -> list[End]:
         """Where the sockets of Flight's clients are."""
 
-    def told(self, flight_port: int) -> dict[str, Any]:
+    def flight_details(self, flight_port: int) -> dict[str, Any]:
         """What a client must know to find Flight."""
 
     def announce(self) -> None: ...
@@ -200,7 +200,7 @@ class UnixEntrance:
         del flight_port
         return [self._place.folder]
 
-    def told(self, flight_port: int) -> dict[str, Any]:
+    def flight_details(self, flight_port: int) -> dict[str, Any]:
         del flight_port
         return {}
 
@@ -267,7 +267,7 @@ class NetworkEntrance:
     def ends(self, flight_port: int) -> list[End]:
         return [("", flight_port)] if flight_port else []
 
-    def told(self, flight_port: int) -> dict[str, Any]:
+    def flight_details(self, flight_port: int) -> dict[str, Any]:
         return {"flight": flight_port}
 
     def announce(self) -> None:

@@ -131,13 +131,13 @@ class Link:
         if self._closed:
             raise InterfaceError("the connection is closed")
         if self._broken:
-            raise self._gone()
+            raise self._owner_gone()
 
     @property
     def closed(self) -> bool:
         return self._closed
 
-    def _gone(self) -> OwnerGone:
+    def _owner_gone(self) -> OwnerGone:
         owner, path = self.route.owner, self.route.directory
         return OwnerGone(f"{owner}, which had {path} open, is gone or has closed it; connect again")
 
@@ -148,7 +148,7 @@ class Link:
             yield
         except (pa.ArrowException, StopIteration):
             self._break()
-            raise self._gone() from None
+            raise self._owner_gone() from None
         except BaseException:
             self._break()
             raise
@@ -205,7 +205,7 @@ class Link:
         """The next batch of a scan, or the message that ends it.  It may be asked for after the connection's close."""
         if self._pid != os.getpid() or self._broken:
             self.require_open()
-            raise self._gone()
+            raise self._owner_gone()
         writer, reader = self._scans[scan] = self._scans[scan] or self._exchange("scan", scan=scan)
         with self._failing():
             writer.write_metadata(b"next")

@@ -75,8 +75,8 @@ def _of_connection(declared: Operation) -> Served:
     def run(client: Client, *arguments: Any, **options: Any) -> Any:
         result = declared.run(client.connection, *arguments, **options)
         if declared.is_scope:
-            return _entered(client.enter(result))
-        return _begun(client, result) if isinstance(result, Generator) else result
+            return _scope_result(client.enter(result))
+        return _start_steps(client, result) if isinstance(result, Generator) else result
 
     return Served(run, declared.writes)
 
@@ -124,7 +124,7 @@ def _discard(client: Client, numbers: Any) -> None:
             cursor.close()
 
 
-def _entered(entered: tuple[int, Any]) -> tuple[int, int | None]:
+def _scope_result(entered: tuple[int, Any]) -> tuple[int, int | None]:
     """A scope's number, and the instant by which it reads, if it is one."""
     number, reading = entered
     return number, None if reading is None else reading.scn
@@ -273,7 +273,7 @@ def _scan(client: Client, reader: Any) -> tuple[int, bytes]:
 @served()
 def execute(client: Client, statement: str, parameters: Any) -> dict[str, Any]:
     assert client.connection is not None
-    return _told(client, client.connection._statements.run(statement, client.received.values(parameters)))
+    return _result_head(client, client.connection._statements.run(statement, client.received.values(parameters)))
 
 
 @served()
@@ -281,10 +281,10 @@ def execute_many(client: Client, statement: str, sets: Any) -> dict[str, Any]:
     assert client.connection is not None
     if isinstance(sets, list):
         sets = [client.received.values(one) for one in sets]
-    return _told(client, client.connection._statements.run_many(statement, sets))
+    return _result_head(client, client.connection._statements.run_many(statement, sets))
 
 
-def _told(client: Client, result: Result) -> dict[str, Any]:
+def _result_head(client: Client, result: Result) -> dict[str, Any]:
     """What came of a statement; rows come by a stream of their own."""
     head: dict[str, Any] = {"names": result.names, "types": result.types, "rowcount": result.rowcount}
     head["last_id"] = result.last_id
@@ -398,7 +398,7 @@ def lob_read(client: Client, lob: int, at: int, size: int) -> bytes:
 # ---- what takes long: the client asks for a bit of it at a time, and so hears how far it is
 
 
-def _begun(client: Client, steps: Generator[Any, None, Any]) -> StepsThere:
+def _start_steps(client: Client, steps: Generator[Any, None, Any]) -> StepsThere:
     number = client.new_number()
     client.cursors[number] = steps
     return StepsThere(number)

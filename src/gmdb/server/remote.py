@@ -74,10 +74,10 @@ class RemoteConnection(Connection):
             raise InterfaceError("changes are read out of the database's files, which are on the server's machine")
 
 
-def _asked(declared: Operation) -> Callable[..., Any]:
+def _asking_method(declared: Operation) -> Callable[..., Any]:
     """The method that asks the owner for an operation."""
     if declared.is_scope:
-        return _entered(declared)
+        return _entering_method(declared)
 
     @composed
     @functools.wraps(declared.run)
@@ -90,7 +90,7 @@ def _asked(declared: Operation) -> Callable[..., Any]:
     return ask
 
 
-def _entered(declared: Operation) -> Callable[..., Any]:
+def _entering_method(declared: Operation) -> Callable[..., Any]:
     @functools.wraps(declared.run)
     @contextmanager
     def enter(self: RemoteConnection, *arguments: Any, **options: Any) -> Iterator[RemoteReading | None]:
@@ -119,7 +119,7 @@ def _ask_for_operations() -> None:
     for name, member in vars(Connection).items():
         if not declarations_of(member):
             continue
-        functions: Any = [_asked(declared) for declared in declarations_of(member)]
+        functions: Any = [_asking_method(declared) for declared in declarations_of(member)]
         setattr(RemoteConnection, name, property(*functions) if isinstance(member, property) else functions[0])
 
 

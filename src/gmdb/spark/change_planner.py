@@ -240,7 +240,7 @@ class StreamPlanner:
         first = LogPosition.from_text(start.position, self._log.database_id)
         last = LogPosition.from_text(end.position, self._log.database_id)
         known = self._given is not None and self._given[:2] == (start, end)
-        commits = self._given[2] if known and self._given is not None else self._found_again(first, last.scn)
+        commits = self._given[2] if known and self._given is not None else self._commits_again(first, last.scn)
         if not len(commits):
             return []
         total = np.cumsum(commits["changes"])
@@ -253,7 +253,7 @@ class StreamPlanner:
             begin = position_behind(last_commit, first.whole)
         return ranges
 
-    def _found_again(self, first: LogPosition, until: int) -> np.ndarray:
+    def _commits_again(self, first: LogPosition, until: int) -> np.ndarray:
         """The commits of a batch that was planned before this process began."""
         commits = [self._commits(committed) for committed in LogScan(self._log, first).steps(until)]
         return np.concatenate([np.empty(0, COMMIT_END), *commits])

@@ -107,7 +107,7 @@ def _copy(path: Path, pin: Pin, target: Path, ranges: Iterator[Range]) -> None:
     from gmdb.spark.reading import kept_store
 
     with kept_store(path, pin) as store:
-        store.skip = _leave_it
+        store.skip = _ignore_damage
         for number, first, count in ranges:
             ids = np.arange(page_id_of(number, first), page_id_of(number, first) + count, dtype=np.uint32)
             store.read_ahead(ids)
@@ -117,7 +117,7 @@ def _copy(path: Path, pin: Pin, target: Path, ranges: Iterator[Range]) -> None:
                     os.pwrite(file.fileno(), page, offset_of(page_id) * len(page))
 
 
-def _leave_it(page_id: int, what: str) -> None:
+def _ignore_damage(page_id: int, what: str) -> None:
     """Verifying the copy says what is wrong with the page."""
     del page_id, what
 

@@ -108,7 +108,7 @@ def _new_file(plan: IndexPlan, what: str, number: int) -> Iterator[tuple[str, Di
         raise
 
 
-def _go_on() -> None:
+def _never_interrupted() -> None:
     """Nothing ends a task's work from within: Spark ends its process."""
 
 
@@ -117,7 +117,7 @@ def runs_of(plan: IndexPlan, store: FrozenStore, page_ids: np.ndarray) -> Iterat
     pages = store.read_ahead(np.sort(page_ids))
     try:
         form = Reading.of_closed().form
-        yield from sorted_runs(store, plan.table.obj_id, plan.index.entry_page, pages, 0, form, _go_on)
+        yield from sorted_runs(store, plan.table.obj_id, plan.index.entry_page, pages, 0, form, _never_interrupted)
     except KeyTooLong:
         raise ValueTooLong(f"{plan}: a row has a key of over {KEY_BYTES_MAX} bytes") from None
 

@@ -285,10 +285,10 @@ def first_table(
             message = f"{member.name}: table {table.name} has a column {DATABASE.name} of its own"
             raise SchemaMismatch(f"{message}; name the others with the option columns")
         return table, columns
-    raise _none_is_left(fleet, first)
+    raise _no_database_left(fleet, first)
 
 
-def _none_is_left(fleet: Sequence[str], first: Error | None) -> OperationalError:
+def _no_database_left(fleet: Sequence[str], first: Error | None) -> OperationalError:
     return OperationalError(f"{', '.join(fleet)}: none of these databases can be read; the first: {first}")
 
 
@@ -345,11 +345,11 @@ class FleetReader(DataSourceReader):
         settle()
         for part in partition.parts:
             self._leases.keep()
-            batches = self._sound(part) if self._all_or_nothing else part.share.batches()
+            batches = self._whole_or_none(part) if self._all_or_nothing else part.share.batches()
             for batch in batches:
                 yield self._with_database(batch, part.database)
 
-    def _sound(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _whole_or_none(self, part: Part) -> Iterator[pa.RecordBatch]:
         """The share, which is all that is read of its database; nothing if the database turns out to be damaged."""
         held: list[pa.RecordBatch] | None = []
         size = 0
@@ -423,7 +423,7 @@ def _plan(options: ReadOptions, members: Sequence[Member], plan: Callable[[Membe
                 first = first or named
                 left_out.append(LeftOut(member.name, None, type(error).__name__, str(error)))
         if not planned:
-            raise _none_is_left(options.fleet, first)
+            raise _no_database_left(options.fleet, first)
         for one in left_out:
             leave_out(options.report_to, one)
     except BaseException:

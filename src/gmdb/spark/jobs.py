@@ -168,7 +168,7 @@ def watched(spark: SparkSession, what: str, show: Show | None = None) -> Iterato
     context, group = spark.sparkContext, f"gmdb-{uuid.uuid4()}"
     context.setJobGroup(group, what, interruptOnCancel=True)
     try:
-        with _Watch(context, group, show), _silent(LOGGERS):
+        with _Watch(context, group, show), _without_logging(LOGGERS):
             yield
     except KeyboardInterrupt:
         _on_another_thread(lambda: context.cancelJobGroup(group))
@@ -197,7 +197,7 @@ def _on_another_thread(action: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _silent(names: Sequence[str]) -> Iterator[None]:
+def _without_logging(names: Sequence[str]) -> Iterator[None]:
     """Keep loggers of PySpark and Py4J, which also uses the root's, from writing what is raised as well."""
     loggers = [logging.getLogger(name) for name in names]
     before = [logger.disabled for logger in loggers]

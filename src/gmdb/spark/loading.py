@@ -71,10 +71,10 @@ class TableLoad:
             require_database(options.path)
         table, form, self._creates = _with_owner(options, lambda connection: _target(connection, options, schema))
         self._maker = _maker(table, form, schema, options)
-        self._load_id = new_load(options.path, Holder.driver(), self._kin)
+        self._load_id = new_load(options.path, Holder.driver(), self._folder_prefix)
 
     @property
-    def _kin(self) -> str:
+    def _folder_prefix(self) -> str:
         """What folders of the same query's loads begin with; nothing if it cannot be told from others."""
         options = self._options
         if not options.checkpoint and (not options.stream or options.batch_id is not None):
@@ -159,8 +159,8 @@ class TableLoad:
         """Remove what is left in the database's directory."""
         for load_id in {self._load_id, *(m.load_id for m in messages if isinstance(m, StagedRows))}:
             remove_load(self._path, load_id)
-        if self._kin:
-            remove_kin(self._path, Holder.driver(), self._kin)
+        if self._folder_prefix:
+            remove_kin(self._path, Holder.driver(), self._folder_prefix)
 
 
 def _target(

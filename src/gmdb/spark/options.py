@@ -300,7 +300,7 @@ def _parsed(chosen: Mapping[str, str], checkpoint: str = "") -> WriteOptions:
     path = database_of(chosen, 'write to: .save("shop.gmdb"), or .start("shop.gmdb")')
     if not chosen.get("table"):
         raise InterfaceError(f'say which table of {chosen["path"]} to write to: .option("table", "tbl")')
-    create = _truth("createTable", chosen.get("createtable", "false"))
+    create = _parse_truth("createTable", chosen.get("createtable", "false"))
     for name in ("stringLength", "tablespace"):
         if name.lower() in chosen and not create:
             raise InterfaceError(f"{name} is for new tables: it needs createTable=true")
@@ -336,7 +336,7 @@ def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
     return text.lower()
 
 
-def _truth(name: str, text: str) -> bool:
+def _parse_truth(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise InterfaceError(f"{name}: {text!r} is neither true nor false")
     return text.lower() == "true"

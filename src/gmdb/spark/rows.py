@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gmdb.tables.arrow.staging import PageFormat, StagedBatches, StagedPages
 
 
-def _later(column: Column, count: int) -> int:
+def _no_number_yet(column: Column, count: int) -> int:
     """Stands for numbers that the owner will give to rows."""
     del column, count
     return 0
@@ -98,7 +98,7 @@ class RowMaker:
         try:
             rows = 0
             for batch in batches:
-                staged.add(self.made(batch, rows))
+                staged.add(self.complete(batch, rows))
                 rows += len(batch)
             return staged.finish()
         finally:
@@ -114,14 +114,14 @@ class RowMaker:
         columns = [column for n, column in enumerate(table.columns) if n not in self.left_to_owner]
         return StagedBatches(path, table.name, columns, arrow_schema(columns), digest)
 
-    def made(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+    def complete(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """The batch under the table's names, with all columns but those left to the owner, once checks hold."""
         columns = [self.table.columns[n] for n in self.targets]
         named = pa.RecordBatch.from_arrays(batch.columns, names=[column.name for column in columns])
         if self._bulk is None:
             return named
         fitted = fit_batch(self.table.name, columns, named, first_row)
-        whole = self._bulk.whole(dict(zip(self.targets, fitted, strict=True)), len(batch), _later)
+        whole = self._bulk.whole(dict(zip(self.targets, fitted, strict=True)), len(batch), _no_number_yet)
         return whole.drop_columns([self.table.columns[n].name for n in self.left_to_owner])
 
     @cached_property
@@ -287,13 +287,13 @@ class ChangeMaker:
         """The batch as a staging file has it; of a feed, changes of each kind by themselves."""
         if self.layout.feed is None:
             order = {f"order{n}": batch.column(place) for n, place in enumerate(self.layout.order)}
-            yield self._part(self._whole(first_row, batch), order)
+            yield self._part(self._complete(first_row, batch), order)
             return
         feed = self.layout.feed
         changes = self._changes(batch, first_row)
         operations = changes.column("operation")
         puts = pc.is_in(operations, value_set=pa.array([Operation.PUT, Operation.SNAPSHOT], pa.int8()))
-        yield from self._chosen(batch, changes, puts, partial(self._whole, first_row))
+        yield from self._chosen(batch, changes, puts, partial(self._complete, first_row))
         for operation, places in ((Operation.DELETE, self.layout.key), (Operation.TRUNCATE, ())):
             chosen = pc.equal(operations, pa.scalar(operation, pa.int8()))
             yield from self._chosen(batch, changes, chosen, partial(self._keys_only, places, first_row))
@@ -319,9 +319,9 @@ class ChangeMaker:
 
     # ---- rows
 
-    def _whole(self, first_row: int, batch: pa.RecordBatch) -> list[pa.Array]:
+    def _complete(self, first_row: int, batch: pa.RecordBatch) -> list[pa.Array]:
         """Rows that are to be there, as the table stores them, once checks hold."""
-        rows = self.rows.made(batch.select(list(self.layout.rows)), first_row)
+        rows = self.rows.complete(batch.select(list(self.layout.rows)), first_row)
         return fit_batch(self.table.name, self._columns, rows, first_row)
 
     def _keys_only(self, places: Sequence[int], first_row: int, batch: pa.RecordBatch) -> list[pa.Array]:
