@@ -91,7 +91,7 @@ def _stop_time(source: Path, note: Note, archive: Path | None, to: datetime | No
 
 
 def local_time(microseconds: int) -> str:
-    """A time as people here write it."""
+    """A time as text, in the local zone."""
     return datetime.fromtimestamp(microseconds / 1e6).isoformat(" ", "microseconds")
 
 

@@ -8,7 +8,7 @@ Invariants
  1. However a build ends, also with its client gone, the pin and the folder of staging files go with it; and, unless it
     has made the index, the planted one once its last writers have ended.
  2. Nothing of a staging file is in the tree before it is known to be sound, in order and unique as the index must be.
-    Nobody reads the tree before all files are known to be whole.
+    No reader uses the tree before all files are known to be whole.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class StagedIndex:
     # ---- there will be no index
 
     def abandon(self, patience: float | None = None) -> None:
-        """Take back what was made; a second time does nothing.
+        """Take back what was built; a second call does nothing.
 
         The planted index goes when the last writer has ended that knows it: another thread waits for that.  With
         ``patience``, so does this, for that many seconds at most.

@@ -1,7 +1,7 @@
 """System views: definitions, and what is going on, as Arrow tables made when they are asked for.
 
 ``sys_tables`` and its like are tables, too, with committed rows and those of the session; as views they show what the
-session goes by.  ``sys_transactions`` and its like are nowhere but in memory.
+session sees.  ``sys_transactions`` and its like are nowhere but in memory.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class ClientSession(Session):
 
 @dataclass
 class OpenScope:
-    """A context manager that the client is in, and what it gave: a statement's steps, an instant, or nothing."""
+    """A context manager that the client has entered; ``value``: a statement's steps, an instant, or None."""
 
     context: AbstractContextManager[Any]
     value: Any
@@ -121,7 +121,7 @@ class Client:
 
     @contextmanager
     def turn_given_away(self) -> Iterator[None]:
-        """While a stream that has the turn waits for the client."""
+        """Give the turn away while a stream that has it waits for the client."""
         self._turn.release()
         try:
             yield
@@ -136,7 +136,7 @@ class Client:
     # ---- scopes
 
     def enter(self, context: AbstractContextManager[Any], heap: Heap | None = None) -> tuple[int, Any]:
-        """Enter a context manager for the client, which leaves it by its number; returns that, and what it gave."""
+        """Enter a context manager for the client, which leaves it by its number; returns number and value."""
         number, value = self.new_number(), context.__enter__()
         self.scopes[number] = OpenScope(context, value, heap)
         return number, value
@@ -151,12 +151,12 @@ class Client:
             opened.context.__exit__(_Abandoned, _Abandoned(), None)
 
     def begin(self, number: int) -> None:
-        """The client asks for something, which has a number."""
+        """A request of the client begins, under a number."""
         with self._asking:
             self._asked = number
 
     def interrupt(self, number: int) -> None:
-        """End what the client has asked for under a number, unless it has asked for something else since."""
+        """End the client's request of this number, unless it has made another since."""
         with self._asking:
             if self.connection is not None and number >= self._asked:
                 self.connection.interrupt()

@@ -44,7 +44,7 @@ FORM = "gmdb://host:7433 or gmdb+tls://host:7433?tls_ca=FILE"
 
 
 def is_url(path: Any) -> bool:
-    """Whether it names a server, and no directory."""
+    """Whether it names a server, not a directory."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
     if isinstance(path, str):
         return text.startswith((f"{SCHEME}://", f"{TLS_SCHEME}://"))
@@ -118,7 +118,7 @@ def connect_to_server(server: Server, options: dict[str, Any]) -> Connection:
 
 
 def _trust(server: Server) -> ssl.SSLContext:
-    """Who is believed about certificates: the CA that was given, or those of the system."""
+    """The CAs that certificates are checked by: the one that was given, or those of the system."""
     try:
         return ssl.create_default_context(cafile=server.tls_ca)
     except OSError as error:  # TLS's own errors are such as well

@@ -6,9 +6,9 @@ Flight itself could not tell.  On a Unix socket Flight is started by the first k
 nothing does not pay for it and may fork as before.
 
 Invariants
- 1. The thread waits for nobody: a visitor that is slow or silent, also within TLS's handshake, keeps no other out.
+ 1. The thread waits for no client: a visitor that is slow or silent, also within TLS's handshake, keeps no other out.
  2. A visitor that has shown no token within ``VISITOR_PATIENCE`` is sent away, so that few are there at a time.
- 3. A client shows its token to nobody who has not answered as a door; behind TLS, to nobody but the one it means.
+ 3. A client shows its token only to a peer that has answered as a door; behind TLS, only to the host that it means.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Door:
     # ---- letting in
 
     def _read_hello(self, end: socket.socket, visitor: Visitor) -> None:
-        """What a visitor says: hello, and the token."""
+        """Read what a visitor sends: hello, and the token."""
         heard = visitor.heard
         if not visitor.said_hello:
             if not heard.startswith(HELLO):
@@ -233,7 +233,7 @@ class Door:
 
 
 class NoDoor(ValueError):
-    """What is there does not answer as a door does."""
+    """The peer does not answer as a door does."""
 
 
 def introduce(door: socket.socket, token: str) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def _read_reply(door: socket.socket) -> dict[str, Any]:
 
 
 def knock(place: Place, patience: float) -> tuple[socket.socket, dict[str, Any]] | None:
-    """Ask an owner on this machine.  Nothing if nobody is there or lets us in, TimeoutError if nobody answers."""
+    """Ask an owner on this machine.  None if no owner is there or lets us in, TimeoutError if it does not answer."""
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         door.settimeout(patience)

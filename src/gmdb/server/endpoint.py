@@ -35,7 +35,7 @@ _served: Living[Database] = Living()
 
 
 def serve(database: Database) -> None:
-    """Answer other processes from now on, if the database is open for writing and they are not answered yet.
+    """Serve other processes from now on, if the database is open for writing and not served yet.
 
     A process can work alone without sharing: where there is no place for a socket, a warning says so.
     """
@@ -52,7 +52,7 @@ def serve(database: Database) -> None:
 
 
 def serve_network(database: Database, wanted: Listening) -> NetworkEntrance:
-    """Answer at a port as well, until the database is closed."""
+    """Serve at a port as well, until the database is closed."""
     entrance = NetworkEntrance(wanted)
     try:
         endpoint = Endpoint(database, entrance)
@@ -97,7 +97,7 @@ class Endpoint:
         return self._flight
 
     def _enter(self) -> tuple[Client, dict[str, Any]]:
-        """A client was let in: Flight runs from the first one on."""
+        """Let a client in; Flight is started for the first one."""
         flight = self._flight or self._start_flight()
         client = Client(self._database, secrets.token_hex(8))
         with self._lock:

@@ -1,8 +1,8 @@
 """The ways into an owner: sockets that only its user can reach, and a port that others reach over the network.
 
 Invariants
- 1. Beyond this machine nobody gets in without a token that was chosen for that, and nothing is said in the clear.
- 2. What is wrong with a port or a certificate is told before anybody is let in.
+ 1. Beyond this machine no client gets in without a token that was chosen for that, and nothing is sent in the clear.
+ 2. What is wrong with a port or a certificate is raised before any client is let in.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PLAIN = re.compile(r"[\w./-]+", re.ASCII)  # a Flight location is a URI, and ta
 
 @dataclass(frozen=True)
 class Place:
-    """An owner: its process, the directory of its sockets, and the word that every call must carry."""
+    """An owner: its process, the directory of its sockets, and the token that every call must carry."""
 
     pid: int
     folder: str
@@ -78,7 +78,7 @@ def _base() -> str:
 
 
 def publish(directory: Path, place: Place) -> None:
-    """Let others find the place: all of the file is there, or none of it."""
+    """Let others find the place; the file appears as a whole."""
     new = directory / f"{ENDPOINT_NAME}.new"
     new.unlink(missing_ok=True)
     file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -101,7 +101,7 @@ def find_place(directory: Path) -> Place | None:
 
 
 def _read(path: Path) -> tuple[bytes, int]:
-    """What a file says that only its user could write, and whose it is."""
+    """The content of a file that only its user could write, and the user's id."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o022 or status.st_size > _FILE_MAX:
@@ -112,7 +112,7 @@ def _read(path: Path) -> tuple[bytes, int]:
 
 
 def _is_private(folder: str, user: int) -> bool:
-    """Whether nobody but the user could have put a socket there."""
+    """Whether only the user could have put a socket there."""
     status = os.lstat(folder)
     private = stat.S_ISDIR(status.st_mode) and status.st_uid == user and not status.st_mode & 0o077
     return private and flaw_of(folder, user) is None
@@ -213,7 +213,7 @@ class UnixEntrance:
 
 @dataclass(frozen=True)
 class Listening:
-    """The options of a network entrance.  ``is_token_given``: it was not made up for want of one."""
+    """The options of a network entrance.  ``is_token_given``: the user chose it, it was not generated."""
 
     host: str
     port: int
@@ -278,7 +278,7 @@ class NetworkEntrance:
 
 
 def require_token(token: str) -> str:
-    """A token that travels as it is, and is not soon guessed."""
+    """Refuse a token that cannot be sent as it is, or is easily guessed."""
     if len(token) < TOKEN_SIZE_MIN or not (token.isascii() and token.isprintable()) or " " in token:
         raise InterfaceError(
             f"a token has at least {TOKEN_SIZE_MIN} characters of ASCII, without blanks; "

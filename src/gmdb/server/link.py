@@ -36,7 +36,7 @@ TOKEN_HEADER = b"gmdb-token"
 
 @dataclass(frozen=True)
 class Route:
-    """How an owner is reached.  ``owner``: who that is, in the words of an error."""
+    """How an owner is reached.  ``owner``: its name in error messages."""
 
     directory: Path
     owner: str
@@ -102,10 +102,10 @@ class Link:
         return value_of(head.get("result"), body)
 
     def finish_read_if_idle(self) -> None:
-        """As a session has it: the owner sees to that."""
+        """Part of a session's interface; the owner does it."""
 
     def finish_failed(self) -> None:
-        """As a session has it: the owner sees to that."""
+        """Part of a session's interface; the owner does it."""
 
     def interrupt(self) -> None:
         """Have the owner end what it is doing for this client.  Needs no lock, and no answer."""
@@ -143,7 +143,7 @@ class Link:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """A failure between a message and its answer leaves nothing to go on with."""
+        """After a failure between a message and its answer the link cannot be used."""
         try:
             yield
         except (pa.ArrowException, StopIteration):
@@ -158,7 +158,7 @@ class Link:
         self._door.close()
 
     def drop(self, number: int) -> None:
-        """Something that the owner keeps for this client is not wanted any more."""
+        """Note that something which the owner keeps for this client is no longer wanted."""
         self._dropped.append(number)
 
     # ---- streams
@@ -169,7 +169,7 @@ class Link:
             return self._flight.do_exchange(flight.FlightDescriptor.for_command(command), self._call_options)
 
     def send(self, table: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Head:
-        """Send batches to a table; answers what the owner says to all of them.
+        """Send batches to a table; returns the owner's answer to all of them.
 
         The owner may refuse them at any time: its answer is listened for meanwhile, since Flight forgets an answer
         that was not read when a later message cannot be written.

@@ -102,7 +102,7 @@ def _entering_method(declared: Operation) -> Callable[..., Any]:
 
 
 def _steps(link: Link, number: int) -> Generator[Step, None, Any]:
-    """Steps that the owner takes, a bit at a time: how far each bit came, and at the end what came of them."""
+    """Steps that the owner takes, some at a time: yields the progress, and returns the result."""
     is_over = False
     try:
         while True:
@@ -127,7 +127,7 @@ _ask_for_operations()
 
 
 class RemoteStatements:
-    """What runs SQL for a client: the owner."""
+    """Runs SQL for a client, in the owner."""
 
     def __init__(self, link: Link) -> None:
         self._link = self.session = link

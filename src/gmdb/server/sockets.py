@@ -1,4 +1,4 @@
-"""Sockets, also those that Flight has opened and shows to nobody: found by where their ends are.
+"""Sockets, also those that Flight has opened and does not expose: found by where their ends are.
 
 An end is a directory, whose Unix sockets are meant; or an address and a port, at either end of a connection; or "" and
 a port, which are the connections that came in there.

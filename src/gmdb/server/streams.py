@@ -62,7 +62,7 @@ class FlightOwner(flight.FlightServerBase):
             serve(client, request, reader, writer)
 
     def _watch_connections(self) -> None:
-        """Streams of a client whose machine is gone come to an end as well."""
+        """Have streams of a client whose machine is gone end as well."""
         for file in list(sockets_at(self._watched)):
             with suppress(OSError), borrowed(file) as connection:  # it may have ended meanwhile
                 keep_alive(connection)

@@ -38,7 +38,7 @@ _ENDS = {ChangeOperation.DROP: "was dropped", ChangeOperation.STOP: "has no chan
 
 @dataclass(frozen=True)
 class Offset:
-    """How far a stream has come: a position in the feed; before that, how many ranges of a snapshot it has read.
+    """How far a stream has come: how many ranges of its snapshot it has read; after that, a position in the feed.
 
     The first one of a stream says nothing: Spark asks for it again and again, also when it goes on from another.
     """
@@ -67,7 +67,7 @@ class StreamPlanner:
         self._log = ChangeLog(options.path)
         self._definitions = Definitions(options.path)
         self._scan: LogScan | None = None
-        self._ahead = np.empty(0, COMMIT_END)  # commits that were found, with their rows, and not handed out yet
+        self._ahead = np.empty(0, COMMIT_END)  # commits that were read, with their rows, and not handed out yet
         self._reached: LogPosition | None = None  # where what was handed out ends
         self._scanned: LogPosition | None = None  # where what was found ends
         self._given: tuple[Offset, Offset, np.ndarray] | None = None  # the newest batch, and its commits
@@ -155,7 +155,7 @@ class StreamPlanner:
         return offset
 
     def _end_of(self, position: LogPosition, count: int) -> LogPosition:
-        """Behind so many of the commits that were found."""
+        """The position behind so many of the commits that were read."""
         assert self._scanned is not None
         if count == self._up_to_target() and self._error is None and self._scanned.scn > position.scn:
             idle = self._scanned.needs - position.needs
@@ -164,13 +164,13 @@ class StreamPlanner:
         return position_behind(self._ahead[count - 1], position.whole) if count else position
 
     def _up_to_target(self) -> int:
-        """How many of the commits that were found may be handed out."""
+        """How many of the commits that were read may be handed out."""
         if self._target is None:
             return len(self._ahead)
         return int(np.searchsorted(self._ahead["scn"], self._target, "right"))
 
     def _count(self, max_rows: int | None) -> int:
-        """How many of the commits that were found make the batch."""
+        """How many of the commits that were read make the batch."""
         count = self._up_to_target()
         if max_rows is not None and count:
             fitting = int(np.searchsorted(np.cumsum(self._ahead["changes"][:count]), max_rows, "right"))
@@ -276,7 +276,7 @@ class StreamPlanner:
     # ---- readers
 
     def commit(self, end: Offset) -> None:
-        """Everything before ``end`` was dealt with."""
+        """Everything before ``end`` was processed."""
         self._register(end.reader, LogPosition.from_text(end.position, self._log.database_id))
 
     def _register(self, reader: str, position: LogPosition) -> None:
@@ -287,5 +287,5 @@ class StreamPlanner:
 
 
 def _shape(columns: Sequence[Column], wanted: Sequence[int] | None) -> list[tuple[str, str]]:
-    """What the wanted columns are called and what they are; all if none are named."""
+    """The names and types of the wanted columns; of all columns if none are named."""
     return [(column.name, str(column.type)) for n, column in enumerate(columns) if wanted is None or n in wanted]

@@ -107,7 +107,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_planner_made": None}
 
     def _planner(self, start: Offset) -> StreamPlanner:
-        """What knows the log, which brings compiled kernels; tasks of a snapshot can do without."""
+        """Reads the log, which brings compiled kernels; tasks of a snapshot do without it."""
         if self._planner_made is None:
             from gmdb.spark.change_planner import StreamPlanner
 

@@ -70,7 +70,7 @@ def read_changes(options: ChangeOptions, schema: StructType, part: ChangeRange) 
 
 
 def _in_form(table: pa.Table, schema: StructType) -> pa.RecordBatch:
-    """A batch with the columns of the schema; what it has not is NULL."""
+    """A batch with the columns of the schema; those that it lacks are NULL."""
     known, arrays = {field.name: field.type for field in table.schema}, []
     for name in schema.fieldNames():
         missing = known.get(name.removeprefix(BEFORE))

@@ -1,6 +1,6 @@
 """Verifying databases with Spark: the pieces of ``gmdb.verify``, done by the workers of a cluster.
 
-The checks are those of ``gmdb verify``, and so are the findings and their order: only who does the pieces differs.
+The checks are those of ``gmdb verify``, and so are the findings and their order; only where they run differs.
 Rounds of several databases are one job.
 
 Not here: what is checked (verify/).
@@ -235,7 +235,7 @@ Recover = Callable[[Path], "Recovery"]
 
 @dataclass(frozen=True)
 class Health:
-    """What was found of one database: a report, or why there is none."""
+    """The result for one database: a report, or why there is none."""
 
     member: Member
     report: Report | None = None
@@ -293,7 +293,7 @@ def _size(path: Path) -> int:
 
 
 def _by_tasks(spark: SparkSession, members: Sequence[Member]) -> Iterator[tuple[Member, Health]]:
-    """What tasks found; nothing of a database that is in use, or was not closed."""
+    """The results of tasks; nothing for a database that is in use, or was not closed."""
     if not members:
         return
     context = spark.sparkContext

@@ -109,7 +109,7 @@ def _new_file(plan: IndexPlan, what: str, number: int) -> Iterator[tuple[str, Di
 
 
 def _never_interrupted() -> None:
-    """Nothing ends a task's work from within: Spark ends its process."""
+    """The check for interrupts: a task has none, since Spark ends its process."""
 
 
 def runs_of(plan: IndexPlan, store: FrozenStore, page_ids: np.ndarray) -> Iterator[Run]:
@@ -187,7 +187,7 @@ PAGES_A_BOUND = 16  # of the sample: rows of a page may have nearly the same key
 
 @dataclass(frozen=True)
 class IndexMade:
-    """An index that is there."""
+    """The result of a build."""
 
     entries: int
     size: int

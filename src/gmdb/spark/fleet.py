@@ -2,7 +2,7 @@
 
 Invariants
  1. A directory that was a database and has lost its control file is a member still: one that cannot be read.
- 2. What is left out is told of: in the log, and in the folder ``reportTo`` if there is one, once however often it
+ 2. What is left out is reported: in the log, and in the folder ``reportTo`` if there is one, once however often it
     is met.
 """
 
@@ -75,7 +75,7 @@ def _is_member(path: Path) -> bool:
 
 
 def name_member(error: Error, member: Member) -> Error:
-    """The error, with which database it is about."""
+    """The error, with the name of its database."""
     if isinstance(error, StatementError) or str(member.path) in str(error):
         return error
     return type(error)(f"{member.name}: {error}")
@@ -103,7 +103,7 @@ class LeftOut:
 
 
 def leave_out(report_to: Path | None, left_out: LeftOut) -> None:
-    """Tell of what is left out, wherever that is found: where the read is planned, or in a task."""
+    """Report what is left out, where the read is planned or in a task."""
     _logger.warning("left out: %s", left_out)
     if report_to is None:
         return

@@ -1,4 +1,4 @@
-"""A piece of work in Spark, as a command sees it: how far it is, how to end it, and what went wrong in gmdb's words."""
+"""A command's work in Spark: its progress, how to end it, and what went wrong in gmdb's words."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def require_java() -> None:
 
 @contextmanager
 def _standard_error_into(log: Path) -> Iterator[None]:
-    """A process that is started meanwhile writes its standard error to ``log``, for as long as it lives."""
+    """Within this, a process that is started writes its standard error to ``log``, for as long as it lives."""
     sys.stderr.flush()
     before = os.dup(2)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -239,7 +239,7 @@ class _Watch:
 
 
 def tasks_done(tracker: Any, group: str) -> TasksDone:
-    """What Spark says of the stages of a group's jobs.  Stages that it need not run again are none of them."""
+    """What Spark says of the stages of a group's jobs, without stages that it need not run again."""
     done = total = active = stages = 0
     for job_id in tracker.getJobIdsForGroup(group):
         job = tracker.getJobInfo(job_id)

@@ -1,10 +1,10 @@
 """A load of one table: tasks make staging files, and the database's owner takes them in at once.
 
 A load is planned on the driver, and pickled into every task, and into the process on the driver's host where Spark
-commits or aborts.  Which files count is what the tasks that Spark chose have said: what other attempts at the same
+commits or aborts.  The messages of the tasks that Spark chose say which files count; what other attempts at the same
 partition left is removed with the folder.
 
-Of a streaming query, Spark makes the writer anew where it commits or aborts.  So a task's word says which load it
+Of a streaming query, Spark makes the writer anew where it commits or aborts.  So a task's message says which load it
 was for, and which query; and the folders of a query's loads can be told by how their names begin.
 """
 
@@ -49,7 +49,7 @@ QUERY_ID = "sql.streaming.queryId"  # as Spark calls what its checkpoint names a
 
 @dataclass(frozen=True)
 class StagedRows(WriterCommitMessage):
-    """What a task has made: a staging file, or nothing if there were no rows."""
+    """The result of a task: a staging file, or nothing if there were no rows."""
 
     partition: int
     name: str
@@ -75,7 +75,7 @@ class TableLoad:
 
     @property
     def _folder_prefix(self) -> str:
-        """What folders of the same query's loads begin with; nothing if it cannot be told from others."""
+        """How the folders of the same query's loads begin; empty if the query has no name of its own."""
         options = self._options
         if not options.checkpoint and (not options.stream or options.batch_id is not None):
             return ""
@@ -181,7 +181,7 @@ def _target(
 def _maker(
     table: TableDefinition, form: PageFormat, schema: StructType, options: WriteOptions
 ) -> RowMaker | ChangeMaker:
-    """What makes rows, or changes of them, out of a DataFrame's batches."""
+    """The maker of rows, or of changes, from a DataFrame's batches."""
     if options.apply == APPEND:
         rows = RowMaker(table, form, targets(table, schema), datetime.now())
         rows.require_checkable()

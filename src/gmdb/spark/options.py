@@ -53,7 +53,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a user asked for; ``columns`` is empty if all are wanted.
+    """The options of a read, parsed; ``columns`` is empty if all are wanted.
 
     ``fleet``: paths and patterns of several databases, as they were given; empty if ``path`` is the one to read.
     """
@@ -106,7 +106,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def own_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Options without what Spark adds on its own account when a table is made in its catalog: all of its properties.
+    """Options without what Spark adds when a table is made in its catalog: all of its properties.
 
     One of these is called owner, and means a user; what was given as OPTIONS is there under names of its own.
     """
@@ -189,7 +189,7 @@ def owner_of(chosen: Mapping[str, str]) -> Owner | None:
 
 
 def local_path(text: str) -> Path:
-    """A directory from a path or a ``file:`` URI; absolute, since a worker may stand in another directory."""
+    """A directory from a path or a ``file:`` URI; absolute, since a worker may have another working directory."""
     scheme = _SCHEME.match(text)
     if scheme is None:
         return Path(text).absolute()
@@ -263,7 +263,7 @@ ON_EXISTING = ("refuse", "upsert", "replace")
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a user asked for; ``string_length`` is None if strings of a new table are to be large objects."""
+    """The options of a write, parsed; ``string_length`` is None if strings of a new table are to be large objects."""
 
     path: Path
     table: str
@@ -367,7 +367,7 @@ _SCHEMA_CHANGES = ("fail", "follow")
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """What a user asked for; ``columns`` is empty if all are wanted."""
+    """The options of a read, parsed; ``columns`` is empty if all are wanted."""
 
     path: Path
     table: str

@@ -5,7 +5,7 @@
 
 Invariants
  1. Planning needs no kernel unless a crash must be recovered from: it asks the owner, or reads a closed database.
- 2. A snapshot of a closed database is pinned while nobody can open it to change it.
+ 2. A snapshot of a closed database is pinned while no process can open it to change it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _tables_with_indexes(files: DatabaseFiles) -> list[TableDefinition]:
 
 
 def keep_pin(path: Path, pin: Pin, over: threading.Event) -> None:
-    """Renew a pin's lease now and then, until it is over."""
+    """Renew a pin's lease now and then, until ``over`` is set."""
 
     def keep() -> None:
         while not over.wait(pin.lease / 3):
@@ -167,7 +167,7 @@ class SparkSnapshot:
 
     @property
     def ticket(self) -> str:
-        """What the option ``snapshot`` takes."""
+        """The value for the option ``snapshot``."""
         return self._pin.name
 
     @property
@@ -186,7 +186,7 @@ class SparkSnapshot:
         return skipped_pages(self._path, self.ticket)
 
     def release(self) -> None:
-        """The instant is not needed any more.  A second time does nothing."""
+        """Let the instant go.  A second call does nothing."""
         if not self._over.is_set():
             self._over.set()
             drop_pin(self._path, self._pin.name, self._owner)

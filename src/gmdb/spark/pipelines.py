@@ -229,7 +229,7 @@ def size_of(target: str) -> int | None:
 
 @dataclass(frozen=True)
 class Moved:
-    """What went through; ``size`` is None if the files cannot be counted from here."""
+    """How much was moved; ``size`` is None if the files cannot be counted from here."""
 
     rows: int
     size: int | None

@@ -107,7 +107,7 @@ def profile_table(
     exact: bool = False,
     **options: str,
 ) -> TableProfile:
-    """Look at a table's columns; at those of large objects only if they are named.
+    """Profile a table's columns; those of large objects only if they are named.
 
     ``database`` may be a pattern, of databases whose tables are taken together; ``options`` are those of reads.
     """

@@ -174,7 +174,7 @@ class FeedColumns:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the columns of a DataFrame of changes are for."""
+    """The roles of the columns of a DataFrame of changes."""
 
     rows: tuple[int, ...]  # those that go to the table
     key: tuple[int, ...]  # those of them that go to its primary key, in its order
@@ -207,9 +207,9 @@ def layout_of(table: TableDefinition, schema: StructType, options: WriteOptions)
 
 
 def _require_key_of_source(table: TableDefinition, key: Sequence[StructField], schema: StructType) -> None:
-    """Refuse a feed that would not tell when a row gets another key: it tells so of its own table's key alone.
+    """Refuse a feed that would not show when a row gets another key: it shows that for its own table's key alone.
 
-    Of rows that do not come from a feed as it is nothing is known.
+    Nothing is known of rows that do not come straight from a feed.
     """
     if not any(IN_KEY in field.metadata for field in schema.fields):
         return
@@ -361,7 +361,7 @@ class ChangeMaker:
     def _moved(
         self, batch: pa.RecordBatch, changes: pa.RecordBatch, puts: pa.Array, first_row: int
     ) -> Iterator[pa.RecordBatch]:
-        """Rows that had another key before: what had it is to go, just before the row comes."""
+        """Rows that had another key before: the row under that key is deleted just before the new one comes."""
         feed = self.layout.feed
         assert feed is not None
         moved = pa.array([False] * len(batch))

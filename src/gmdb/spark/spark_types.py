@@ -3,7 +3,7 @@
 A read gives Spark the columns that its schema names.  Each must be the table's column of that name, of the same
 type: nothing is converted, so that a schema that is out of date fails and does not turn values into others.
 
-A CHAR column is told to Spark as what it is, in the words that Spark has for its own: it then fills up what the column
+A CHAR column is declared to Spark as one of Spark's own: Spark then fills up what the column
 is compared with, so that ``ch = 'a'`` finds the same rows in Spark and in gmdb.  gmdb counts the bytes of a CHAR and
 Spark its characters; so values are filled up to as many characters as well.
 """
@@ -80,13 +80,13 @@ def spark_field(column: Column, nullable: bool = True) -> StructField:
 
 
 def _char_length(field: StructField) -> int:
-    """How many characters the values of a CHAR column have in Spark; 0 if it is none, or was not told so."""
+    """How many characters the values of a CHAR column have in Spark; 0 if it is not one, or not declared so."""
     match = _CHAR.fullmatch(field.metadata.get(CHAR_METADATA, ""))
     return int(match.group(1)) if match else 0
 
 
 def readable_columns(table: TableDefinition) -> list[Column]:
-    """A table's columns, and behind them where a row is, unless it has columns that are called so."""
+    """A table's columns, and behind them where a row is, unless it has columns of these names."""
     names = {column.name for column in table.columns}
     return [*table.columns, *(column for column in (ROWID, PAGE_ID) if column.name not in names)]
 
@@ -102,7 +102,7 @@ def columns_of_schema(table: TableDefinition, schema: StructType) -> list[Column
 
 
 def columns_by_name(table: TableDefinition, names: Sequence[str]) -> list[Column]:
-    """Columns by their names, each once; those of where a row is are there for who asks."""
+    """Columns by their names, each once; those of where a row is only if they are named."""
     more = {column.name: column for column in readable_columns(table)[len(table.columns) :]}
     wanted = [more.get(name.lower()) or table.columns[table.position(name)] for name in names]
     for n, column in enumerate(wanted):

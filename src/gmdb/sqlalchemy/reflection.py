@@ -1,4 +1,4 @@
-"""What tables there are, for SQLAlchemy's inspector: read off gmdb's own definitions."""
+"""Tables and their parts for SQLAlchemy's inspector, from gmdb's own definitions."""
 
 from __future__ import annotations
 
