@@ -1,10 +1,10 @@
-"""The engine: wires store, log, transactions and catalog into a database, which connections share.
+"""The engine: connects store, log, transactions and catalog into a database, which connections share.
 
 A process has a database open once, however many connections it makes to it.
 
 Invariants
  1. When the last connection closes, every page is written; no page on disk holds a lock, and no log is left.
- 2. A database comes into being whole: it is made under another name and then given its own.
+ 2. A database is created whole: under another name, and then renamed to its own.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Database:
         return self.catalog.identities.take(definition.identity_id, count)
 
     def require_sync(self, sync: str | None) -> None:
-        """Refuse a connection that asks for another way to commit than the database was opened with."""
+        """Refuse a connection whose ``sync`` is not that with which the database was opened."""
         if self.durability is not None and sync not in (None, self.durability.redo.sync_mode):
             raise InterfaceError(
                 f"{self.store.directory} is open with sync={self.durability.redo.sync_mode!r} in this process already"
@@ -284,7 +284,7 @@ class Database:
             durability.dropping.run(name)
 
     def _trim_tables(self) -> None:
-        """Give back what tables keep at their ends without need."""
+        """Give back pages that tables no longer need at their ends."""
         for table in [self.catalog.table(name) for name in self.catalog.user_tables()]:
             for obj_id, entry_page in [(table.obj_id, table.entry_page), *([table.lobs] if table.lobs else [])]:
                 trimmed = 1
@@ -301,7 +301,7 @@ class Database:
         return (yield from Backup(self.store, durability.redo, target).steps())
 
     def set_archiving(self, on: bool) -> None:
-        """Keep the log that is needed no more, in the folder archive, or remove it."""
+        """Keep log that is no longer needed in the folder archive, or stop keeping it."""
         durability = self._require_durability()
         self.store.write_control(archiving=int(on))
         durability.redo.files.archiving = bool(on)

@@ -96,7 +96,7 @@ def require_feed(table: TableDefinition) -> int:
 
 
 def require_no_lobs(table: TableDefinition) -> None:
-    """Refuse a table whose changes would lack some columns without a word."""
+    """Refuse a table whose changes would silently lack some columns."""
     for column in table.columns:
         if column.type.is_lob:
             message = f"table {table.name}: its changes cannot have column {column.name}, {column.type}"
@@ -105,7 +105,7 @@ def require_no_lobs(table: TableDefinition) -> None:
 
 
 def position_of_pin(pin: Pin) -> LogPosition:
-    """Behind all that a snapshot sees."""
+    """The position behind all that a snapshot sees."""
     return LogPosition(pin.scn, 0, pin.log_from, pin.log_from)
 
 
@@ -115,7 +115,7 @@ _ROWS = (SNAPSHOT, *(OPERATIONS[n] for n in (ChangeOperation.INSERT, ChangeOpera
 
 
 class Change(NamedTuple):
-    """What became of a row; or of a table, or of its feed."""
+    """A change of a row; or of a table, or of its feed."""
 
     table: str
     operation: str  # "snapshot", "insert", "update", "delete", "truncate", "drop", "start", "stop"
@@ -248,7 +248,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class NamedReader:
-    """For whom the log is kept."""
+    """A reader for whom the log is kept."""
 
     name: str
     keep: int
@@ -343,7 +343,7 @@ class ChangeFeed:
             time.sleep(POLL)
 
     def acknowledge(self) -> None:
-        """Everything up to ``position`` was dealt with: the log before is not kept for this reader any more."""
+        """Everything up to ``position`` was processed: the log before is not kept for this reader any more."""
         self._require_open()
         if self._reader is None:
             raise InterfaceError('a feed without a reader has nothing to acknowledge; give it one: reader="copy"')
@@ -367,9 +367,9 @@ class ChangeFeed:
             raise InterfaceError("the feed is closed")
 
     def _take_step(self, step: Callable[[], T]) -> T:
-        """Take a step; None: all that there is by now was given out.
+        """Take a step; it returns None if all that there is by now was given out.
 
-        If it fails, or what it found is lost to a signal, the feed starts over behind the last transaction of which
+        If it fails, or its result is lost to a signal, the feed starts over behind the last transaction of which
         all changes were given out.
         """
         self._require_open()

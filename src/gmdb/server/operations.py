@@ -1,6 +1,6 @@
 """What a client can ask for: every operation of a connection, and what its heaps, cursors and streams need.
 
-Operations of connections are declared where they are done (gmdb/database/operations.py) and are here by themselves.
+Operations of connections are declared where they are done (database/operations.py); all of them are served.
 The others are functions of this file, of a client and the arguments that it has sent.
 
 Invariants
@@ -137,7 +137,7 @@ def leave(client: Client, number: int, succeeded: bool) -> None:
 
 @served(writes=True)
 def require_writable(client: Client) -> None:
-    """What is sent as a stream is refused before it begins."""
+    """Refuse a change before its stream begins."""
 
 
 # ---- rows by their ids
@@ -285,7 +285,7 @@ def execute_many(client: Client, statement: str, sets: Any) -> dict[str, Any]:
 
 
 def _result_head(client: Client, result: Result) -> dict[str, Any]:
-    """What came of a statement; rows come by a stream of their own."""
+    """The result of a statement; rows come by a stream of their own."""
     head: dict[str, Any] = {"names": result.names, "types": result.types, "rowcount": result.rowcount}
     head["last_id"] = result.last_id
     if result.has_rows:
@@ -406,7 +406,7 @@ def _start_steps(client: Client, steps: Generator[Any, None, Any]) -> StepsThere
 
 @served()
 def work(client: Client, number: int) -> tuple[bool, Any]:
-    """Go on for a moment; returns whether that was the end, and what came of it, or how far it is."""
+    """Go on for a moment; returns whether that was the end, and the result, or the progress."""
     steps: Any = client.cursors.pop(number)
     until = time.monotonic() + WORK_SECONDS
     try:

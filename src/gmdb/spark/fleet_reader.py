@@ -5,9 +5,9 @@ ones in shares.
 
 Invariants
  1. If planning fails, no pin stays.
- 2. A database is left out only for what is wrong with it, and not for what is wrong with the request, and is told of.
+ 2. A database is left out only for what is wrong with it, not for what is wrong with the request, and that is reported.
  3. With ``onError=skip``, a database is there with all of its rows or with none; or its damaged pages are left out and
-    told of, if ``onCorruption=skip`` asks for that.
+    reported, if ``onCorruption=skip`` asks for that.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ def _first_fields(options: ReadOptions, names: Sequence[str]) -> list[StructFiel
 def first_table(
     fleet: Sequence[str], name: str, wanted: Sequence[str] | None, skips_databases: bool
 ) -> tuple[TableDefinition, Sequence[Column]]:
-    """The table of the first database that can be read and has the wanted columns, and these; None wants all."""
+    """The table of the first database that can be read and has the wanted columns, and these; None: all columns."""
     members = find_members(fleet)
     first: Error | None = None
     for member in members:
@@ -435,7 +435,7 @@ def _plan(options: ReadOptions, members: Sequence[Member], plan: Callable[[Membe
 
 
 def _release(members: Sequence[Member], plans: Sequence[Future[Plan]]) -> None:
-    """Let go what was pinned for a read that is not to be."""
+    """Let go the pins of a read that is not made."""
     for member, future in zip(members, plans, strict=True):
         if not future.cancelled() and future.exception() is None:
             pin = future.result().pin

@@ -74,7 +74,7 @@ def kept_store(path: Path, pin: Pin) -> Iterator[FrozenStore]:
 
 
 def note_skipped(path: Path, pin: Pin, page_id: int, what: str) -> None:
-    """Leave word of a damaged page: for the log, and for a report that counts them."""
+    """Note a damaged page: in the log, and for a report that counts them."""
     _logger.warning("skipped: %s", what)
     if pin.is_kept:
         line = f"{page_name(page_id)}: {what}\n".encode()

@@ -42,7 +42,7 @@ _is_settled = False
 
 
 def settle() -> None:
-    """Take what was imported out of the garbage collector's sight.
+    """Have the garbage collector pass over what was imported.
 
     After each task Spark has a worker's garbage collected; looking through numba's objects takes 40 ms each time.
     """
@@ -197,7 +197,7 @@ class TableReader(DataSourceReader):
 
 
 def plan_read(options: ReadOptions, schema: StructType, pin: Pin) -> TableRead:
-    """What is to be read of the one database at ``options.path``; refuses what its table has not."""
+    """What is to be read of the one database at ``options.path``; refuses columns that its table lacks."""
     path = options.path
     table = table_of(pin, options.table, path)
     wanted = columns_of_schema(table, schema)

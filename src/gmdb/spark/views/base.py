@@ -183,7 +183,7 @@ def objects_of(table: TableDefinition) -> Iterator[StoredObject]:
 
 
 def object_names(pin: Pin) -> dict[int, StoredObject]:
-    """What there is at an instant, by number.  Tables of transactions under way are not known."""
+    """The names of what there is at an instant, by number.  Tables of transactions under way are not known."""
     undo = StoredObject(UNDO_ID, "undo", "undo", None, UNDO_ENTRY)
     transactions = StoredObject(TRANSACTIONS_ID, "transactions", "transactions", None, NO_PAGE)
     of_tables = [stored for table in tables_of(pin) for stored in objects_of(table)]

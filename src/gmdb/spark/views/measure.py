@@ -44,7 +44,7 @@ def heads_of(store: FrozenStore, ids: np.ndarray) -> np.ndarray:
 
 
 def measure(store: FrozenStore, ids: np.ndarray, with_rows: bool) -> Measured:
-    """Look at pages that were read and are whole."""
+    """Measure pages that were read and are whole."""
     sizes = _page_sizes(store, ids)
     division = divide(store.page_starts(ids, START), sizes)
     rows = np.full((len(ids), ROW_COUNTS), NONE, np.int64)

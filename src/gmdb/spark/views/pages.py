@@ -1,7 +1,7 @@
 """``view=pages``: every page below the high-water marks, or those of a table: its head, how full it is, its rows.
 
-A page that is damaged is a row like the others, whose ``problem`` says what is wrong: who looks at pages looks for
-that, too.  Its head is shown as it was found, and may be wrong.
+A page that is damaged is a row like the others, whose ``problem`` says what is wrong: damage is
+part of what the view is for.  Its head is shown as it is, and may be wrong.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def _segment(
 
 
 def _sums(read: ViewRead, store: FrozenStore, page_ids: np.ndarray) -> dict[str, Any]:
-    """What all pages of a segment come to; those that are damaged the store's ``skip`` is told of."""
+    """The sums over all pages of a segment, without damaged ones, which go to the store's ``skip``."""
     from gmdb.spark.views.measure import measure, steps
 
     free = room = 0

@@ -85,7 +85,7 @@ class UndoView(View):
 
 
 def committed_at(store: FrozenStore, page_ids: np.ndarray, scn: int) -> dict[int, int]:
-    """The transactions that have committed up to an SCN and are still in the table of them, with theirs."""
+    """The transactions that have committed up to an SCN and are still in the table of them, with their SCNs."""
     commits = commits_of(page for _, page in _pages(store, page_ids))
     return {number: since for number, since in commits.items() if since <= scn}
 
@@ -120,7 +120,7 @@ _Whose = tuple[int, int]  # transaction and object
 
 @dataclass
 class _Owners:
-    """Whose locks and loads these are, as far as undo tells."""
+    """The owners of locks and loads, as far as undo says."""
 
     of_locks: dict[int, _Whose] = field(default_factory=dict)
     of_loads: dict[int, _Whose] = field(default_factory=dict)
