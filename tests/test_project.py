@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from importlinter.cli import lint_imports
 
+import gmdb
+from gmdb.database.dbapi import Cursor
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 FILE_LINES_MAX = 700
@@ -26,6 +29,8 @@ UPWARD_PATH = re.compile(r"(?<![\w./])(?:\.\./)+[\w./-]+")
 TICKET = re.compile(r"\b(?:issue|ticket)s?\s*#?\d+", re.IGNORECASE)
 REGISTRY = re.compile(r"\bpypi\.\w+|\bpythonhosted\b|\bfiles\.python", re.IGNORECASE)
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+NAMED_PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)*/?)`")
+STEP = re.compile(r"([A-Za-z_][\w.]*) +((?:\w+/)+\w+\.py)\b")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -122,6 +127,46 @@ def test_no_text_points_outside_the_project():
 def test_every_link_of_the_documentation_leads_somewhere(path):
     links = [link for link in LINK.findall(path.read_text(encoding="utf-8")) if "://" not in link]
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.fixture(scope="module")
+def known_paths() -> set[str]:
+    """Every file and folder of the project, by each ending of its path: ``kernel/page/area.py``, ``area.py``."""
+    paths = [*ROOT.iterdir(), *(path for folder in TEXT_FOLDERS for path in (ROOT / folder).rglob("*"))]
+    parts = [path.relative_to(ROOT).parts for path in paths if "__pycache__" not in path.parts]
+    return {"/".join(names[n:]) for names in parts for n in range(len(names))}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def test_every_path_that_the_documentation_names_exists(path, known_paths):
+    names = NAMED_PATH.findall(path.read_text(encoding="utf-8"))
+    own = [name for name in names if name.endswith(".py") or ("/" in name and name.partition("/")[0] in known_paths)]
+    assert [name for name in own if name.rstrip("/") not in known_paths] == []
+
+
+@pytest.mark.parametrize("whole", [gmdb, gmdb.Connection, Cursor], ids=["gmdb", "Connection", "Cursor"])
+def test_every_public_name_is_documented(whole):
+    text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("guide.md", "dbapi.md"))
+    code = " ".join(re.findall(r"`[^`\n]+`", text))
+    names = getattr(whole, "__all__", None) or [name for name in dir(whole) if not name.startswith("_")]
+    assert names
+    assert [name for name in names if not re.search(rf"\b{name}\b", code)] == []
+
+
+def test_every_step_that_the_architecture_draws_is_defined_in_its_file():
+    steps = STEP.findall((ROOT / "docs/architecture.md").read_text(encoding="utf-8"))
+    assert len(steps) > 30
+    assert [f"{name} {file}" for name, file in steps if name not in definitions_of(ROOT / "src/gmdb" / file)] == []
+
+
+def definitions_of(path: Path) -> set[str]:
+    """The functions and classes of a file, and methods as ``Class.method``."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        names |= {getattr(node, "name", "")}
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{getattr(member, 'name', '')}" for member in node.body}
+    return names
 
 
 @pytest.mark.parametrize("name", dependencies())

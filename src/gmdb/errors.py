@@ -21,7 +21,7 @@ class Transient(Exception):
 
 
 class InterfaceError(Error):
-    """The program used gmdb in a way that it cannot be used."""
+    """The program called gmdb in a wrong way or order."""
 
 
 class DatabaseError(Error):
@@ -232,10 +232,6 @@ class LocksExhausted(TransactionError, Transient):
 
 class UndoExhausted(TransactionError, Transient):
     """The undo space is used up by transactions that are still running."""
-
-
-class TransactionsOpen(TransactionError, Transient):
-    """The operation needs a moment without open transactions."""
 
 
 class CursorInvalid(InterfaceError):

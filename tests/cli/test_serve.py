@@ -62,7 +62,7 @@ def test_a_certificate_that_cannot_be_used_is_told_of(made: Path, tmp_path: Path
     assert "belong together" in refused(made, "--tls-cert", cert)
     assert "belong together" in refused(made, "--tls-key", key)
     for pair in ((cert, other), (key, cert), (cert, str(tmp_path / "none"))):
-        assert "are no certificate and its key" in refused(made, "--tls-cert", pair[0], "--tls-key", pair[1])
+        assert "are not a certificate and its key" in refused(made, "--tls-cert", pair[0], "--tls-key", pair[1])
 
 
 def test_a_port_that_is_taken_is_told_of(made: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_port_that_is_taken_is_told_of(made: Path) -> None:
         assert f"cannot listen at 127.0.0.1, port {taken}: " in refused(made, "--port", taken)
         assert f"port {taken}: " in refused(made, "--port", "0", "--flight-port", taken)
     assert "70000 is no port" in refused(made, "--port", "70000")
-    assert "is no address to listen at" in refused(made, "--host", "no-such-host.invalid")
+    assert "is not an address to listen at" in refused(made, "--host", "no-such-host.invalid")
 
 
 def test_what_is_no_database_or_is_open_elsewhere_is_told_of(made: Path, tmp_path: Path) -> None:

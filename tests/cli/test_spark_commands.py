@@ -111,7 +111,7 @@ def test_what_cannot_be_loaded_is_named(shop: Path, tmp_path: Path, capsys) -> N
     assert "files of one kind can be loaded at once, but these are csv (" in load("tbl", "a.csv", "half.json")
     assert "2.parquet has other columns than" in (said := load("tbl", "1.parquet", "2.parquet"))
     assert "i is string here, int64 there" in said
-    assert "no.parquet is no parquet file" in load("tbl", "no.parquet", "1.parquet")
+    assert "no.parquet is not a parquet file" in load("tbl", "no.parquet", "1.parquet")
     assert "swapped.csv" in (said := load("tbl", "a.csv", "swapped.csv"))
     assert "CSV header does not conform to the schema" in said
     assert 'The value \'nine\' of the type "STRING" cannot be cast to "INT"' in load("tbl", "bad.csv")

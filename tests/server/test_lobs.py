@@ -71,7 +71,7 @@ def test_what_is_refused_leaves_nothing(table: Connection, owner: Peer) -> None:
     heap = table.heap("l")
     with pytest.raises(TypeMismatch, match="the file gives str"):
         heap.insert((1, io.StringIO(TEXT), None))
-    with pytest.raises(TypeMismatch, match="column b: a str is no BLOB"):
+    with pytest.raises(TypeMismatch, match="column b: a str is not a BLOB"):
         heap.insert((1, "text", None))
     with pytest.raises(DataError, match="no UTF-8"):
         heap.insert((1, None, io.BytesIO(b"\xff" * 5000)))

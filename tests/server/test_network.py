@@ -359,10 +359,10 @@ def test_a_file_that_is_no_certificate_is_refused(secure: Serving, tmp_path: Pat
 def test_nobody_there_is_an_error_of_its_own() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(NoServer, match=r"nobody answers at gmdb://127\.0\.0\.1.*gmdb serve") as raised:
+        with pytest.raises(NoServer, match=r"nothing answers at gmdb://127\.0\.0\.1.*gmdb serve") as raised:
             gmdb.connect(f"gmdb://127.0.0.1:{taken.getsockname()[1]}", token=TOKEN)
         assert isinstance(raised.value, Transient)
-    with pytest.raises(NoServer, match="nobody answers at gmdb://no-such-host"):
+    with pytest.raises(NoServer, match="nothing answers at gmdb://no-such-host"):
         gmdb.connect("gmdb://no-such-host.invalid", token=TOKEN)
 
 
@@ -383,7 +383,7 @@ def test_something_else_at_the_port_gets_no_token(says: bytes) -> None:
 
         speaker = threading.Thread(target=speak)
         speaker.start()
-        with pytest.raises(NotAServer, match="is no gmdb server"):
+        with pytest.raises(NotAServer, match="is not a gmdb server"):
             gmdb.connect(f"gmdb://127.0.0.1:{listener.getsockname()[1]}", token=TOKEN)
         speaker.join()
     assert heard == door_module.HELLO
@@ -415,14 +415,14 @@ def test_a_token_does_not_leave_the_machine_without_tls() -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("gmdb://", "is no server"),
+        ("gmdb://", "is not a server"),
         ("gmdb://host:99999", "is gmdb://"),
         ("gmdb://host:x", "is gmdb://"),
-        ("gmdb://host:0", "is no server"),
+        ("gmdb://host:0", "is not a server"),
         ("gmdb://host/shop.gmdb", "one database, which it was started with"),
         ("gmdb://host?tls=1", "takes .tls_ca=FILE, and no tls=1"),
         ("gmdb://host?tls_ca=", "takes .tls_ca=FILE"),
-        ("gmdb://me:secret@host", "a token is no part of a URL"),
+        ("gmdb://me:secret@host", "a token is not part of a URL"),
         ("gmdb://[::1", "is gmdb://"),
     ],
 )

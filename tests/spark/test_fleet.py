@@ -257,7 +257,7 @@ def test_several_paths_are_a_fleet(spark, few: list[Path]):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"onError": "ignore"}, "onError: 'ignore' is none of fail, skip"),
+        ({"onError": "ignore"}, "onError: 'ignore' is not one of fail, skip"),
         ({"snapshot": "0000000001-00000000"}, "snapshot is of one database"),
         ({"owner": "gmdb://host:7433"}, "owner is of one database"),
         ({"table": "tbi"}, "db000.gmdb has no table tbi; did you mean tbl?"),

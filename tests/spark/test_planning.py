@@ -71,7 +71,7 @@ def test_a_size_is_read_with_and_without_a_unit(text: str, size: int):
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "m", "1.5m", "16 parsecs"])
 def test_a_size_that_is_none_is_refused(text: str):
-    with pytest.raises(InterfaceError, match="is no size"):
+    with pytest.raises(InterfaceError, match="is not a size"):
         parse_size(text)
 
 

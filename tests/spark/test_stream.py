@@ -234,7 +234,7 @@ def test_a_reader_that_was_dropped(table: Connection, changes: Any, query: Query
     [
         ({"since": "1-2-3"}, "PositionUnknown: '1-2-3' is no position"),
         ({"maxRowsPerBatch": "0"}, "InterfaceError: maxRowsPerBatch: '0'"),
-        ({"schemaChange": "perhaps"}, "InterfaceError: schemaChange: 'perhaps' is none of fail, follow"),
+        ({"schemaChange": "perhaps"}, "InterfaceError: schemaChange: 'perhaps' is not one of fail, follow"),
         ({"reader": "a/b"}, "InterfaceError: 'a/b' is no name for a reader"),
         ({"keep": "12"}, "too little"),
         ({"beforeImages": "some"}, "beforeImages: 'some' is neither true nor false"),

@@ -306,7 +306,7 @@ def test_a_feed_makes_the_table_equal_to_its_source(spark, table, folder, checkp
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ((1, "x", "merge", 1, 1, 1, "x"), "row 0: _op is 'merge', which is none of insert, update"),
+        ((1, "x", "merge", 1, 1, 1, "x"), "row 0: _op is 'merge', which is not one of insert, update"),
         ((1, "x", "update", None, 1, 1, "x"), "row 0: _scn is NULL"),
         ((None, "x", "delete", 1, 1, 1, "x"), "table tbl, column i: row 0 has no value"),
     ],
@@ -332,11 +332,11 @@ def plan(path: Path, schema: str, **options: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"apply": "merge"}, "apply: 'merge' is none of append, upsert, changes"),
+        ({"apply": "merge"}, "apply: 'merge' is not one of append, upsert, changes"),
         ({"orderBy": "i"}, "orderBy is for apply=upsert, not for apply=append"),
         ({"apply": "upsert", "orderBy": "at"}, "orderBy names column at, which the DataFrame has not"),
         ({"apply": "upsert", "onExisting": "upsert"}, "onExisting is for apply=changes"),
-        ({"apply": "changes", "onExisting": "keep"}, "onExisting: 'keep' is none of refuse, upsert, replace"),
+        ({"apply": "changes", "onExisting": "keep"}, "onExisting: 'keep' is not one of refuse, upsert, replace"),
         ({"apply": "upsert", "createTable": "true"}, "which createTable does not make"),
         ({"apply": "upsert", "table": "plain"}, "table plain has no primary key"),
         ({"batchId": "1"}, "gmdb knows no option batchid"),
@@ -376,7 +376,7 @@ def test_a_batch_write_says_which_batch_of_which_stream_it_is(spark, table):
         frame.write.format("gmdb").options(table="tbl", **options).mode("append").save(str(table.path))
 
     assert "stream and batchId belong together" in refusal(lambda: save(stream="s"))
-    assert "batchId: '-1' is no number of a batch" in refusal(lambda: save(stream="s", batchId="-1"))
+    assert "batchId: '-1' is not the number of a batch" in refusal(lambda: save(stream="s", batchId="-1"))
     for _ in range(2):
         save(stream="s", batchId=3)
     assert content(table) == expected(11)

@@ -368,7 +368,7 @@ def test_columns_are_chosen_and_in_the_order_asked_for(closed: Path):
 @pytest.mark.parametrize(
     ("view", "options", "error", "said"),
     [
-        ("pagez", {}, InterfaceError, "'pagez' is none of rows, pages"),
+        ("pagez", {}, InterfaceError, "'pagez' is not one of rows, pages"),
         (
             "pages",
             {"columns": "page_id,bytes"},
@@ -447,5 +447,5 @@ def _sorted(table: pa.Table) -> list[str]:
 @pytest.mark.spark
 def test_spark_says_which_views_there_are(closed: Path, spark: SparkSession):
     reader: Callable[..., Any] = spark.read.format("gmdb").options(view="pagez").load
-    with pytest.raises(PySparkException, match="'pagez' is none of rows, pages, segments, undo, locks, redo"):
+    with pytest.raises(PySparkException, match="'pagez' is not one of rows, pages, segments, undo, locks, redo"):
         reader(str(closed))

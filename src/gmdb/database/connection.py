@@ -56,7 +56,7 @@ Isolation = Literal["read committed", "repeatable read"]
 
 
 class Connection(HasErrors):
-    """One session of a database.  Threads may share it: their calls take turns, and so do their transactions' parts."""
+    """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Connection(HasErrors):
     ) -> None:
         """``statements`` makes what runs SQL on the connection; ``release`` lets go of the database at the end.
 
-        Without that it is the server's, for a client, and ends with the client.
+        Without ``release`` the connection is a client's, in the owner, and ends with the client.
         """
         self.path: Path = database.store.directory
         self.session = session
@@ -136,7 +136,7 @@ class Connection(HasErrors):
 
     @operation()
     def commit(self) -> None:
-        """Make what was changed last.  It is on disk when this returns, and others see it."""
+        """Make the transaction's changes permanent.  They are on disk when this returns, and others see them."""
         self.session.commit()
 
     @operation()
@@ -190,7 +190,7 @@ class Connection(HasErrors):
 
     @operation(writes=True)
     def drop_tablespace(self, name: str) -> None:
-        """Remove a tablespace that has no tables any more, and its files.  It is no part of the transaction."""
+        """Remove a tablespace that has no tables any more, and its files.  It is not part of the transaction."""
         self._database.drop_tablespace(name)
 
     @operation(writes=True)
@@ -206,7 +206,7 @@ class Connection(HasErrors):
         """Add a table: ``create_table("tbl", {"i": "INT NOT NULL", "s": "VARCHAR(10)"})``.
 
         This and the other changes of definitions belong to the transaction: others see them when it commits, and
-        whoever changes a table has it alone until then.
+        a transaction that changes a table has it alone until then.
         """
         with self._database.define(self.session) as change:
             change.create_table(name, make_columns(name, columns), constraints, tablespace, pct_free)
@@ -267,7 +267,7 @@ class Connection(HasErrors):
 
     @operation(writes=True)
     def next_identity(self, table: str, column: str, count: int = 1) -> int:
-        """The first of ``count`` numbers of an identity column.  Nobody else gets them, also if they are not used."""
+        """The first of ``count`` numbers of an identity column.  Others get other ones, even if these are not used."""
         return self._database.next_identity(table, column, count, self.session)
 
     @operation(writes=True)
@@ -413,7 +413,7 @@ class Connection(HasErrors):
 
     @operation()
     def system_view(self, name: str) -> pa.Table:
-        """What a system table would say of definitions as this session sees them, or of what is going on right now."""
+        """A system table by its name: definitions as this session sees them, or what is going on right now."""
         return self._database.system_view(name, self.session)
 
     @operation()
@@ -468,7 +468,7 @@ class Connection(HasErrors):
 
     @composed
     def backup(self, path: Any, progress: Progress | None = None) -> BackupReport:
-        """Copy the database as it is at one instant to a new directory; everybody goes on meanwhile.
+        """Copy the database as it is at one instant to a new directory, while others go on.
 
         Open transactions have left nothing in it.  ``gmdb restore`` makes a database out of it.
         """
@@ -501,14 +501,14 @@ class Connection(HasErrors):
 
     @composed
     def take_snapshot(self, *, lease: float | None = None, holder: Holder | None = None) -> Pin:
-        """Pin the database as it is now, for readers in other processes: it stays readable while everybody goes on.
+        """Pin the database as it is now, for readers in other processes: it stays readable while others go on.
 
         It lasts for ``lease`` seconds behind the last read by it, and not longer than the process of ``holder`` lives.
         """
         pin = self._take_snapshot(lease, holder or Holder.this_process())
         try:
             signals.check()
-        except BaseException:  # nobody learns its name
+        except BaseException:  # the caller never gets its name
             self.drop_snapshot(pin.name)
             raise
         return pin
@@ -519,7 +519,7 @@ class Connection(HasErrors):
 
     @operation()
     def drop_snapshot(self, name: str) -> None:
-        """Let a pinned snapshot go; whoever still reads by it is told that it has expired."""
+        """Let a pinned snapshot go; a reader that still uses it gets SnapshotExpired."""
         self._database.drop_snapshot(name)
 
     @composed
@@ -557,7 +557,7 @@ class Connection(HasErrors):
 
     @operation(writes=True)
     def forget_stream(self, name: str) -> None:
-        """Know nothing of a stream any more: whoever brings its name next begins anew."""
+        """Forget a stream: a query that uses its name next begins anew."""
         catalog = self._database.catalog
         catalog.streams.forget(catalog.system(self.session), name)
 

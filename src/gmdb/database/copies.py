@@ -48,30 +48,30 @@ def restore(
     """Make a database at ``target`` out of a backup, as it was at the backup's instant.
 
     With ``archive``, a folder that archived log went to, it is brought to the last commit found there, or to the last
-    one up to the time ``to`` (without a zone: local time).  Answers what was replayed.
+    one up to the time ``to`` (without a zone: local time).  Returns what was replayed.
     """
     source, goal = Path(backup).absolute(), Path(target).absolute()
     note = read_note(source)
     folder = None if archive is None else _require_archive(Path(archive).absolute())
     stop_time = _stop_time(source, note, folder, to)
-    with new_directory(goal) as made:
+    with new_directory(goal) as directory:
         lock = DirectoryLock(source, exclusive=False)
         try:
-            finish(_copy_backup(source, made, folder, note), progress)
+            finish(_copy_backup(source, directory, folder, note), progress)
         finally:
             lock.release()
-        database = Database(made, progress=progress, stop_time=stop_time, archive=folder)
+        database = Database(directory, progress=progress, stop_time=stop_time, archive=folder)
         database.close()
         recovery = database.recovery
         if recovery is None or recovery.end_lsn < note.end_lsn:
             raise RestoreError(f"the log that was found ends before the instant of {source}: it is of another history")
-        renew_identity(made)
+        renew_identity(directory)
     return recovery
 
 
 def _require_archive(folder: Path) -> Path:
     if not folder.is_dir():
-        raise RestoreError(f"{folder}, which should hold archived log, is no directory")
+        raise RestoreError(f"{folder}, which should hold archived log, is not a directory")
     if not redo_numbers(folder) and not redo_numbers(folder / ARCHIVE):
         raise RestoreError(f"{folder} holds no archived log; the folder {ARCHIVE} of a database does")
     return folder
@@ -91,11 +91,11 @@ def _stop_time(source: Path, note: Note, archive: Path | None, to: datetime | No
 
 
 def local_time(microseconds: int) -> str:
-    """A time as people here write it."""
+    """A time as text, in the local zone."""
     return datetime.fromtimestamp(microseconds / 1e6).isoformat(" ", "microseconds")
 
 
-def _copy_backup(source: Path, made: Path, archive: Path | None, note: Note) -> Generator[Step, None, None]:
+def _copy_backup(source: Path, target: Path, archive: Path | None, note: Note) -> Generator[Step, None, None]:
     """Copy a backup's files; not the log that the archive has, for there it goes on where the backup's ends."""
     numbers = redo_numbers(source)
     if archive is not None:
@@ -106,12 +106,12 @@ def _copy_backup(source: Path, made: Path, archive: Path | None, note: Note) -> 
     sizes = {name: (source / name).stat().st_size for name in names}
     done = 0
     for name, size in sizes.items():
-        copy_file(source / name, made / name, size, size, allocate=True)
+        copy_file(source / name, target / name, size, size, allocate=True)
         done += size
         yield "copying the backup", done, sum(sizes.values())
     for number in dropped_numbers(source):
-        note_dropped(made, number)
-    write_note(made, note)  # until it is opened it is the backup that it is a copy of
+        note_dropped(target, number)
+    write_note(target, note)  # until it is opened it is the backup that it is a copy of
 
 
 def _has_redo(folder: Path, number: int, database_id: str) -> bool:

@@ -56,7 +56,7 @@ class RowCursor:
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def read_by(self, reading: Reading, places: bool = False) -> pa.RecordBatchReader:
-        """``arrow``, by a snapshot that somebody holds.
+        """``arrow``, by a snapshot that the caller holds.
 
         With ``places`` there is a last column: where each row is, page id << 16 | slot.
         """

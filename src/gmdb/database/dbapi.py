@@ -1,8 +1,8 @@
 """PEP 249: cursors.
 
-A cursor asks its connection to run a statement and hands out what came of it, as tuples or as Arrow.
-Not here: type objects (database/pep249.py), what statements mean (sql/), or where they run (a connection of this
-process, or one through an owner).
+A cursor has its connection run a statement and hands out the result, as tuples or as Arrow.
+Not here: type objects (database/pep249.py), what statements mean (sql/), or where they run (in this process, or in
+an owner).
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ class Statements(Protocol):
 
 @dataclass(slots=True)
 class Result:
-    """What came of a statement: a number of rows that it changed, or rows, one by one or as batches."""
+    """The result of a statement: the number of rows that it changed, or rows, one by one or as batches."""
 
     names: tuple[str, ...] = ()
     types: tuple[ColumnType | None, ...] = ()
     rowcount: int = -1
     rows: Iterator[Row] | None = None
     reader: pa.RecordBatchReader | None = field(default=None, repr=False)
-    last_id: int | None = None  # the number that the last row got which an INSERT made
+    last_id: int | None = None  # the number of the last row that an INSERT added
 
     @property
     def has_rows(self) -> bool:
         return self.rows is not None or self.reader is not None
 
     def as_reader(self) -> pa.RecordBatchReader:
-        """What was found, as batches."""
+        """The rows as batches."""
         if self.reader is not None:
             return self.reader
         return _batched(self.schema, self.rows if self.rows is not None else iter(()))
@@ -88,7 +88,7 @@ def rows_in(batch: pa.RecordBatch) -> Iterable[Row]:
 
 
 class Cursor:
-    """One statement at a time, and what it found."""
+    """One statement at a time, and its result."""
 
     arraysize = 1
 
@@ -115,7 +115,7 @@ class Cursor:
         """The rows that come next as a table, for notebooks; they can be fetched as before."""
         if self._closed or self.connection.closed or not self._result.has_rows:
             return f"<pre>{escape(repr(self))}</pre>"
-        rows = self._found()
+        rows = self._fetched()
         shown = list(islice(rows, SHOWN_ROWS + 1))
         self._rows = chain(shown, rows)
         return _html(self._result.names, shown)
@@ -161,7 +161,7 @@ class Cursor:
             self._result = self._run(statement, ())
         return self
 
-    # ---- what was found
+    # ---- the result
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
@@ -183,10 +183,10 @@ class Cursor:
 
     @property
     def types(self) -> tuple[ColumnType | None, ...]:
-        """The types of the columns that were found."""
+        """The types of the result's columns."""
         return self._result.types
 
-    def _found(self) -> Iterator[Row]:
+    def _fetched(self) -> Iterator[Row]:
         if self._closed or self.connection.closed:
             self._require_open()
         if self._rows is None:
@@ -195,58 +195,58 @@ class Cursor:
             elif self._result.reader is not None:
                 self._rows = rows_of(self._result.reader)
             else:
-                raise ProgrammingError("the last statement found no rows: there is nothing to fetch")
+                raise ProgrammingError("the last statement returned no rows: there is nothing to fetch")
         return self._rows
 
     def fetchone(self) -> Row | None:
         rows = self._rows
         if rows is None or self._closed or self.connection.closed:
-            rows = self._found()
+            rows = self._fetched()
         return next(rows, None)
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
         wanted = self.arraysize if size is None else size
         if wanted < 0:
             raise ProgrammingError(f"{wanted} rows cannot be fetched")
-        return list(islice(self._found(), wanted))
+        return list(islice(self._fetched(), wanted))
 
     def fetchall(self) -> list[Row]:
         rows = self._rows
-        return list(self._found() if rows is None or self._closed or self.connection.closed else rows)
+        return list(self._fetched() if rows is None or self._closed or self.connection.closed else rows)
 
     def __iter__(self) -> Iterator[Row]:
-        return self._found()
+        return self._fetched()
 
     def __next__(self) -> Row:
-        return next(self._found())
+        return next(self._fetched())
 
     def fetch_record_batch(self) -> pa.RecordBatchReader:
-        """What was found as a stream of Arrow record batches."""
+        """The result as a stream of Arrow record batches."""
         self._require_open()
         if self._result.reader is not None and self._rows is None:
             return self._result.reader
-        return _batched(self._result.schema, self._found())
+        return _batched(self._result.schema, self._fetched())
 
     def arrow(self) -> pa.Table:
-        """What was found as an Arrow table."""
+        """The result as an Arrow table."""
         return self.fetch_record_batch().read_all()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """What was found, for whoever takes Arrow data: ``pl.DataFrame(cursor)``, ``pa.table(cursor)``."""
+        """The result, for a library that takes Arrow data: ``pl.DataFrame(cursor)``, ``pa.table(cursor)``."""
         return self.fetch_record_batch().__arrow_c_stream__(requested_schema)
 
     def df(self) -> pandas.DataFrame:
-        """What was found as a pandas DataFrame."""
+        """The result as a pandas DataFrame."""
         return self.arrow().to_pandas()
 
     def pl(self) -> polars.DataFrame:
-        """What was found as a polars DataFrame."""
+        """The result as a polars DataFrame."""
         import polars  # gmdb does without it otherwise
 
         return polars.DataFrame(self.arrow())
 
     def close(self) -> None:
-        """Let go of what was found.  Closing twice does nothing."""
+        """Drop the result.  Closing twice does nothing."""
         counted = Result(rowcount=self._result.rowcount, last_id=self._result.last_id)
         self._forget()
         self._result = counted
@@ -288,31 +288,31 @@ def _text_of(statement: Any) -> str:
     return statement
 
 
-def parameters_of(given: Any) -> Parameters:
-    """A statement's parameters, if they can be some; None stands for none."""
-    if isinstance(given, tuple | list | Mapping):
-        return given
-    if given is None:
+def parameters_of(parameters: Any) -> Parameters:
+    """A statement's parameters, checked; None stands for none."""
+    if isinstance(parameters, tuple | list | Mapping):
+        return parameters
+    if parameters is None:
         return ()
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        said = f"parameters are a sequence, such as a tuple, or a mapping; this is a {type(given).__name__}"
-        raise ProgrammingError(said)
-    return given
+    if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
+        message = f"parameters are a sequence, such as a tuple, or a mapping; this is a {type(parameters).__name__}"
+        raise ProgrammingError(message)
+    return parameters
 
 
 def sets_of(parameters: Any) -> list[Any]:
     """Sets of parameters as they were given, or the rows of Arrow data."""
     if hasattr(parameters, "__arrow_c_stream__"):
         return list(zip(*(column.to_pylist() for column in pa.table(parameters).columns), strict=True))
-    return [parameters_of(given) for given in parameters]
+    return [parameters_of(one) for one in parameters]
 
 
 def _require_sets(parameters: Any) -> Any:
-    """What is to be many sets of parameters, if it can be that."""
+    """Many sets of parameters, checked."""
     is_one = isinstance(parameters, str | bytes | Mapping)
     if is_one or not (isinstance(parameters, Iterable) or hasattr(parameters, "__arrow_c_stream__")):
-        said = "many sets of parameters are a list of tuples or mappings, or Arrow data"
-        raise ProgrammingError(f"{said}, not a {type(parameters).__name__}")
+        message = "many sets of parameters are a list of tuples or mappings, or Arrow data"
+        raise ProgrammingError(f"{message}, not a {type(parameters).__name__}")
     return parameters
 
 

@@ -1,10 +1,10 @@
-"""The engine: wires store, log, transactions and catalog into a database, which connections share.
+"""The engine: connects store, log, transactions and catalog into a database, which connections share.
 
 A process has a database open once, however many connections it makes to it.
 
 Invariants
  1. When the last connection closes, every page is written; no page on disk holds a lock, and no log is left.
- 2. A database comes into being whole: it is made under another name and then given its own.
+ 2. A database is created whole: under another name, and then renamed to its own.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Database:
             self._start(progress)
         except BaseException:
             self._stop()
-            self._let_go(clean=False)
+            self._close_files(clean=False)
             raise
 
     def _start(self, progress: Progress | None) -> None:
@@ -183,18 +183,18 @@ class Database:
         build.end()
 
     def next_identity(self, table: str, column: str, count: int, session: Session) -> int:
-        """The first of ``count`` numbers for an identity column; nobody else gets them, also if they are not used."""
+        """The first of ``count`` numbers for an identity column; others get other ones, even if these are not used."""
         session.require_open()
         self.store.require_writable()
-        found = self.catalog.table(table, session).column(column)
-        if not found.identity:
-            raise SchemaError(f"column {column} of table {table} is no identity column")
+        definition = self.catalog.table(table, session).column(column)
+        if not definition.identity:
+            raise SchemaError(f"column {column} of table {table} is not an identity column")
         if count < 1:
             raise SchemaError(f"column {column} of table {table}: {count} numbers are asked for; it must be 1 or more")
-        return self.catalog.identities.take(found.identity_id, count)
+        return self.catalog.identities.take(definition.identity_id, count)
 
     def require_sync(self, sync: str | None) -> None:
-        """Refuse a connection that asks for another way to commit than the database was opened with."""
+        """Refuse a connection whose ``sync`` is not that with which the database was opened."""
         if self.durability is not None and sync not in (None, self.durability.redo.sync_mode):
             raise InterfaceError(
                 f"{self.store.directory} is open with sync={self.durability.redo.sync_mode!r} in this process already"
@@ -271,7 +271,7 @@ class Database:
     # ---- space
 
     def shrink(self) -> int:
-        """Give free pages at the end of devices back to the operating system; answers how many bytes."""
+        """Give free pages at the end of devices back to the operating system; returns how many bytes."""
         durability = self._require_durability()
         self.transactions.collector.collect()  # rows that were deleted hold their pages until then
         return durability.shrinking.run()
@@ -284,7 +284,7 @@ class Database:
             durability.dropping.run(name)
 
     def _trim_tables(self) -> None:
-        """Give back what tables keep at their ends without need."""
+        """Give back pages that tables no longer need at their ends."""
         for table in [self.catalog.table(name) for name in self.catalog.user_tables()]:
             for obj_id, entry_page in [(table.obj_id, table.entry_page), *([table.lobs] if table.lobs else [])]:
                 trimmed = 1
@@ -295,13 +295,13 @@ class Database:
                         trimmed = self.store.call(trim_segment, table.space_id, obj_id, entry_page)
 
     def backup(self, target: Path) -> Generator[Step, None, BackupReport]:
-        """Copy the database as it is at one instant, step by step; everybody goes on meanwhile."""
+        """Copy the database as it is at one instant, step by step, while others go on."""
         durability = self._require_durability()
         durability.checkpoint()  # so that the copy has little to replay
         return (yield from Backup(self.store, durability.redo, target).steps())
 
     def set_archiving(self, on: bool) -> None:
-        """Keep the log that is needed no more, in the folder archive, or remove it."""
+        """Keep log that is no longer needed in the folder archive, or stop keeping it."""
         durability = self._require_durability()
         self.store.write_control(archiving=int(on))
         durability.redo.files.archiving = bool(on)
@@ -314,7 +314,7 @@ class Database:
         if self.durability is not None:
             self.durability.stop()
 
-    def _let_go(self, clean: bool) -> None:
+    def _close_files(self, clean: bool) -> None:
         try:
             if self.durability is not None:
                 self.durability.close(clean)
@@ -339,38 +339,38 @@ class Database:
             clean = False
             raise
         finally:
-            self._let_go(clean)
+            self._close_files(clean)
 
 
 def create_database(directory: Path) -> None:
-    """Make a new database.  It has its name only once it is whole; whoever comes second finds the first one's."""
+    """Create a database.  It gets its name only once it is whole; a process that comes second finds the first one's."""
     if directory.exists() and not directory.is_dir():
         require_database(directory)
     if directory.is_dir() and any(directory.iterdir()):
-        raise NotADatabase(f"{directory} has files in it that are no gmdb database; choose another path")
+        raise NotADatabase(f"{directory} has files in it that are not a gmdb database; choose another path")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        made = make_beside(directory)
+        new = make_beside(directory)
     except OSError as error:
         raise StorageError(f"{directory}: {error.strerror}") from error
     try:
-        create_store(made, FIRST_USER_ID, REDO_FILE_SIZE)
-        Database(made).close()
+        create_store(new, FIRST_USER_ID, REDO_FILE_SIZE)
+        Database(new).close()
         try:
-            disk.current.replace(made, directory)
+            disk.current.replace(new, directory)
         except StorageError:
             if not is_database(directory):
                 raise
         disk.current.sync_directory(directory.parent)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def open_database(path: Any, read_only: bool, sync: str | None = None, progress: Progress | None = None) -> Database:
     """The process's database at ``path``: the one that is open already, or one opened now."""
     directory = Path(path).absolute()
     if sync is not None and sync not in SYNC_MODES:
-        raise InterfaceError(f"sync {sync!r} is none of {', '.join(SYNC_MODES)}")
+        raise InterfaceError(f"sync {sync!r} is not one of {', '.join(SYNC_MODES)}")
     with _opening:
         database = _open_databases.get(directory)
         if database is not None and not database.store.devices:

@@ -74,8 +74,8 @@ class Definitions:
     def feed_of(self, version: int) -> int:
         table = self[version]
         if table.feed is None:
-            said = f"{self._directory}: definition {version} of the change feeds, of table {table.name}, has no feed"
-            raise Corruption(f"{said}; changes behind it cannot be read")
+            message = f"{self._directory}: definition {version} of the change feeds, of table {table.name}, has no feed"
+            raise Corruption(f"{message}; changes behind it cannot be read")
         return table.feed.feed_id
 
     def divide(self, committed: Committed, feeds: Collection[int] | None) -> Iterator[ChangesOfTable]:
@@ -90,22 +90,22 @@ class Definitions:
 def require_feed(table: TableDefinition) -> int:
     """The number of a table's feed."""
     if table.feed is None:
-        said = f"the changes of table {table.name} are not logged"
-        raise NoChangeFeed(f"{said}; have them logged from now on: ALTER TABLE {table.name} SET (change_feed = true)")
+        what = f"the changes of table {table.name} are not logged"
+        raise NoChangeFeed(f"{what}; have them logged from now on: ALTER TABLE {table.name} SET (change_feed = true)")
     return table.feed.feed_id
 
 
 def require_no_lobs(table: TableDefinition) -> None:
-    """Refuse a table whose changes would lack some columns without a word."""
+    """Refuse a table whose changes would silently lack some columns."""
     for column in table.columns:
         if column.type.is_lob:
-            said = f"table {table.name}: its changes cannot have column {column.name}, {column.type}"
+            message = f"table {table.name}: its changes cannot have column {column.name}, {column.type}"
             why = "the log says only where a large object was, and what was there may be gone"
-            raise NotSupportedError(f"{said}: {why}; changes(..., without_lobs=True) leaves such columns out")
+            raise NotSupportedError(f"{message}: {why}; changes(..., without_lobs=True) leaves such columns out")
 
 
 def position_of_pin(pin: Pin) -> LogPosition:
-    """Behind all that a snapshot sees."""
+    """The position behind all that a snapshot sees."""
     return LogPosition(pin.scn, 0, pin.log_from, pin.log_from)
 
 
@@ -115,7 +115,7 @@ _ROWS = (SNAPSHOT, *(OPERATIONS[n] for n in (ChangeOperation.INSERT, ChangeOpera
 
 
 class Change(NamedTuple):
-    """What became of a row; or of a table, or of its feed."""
+    """A change of a row; or of a table, or of its feed."""
 
     table: str
     operation: str  # "snapshot", "insert", "update", "delete", "truncate", "drop", "start", "stop"
@@ -128,7 +128,7 @@ class Change(NamedTuple):
 
 
 class Source(Protocol):
-    """What a feed must be told by whoever has the database open."""
+    """What a feed asks of the process that has the database open."""
 
     @property
     def path(self) -> Path: ...
@@ -152,14 +152,14 @@ class Window:
 
 def changes_of(window: Window) -> list[tuple[Change, LogPosition | None]]:
     """A window's changes in order, and behind which of them a position is reached."""
-    found: list[tuple[int, Change]] = []
+    changes: list[tuple[int, Change]] = []
     for table, batch, places in window.batches:
-        found += zip(places.tolist(), _rows_of(table, batch), strict=True)
-    found.sort(key=lambda one: one[0])
-    behind = [place for place, _ in found[1:]]  # an update may be two changes: its commit is over behind the second
-    is_last = [place != after for (place, _), after in zip_longest(found, behind)]
+        changes += zip(places.tolist(), _rows_of(table, batch), strict=True)
+    changes.sort(key=lambda one: one[0])
+    behind = [place for place, _ in changes[1:]]  # an update may be two changes: its commit is over behind the second
+    is_last = [place != after for (place, _), after in zip_longest(changes, behind)]
     ends = window.ends
-    return [(change, ends.get(place) if last else None) for (place, change), last in zip(found, is_last, strict=True)]
+    return [(change, ends.get(place) if last else None) for (place, change), last in zip(changes, is_last, strict=True)]
 
 
 def _rows_of(table: TableDefinition, batch: pa.RecordBatch) -> Iterator[Change]:
@@ -175,7 +175,7 @@ def _rows_of(table: TableDefinition, batch: pa.RecordBatch) -> Iterator[Change]:
 
 
 class SnapshotRows:
-    """The rows that tables had at a snapshot, which is let go when they were read, or nobody wants them any more."""
+    """The rows that tables had at a snapshot, which is let go once they are read, or no longer wanted."""
 
     def __init__(self, source: Source, pin: Pin, feeds: Collection[int]) -> None:
         self._source, self._pin = source, pin
@@ -225,7 +225,7 @@ class SnapshotRows:
 # ---- A feed: changes one after the other, or in batches, from a position on.
 #
 # Invariants
-#  1. What was not given out comes next, also if whoever reads stops in the middle of something.
+#  1. What was not given out comes next, also if the reader stops in the middle of something.
 #  2. After an error the feed goes on behind its position: what is not known to have been given out comes again.
 
 POLL = 0.05  # seconds between two looks at a log that has nothing new
@@ -248,7 +248,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class NamedReader:
-    """For whom the log is kept."""
+    """A reader for whom the log is kept."""
 
     name: str
     keep: int
@@ -276,7 +276,7 @@ class ChangeFeed:
         self._definitions = Definitions(log.directory)
         self._position = position
         self._scan: LogScan | None = LogScan(log, position)
-        self._windows = self._give()
+        self._windows = self._read_windows()
         self._changes: deque[tuple[Change, LogPosition | None]] = deque()
         self._batches: deque[tuple[str, pa.RecordBatch]] = deque()
         self._reached: LogPosition | None = None  # when what is in the queues was given out
@@ -289,14 +289,14 @@ class ChangeFeed:
 
     def __iter__(self) -> Iterator[Change]:
         """The changes that were committed by now, in order."""
-        while (change := self._whole(self._next_change)) is not None:
+        while (change := self._take_step(self._next_change)) is not None:
             yield change
 
     def _next_change(self) -> Change | None:
         while not self._changes:
             window = next(self._windows, None)
             if window is None:
-                self._windows = self._give()
+                self._windows = self._read_windows()
                 return None
             self._changes.extend(changes_of(window))
             self._reached = window.position
@@ -314,14 +314,14 @@ class ChangeFeed:
 
         Those of one table are in order; of several tables, ``_scn`` and ``_sequence`` tell the order.
         """
-        while (batch := self._whole(self._next_batch)) is not None:
+        while (batch := self._take_step(self._next_batch)) is not None:
             yield batch
 
     def _next_batch(self) -> tuple[str, pa.RecordBatch] | None:
         while not self._batches:
             window = next(self._windows, None)
             if window is None:
-                self._windows = self._give()
+                self._windows = self._read_windows()
                 return None
             self._batches.extend((table.name, batch) for table, batch, _ in window.batches)
             self._reached = window.position or max(window.ends.values(), default=None)
@@ -343,7 +343,7 @@ class ChangeFeed:
             time.sleep(POLL)
 
     def acknowledge(self) -> None:
-        """Everything up to ``position`` was dealt with: the log before is not kept for this reader any more."""
+        """Everything up to ``position`` was processed: the log before is not kept for this reader any more."""
         self._require_open()
         if self._reader is None:
             raise InterfaceError('a feed without a reader has nothing to acknowledge; give it one: reader="copy"')
@@ -366,10 +366,10 @@ class ChangeFeed:
         if self._closed:
             raise InterfaceError("the feed is closed")
 
-    def _whole(self, step: Callable[[], T]) -> T:
-        """Take a step; None: all that there is by now was given out.
+    def _take_step(self, step: Callable[[], T]) -> T:
+        """Take a step; it returns None if all that there is by now was given out.
 
-        If it fails, or what it found is lost to a signal, the feed starts over behind the last transaction of which
+        If it fails, or its result is lost to a signal, the feed starts over behind the last transaction of which
         all changes were given out.
         """
         self._require_open()
@@ -380,10 +380,10 @@ class ChangeFeed:
         except BaseException:
             self._position, self._reached = before, None
             self._changes, self._batches = deque(), deque()
-            self._scan, self._windows = None, self._give()
+            self._scan, self._windows = None, self._read_windows()
             raise
 
-    def _give(self) -> Generator[Window]:
+    def _read_windows(self) -> Generator[Window]:
         if self._snapshot is not None:
             yield from self._snapshot.windows()
             self._snapshot = None
@@ -401,23 +401,23 @@ class ChangeFeed:
                 yield Window([], {}, committed.position)
 
     def _decoded(self, part: Committed, first: int) -> list[tuple[TableDefinition, pa.RecordBatch, np.ndarray]]:
-        made = []
-        for found in self._definitions.divide(part, self._wanted.feeds):
-            self._require_begun(found)
+        batches = []
+        for one in self._definitions.divide(part, self._wanted.feeds):
+            self._require_begun(one)
             if not self._wanted.without_lobs:
-                require_no_lobs(found.table)
-            for batch, which in change_batches(self._log, found.changes, found.table, self._wanted.before):
-                made.append((found.table, batch, first + found.places[which]))
-        return made
+                require_no_lobs(one.table)
+            for batch, which in change_batches(self._log, one.changes, one.table, self._wanted.before):
+                batches.append((one.table, batch, first + one.places[which]))
+        return batches
 
-    def _require_begun(self, found: ChangesOfTable) -> None:
-        if require_feed(found.table) not in self._wanted.begun:
+    def _require_begun(self, changes: ChangesOfTable) -> None:
+        if require_feed(changes.table) not in self._wanted.begun:
             return
-        at = np.flatnonzero(found.changes.changes["operation"] == ChangeOperation.START)
+        at = np.flatnonzero(changes.changes.changes["operation"] == ChangeOperation.START)
         if len(at):
-            since = int(found.changes.scn[at[0]])
+            since = int(changes.changes.scn[at[0]])
             raise PositionGone(
-                f"the changes of table {found.table.name} are logged since commit {since} only, "
+                f"the changes of table {changes.table.name} are logged since commit {since} only, "
                 f"not since {self.position}; start again from a snapshot"
             )
 

@@ -80,15 +80,15 @@ def open_feed(
 
 def _feeds_of(source: Source, tables: Sequence[str], before: dict[str, int]) -> dict[str, int]:
     """The feeds of tables by name; of a table that has none any more, the one that a reader knew."""
-    found = {}
+    feeds = {}
     for name in tables:
         try:
-            found[name] = require_feed(source.table(name))
+            feeds[name] = require_feed(source.table(name))
         except (NoChangeFeed, NoSuchTable):
             if name not in before:
                 raise
-            found[name] = before[name]
-    return found
+            feeds[name] = before[name]
+    return feeds
 
 
 def _require_no_lobs(source: Source, tables: Sequence[str]) -> None:

@@ -2,9 +2,9 @@
 
 ``@operation()`` marks a method that works on the database.  From the declaration come three things:
 
-  here          the method takes its turn, is done whole, with signals held (transaction/interrupts.py); it is refused
-                once the connection is closed and, with ``writes=True``, where nothing may be written
-  the server    the operation that clients may ask for by its name; no others exist (server/registry.py)
+  here          the method waits its turn and runs to its end with signals held (transaction/interrupts.py); it is
+                refused once the connection is closed and, with ``writes=True``, where nothing may be written
+  the server    the operation that clients may ask for by its name; no others exist (server/operations.py)
   the client    the method that asks for it, with the same signature and documentation (server/remote.py)
 
 ``@scope()`` marks a context manager of the same kind: what happens between its two ends is the program's.
@@ -70,7 +70,7 @@ def scope() -> Callable[
 ]:
     """Declare a generator method a context manager that clients may enter, too.
 
-    It gives the program an instant to read by (``arrow.scan.Reading``), or nothing.
+    It yields an instant to read by (``tables/arrow/scan.py``: ``Reading``), or nothing.
     """
 
     def declare(
@@ -89,6 +89,6 @@ def declared_in(kind: type) -> dict[str, Operation]:
 
 
 def declarations_of(value: Any) -> list[Operation]:
-    """The operation that a member of a class is; of a property, those that reading and setting it are."""
+    """The operation that a member of a class declares; of a property, those of its getter and setter."""
     functions = (value.fget, value.fset) if isinstance(value, property) else (value,)
     return [one.declared for one in functions if inspect.isfunction(one) and hasattr(one, "declared")]

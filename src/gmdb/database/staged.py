@@ -1,14 +1,14 @@
 """An index whose leaves are made by others, outside of this process, while transactions go on.
 
-The owner begins: it plants the index, lets writers know, and pins the table as the build's snapshot sees it.  Whoever
-asked for it makes leaves out of the pinned pages, in staging files.  The owner takes them in, in the order of their
+The owner begins: it plants the index, lets writers know, and pins the table as the build's snapshot sees it.  The
+caller makes leaves out of the pinned pages, in staging files.  The owner takes them in, in the order of their
 entries, catches up with what was committed since, and makes the index everyone's.
 
 Invariants
  1. However a build ends, also with its client gone, the pin and the folder of staging files go with it; and, unless it
     has made the index, the planted one once its last writers have ended.
  2. Nothing of a staging file is in the tree before it is known to be sound, in order and unique as the index must be.
-    Nobody reads the tree before all files are known to be whole.
+    No reader uses the tree before all files are known to be whole.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ class StagedIndex:
     # ---- there will be no index
 
     def abandon(self, patience: float | None = None) -> None:
-        """Take back what was made; a second time does nothing.
+        """Take back what was built; a second call does nothing.
 
-        The planted index goes when the last writer has ended that knows it: somebody else waits for that.  With
+        The planted index goes when the last writer has ended that knows it: another thread waits for that.  With
         ``patience``, so does this, for that many seconds at most.
         """
         if self._is_over:
@@ -136,7 +136,7 @@ class StagedIndex:
         self._worker.end_work()
         self._worker.forget_interrupt()
         self._making.abandon(self._build)
-        with suppress(StorageError):  # the lease ends it, and whoever opens the database next finds the files
+        with suppress(StorageError):  # the lease ends it, and the next opening of the database removes the files
             self._drop_pin()
         remove_load(self._database.store.directory, self._load_id)
         ending = threading.Thread(target=self._build.give_up, args=(self._hurry,), name="gmdb-index-gone", daemon=True)

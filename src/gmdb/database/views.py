@@ -1,7 +1,7 @@
 """System views: definitions, and what is going on, as Arrow tables made when they are asked for.
 
 ``sys_tables`` and its like are tables, too, with committed rows and those of the session; as views they show what the
-session goes by.  ``sys_transactions`` and its like are nowhere but in memory.
+session sees.  ``sys_transactions`` and its like are nowhere but in memory.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class SystemViews:
         return list(self._views)
 
     def view(self, name: str, session: Session | None) -> pa.Table:
-        found = self._views.get(name.lower())
-        if found is None:
+        table_of = self._views.get(name.lower())
+        if table_of is None:
             raise NoSuchTable(f"there is no system view {name}; there are {', '.join(self._views)}")
-        return found(session)
+        return table_of(session)
 
     # ---- definitions
 
@@ -126,8 +126,8 @@ class SystemViews:
         return _listed("sys_columns", rows)
 
     def _indexes(self, session: Session | None) -> pa.Table:
-        found = (index for table in self._tables(session) for index in table.indexes if not index.building)
-        return _listed("sys_indexes", map(index_row, found))
+        indexes = (index for table in self._tables(session) for index in table.indexes if not index.building)
+        return _listed("sys_indexes", map(index_row, indexes))
 
     def _constraints(self, session: Session | None) -> pa.Table:
         rows = (constraint_row(table, one) for table in self._tables(session) for one in table.constraints)
@@ -145,7 +145,7 @@ class SystemViews:
                     rows.append(self._segment(table.lobs.obj_id, table.obj_id, table.name, table.lobs.entry_page))
                 for index in table.indexes:
                     rows.append(self._segment(index.obj_id, table.obj_id, index.name, index.entry_page))
-        return _made(_schemas()["segments"], rows)
+        return _table_from(_schemas()["segments"], rows)
 
     def _segment(self, obj_id: int, table_id: int, name: str, entry_page: int) -> tuple[Any, ...]:
         segment = Segment(self._store, self._store.space_of(entry_page), entry_page)
@@ -186,12 +186,12 @@ class SystemViews:
             states = {**dict.fromkeys(self._hub.active, "active"), **ended}
             slots = sorted(states)
             rows = memory.transactions[slots]
-            found = zip(slots, rows, strict=True)
-            return _made(
+            transactions = zip(slots, rows, strict=True)
+            return _table_from(
                 _schemas()["transactions"],
                 [
                     (int(row["number"]), states[slot], int(row["scn"]) if row["scn"] > 0 else None, int(row["locks"]))
-                    for slot, row in found
+                    for slot, row in transactions
                 ],
             )
 
@@ -202,7 +202,7 @@ class SystemViews:
                 (self._number(session), names.get(key, str(key)), "alone" if alone else "shared")
                 for key, session, alone in self._hub.tables.holders()
             ]
-        return _made(_schemas()["table_locks"], rows)
+        return _table_from(_schemas()["table_locks"], rows)
 
     def _waits(self) -> pa.Table:
         with self._store.guard:
@@ -211,7 +211,7 @@ class SystemViews:
                 kind = "row" if key is None or isinstance(key, RowId) else "table"
                 awaited = key if kind == "row" or not isinstance(key, tuple) else key[1]
                 rows.append((self._number(session), None if awaited is None else str(awaited), kind))
-        return _made(_schemas()["waits"], rows)
+        return _table_from(_schemas()["waits"], rows)
 
     def _snapshots(self) -> pa.Table:
         with self._store.guard:
@@ -221,7 +221,7 @@ class SystemViews:
         for pin, expires in self._pinned():
             times = (_microseconds(pin.created), _microseconds(expires))
             rows.append((pin.scn, newest - pin.scn, pin.name, *times, str(pin.holder)))
-        return _made(_schemas()["snapshots"], rows)
+        return _table_from(_schemas()["snapshots"], rows)
 
     def _feed_readers(self) -> pa.Table:
         directory, mine = self._store.directory, self._store.control["database_id"]
@@ -230,7 +230,7 @@ class SystemViews:
             for one in read_readers(directory)
             if one.database_id == mine
         ]
-        return _made(_schemas()["feed_readers"], rows)
+        return _table_from(_schemas()["feed_readers"], rows)
 
     def _number(self, session: Session) -> int | None:
         """The number of a session's transaction; none if it has changed nothing yet."""
@@ -244,10 +244,10 @@ def _microseconds(seconds: float) -> int:
 def _listed(name: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
     """Rows of a system table."""
     _, columns = SYSTEM_TABLES[name]
-    return _made(arrow_schema(columns), list(rows))
+    return _table_from(arrow_schema(columns), list(rows))
 
 
-def _made(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
+def _table_from(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.table(arrays, schema=schema)

@@ -4,8 +4,8 @@ Several streams of a client lead here: its messages, its scans, its appends.  Li
 they take turns; a stream that waits for the client itself gives its turn away meanwhile.
 
 Invariants
- 1. Whoever works in the session has the turn.
- 2. A session that was ended has rolled back, and whoever gets the turn later is refused.
+ 1. The thread that works in the session has the turn.
+ 2. A session that was ended has rolled back, and a thread that gets the turn later is refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClientSession(Session):
         super().require_open()
 
     def finish_read_if_idle(self) -> None:
-        self.finish_read()  # whoever reads has the turn
+        self.finish_read()  # the reader has the turn
 
     def require_writable(self) -> None:
         if self.read_only:
@@ -57,7 +57,7 @@ class ClientSession(Session):
 
 @dataclass
 class OpenScope:
-    """A context manager that the client is in, and what it gave: a statement's steps, an instant, or nothing."""
+    """A context manager that the client has entered; ``value``: a statement's steps, an instant, or None."""
 
     context: AbstractContextManager[Any]
     value: Any
@@ -121,7 +121,7 @@ class Client:
 
     @contextmanager
     def turn_given_away(self) -> Iterator[None]:
-        """While a stream that has the turn waits for the client."""
+        """Give the turn away while a stream that has it waits for the client."""
         self._turn.release()
         try:
             yield
@@ -136,27 +136,27 @@ class Client:
     # ---- scopes
 
     def enter(self, context: AbstractContextManager[Any], heap: Heap | None = None) -> tuple[int, Any]:
-        """Enter a context manager for the client, which leaves it by its number; returns that, and what it gave."""
+        """Enter a context manager for the client, which leaves it by its number; returns number and value."""
         number, value = self.new_number(), context.__enter__()
         self.scopes[number] = OpenScope(context, value, heap)
         return number, value
 
-    def leave(self, number: int, kept: bool) -> None:
-        """The client leaves it; ``kept``: without an exception."""
+    def leave(self, number: int, succeeded: bool) -> None:
+        """The client leaves it; ``succeeded``: without an exception."""
         opened = self.scopes.pop(number)
-        if kept:
+        if succeeded:
             opened.context.__exit__(None, None, None)
             return
         with suppress(_Abandoned):
             opened.context.__exit__(_Abandoned, _Abandoned(), None)
 
     def begin(self, number: int) -> None:
-        """The client asks for something, which has a number."""
+        """A request of the client begins, under a number."""
         with self._asking:
             self._asked = number
 
     def interrupt(self, number: int) -> None:
-        """End what the client has asked for under a number, unless it has asked for something else since."""
+        """End the client's request of this number, unless it has made another since."""
         with self._asking:
             if self.connection is not None and number >= self._asked:
                 self.connection.interrupt()
@@ -164,14 +164,14 @@ class Client:
     # ---- the end
 
     def stop(self) -> None:
-        """Let whoever works in the session come to an end soon; a wait ends at once."""
+        """Have the thread that works in the session finish soon; a wait ends at once."""
         if self.connection is not None:
             session = self._session
             session.stopped = True
             session.hub.waits.interrupt(session)
 
     def end(self) -> None:
-        """Roll back and end the session; called as often as somebody finds that the client is gone."""
+        """Roll back and end the session; may be called several times once the client is gone."""
         while not self._turn.acquire(timeout=INTERRUPT_INTERVAL):
             self.stop()  # it may have begun to wait only now
         try:
@@ -194,6 +194,6 @@ class Client:
         if not self.database.store.devices:
             return
         for number in sorted(self.scopes, reverse=True):
-            self.leave(number, kept=False)
+            self.leave(number, succeeded=False)
         abandon_all(self.connection._builds)
         session.close()

@@ -1,7 +1,7 @@
 """The way in: this process opens the database, or asks the process that has it open, or a server.
 
 The lock on the directory decides who the owner is.  An owner that is just opening or closing has the lock and no
-endpoint yet, or no more; whoever comes then tries again for a while.
+endpoint yet, or no more; a process that comes then tries again for a while.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FORM = "gmdb://host:7433 or gmdb+tls://host:7433?tls_ca=FILE"
 
 
 def is_url(path: Any) -> bool:
-    """Whether it names a server, and no directory."""
+    """Whether it names a server, not a directory."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
     if isinstance(path, str):
         return text.startswith((f"{SCHEME}://", f"{TLS_SCHEME}://"))
@@ -77,9 +77,11 @@ def parse_url(url: str, token: str | None = None, tls_ca: Any = None) -> Server:
     except ValueError as error:
         raise InterfaceError(f"the URL of a server is {FORM}: {error}") from None
     if parts.username is not None or parts.password is not None:
-        raise InterfaceError(f"a token is no part of a URL; give token=, or set {TOKEN_VARIABLE}")
+        raise InterfaceError(f"a token is not part of a URL; give token=, or set {TOKEN_VARIABLE}")
     if not host or parts.path not in ("", "/") or parts.fragment or not port:
-        raise InterfaceError(f"{url} is no server; write {FORM}. A server has one database, which it was started with")
+        raise InterfaceError(
+            f"{url} is not a server; write {FORM}. A server has one database, which it was started with"
+        )
     for name, value in options:
         if name != "tls_ca" or not value:
             raise InterfaceError(f"{url}: a URL takes ?tls_ca=FILE, and no {name}={value}")
@@ -106,16 +108,16 @@ def connect_to_server(server: Server, options: dict[str, Any]) -> Connection:
                 f"{server.url} is another machine, and nothing may be said there without TLS; "
                 f"use {TLS_SCHEME}:// or give tls_ca="
             )
-        told = _let_in(server, door)
+        reply = _let_in(server, door)
         door.settimeout(None)
-        return _link(server, door, told, address, trusted, options)
+        return _link(server, door, reply, address, trusted, options)
     except BaseException:
         door.close()
         raise
 
 
 def _trust(server: Server) -> ssl.SSLContext:
-    """Who is believed about certificates: the CA that was given, or those of the system."""
+    """The CAs that certificates are checked by: the one that was given, or those of the system."""
     try:
         return ssl.create_default_context(cafile=server.tls_ca)
     except OSError as error:  # TLS's own errors are such as well
@@ -129,7 +131,7 @@ def _reach(server: Server) -> socket.socket:
         door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return door
     except (OSError, UnicodeError) as error:
-        raise NoServer(f"nobody answers at {server.url}: {error}; is gmdb serve running there?") from None
+        raise NoServer(f"nothing answers at {server.url}: {error}; is gmdb serve running there?") from None
 
 
 def _secure(server: Server, door: socket.socket, trusted: ssl.SSLContext) -> ssl.SSLSocket:
@@ -151,32 +153,32 @@ def _secure(server: Server, door: socket.socket, trusted: ssl.SSLContext) -> ssl
 
 def _let_in(server: Server, door: socket.socket) -> dict[str, Any]:
     try:
-        told = introduce(door, server.token)
+        reply = introduce(door, server.token)
     except TimeoutError:
-        raise NoServer(f"somebody is at {server.url}, but does not answer") from None
+        raise NoServer(f"a program listens at {server.url}, but does not answer") from None
     except (OSError, NoDoor) as error:
-        raise NotAServer(f"what answers at {server.url} is no gmdb server: {error}") from None
-    why = told.get("refused")
-    if why is None and "key" in told and "flight" in told:
-        return told
+        raise NotAServer(f"what answers at {server.url} is not a gmdb server: {error}") from None
+    why = reply.get("refused")
+    if why is None and "key" in reply and "flight" in reply:
+        return reply
     if why == WRONG_TOKEN:
-        raise TokenRefused(f"{server.url} does not take this token; ask whoever started it for the right one")
+        raise TokenRefused(f"{server.url} does not take this token; ask the person who started it for the right one")
     if why == NEEDS_TLS:
         raise TlsFailed(f"{server.url} wants TLS: use {TLS_SCHEME}://, with tls_ca= if its CA is not the system's")
     if why == WRONG_PROTOCOL:
         raise NotAServer(f"{server.url} is a server of another version of gmdb")
-    raise NotAServer(f"{server.url} lets nobody in: {told.get('why', 'it does not say why')}")
+    raise NotAServer(f"{server.url} lets no client in: {reply.get('why', 'it does not say why')}")
 
 
 def _link(
     server: Server,
     door: socket.socket,
-    told: dict[str, Any],
+    reply: dict[str, Any],
     address: str,
     trusted: ssl.SSLContext | None,
     options: dict[str, Any],
 ) -> Connection:
-    sockets.use_flight((address, server.port), (address, int(told["flight"])))
+    sockets.use_flight((address, server.port), (address, int(reply["flight"])))
     from gmdb.server.link import Link, Route
     from gmdb.server.remote import RemoteConnection
 
@@ -185,19 +187,19 @@ def _link(
     if trusted is not None:
         transport |= {"tls_root_certs": _roots(server, trusted), "override_hostname": server.host}
     route = Route(
-        directory=Path(str(told["path"])),
+        directory=Path(str(reply["path"])),
         owner=f"the server at {server.url}",
-        location=f"grpc{'' if trusted is None else '+tls'}://{host}:{told['flight']}",
-        end=(address, int(told["flight"])),
+        location=f"grpc{'' if trusted is None else '+tls'}://{host}:{reply['flight']}",
+        end=(address, int(reply["flight"])),
         is_network=True,
         token=server.token,
         transport=transport,
     )
     try:
-        link = Link(route, door, str(told["key"]), options)
+        link = Link(route, door, str(reply["key"]), options)
     except OwnerGone:
         raise NoServer(
-            f"{server.url} lets us in, but cannot be reached at port {told['flight']}, which it uses as well; is that "
+            f"{server.url} lets us in, but cannot be reached at port {reply['flight']}, which it uses as well; is that "
             "port closed by a firewall? gmdb serve --flight-port chooses another"
         ) from None
     return RemoteConnection(link)
@@ -207,14 +209,16 @@ def _roots(server: Server, trusted: ssl.SSLContext) -> bytes | None:
     """The CAs that Flight shall trust: the same."""
     if server.tls_ca is not None:
         return Path(server.tls_ca).read_bytes()
-    found = trusted.get_ca_certs(binary_form=True)
-    return "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode() or None
+    certificates = trusted.get_ca_certs(binary_form=True)
+    return "".join(map(ssl.DER_cert_to_PEM_cert, certificates)).encode() or None
 
 
 # ---- The way in.
 
 OWNER_PATIENCE = 10.0  # seconds for an owner to finish opening or closing, or to answer at its door
-READERS_LOOKS = 10  # in a row, to be sure that readers hold the lock: an owner may let go, or somebody only look at it
+READERS_LOOKS = (
+    10  # in a row, to be sure that readers hold the lock: an owner may let go, or a process may only look at it
+)
 INTERVAL = 0.02
 
 
@@ -230,7 +234,7 @@ def connect(path: Any, *, token: str | None = None, tls_ca: Any = None, **option
 
 
 def _connect_here_or_to_owner(directory: Path, options: dict[str, Any]) -> Connection:
-    found, looks = 0.0, 0  # when somebody else was found to have it, and how often in a row those were no owner
+    since, looks = 0.0, 0  # since when others have it, and how often in a row those were not an owner
     while True:
         if not is_open_here(directory):
             remote = connect_to_owner(directory, **options)
@@ -239,9 +243,9 @@ def _connect_here_or_to_owner(directory: Path, options: dict[str, Any]) -> Conne
         try:
             return open_here(directory, **options)
         except DatabaseInUse:
-            found = found or time.monotonic()
+            since = since or time.monotonic()
             looks = 0 if _has_owner(directory) else looks + 1
-            is_too_long = looks > READERS_LOOKS or (looks == 0 and time.monotonic() - found > OWNER_PATIENCE)
+            is_too_long = looks > READERS_LOOKS or (looks == 0 and time.monotonic() - since > OWNER_PATIENCE)
             if is_too_long or is_open_here(directory):
                 raise
         signals.check()
@@ -262,9 +266,9 @@ def _of_session(
     return {**options, "read_only": read_only}
 
 
-def connect_to_owner(directory: Path, **given: Any) -> Connection | None:
+def connect_to_owner(directory: Path, **session_options: Any) -> Connection | None:
     """A connection through the process that has the database open; nothing if no process answers."""
-    options = _of_session(**given)
+    options = _of_session(**session_options)
     place = find_place(directory)
     if place is None or place.pid == os.getpid():
         return None
@@ -274,7 +278,7 @@ def connect_to_owner(directory: Path, **given: Any) -> Connection | None:
         raise DatabaseInUse(f"{directory} is open in process {place.pid}, which does not answer") from None
     if let_in is None:
         return None
-    door, told = let_in
+    door, reply = let_in
     try:
         sockets.use_flight(place.folder)
         from gmdb.server.link import Link, Route
@@ -288,7 +292,7 @@ def connect_to_owner(directory: Path, **given: Any) -> Connection | None:
             is_network=False,
             token=place.token,
         )
-        link = Link(route, door, told["key"], options)
+        link = Link(route, door, reply["key"], options)
         return RemoteConnection(link)
     except OwnerGone:
         return None

@@ -2,13 +2,13 @@
 
 A client says hello and shows the token, is told where Flight is, and keeps the connection for as long as it lives.
 When the connection ends the client is gone, however it went: the system closes it also for a process that is killed.
-Flight itself could not tell; and on a Unix socket Flight is started by the first knock only, so whoever shares nothing
-does not pay for it and may fork as before.
+Flight itself could not tell.  On a Unix socket Flight is started by the first knock only, so a process that shares
+nothing does not pay for it and may fork as before.
 
 Invariants
- 1. The thread waits for nobody: a visitor that is slow or silent, also within TLS's handshake, keeps no other out.
+ 1. The thread waits for no client: a visitor that is slow or silent, also within TLS's handshake, keeps no other out.
  2. A visitor that has shown no token within ``VISITOR_PATIENCE`` is sent away, so that few are there at a time.
- 3. A client shows its token to nobody who has not answered as a door; behind TLS, to nobody but the one it means.
+ 3. A client shows its token only to a peer that has answered as a door; behind TLS, only to the host that it means.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gmdb.server.sockets import keep_alive
 
 HELLO = b"gmdb 1\n"
 LINE_MAX = 4096
-RECORD_MAX = 1 << 14  # of TLS: whoever takes as much leaves nothing behind that the selector does not know of
+RECORD_MAX = 1 << 14  # of TLS: reading as much leaves nothing behind that the selector does not know of
 TLS_BEGINS = b"\x16"
 VISITOR_PATIENCE = 10.0  # seconds
 VISITORS_MAX = 64
@@ -38,7 +38,7 @@ WRONG_TOKEN, WRONG_PROTOCOL, NEEDS_TLS, FAILED = "token", "protocol", "tls", "fa
 
 @dataclass
 class Visitor:
-    """Somebody who was not let in yet."""
+    """A connection that was not let in yet."""
 
     until: float
     heard: bytearray = field(default_factory=bytearray)
@@ -85,7 +85,7 @@ class Door:
                 if key.fileobj is self._listener:
                     self._accept()
                 elif key.fileobj in self._clients or key.fileobj in self._visitors:
-                    self._attend(key.fileobj)
+                    self._read(key.fileobj)
             now = time.monotonic()
             for silent in [end for end, visitor in self._visitors.items() if visitor.until <= now]:
                 self._dismiss(silent)
@@ -103,25 +103,25 @@ class Door:
         if len(self._visitors) > VISITORS_MAX:
             self._dismiss(next(iter(self._visitors)))
 
-    def _attend(self, end: socket.socket) -> None:
+    def _read(self, end: socket.socket) -> None:
         visitor = self._visitors.get(end)
         try:
             if visitor is not None and self._tls is not None and not visitor.is_secure:
                 self._secure(end, visitor)
                 return
-            said = end.recv(RECORD_MAX)
+            message = end.recv(RECORD_MAX)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError:
-            said = b""
-        if not said:
+            message = b""
+        if not message:
             self._dismiss(end)
         elif visitor is not None:
-            visitor.heard += said
-            self._hear(end, visitor)
+            visitor.heard += message
+            self._read_hello(end, visitor)
         elif self._clients[end] is not None:
-            numbers = [int(part) for part in said.split(b"!") if part.isdigit()]
-            if numbers:  # else a part of one, by which nobody is interrupted
+            numbers = [int(part) for part in message.split(b"!") if part.isdigit()]
+            if numbers:  # else a part of one, which interrupts nothing
                 self._interrupt(self._clients[end], max(numbers))
 
     # ---- TLS
@@ -148,7 +148,7 @@ class Door:
         else:
             visitor.is_secure = True
             self._selector.modify(end, selectors.EVENT_READ)
-            self._attend(end)  # the first line may have come along
+            self._read(end)  # the first line may have come along
 
     def _wrap(self, end: socket.socket, visitor: Visitor) -> ssl.SSLSocket | None:
         """The visitor's socket as one of TLS, in the place of the plain one; None if it is gone."""
@@ -166,8 +166,8 @@ class Door:
 
     # ---- letting in
 
-    def _hear(self, end: socket.socket, visitor: Visitor) -> None:
-        """What a visitor says: hello, and the token."""
+    def _read_hello(self, end: socket.socket, visitor: Visitor) -> None:
+        """Read what a visitor sends: hello, and the token."""
         heard = visitor.heard
         if not visitor.said_hello:
             if not heard.startswith(HELLO):
@@ -178,7 +178,7 @@ class Door:
                 return
             del heard[: len(HELLO)]
             visitor.said_hello = True
-            if not self._say(end, {"gmdb": 1}):
+            if not self._send_line(end, {"gmdb": 1}):
                 return
         if b"\n" in heard or len(heard) > LINE_MAX:
             self._let_in(end, bytes(heard.partition(b"\n")[0]))
@@ -189,17 +189,17 @@ class Door:
             return
         del self._visitors[end]
         try:
-            self._clients[end], told = self._enter()
+            self._clients[end], reply = self._enter()
         except Exception as error:
-            self._clients[end], told = None, {"refused": FAILED, "why": f"{type(error).__name__}: {error}"}
-        self._say(end, told)
+            self._clients[end], reply = None, {"refused": FAILED, "why": f"{type(error).__name__}: {error}"}
+        self._send_line(end, reply)
 
     def _refuse(self, end: socket.socket, why: str) -> None:
-        if self._say(end, {"refused": why}):
+        if self._send_line(end, {"refused": why}):
             self._dismiss(end)
 
-    def _say(self, end: socket.socket, what: dict[str, Any]) -> bool:
-        """Send a line; whoever cannot take even that is dismissed."""
+    def _send_line(self, end: socket.socket, what: dict[str, Any]) -> bool:
+        """Send a line; a visitor that cannot take even that is dismissed."""
         try:
             end.sendall(json.dumps(what).encode() + b"\n")
         except OSError:
@@ -216,7 +216,7 @@ class Door:
             self._leave(client)
 
     def close(self) -> None:
-        """Let nobody in any more, and hang up on everybody."""
+        """Let no more clients in, and close all connections."""
         self._wake.close()
         if self._thread.ident is not None:
             self._thread.join()
@@ -233,20 +233,20 @@ class Door:
 
 
 class NoDoor(ValueError):
-    """What is there does not answer as a door does."""
+    """The peer does not answer as a door does."""
 
 
 def introduce(door: socket.socket, token: str) -> dict[str, Any]:
-    """Ask to be let in; answers what the door tells.  OSError if the connection ends, NoDoor if it is another's."""
+    """Ask to be let in; returns the door's reply.  OSError if the connection ends, NoDoor if it is another's."""
     door.sendall(HELLO)
-    told = _heard(door)
-    if "gmdb" in told:
+    reply = _read_reply(door)
+    if "gmdb" in reply:
         door.sendall(token.encode() + b"\n")
-        told = _heard(door)
-    return told
+        reply = _read_reply(door)
+    return reply
 
 
-def _heard(door: socket.socket) -> dict[str, Any]:
+def _read_reply(door: socket.socket) -> dict[str, Any]:
     heard = b""
     while not heard.endswith(b"\n"):
         part = door.recv(LINE_MAX)
@@ -254,24 +254,24 @@ def _heard(door: socket.socket) -> dict[str, Any]:
             raise NoDoor("it hung up" if not part else "it talks too much")
         heard += part
     try:
-        told = json.loads(heard)
+        reply = json.loads(heard)
     except ValueError:
         raise NoDoor("it speaks another language") from None
-    if not isinstance(told, dict):
+    if not isinstance(reply, dict):
         raise NoDoor("it speaks another language")
-    return told
+    return reply
 
 
 def knock(place: Place, patience: float) -> tuple[socket.socket, dict[str, Any]] | None:
-    """Ask an owner on this machine.  Nothing if nobody is there or lets us in, TimeoutError if nobody answers."""
+    """Ask an owner on this machine.  None if no owner is there or lets us in, TimeoutError if it does not answer."""
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         door.settimeout(patience)
         door.connect(place.door)
-        told = introduce(door, place.token)
+        reply = introduce(door, place.token)
         door.settimeout(None)
-        if "refused" not in told:
-            return door, told
+        if "refused" not in reply:
+            return door, reply
     except TimeoutError:
         door.close()
         raise

@@ -35,9 +35,9 @@ _served: Living[Database] = Living()
 
 
 def serve(database: Database) -> None:
-    """Answer other processes from now on, if the database is open for writing and they are not answered yet.
+    """Serve other processes from now on, if the database is open for writing and not served yet.
 
-    Sharing is no condition for working alone: where there is no place for a socket, a warning says so.
+    A process can work alone without sharing: where there is no place for a socket, a warning says so.
     """
     with _starting:
         if not database.read_only and database not in _served:
@@ -52,7 +52,7 @@ def serve(database: Database) -> None:
 
 
 def serve_network(database: Database, wanted: Listening) -> NetworkEntrance:
-    """Answer at a port as well, until the database is closed."""
+    """Serve at a port as well, until the database is closed."""
     entrance = NetworkEntrance(wanted)
     try:
         endpoint = Endpoint(database, entrance)
@@ -97,14 +97,14 @@ class Endpoint:
         return self._flight
 
     def _enter(self) -> tuple[Client, dict[str, Any]]:
-        """A client was let in: Flight runs from the first one on."""
+        """Let a client in; Flight is started for the first one."""
         flight = self._flight or self._start_flight()
         client = Client(self._database, secrets.token_hex(8))
         with self._lock:
             if self._stopping:
                 raise owner_gone(self._directory)
             self._clients[client.key] = client
-        return client, {"key": client.key, "path": str(self._directory), **self._entrance.told(flight.port)}
+        return client, {"key": client.key, "path": str(self._directory), **self._entrance.flight_details(flight.port)}
 
     def _find(self, key: str) -> Client | None:
         with self._lock:

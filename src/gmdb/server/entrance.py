@@ -1,8 +1,8 @@
 """The ways into an owner: sockets that only its user can reach, and a port that others reach over the network.
 
 Invariants
- 1. Beyond this machine nobody gets in without a token that was chosen for that, and nothing is said in the clear.
- 2. What is wrong with a port or a certificate is told before anybody is let in.
+ 1. Beyond this machine no client gets in without a token that was chosen for that, and nothing is sent in the clear.
+ 2. What is wrong with a port or a certificate is raised before any client is let in.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from gmdb.server.sockets import End
 # Invariants
 #  1. Only the owner's user can enter the directory or read the file.
 #  2. The path of a socket is short enough for the system, however long the database's own path is.
-#  3. The file is there only while its owner holds the database's lock, or because an owner died; then nobody answers
+#  3. The file is there only while its owner holds the database's lock, or because an owner died; then nothing answers
 #     at its socket, and the next owner removes both.
-#  4. Whoever looks for an owner trusts only a file and a directory that are both of one user, its own unless it is
-#     root, and that nobody else can write to.
+#  4. A process that looks for an owner trusts only a file and a directory that are both of one user, its own unless
+#     it is root, and that no other user can write to.
 #  5. A copy of a database's directory leads nobody to the owner of the original: the file names its directory's inode.
 
 ENDPOINT_NAME = "gmdb.endpoint"
@@ -46,7 +46,7 @@ _PLAIN = re.compile(r"[\w./-]+", re.ASCII)  # a Flight location is a URI, and ta
 
 @dataclass(frozen=True)
 class Place:
-    """An owner: its process, the directory of its sockets, and the word that every call must carry."""
+    """An owner: its process, the directory of its sockets, and the token that every call must carry."""
 
     pid: int
     folder: str
@@ -78,15 +78,15 @@ def _base() -> str:
 
 
 def publish(directory: Path, place: Place) -> None:
-    """Let others find the place: all of the file is there, or none of it."""
-    made = directory / f"{ENDPOINT_NAME}.new"
-    made.unlink(missing_ok=True)
-    file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    """Let others find the place; the file appears as a whole."""
+    new = directory / f"{ENDPOINT_NAME}.new"
+    new.unlink(missing_ok=True)
+    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.write(file, json.dumps({**asdict(place), "inode": directory.stat().st_ino}).encode())
     finally:
         os.close(file)
-    os.replace(made, directory / ENDPOINT_NAME)
+    os.replace(new, directory / ENDPOINT_NAME)
 
 
 def find_place(directory: Path) -> Place | None:
@@ -101,25 +101,25 @@ def find_place(directory: Path) -> Place | None:
 
 
 def _read(path: Path) -> tuple[bytes, int]:
-    """What a file says that only its user could write, and whose it is."""
+    """The content of a file that only its user could write, and the user's id."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o022 or found.st_size > _FILE_MAX:
-            raise ValueError(f"{path} is no file of an owner")
-        if found.st_uid != os.getuid() and os.getuid() != 0:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o022 or status.st_size > _FILE_MAX:
+            raise ValueError(f"{path} is not a file of an owner")
+        if status.st_uid != os.getuid() and os.getuid() != 0:
             raise ValueError(f"{path} is another user's")
-        return file.read(), found.st_uid
+        return file.read(), status.st_uid
 
 
 def _is_private(folder: str, user: int) -> bool:
-    """Whether nobody but the user could have put a socket there."""
-    found = os.lstat(folder)
-    private = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
+    """Whether only the user could have put a socket there."""
+    status = os.lstat(folder)
+    private = stat.S_ISDIR(status.st_mode) and status.st_uid == user and not status.st_mode & 0o077
     return private and flaw_of(folder, user) is None
 
 
 def withdraw(directory: Path, place: Place) -> None:
-    """Nobody is to be found here any more."""
+    """No owner is to be found here any more."""
     (directory / ENDPOINT_NAME).unlink(missing_ok=True)
     shutil.rmtree(place.folder, ignore_errors=True)
 
@@ -167,7 +167,7 @@ class Entrance(Protocol):
     def ends(self, flight_port: int) -> list[End]:
         """Where the sockets of Flight's clients are."""
 
-    def told(self, flight_port: int) -> dict[str, Any]:
+    def flight_details(self, flight_port: int) -> dict[str, Any]:
         """What a client must know to find Flight."""
 
     def announce(self) -> None: ...
@@ -200,7 +200,7 @@ class UnixEntrance:
         del flight_port
         return [self._place.folder]
 
-    def told(self, flight_port: int) -> dict[str, Any]:
+    def flight_details(self, flight_port: int) -> dict[str, Any]:
         del flight_port
         return {}
 
@@ -213,7 +213,7 @@ class UnixEntrance:
 
 @dataclass(frozen=True)
 class Listening:
-    """What somebody wants of a network entrance.  ``is_token_given``: it was not made up for want of one."""
+    """The options of a network entrance.  ``is_token_given``: the user chose it, it was not generated."""
 
     host: str
     port: int
@@ -267,18 +267,18 @@ class NetworkEntrance:
     def ends(self, flight_port: int) -> list[End]:
         return [("", flight_port)] if flight_port else []
 
-    def told(self, flight_port: int) -> dict[str, Any]:
+    def flight_details(self, flight_port: int) -> dict[str, Any]:
         return {"flight": flight_port}
 
     def announce(self) -> None:
-        """Nobody looks for it: clients are told the address by their users."""
+        """Nothing to publish: clients are told the address by their users."""
 
     def withdraw(self) -> None:
         """As above."""
 
 
 def require_token(token: str) -> str:
-    """A token that travels as it is, and is not soon guessed."""
+    """Refuse a token that cannot be sent as it is, or is easily guessed."""
     if len(token) < TOKEN_SIZE_MIN or not (token.isascii() and token.isprintable()) or " " in token:
         raise InterfaceError(
             f"a token has at least {TOKEN_SIZE_MIN} characters of ASCII, without blanks; "
@@ -298,22 +298,22 @@ def _resolve(host: str) -> tuple[socket.AddressFamily, str]:
     try:
         if not host:
             raise OSError("it is empty")
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise CannotListen(f"{host or 'the host'} is no address to listen at: {error}") from None
-    family, *_, name = found[0]
+        raise CannotListen(f"{host or 'the host'} is not an address to listen at: {error}") from None
+    family, *_, name = addresses[0]
     return family, str(name[0])
 
 
 def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((address, port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
     except (OSError, OverflowError) as error:
-        made.close()
+        listener.close()
         raise CannotListen(f"cannot listen at {address}, port {port}: {error}; choose another port or host") from None
-    return made
+    return listener
 
 
 def _certificate(cert: Path | None, key: Path | None) -> tuple[ssl.SSLContext | None, list[tuple[bytes, bytes]] | None]:
@@ -330,7 +330,7 @@ def _certificate(cert: Path | None, key: Path | None) -> tuple[ssl.SSLContext | 
         return context, [(cert.read_bytes(), key.read_bytes())]
     except OSError as error:  # TLS's own errors are such as well
         raise CannotListen(
-            f"{cert} and {key} are no certificate and its key, in PEM, that can be read: {error}"
+            f"{cert} and {key} are not a certificate and its key, in PEM, that can be read: {error}"
         ) from None
 
 

@@ -36,7 +36,7 @@ TOKEN_HEADER = b"gmdb-token"
 
 @dataclass(frozen=True)
 class Route:
-    """How an owner is reached.  ``owner``: who that is, in the words of an error."""
+    """How an owner is reached.  ``owner``: its name in error messages."""
 
     directory: Path
     owner: str
@@ -58,7 +58,7 @@ class Link:
         self._closed = self._broken = False
         self._number = 0  # of the last message
         self.busy = threading.RLock()  # as a session has it
-        self.held = Held(weakref.proxy(self))  # no circle: what nobody uses any more goes at once
+        self.held = Held(weakref.proxy(self))  # no reference cycle: it is freed as soon as nothing uses it
         self._dropped: deque[int] = deque()
         self._held_back: list[Callable[[], None]] = []
         self._call_options = flight.FlightCallOptions(headers=[(TOKEN_HEADER, route.token.encode())])
@@ -102,20 +102,20 @@ class Link:
         return value_of(head.get("result"), body)
 
     def finish_read_if_idle(self) -> None:
-        """As a session has it: the owner sees to that."""
+        """Part of a session's interface; the owner does it."""
 
     def finish_failed(self) -> None:
-        """As a session has it: the owner sees to that."""
+        """Part of a session's interface; the owner does it."""
 
     def interrupt(self) -> None:
         """Have the owner end what it is doing for this client.  Needs no lock, and no answer."""
         if self._pid == os.getpid() and not self._closed and not self._broken:
-            with suppress(OSError):  # the owner is gone: whoever waits for it is told
+            with suppress(OSError):  # the owner is gone: a thread that waits for it gets the error
                 self._door.send(b"!%d!" % self._number)
 
     @contextmanager
     def holding_back(self, send: Callable[[], None]) -> Iterator[None]:
-        """While somebody collects changes, to send many at once: ``send`` is called before any other message."""
+        """While changes are collected, to send many at once: ``send`` is called before any other message."""
         self._held_back.append(send)
         try:
             yield
@@ -131,24 +131,24 @@ class Link:
         if self._closed:
             raise InterfaceError("the connection is closed")
         if self._broken:
-            raise self._gone()
+            raise self._owner_gone()
 
     @property
     def closed(self) -> bool:
         return self._closed
 
-    def _gone(self) -> OwnerGone:
+    def _owner_gone(self) -> OwnerGone:
         owner, path = self.route.owner, self.route.directory
         return OwnerGone(f"{owner}, which had {path} open, is gone or has closed it; connect again")
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """A failure between a message and its answer leaves nothing to go on with."""
+        """After a failure between a message and its answer the link cannot be used."""
         try:
             yield
         except (pa.ArrowException, StopIteration):
             self._break()
-            raise self._gone() from None
+            raise self._owner_gone() from None
         except BaseException:
             self._break()
             raise
@@ -158,7 +158,7 @@ class Link:
         self._door.close()
 
     def drop(self, number: int) -> None:
-        """Something that the owner keeps for this client is not wanted any more."""
+        """Note that something which the owner keeps for this client is no longer wanted."""
         self._dropped.append(number)
 
     # ---- streams
@@ -169,7 +169,7 @@ class Link:
             return self._flight.do_exchange(flight.FlightDescriptor.for_command(command), self._call_options)
 
     def send(self, table: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Head:
-        """Send batches to a table; answers what the owner says to all of them.
+        """Send batches to a table; returns the owner's answer to all of them.
 
         The owner may refuse them at any time: its answer is listened for meanwhile, since Flight forgets an answer
         that was not read when a later message cannot be written.
@@ -188,7 +188,7 @@ class Link:
                 head, _ = unpack(answer.result().app_metadata)
         except BaseException:
             if not answer.done() and _written(writer.write_metadata, b"given up"):
-                answer.exception()  # the writer cannot be closed while somebody listens
+                answer.exception()  # the writer cannot be closed while a thread listens
             raise
         finally:
             _close_quietly(writer)
@@ -205,7 +205,7 @@ class Link:
         """The next batch of a scan, or the message that ends it.  It may be asked for after the connection's close."""
         if self._pid != os.getpid() or self._broken:
             self.require_open()
-            raise self._gone()
+            raise self._owner_gone()
         writer, reader = self._scans[scan] = self._scans[scan] or self._exchange("scan", scan=scan)
         with self._failing():
             writer.write_metadata(b"next")
@@ -281,7 +281,7 @@ class ScanStream:
 
 
 def _watch_connections(end: End) -> None:
-    """Whoever waits for an answer is told if the owner's machine is gone."""
+    """Have a read that waits for an answer fail if the owner's machine is gone."""
     for file in list(sockets_at([end])):
         with suppress(OSError), borrowed(file) as connection:  # it may have ended meanwhile
             keep_alive(connection)
@@ -295,7 +295,7 @@ def _listen(reader: Any, answer: Future[Any]) -> None:
 
 
 def _written(write: Callable[[Any], None], what: Any) -> bool:
-    """Whether the owner took it.  If not, it may have answered already, and what it said tells why."""
+    """Whether the owner took it.  If not, it may have answered already, and the answer says why."""
     try:
         write(what)
         return True

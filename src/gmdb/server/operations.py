@@ -1,6 +1,6 @@
 """What a client can ask for: every operation of a connection, and what its heaps, cursors and streams need.
 
-Operations of connections are declared where they are done (gmdb/database/operations.py) and are here by themselves.
+Operations of connections are declared where they are done (database/operations.py); all of them are served.
 The others are functions of this file, of a client and the arguments that it has sent.
 
 Invariants
@@ -75,8 +75,8 @@ def _of_connection(declared: Operation) -> Served:
     def run(client: Client, *arguments: Any, **options: Any) -> Any:
         result = declared.run(client.connection, *arguments, **options)
         if declared.is_scope:
-            return _entered(client.enter(result))
-        return _begun(client, result) if isinstance(result, Generator) else result
+            return _scope_result(client.enter(result))
+        return _start_steps(client, result) if isinstance(result, Generator) else result
 
     return Served(run, declared.writes)
 
@@ -124,20 +124,20 @@ def _discard(client: Client, numbers: Any) -> None:
             cursor.close()
 
 
-def _entered(entered: tuple[int, Any]) -> tuple[int, int | None]:
+def _scope_result(entered: tuple[int, Any]) -> tuple[int, int | None]:
     """A scope's number, and the instant by which it reads, if it is one."""
     number, reading = entered
     return number, None if reading is None else reading.scn
 
 
 @served()
-def leave(client: Client, number: int, kept: bool) -> None:
-    client.leave(number, kept)
+def leave(client: Client, number: int, succeeded: bool) -> None:
+    client.leave(number, succeeded)
 
 
 @served(writes=True)
 def require_writable(client: Client) -> None:
-    """What is sent as a stream is refused before it begins."""
+    """Refuse a change before its stream begins."""
 
 
 # ---- rows by their ids
@@ -217,8 +217,8 @@ def select_rows(client: Client, name: str, columns: list[str] | None, **which: A
     assert client.connection is not None
     table = client.connection.table(name)
     encode = row_codec([table.columns[n] for n in table.positions(columns)]).encode
-    found = client.connection.select(name, columns, **which).rows()
-    return _first_rows(client, ((row_id, encode(values)) for row_id, values in found))
+    rows = client.connection.select(name, columns, **which).rows()
+    return _first_rows(client, ((row_id, encode(values)) for row_id, values in rows))
 
 
 def _first_rows(client: Client, reading: Iterator[tuple[RowId, bytes]]) -> tuple[int | None, bytes]:
@@ -231,17 +231,17 @@ def _first_rows(client: Client, reading: Iterator[tuple[RowId, bytes]]) -> tuple
 def next_rows(client: Client, cursor: int) -> tuple[int | None, bytes]:
     """The next rows of a read; its number, if there may be more of them."""
     reading = client.cursors.pop(cursor)
-    found: list[tuple[RowId, bytes]] = []
+    rows: list[tuple[RowId, bytes]] = []
     size = 0
     for row_id, row in islice(reading, ROWS_A_TIME):
-        found.append((row_id, row))
+        rows.append((row_id, row))
         size += len(row)
         if size >= MESSAGE_SIZE:
             break
-    if len(found) == ROWS_A_TIME or size >= MESSAGE_SIZE:
+    if len(rows) == ROWS_A_TIME or size >= MESSAGE_SIZE:
         client.cursors[cursor] = reading
-        return cursor, pack_rows(found)
-    return None, pack_rows(found)
+        return cursor, pack_rows(rows)
+    return None, pack_rows(rows)
 
 
 @served()
@@ -273,7 +273,7 @@ def _scan(client: Client, reader: Any) -> tuple[int, bytes]:
 @served()
 def execute(client: Client, statement: str, parameters: Any) -> dict[str, Any]:
     assert client.connection is not None
-    return _told(client, client.connection._statements.run(statement, client.received.values(parameters)))
+    return _result_head(client, client.connection._statements.run(statement, client.received.values(parameters)))
 
 
 @served()
@@ -281,17 +281,17 @@ def execute_many(client: Client, statement: str, sets: Any) -> dict[str, Any]:
     assert client.connection is not None
     if isinstance(sets, list):
         sets = [client.received.values(one) for one in sets]
-    return _told(client, client.connection._statements.run_many(statement, sets))
+    return _result_head(client, client.connection._statements.run_many(statement, sets))
 
 
-def _told(client: Client, result: Result) -> dict[str, Any]:
-    """What came of a statement; rows come by a stream of their own."""
-    told: dict[str, Any] = {"names": result.names, "types": result.types, "rowcount": result.rowcount}
-    told["last_id"] = result.last_id
+def _result_head(client: Client, result: Result) -> dict[str, Any]:
+    """The result of a statement; rows come by a stream of their own."""
+    head: dict[str, Any] = {"names": result.names, "types": result.types, "rowcount": result.rowcount}
+    head["last_id"] = result.last_id
     if result.has_rows:
-        told["scan"] = client.new_number()
-        client.scans[told["scan"]] = result.as_reader()
-    return told
+        head["scan"] = client.new_number()
+        client.scans[head["scan"]] = result.as_reader()
+    return head
 
 
 # ---- statements over many rows
@@ -308,14 +308,14 @@ def statement_rows(client: Client, statement: int, first: bool) -> tuple[bool, b
     opened = client.scopes[statement]
     if first or opened.pages is None:
         opened.pages = _pages(opened)
-    found: list[tuple[RowId, bytes]] = []
+    rows: list[tuple[RowId, bytes]] = []
     size = 0
     for page in opened.pages:
-        found += page
+        rows += page
         size += sum(len(row) for _, row in page)
         if size >= CHUNK_SIZE:
-            return True, pack_rows(found)
-    return False, pack_rows(found)
+            return True, pack_rows(rows)
+    return False, pack_rows(rows)
 
 
 def _pages(opened: OpenScope) -> Iterator[list[tuple[RowId, bytes]]]:
@@ -389,16 +389,16 @@ def lob_open(client: Client, table: int, column: str, row_id: RowId) -> tuple[in
 
 @served()
 def lob_read(client: Client, lob: int, at: int, size: int) -> bytes:
-    found = client.cursors.get(lob)
-    if not isinstance(found, OwnerLob):
-        raise InterfaceError("there is no such large object open")
-    return found.opened.read_at(at, min(size, LOB_READ_MAX))
+    value = client.cursors.get(lob)
+    if not isinstance(value, OwnerLob):
+        raise InterfaceError("no such large object is open")
+    return value.opened.read_at(at, min(size, LOB_READ_MAX))
 
 
 # ---- what takes long: the client asks for a bit of it at a time, and so hears how far it is
 
 
-def _begun(client: Client, steps: Generator[Any, None, Any]) -> StepsThere:
+def _start_steps(client: Client, steps: Generator[Any, None, Any]) -> StepsThere:
     number = client.new_number()
     client.cursors[number] = steps
     return StepsThere(number)
@@ -406,7 +406,7 @@ def _begun(client: Client, steps: Generator[Any, None, Any]) -> StepsThere:
 
 @served()
 def work(client: Client, number: int) -> tuple[bool, Any]:
-    """Go on for a moment; returns whether that was the end, and what came of it, or how far it is."""
+    """Go on for a moment; returns whether that was the end, and the result, or the progress."""
     steps: Any = client.cursors.pop(number)
     until = time.monotonic() + WORK_SECONDS
     try:

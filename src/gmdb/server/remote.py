@@ -74,23 +74,23 @@ class RemoteConnection(Connection):
             raise InterfaceError("changes are read out of the database's files, which are on the server's machine")
 
 
-def _asked(declared: Operation) -> Callable[..., Any]:
+def _asking_method(declared: Operation) -> Callable[..., Any]:
     """The method that asks the owner for an operation."""
     if declared.is_scope:
-        return _entered(declared)
+        return _entering_method(declared)
 
     @composed
     @functools.wraps(declared.run)
     def ask(self: RemoteConnection, *arguments: Any, **options: Any) -> Any:
         link = self._link
-        given = {name: send_ahead(link, value) for name, value in options.items()}
-        result = link.ask(declared.name, *(send_ahead(link, value) for value in arguments), **given)
+        sent = {name: send_ahead(link, value) for name, value in options.items()}
+        result = link.ask(declared.name, *(send_ahead(link, value) for value in arguments), **sent)
         return _steps(link, result.number) if isinstance(result, StepsThere) else result
 
     return ask
 
 
-def _entered(declared: Operation) -> Callable[..., Any]:
+def _entering_method(declared: Operation) -> Callable[..., Any]:
     @functools.wraps(declared.run)
     @contextmanager
     def enter(self: RemoteConnection, *arguments: Any, **options: Any) -> Iterator[RemoteReading | None]:
@@ -102,14 +102,14 @@ def _entered(declared: Operation) -> Callable[..., Any]:
 
 
 def _steps(link: Link, number: int) -> Generator[Step, None, Any]:
-    """Steps that the owner takes, a bit at a time: how far each bit came, and at the end what came of them."""
+    """Steps that the owner takes, some at a time: yields the progress, and returns the result."""
     is_over = False
     try:
         while True:
-            is_over, said = link.ask("work", number)
+            is_over, value = link.ask("work", number)
             if is_over:
-                return said
-            yield said
+                return value
+            yield value
     finally:
         if not is_over:
             link.drop(number)
@@ -119,15 +119,15 @@ def _ask_for_operations() -> None:
     for name, member in vars(Connection).items():
         if not declarations_of(member):
             continue
-        asked: Any = [_asked(declared) for declared in declarations_of(member)]
-        setattr(RemoteConnection, name, property(*asked) if isinstance(member, property) else asked[0])
+        functions: Any = [_asking_method(declared) for declared in declarations_of(member)]
+        setattr(RemoteConnection, name, property(*functions) if isinstance(member, property) else functions[0])
 
 
 _ask_for_operations()
 
 
 class RemoteStatements:
-    """What runs SQL for a client: the owner."""
+    """Runs SQL for a client, in the owner."""
 
     def __init__(self, link: Link) -> None:
         self._link = self.session = link
@@ -147,9 +147,9 @@ class RemoteStatements:
 
         return split(script)
 
-    def _result(self, told: dict[str, Any]) -> Result:
-        scan = told.pop("scan", None)
-        result = Result(**told)
+    def _result(self, fields: dict[str, Any]) -> Result:
+        scan = fields.pop("scan", None)
+        result = Result(**fields)
         if scan is not None:
             result.reader = pa.RecordBatchReader.from_batches(result.schema, self._link.batches(scan))
         return result

@@ -1,6 +1,6 @@
 """Heap, KeyedRows, cursors and statements' steps for a client: the same methods, asked of the owner.
 
-For the type checker they are those of a process of its own; at run time they are not, so that a client needs none of
+For the type checker they are the local classes; at run time they are not, so that a client needs none of
 the compiled code.
 """
 
@@ -55,7 +55,7 @@ class RemoteHeap(_Heap):
         return self._link.ask(op, self.obj_id, *arguments)
 
     def wanting(self, positions: Container[int] | None) -> RemoteHeap:
-        """Large objects come with their rows, whoever looks at them."""
+        """Large objects come with their rows, whether or not they are looked at."""
         del positions
         return self
 
@@ -264,7 +264,7 @@ class RemoteSteps(Steps):
             first = False
 
     def update(self, changes: Iterable[tuple[RowId, Changes]]) -> None:
-        """Changes are collected, but whatever computes them finds those before done if it asks for anything."""
+        """Changes are collected and sent together, but before any other message, so that later reads see them."""
         encode = self._remote.encode_patch
         collected: list[tuple[RowId, bytes]] = []
 

@@ -1,4 +1,4 @@
-"""Sockets, also those that Flight has opened and shows to nobody: found by where their ends are.
+"""Sockets, also those that Flight has opened and does not expose: found by where their ends are.
 
 An end is a directory, whose Unix sockets are meant; or an address and a port, at either end of a connection; or "" and
 a port, which are the connections that came in there.
@@ -42,7 +42,7 @@ def sockets_at(ends: Collection[End]) -> Iterator[int]:
 
 @contextmanager
 def borrowed(file: int) -> Iterator[socket.socket]:
-    """A socket that is somebody else's, by its descriptor."""
+    """A socket that other code owns, by its descriptor."""
     with socket.socket(fileno=os.dup(file)) as copy:
         yield copy
 
@@ -79,12 +79,12 @@ def _plain(ask: Any) -> End | None:
 # gRPC, on which Flight stands, does not survive a fork: in a child of a process that has used it, any call hangs, and
 # so may the destructors of its objects.  And a child that keeps copies of its parent's sockets keeps others from
 # noticing that the parent is gone.  So in a child the sockets are closed, the objects are never touched again, and
-# whoever asks for Flight is told to use spawn.  A child of a process that never used Flight may use it.
+# a caller that asks for Flight is told to use spawn.  A child of a process that never used Flight may use it.
 
 
 class Inherited(Protocol):
     def leave_to_parent(self) -> list[Any]:
-        """Close sockets in the child; answers the objects whose destructors must not run there."""
+        """Close sockets in the child; returns the objects whose destructors must not run there."""
 
 
 _in_use: Living[Inherited] = Living()
@@ -112,8 +112,8 @@ def use_flight(*ends: End) -> None:
 def _detach_finalizers(thing: Any) -> None:
     """Flight has a server shut down at exit, and offers no way to take that back."""
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
-        found = finalizer.peek()
-        if found is not None and found[0] is thing:
+        entry = finalizer.peek()
+        if entry is not None and entry[0] is thing:
             keep_for_ever(finalizer.detach())
 
 

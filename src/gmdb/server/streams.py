@@ -1,7 +1,7 @@
 """The owner's Flight server: what comes in on a stream goes to its client's session.
 
 Every stream is an exchange: of messages and answers, of requests for batches and batches, or of batches and one
-answer.  An error is an answer as well; Flight's own errors mean that the owner is gone.
+answer.  An error is an answer, too; Flight's own errors mean that the owner is gone.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class _TokenCheck(flight.ServerMiddlewareFactory):
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
         del info
-        given = headers.get(TOKEN_HEADER, [""])[0].encode()
-        if not hmac.compare_digest(given, self._token):
+        token = headers.get(TOKEN_HEADER, [""])[0].encode()
+        if not hmac.compare_digest(token, self._token):
             raise flight.FlightUnauthenticatedError("the call does not carry the token of this owner")
 
 
@@ -62,7 +62,7 @@ class FlightOwner(flight.FlightServerBase):
             serve(client, request, reader, writer)
 
     def _watch_connections(self) -> None:
-        """Streams of a client whose machine is gone come to an end as well."""
+        """Have streams of a client whose machine is gone end as well."""
         for file in list(sockets_at(self._watched)):
             with suppress(OSError), borrowed(file) as connection:  # it may have ended meanwhile
                 keep_alive(connection)

@@ -125,11 +125,11 @@ class Received:
             return file.read().decode()
         return file if ahead.kind == "file of bytes" else io.TextIOWrapper(file, "utf-8", newline="")
 
-    def values(self, given: Any) -> Any:
+    def values(self, packed: Any) -> Any:
         """Values of a row or of a statement's parameters, with those that were sent ahead."""
-        if isinstance(given, Mapping):
-            return {name: self.value(v) if isinstance(v, Ahead) else v for name, v in given.items()}
-        return [self.value(v) if isinstance(v, Ahead) else v for v in given]
+        if isinstance(packed, Mapping):
+            return {name: self.value(v) if isinstance(v, Ahead) else v for name, v in packed.items()}
+        return [self.value(v) if isinstance(v, Ahead) else v for v in packed]
 
     def close(self) -> None:
         for file in self._files.values():
@@ -150,11 +150,11 @@ class LobRowCodec:
         self._rows = RowCodec([replace(c, nullable=True) if c.type.is_lob else c for c in columns])
 
     def encode(self, values: Sequence[Any]) -> bytes:
-        kept, parts = list(values), []
-        for n in self._lobs if len(kept) == len(self._columns) else ():
+        inline, parts = list(values), []
+        for n in self._lobs if len(inline) == len(self._columns) else ():
             parts += self._encoded(n, values[n])
-            kept[n] = None
-        row = self._rows.encode(kept)
+            inline[n] = None
+        row = self._rows.encode(inline)
         return b"".join((_VALUE_LENGTH.pack(len(row)), row, *parts))
 
     def _encoded(self, n: int, value: Any) -> list[bytes]:
@@ -169,7 +169,7 @@ class LobRowCodec:
         column = self._columns[n]
         wanted = str if column.type.name == "CLOB" else bytes | bytearray | memoryview
         if not isinstance(value, wanted):
-            raise TypeMismatch(f"column {column.name}: a {type(value).__name__} is no {column.type}")
+            raise TypeMismatch(f"column {column.name}: a {type(value).__name__} is not a {column.type}")
         data = value.encode() if isinstance(value, str) else bytes(value)
         return [_VALUE_LENGTH.pack(len(data)), data]
 
@@ -233,7 +233,7 @@ def unpack(message: Any) -> tuple[Head, bytes]:
     end = 4 + _LENGTH.unpack_from(raw)[0]
     head = json.loads(raw[4:end])
     if not isinstance(head, dict):
-        raise errors.InterfaceError("a message's head is no object")
+        raise errors.InterfaceError("a message's head is not an object")
     return head, raw[end:]
 
 
@@ -311,7 +311,7 @@ def _fields_of(kind: Any) -> tuple[str, ...]:
 
 
 def _plain_by_likeness(value: Any, body: bytearray) -> Any:
-    """What is no type of the list, but an instance of one, or like one."""
+    """A value whose type is not in the list, but a subclass of one that is, or like one."""
     for name, (kind, to_text, _) in _TEXTS.items():
         if isinstance(value, kind):
             return {name: to_text(value)}
@@ -449,12 +449,12 @@ def error_from(head: Head) -> Exception:
     known = getattr(errors, name, None) or getattr(builtins, name, None)
     if isinstance(known, type) and issubclass(known, errors.Error | ValueError | TypeError | LookupError | MemoryError):
         try:
-            made = known(message)
+            error = known(message)
         except TypeError:  # one of those that want more than a message
             pass
         else:
             for attribute in ("line", "column", "hint", "index"):
                 if attribute in head.get("more", {}):
-                    setattr(made, attribute, head["more"][attribute])
-            return made
+                    setattr(error, attribute, head["more"][attribute])
+            return error
     return errors.InternalError(f"the owner of the database failed with {name}: {message}")

@@ -38,7 +38,7 @@ _ENDS = {ChangeOperation.DROP: "was dropped", ChangeOperation.STOP: "has no chan
 
 @dataclass(frozen=True)
 class Offset:
-    """How far a stream has come: a position in the feed; before that, how many ranges of a snapshot it has read.
+    """How far a stream has come: how many ranges of its snapshot it has read; after that, a position in the feed.
 
     The first one of a stream says nothing: Spark asks for it again and again, also when it goes on from another.
     """
@@ -67,7 +67,7 @@ class StreamPlanner:
         self._log = ChangeLog(options.path)
         self._definitions = Definitions(options.path)
         self._scan: LogScan | None = None
-        self._ahead = np.empty(0, COMMIT_END)  # commits that were found, with their rows, and not handed out yet
+        self._ahead = np.empty(0, COMMIT_END)  # commits that were read, with their rows, and not handed out yet
         self._reached: LogPosition | None = None  # where what was handed out ends
         self._scanned: LogPosition | None = None  # where what was found ends
         self._given: tuple[Offset, Offset, np.ndarray] | None = None  # the newest batch, and its commits
@@ -141,21 +141,21 @@ class StreamPlanner:
         if self._reached != position:
             self._scan = LogScan(self._log, position)
             self._ahead, self._reached, self._scanned, self._error = self._ahead[:0], position, position, None
-        for found in self._steps(max_rows):
-            self._ahead = np.concatenate((self._ahead, found))
+        for commits in self._steps(max_rows):
+            self._ahead = np.concatenate((self._ahead, commits))
         count = self._count(max_rows)
-        given, end = self._ahead[:count], self._end_of(position, count)
+        batch, end = self._ahead[:count], self._end_of(position, count)
         if not count and self._error is not None and (self._target is None or self._error_scn <= self._target):
             raise self._error
         self._ahead, self._reached = self._ahead[count:], end
         offset = Offset(self._text(end), start.reader, self._feed)
         if end == position:
             offset = start
-        self._given = (start, offset, given)
+        self._given = (start, offset, batch)
         return offset
 
     def _end_of(self, position: LogPosition, count: int) -> LogPosition:
-        """Behind so many of the commits that were found."""
+        """The position behind so many of the commits that were read."""
         assert self._scanned is not None
         if count == self._up_to_target() and self._error is None and self._scanned.scn > position.scn:
             idle = self._scanned.needs - position.needs
@@ -164,13 +164,13 @@ class StreamPlanner:
         return position_behind(self._ahead[count - 1], position.whole) if count else position
 
     def _up_to_target(self) -> int:
-        """How many of the commits that were found may be handed out."""
+        """How many of the commits that were read may be handed out."""
         if self._target is None:
             return len(self._ahead)
         return int(np.searchsorted(self._ahead["scn"], self._target, "right"))
 
     def _count(self, max_rows: int | None) -> int:
-        """How many of the commits that were found make the batch."""
+        """How many of the commits that were read make the batch."""
         count = self._up_to_target()
         if max_rows is not None and count:
             fitting = int(np.searchsorted(np.cumsum(self._ahead["changes"][:count]), max_rows, "right"))
@@ -186,9 +186,9 @@ class StreamPlanner:
         for committed in self._scan.steps():
             if self._target is None or committed.position.scn <= self._target:
                 self._scanned = committed.position
-            found = self._commits(committed)
-            rows += int(found["changes"].sum())
-            yield found
+            commits = self._commits(committed)
+            rows += int(commits["changes"].sum())
+            yield commits
             if self._error is not None or (max_rows is not None and rows > max_rows):
                 return
 
@@ -199,20 +199,20 @@ class StreamPlanner:
         for part in self._definitions.divide(committed, {self._feed}):
             mine[part.places] = True
             ends = min(ends, self._ends_at(part.table, part.changes))
-        found = committed.ends()
-        if len(found):
-            starts = np.concatenate(([0], found["changes"][:-1]))
-            found["changes"] = np.add.reduceat(mine, starts)
-        return found[(found["changes"] > 0) & (found["scn"] < ends)]
+        commits = committed.ends()
+        if len(commits):
+            starts = np.concatenate(([0], commits["changes"][:-1]))
+            commits["changes"] = np.add.reduceat(mine, starts)
+        return commits[(commits["changes"] > 0) & (commits["scn"] < ends)]
 
     def _ends_at(self, table: TableDefinition, changes: Committed) -> int:
         """The SCN of the first commit that the stream cannot hand out; it will say why."""
         operations, ends = changes.changes["operation"], np.iinfo(np.int64).max
-        for operation, said in _ENDS.items():
+        for operation, message in _ENDS.items():
             at = np.flatnonzero(operations == operation)
             if len(at) and changes.scn[at[0]] < ends:
                 ends = self._error_scn = int(changes.scn[at[0]])
-                self._error = TableChanged(f"table {table.name} {said}: its stream of changes ends")
+                self._error = TableChanged(f"table {table.name} {message}: its stream of changes ends")
         if self._is_new_schema(table) and len(changes) and changes.scn[0] < ends:
             ends = self._error_scn = int(changes.scn[0])
             self._error = TableChanged(
@@ -240,7 +240,7 @@ class StreamPlanner:
         first = LogPosition.from_text(start.position, self._log.database_id)
         last = LogPosition.from_text(end.position, self._log.database_id)
         known = self._given is not None and self._given[:2] == (start, end)
-        commits = self._given[2] if known and self._given is not None else self._found_again(first, last.scn)
+        commits = self._given[2] if known and self._given is not None else self._commits_again(first, last.scn)
         if not len(commits):
             return []
         total = np.cumsum(commits["changes"])
@@ -253,10 +253,10 @@ class StreamPlanner:
             begin = position_behind(last_commit, first.whole)
         return ranges
 
-    def _found_again(self, first: LogPosition, until: int) -> np.ndarray:
+    def _commits_again(self, first: LogPosition, until: int) -> np.ndarray:
         """The commits of a batch that was planned before this process began."""
-        found = [self._commits(committed) for committed in LogScan(self._log, first).steps(until)]
-        return np.concatenate([np.empty(0, COMMIT_END), *found])
+        commits = [self._commits(committed) for committed in LogScan(self._log, first).steps(until)]
+        return np.concatenate([np.empty(0, COMMIT_END), *commits])
 
     # ---- the snapshot
 
@@ -276,7 +276,7 @@ class StreamPlanner:
     # ---- readers
 
     def commit(self, end: Offset) -> None:
-        """Everything before ``end`` was dealt with."""
+        """Everything before ``end`` was processed."""
         self._register(end.reader, LogPosition.from_text(end.position, self._log.database_id))
 
     def _register(self, reader: str, position: LogPosition) -> None:
@@ -287,5 +287,5 @@ class StreamPlanner:
 
 
 def _shape(columns: Sequence[Column], wanted: Sequence[int] | None) -> list[tuple[str, str]]:
-    """What the wanted columns are called and what they are; all if none are named."""
+    """The names and types of the wanted columns; of all columns if none are named."""
     return [(column.name, str(column.type)) for n, column in enumerate(columns) if wanted is None or n in wanted]

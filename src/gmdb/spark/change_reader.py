@@ -70,9 +70,9 @@ def stream_columns(options: ChangeOptions, table: TableDefinition) -> Sequence[C
     for column in wanted:
         if column.type.is_lob:
             others = ",".join(other.name for other in table.columns if not other.type.is_lob)
-            said = f"table {table.name}: its changes cannot have column {column.name}, {column.type}"
+            message = f"table {table.name}: its changes cannot have column {column.name}, {column.type}"
             why = "the log says only where a large object was, and what was there may be gone"
-            raise InterfaceError(f'{said}: {why}; name the columns that you want: .option("columns", "{others}")')
+            raise InterfaceError(f'{message}: {why}; name the columns that you want: .option("columns", "{others}")')
         if column not in table.columns:
             raise InterfaceError(
                 f"columns: {column.name} is in a stream anyway, or not at all; name the table's columns"
@@ -90,8 +90,8 @@ def change_schema(options: ChangeOptions, table: TableDefinition) -> StructType:
     fields = [*columns, *META, *(before if options.before_images else ())]
     for n, field in enumerate(fields):
         if any(field.name == other.name for other in fields[:n]):
-            said = f"table {table.name}: its stream of changes would have two columns {field.name}"
-            raise InterfaceError(f'{said}; name the columns that you want: .option("columns", "i,s")')
+            message = f"table {table.name}: its stream of changes would have two columns {field.name}"
+            raise InterfaceError(f'{message}; name the columns that you want: .option("columns", "i,s")')
     return StructType(fields)
 
 
@@ -107,7 +107,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_planner_made": None}
 
     def _planner(self, start: Offset) -> StreamPlanner:
-        """What knows the log, which brings compiled kernels; tasks of a snapshot can do without."""
+        """Reads the log, which brings compiled kernels; tasks of a snapshot do without it."""
         if self._planner_made is None:
             from gmdb.spark.change_planner import StreamPlanner
 
@@ -135,9 +135,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     return table
             except (InterfaceError, SchemaError):
                 continue  # an older one may lack a column that was asked for
-        asked = ", ".join(self._schema.fieldNames())
+        names = ", ".join(self._schema.fieldNames())
         raise SchemaMismatch(
-            f"table {self._options.table}: its stream of changes has not the columns {asked}, of these types"
+            f"table {self._options.table}: its stream of changes has not the columns {names}, of these types"
         )
 
     # ---- on the driver's host

@@ -63,17 +63,17 @@ def read_changes(options: ChangeOptions, schema: StructType, part: ChangeRange) 
     positions = [part.table.position(name) for name in _wanted(schema)]
     wanted = [part.table.columns[n] for n in positions]
     for committed in LogScan(log, part.start).steps(part.until):
-        for found in definitions.divide(committed, {feed}):
-            arguments = (found.table, options.before_images, wanted, positions)
-            for batch, _ in change_batches(log, found.changes, *arguments):
+        for changes in definitions.divide(committed, {feed}):
+            arguments = (changes.table, options.before_images, wanted, positions)
+            for batch, _ in change_batches(log, changes.changes, *arguments):
                 yield _in_form(pa.Table.from_batches([batch]), schema)
 
 
 def _in_form(table: pa.Table, schema: StructType) -> pa.RecordBatch:
-    """A batch with the columns of the schema; what it has not is NULL."""
-    known, made = {field.name: field.type for field in table.schema}, []
+    """A batch with the columns of the schema; those that it lacks are NULL."""
+    known, arrays = {field.name: field.type for field in table.schema}, []
     for name in schema.fieldNames():
         missing = known.get(name.removeprefix(BEFORE))
-        made.append(table.column(name).combine_chunks() if name in known else pa.nulls(table.num_rows, missing))
-    batch = pa.RecordBatch.from_arrays(made, names=schema.fieldNames())
+        arrays.append(table.column(name).combine_chunks() if name in known else pa.nulls(table.num_rows, missing))
+    batch = pa.RecordBatch.from_arrays(arrays, names=schema.fieldNames())
     return pa.record_batch(as_spark_takes(batch, schema), schema=as_spark_expects(batch.schema, schema))

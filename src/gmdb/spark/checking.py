@@ -1,6 +1,6 @@
 """Verifying databases with Spark: the pieces of ``gmdb.verify``, done by the workers of a cluster.
 
-The checks are those of ``gmdb verify``, and so are the findings and their order: only who does the pieces differs.
+The checks are those of ``gmdb verify``, and so are the findings and their order; only where they run differs.
 Rounds of several databases are one job.
 
 Not here: what is checked (verify/).
@@ -83,7 +83,7 @@ def pinned_copy(spark: SparkSession, path: Path) -> Iterator[Path]:
 
 
 def _prepare(path: Path, pin: Pin, target: Path) -> list[Range]:
-    """Make the files of a dump, without pages; answers what is to be copied."""
+    """Create the files of a dump, without pages; returns what is to be copied."""
     control = read_control(path)
     fields = {name: value for name, value in control.items() if name not in _NOT_CARRIED}
     fields |= {"database_id": list(bytes.fromhex(control["database_id"])), "purpose": Purpose.DUMP, "clean": 1}
@@ -103,11 +103,11 @@ def _prepare(path: Path, pin: Pin, target: Path) -> list[Range]:
 
 
 def _copy(path: Path, pin: Pin, target: Path, ranges: Iterator[Range]) -> None:
-    """On a worker: copy some pages; damaged ones as they are, since somebody wants to find them."""
+    """On a worker: copy some pages; damaged ones as they are, since verifying is to find them."""
     from gmdb.spark.reading import kept_store
 
     with kept_store(path, pin) as store:
-        store.skip = _leave_it
+        store.skip = _ignore_damage
         for number, first, count in ranges:
             ids = np.arange(page_id_of(number, first), page_id_of(number, first) + count, dtype=np.uint32)
             store.read_ahead(ids)
@@ -117,8 +117,8 @@ def _copy(path: Path, pin: Pin, target: Path, ranges: Iterator[Range]) -> None:
                     os.pwrite(file.fileno(), page, offset_of(page_id) * len(page))
 
 
-def _leave_it(page_id: int, what: str) -> None:
-    """Whoever verifies the copy says what is wrong with the page."""
+def _ignore_damage(page_id: int, what: str) -> None:
+    """Verifying the copy says what is wrong with the page."""
     del page_id, what
 
 
@@ -130,7 +130,7 @@ PIECE_SIZES = (4 * RUN_SIZE, 128 * RUN_SIZE)
 
 @contextmanager
 def opened(spark: SparkSession, path: Path) -> Iterator[VerifiedFiles]:
-    """A database's files, which nobody changes meanwhile: its own if it is closed, else a copy of one instant."""
+    """A database's files, which no process changes meanwhile: its own if it is closed, else a copy of one instant."""
     with ExitStack() as stack:
         try:
             files = stack.enter_context(closed_files(path))
@@ -184,8 +184,8 @@ class _Site:
         files = VerifiedFiles(self.path)
         if files.control != self.control:
             files.close()
-            said = "has another control file here than where verifying began"
-            raise SnapshotExpired(f"{self.path} {said}; workers must reach the same files, which nobody may change")
+            message = "has another control file here than where verifying began"
+            raise SnapshotExpired(f"{self.path} {message}; workers must reach the same files, which nobody may change")
         return files
 
 
@@ -201,13 +201,15 @@ def _do(
     context = spark.sparkContext
     shared = context.broadcast(sites)
     try:
-        made = context.parallelize(pieces, len(pieces)).mapPartitions(lambda part: _check(part, shared.value)).collect()
+        packed = (
+            context.parallelize(pieces, len(pieces)).mapPartitions(lambda part: _check(part, shared.value)).collect()
+        )
     finally:
         shared.destroy()
     at = 0
     for number, (_, work) in rounds.items():
         count = len(work.pieces)
-        yield number, [pickle.loads(zlib.decompress(one)) for one in made[at : at + count]]
+        yield number, [pickle.loads(zlib.decompress(one)) for one in packed[at : at + count]]
         at += count
 
 
@@ -233,7 +235,7 @@ Recover = Callable[[Path], "Recovery"]
 
 @dataclass(frozen=True)
 class Health:
-    """What was found of one database: a report, or why there is none."""
+    """The result for one database: a report, or why there is none."""
 
     member: Member
     report: Report | None = None
@@ -256,28 +258,28 @@ class Health:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, in few words: whoever prints them says of which database they are."""
+        """What is wrong, in few words; the caller says of which database they are."""
         if self.report is not None:
             return [str(finding) for finding in self.report.findings]
         return [without_path(self.error, self.member.path)]
 
     def document(self) -> dict[str, Any]:
         """In plain values, for JSON."""
-        told = {"database": self.database, "status": self.status}
+        state = {"database": self.database, "status": self.status}
         if self.report is None:
-            return {**told, "clean": False, "error": self.error}
-        return {**self.report.document(), **told}
+            return {**state, "clean": False, "error": self.error}
+        return {**self.report.document(), **state}
 
 
 def verify_fleet(spark: SparkSession, members: Sequence[Member], recover: Recover) -> list[Health]:
     """Check all databases; ``recover`` opens one that was not closed, so that it is, and refuses backups."""
     sizes = {member: _size(member.path) for member in members}
     small = sorted((m for m in members if sizes[m] <= WHOLE_MAX), key=lambda member: -sizes[member])
-    found = dict(_by_tasks(spark, small))
+    health = dict(_by_tasks(spark, small))
     for member in members:
-        if member not in found:
-            found[member] = _by_all(spark, member, recover)
-    return [found[member] for member in members]
+        if member not in health:
+            health[member] = _by_all(spark, member, recover)
+    return [health[member] for member in members]
 
 
 def _size(path: Path) -> int:
@@ -291,15 +293,15 @@ def _size(path: Path) -> int:
 
 
 def _by_tasks(spark: SparkSession, members: Sequence[Member]) -> Iterator[tuple[Member, Health]]:
-    """What tasks found; nothing of a database that is in use, or was not closed."""
+    """The results of tasks; nothing for a database that is in use, or was not closed."""
     if not members:
         return
     context = spark.sparkContext
     count = min(len(members), context.defaultParallelism * PIECES_A_CORE)
     dealt = [list(members[n::count]) for n in range(count)]  # the largest first, one for each task, and so on
-    made = context.parallelize(dealt, count).flatMap(_check_each).collect()
-    for member, answer in zip((member for hand in dealt for member in hand), made, strict=True):
-        health = pickle.loads(answer)
+    results = context.parallelize(dealt, count).flatMap(_check_each).collect()
+    for member, result in zip((member for hand in dealt for member in hand), results, strict=True):
+        health = pickle.loads(result)
         if health is not None:
             yield member, health
 

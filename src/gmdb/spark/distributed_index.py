@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # ---- What tasks do to build an index: entries of some pages, sorted and cut at bounds; then leaves out of the pieces.
 #
-# A task writes into a file of its own, whose name it answers: what other attempts at the same work have left is removed
+# A task writes into a file of its own, whose name it returns: what other attempts at the same work have left is removed
 # with the folder.
 
 SLACK = 16  # bytes behind the entries of a range that kernels may look at
@@ -108,8 +108,8 @@ def _new_file(plan: IndexPlan, what: str, number: int) -> Iterator[tuple[str, Di
         raise
 
 
-def _go_on() -> None:
-    """Nothing ends a task's work from within: Spark ends its process."""
+def _never_interrupted() -> None:
+    """The check for interrupts: a task has none, since Spark ends its process."""
 
 
 def runs_of(plan: IndexPlan, store: FrozenStore, page_ids: np.ndarray) -> Iterator[Run]:
@@ -117,17 +117,17 @@ def runs_of(plan: IndexPlan, store: FrozenStore, page_ids: np.ndarray) -> Iterat
     pages = store.read_ahead(np.sort(page_ids))
     try:
         form = Reading.of_closed().form
-        yield from sorted_runs(store, plan.table.obj_id, plan.index.entry_page, pages, 0, form, _go_on)
+        yield from sorted_runs(store, plan.table.obj_id, plan.index.entry_page, pages, 0, form, _never_interrupted)
     except KeyTooLong:
         raise ValueTooLong(f"{plan}: a row has a key of over {KEY_BYTES_MAX} bytes") from None
 
 
 def sort_pages(plan: IndexPlan, number: int, pages: PagePartition, bounds: Sequence[bytes]) -> list[tuple[int, Piece]]:
-    """Write the entries of some pages, in order; answers where in the file those between any two bounds are.
+    """Write the entries of some pages, in order; returns where in the file those between any two bounds are.
 
     With each piece goes its place among the ranges that the bounds make.
     """
-    made, at = [], 0
+    pieces, at = [], 0
     with kept_store(plan.path, plan.pin) as store, _new_file(plan, "run", number) as (name, file):
         for run in runs_of(plan, store, pages.page_ids()):
             cuts = [0, *run.cut(store, plan.index.entry_page, bounds), run.count]
@@ -135,9 +135,9 @@ def sort_pages(plan: IndexPlan, number: int, pages: PagePartition, bounds: Seque
                 data = run.between(first, last)
                 if len(data):
                     file.write(data, at)
-                    made.append((place, Piece(name, at, len(data), zlib.crc32(data.data))))
+                    pieces.append((place, Piece(name, at, len(data), zlib.crc32(data.data))))
                     at += len(data)
-    return made
+    return pieces
 
 
 def make_leaves(plan: IndexPlan, number: int, pieces: Sequence[Piece]) -> Leaves:
@@ -159,7 +159,7 @@ def make_leaves(plan: IndexPlan, number: int, pieces: Sequence[Piece]) -> Leaves
 
 
 def _read(plan: IndexPlan, pieces: Sequence[Piece]) -> list[np.ndarray]:
-    memory, at, found = np.zeros(sum(piece.size for piece in pieces) + SLACK, np.uint8), 0, []
+    memory, at, parts = np.zeros(sum(piece.size for piece in pieces) + SLACK, np.uint8), 0, []
     for piece in pieces:
         path = staged_path(plan.path, plan.load_id, piece.name)
         with disk.current.open(path) as file:
@@ -167,9 +167,9 @@ def _read(plan: IndexPlan, pieces: Sequence[Piece]) -> list[np.ndarray]:
             size = file.read_into(part, piece.offset)
         if size != piece.size or zlib.crc32(part.data) != piece.crc:
             raise Corruption(f"{path}: its bytes are not those that were written; the index is not built, start over")
-        found.append(part)
+        parts.append(part)
         at += piece.size
-    return found
+    return parts
 
 
 # ---- Building an index with Spark: CREATE INDEX for tables that one machine's cores take too long for.
@@ -187,7 +187,7 @@ PAGES_A_BOUND = 16  # of the sample: rows of a page may have nearly the same key
 
 @dataclass(frozen=True)
 class IndexMade:
-    """An index that is there."""
+    """The result of a build."""
 
     entries: int
     size: int
@@ -200,8 +200,8 @@ class IndexMade:
 def require_kind(name: str, table: str, using: str) -> None:
     """Refuse an index whose entries need no sorting."""
     if using.lower() != "btree":
-        said = f"index {name}: Spark builds B-trees only"
-        raise NotSupportedError(f"{said}; CREATE INDEX {name} ON {table} USING {using} (…) makes it")
+        message = f"index {name}: Spark builds B-trees only"
+        raise NotSupportedError(f"{message}; CREATE INDEX {name} ON {table} USING {using} (…) makes it")
 
 
 def create_index(
@@ -227,16 +227,16 @@ def create_index(
                 keep_pin(directory, pin, over)
                 plan = _plan(directory, pin, table, index, load_id)
                 with _own_errors():
-                    made = _make(spark, plan)
+                    files = _make(spark, plan)
             except BaseException:
                 with suppress(Error):  # its owner is gone, and the build with it
                     connection._abandon_index()
                 raise
-            entries = connection._finish_index([leaves.name for leaves in made if leaves.pages])
+            entries = connection._finish_index([leaves.name for leaves in files if leaves.pages])
     finally:
         over.set()
         remove_load(directory, load_id)
-    size = sum(leaves.pages for leaves in made) * plan.page_size
+    size = sum(leaves.pages for leaves in files) * plan.page_size
     return IndexMade(entries, size, time.perf_counter() - began)
 
 
@@ -284,7 +284,7 @@ def _bounds(plan: IndexPlan, pages: Sequence[int], cores: int) -> list[bytes]:
     """Entries that divide all into ranges of about equal size, by a sample: it is read here, as it is small.
 
     An entry is at home in the range of the bound behind it.  Also rows with the same key are divided, by their row ids;
-    but not if that key may be there once only: whoever has both finds out.
+    but not if that key may be there once only: the task that has both finds out.
     """
     wanted = max(SAMPLE_PAGES, PAGES_A_BOUND * (len(pages) * plan.page_size // MERGE_BYTES))
     chosen = np.array(pages[:: max(len(pages) // wanted, 1)], np.uint32)
@@ -296,12 +296,12 @@ def _bounds(plan: IndexPlan, pages: Sequence[int], cores: int) -> list[bytes]:
         total = len(run.between(0, run.count)) * len(pages) // len(chosen)
         ranges = max(total // MERGE_BYTES + 1, min(cores, total // SMALL_BYTES))
         places = [run.count * n // ranges for n in range(1, ranges)]
-        found = [run.between(place, place + 1).tobytes() for place in places if place < run.count]
+        entries = [run.between(place, place + 1).tobytes() for place in places if place < run.count]
     finally:
         store.close()
     if plan.index.unique:
-        found = [_before_all(entry, len(plan.columns)) for entry in found]
-    return list(dict.fromkeys(found))
+        entries = [_before_all(entry, len(plan.columns)) for entry in entries]
+    return list(dict.fromkeys(entries))
 
 
 def _before_all(entry: bytes, columns: int) -> bytes:

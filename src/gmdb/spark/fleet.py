@@ -2,7 +2,7 @@
 
 Invariants
  1. A directory that was a database and has lost its control file is a member still: one that cannot be read.
- 2. What is left out is told of: in the log, and in the folder ``reportTo`` if there is one, once however often it
+ 2. What is left out is reported: in the log, and in the folder ``reportTo`` if there is one, once however often it
     is met.
 """
 
@@ -43,19 +43,20 @@ class Member:
     path: Path
 
 
-def find_members(given: Sequence[str]) -> list[Member]:
+def find_members(texts: Sequence[str]) -> list[Member]:
     """The databases of paths and patterns, each once; those of a pattern in the order of their names.
 
-    What a pattern matches beside databases is none of them; what a path names is one, or nobody can read it.
+    What a pattern matches beside databases is passed over.  What a path names is taken for a database; reading it
+    fails if it is not one.
     """
-    found: dict[Path, Member] = {}
-    for text in given:
+    members: dict[Path, Member] = {}
+    for text in texts:
         for name in _matches(text) if is_pattern(text) else [text]:
             path = local_path(name)
-            found.setdefault(path, Member(str(path) if name.startswith("file:") else name, path))
-    if not found:
-        raise NotADatabase(f"{', '.join(given)}: no database is there; a pattern is for directories, such as fleet/*")
-    return list(found.values())
+            members.setdefault(path, Member(str(path) if name.startswith("file:") else name, path))
+    if not members:
+        raise NotADatabase(f"{', '.join(texts)}: no database is there; a pattern is for directories, such as fleet/*")
+    return list(members.values())
 
 
 def _matches(pattern: str) -> list[str]:
@@ -69,19 +70,19 @@ def _is_member(path: Path) -> bool:
         return False
     try:
         return is_database(path) or bool(device_numbers(path))
-    except StorageError:  # it may not be looked into, which is for whoever reads it to say
+    except StorageError:  # it may not be looked into, which reading it will say
         return True
 
 
 def name_member(error: Error, member: Member) -> Error:
-    """The error, with which database it is about."""
+    """The error, with the name of its database."""
     if isinstance(error, StatementError) or str(member.path) in str(error):
         return error
     return type(error)(f"{member.name}: {error}")
 
 
 def without_path(text: str, path: Path) -> str:
-    """What is said of a database, for whoever says which it is: without its path."""
+    """What is said of a database, without its path, for a caller that names it."""
     return text.replace(f"{path}/", "").removeprefix(f"{path} ").removeprefix(f"{path}: ")
 
 
@@ -102,30 +103,30 @@ class LeftOut:
 
 
 def leave_out(report_to: Path | None, left_out: LeftOut) -> None:
-    """Tell of what is left out, wherever that is found: where the read is planned, or in a task."""
+    """Report what is left out, where the read is planned or in a task."""
     _logger.warning("left out: %s", left_out)
     if report_to is None:
         return
     text = json.dumps(asdict(left_out), ensure_ascii=False) + "\n"
     path = report_to / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}{_SUFFIX}"
-    made = path.with_name(f".{path.name}.{os.getpid()}")
+    new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         report_to.mkdir(parents=True, exist_ok=True)
-        made.write_text(text, encoding="utf-8")
-        made.replace(path)
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
     except OSError as error:
-        said = f"reportTo: {report_to}: {error.strerror}; what is left out must be told of"
-        raise StorageError(f"{said}: name a directory that the driver and all workers can write to") from error
+        message = f"reportTo: {report_to}: {error.strerror}; what is left out must be told of"
+        raise StorageError(f"{message}: name a directory that the driver and all workers can write to") from error
 
 
 def read_report(report_to: Path) -> list[LeftOut]:
     """What reads that reported to a folder have left out so far."""
     texts = [path.read_text(encoding="utf-8") for path in report_to.glob(f"*{_SUFFIX}")]
-    found = [LeftOut(**json.loads(text)) for text in texts]
-    return sorted(found, key=lambda one: (one.database, one.page or "", one.error))
+    entries = [LeftOut(**json.loads(text)) for text in texts]
+    return sorted(entries, key=lambda one: (one.database, one.page or "", one.error))
 
 
-# ---- The leases of a fleet's pins: whoever reads one database keeps the others as well, which wait for their turn.
+# ---- The leases of a fleet's pins: reading one database renews the others as well, which wait for their turn.
 
 _last_time: dict[str, float] = {}  # of the fleet that this worker read last: when it renewed the leases
 
@@ -160,7 +161,7 @@ class FleetRead:
 
     frame: DataFrame
     report_to: Path
-    _folder: tempfile.TemporaryDirectory[str] | None  # goes with this, if nobody named another
+    _folder: tempfile.TemporaryDirectory[str] | None  # goes with this, if the caller named none
 
     @property
     def skipped(self) -> list[LeftOut]:
@@ -179,12 +180,12 @@ def read_fleet(
     folder = None
     if report_to is None:
         if not is_local(spark.sparkContext.master):
-            said = "say where workers are to tell of what they leave out"
-            raise InterfaceError(f"report_to: {said}: a directory that they and the driver can write to")
+            message = "say where workers are to tell of what they leave out"
+            raise InterfaceError(f"report_to: {message}: a directory that they and the driver can write to")
         folder = tempfile.TemporaryDirectory(prefix="gmdb-report-", ignore_cleanup_errors=True)
         report_to = folder.name
     target = Path(report_to).absolute()
     reader = spark.read.format("gmdb").options(onError=on_error, reportTo=str(target), **options)
-    given = [fleet] if isinstance(fleet, str | Path) else fleet
-    paths = [str(local_path(str(path))) for path in given]  # whoever plans may stand in another directory
+    databases = [fleet] if isinstance(fleet, str | Path) else fleet
+    paths = [str(local_path(str(path))) for path in databases]  # the planning process may be in another directory
     return FleetRead(reader.load(paths if len(paths) > 1 else paths[0]), target, folder)

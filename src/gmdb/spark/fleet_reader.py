@@ -5,9 +5,9 @@ ones in shares.
 
 Invariants
  1. If planning fails, no pin stays.
- 2. A database is left out only for what is wrong with it, and not for what is wrong with the request, and is told of.
+ 2. A database is left out only for what is wrong with it, not for what is wrong with the request, and that is reported.
  3. With ``onError=skip``, a database is there with all of its rows or with none; or its damaged pages are left out and
-    told of, if ``onCorruption=skip`` asks for that.
+    reported, if ``onCorruption=skip`` asks for that.
 """
 
 from __future__ import annotations
@@ -162,15 +162,15 @@ def _require_alike(table: TableDefinition, schema: StructType) -> None:
         try:
             (column,) = columns_by_name(table, [field.name])
         except NoSuchColumn:
-            said = f"table {table.name} has no column {field.name}"
+            message = f"table {table.name} has no column {field.name}"
         else:
             is_, wants = spark_type(column.type), field.dataType
             if is_ == wants:
                 continue
-            said = f"table {table.name}, column {column.name} is {column.type}, in Spark {is_.simpleString()}"
-            said = f"{said}, and not {wants.simpleString()}"
+            message = f"table {table.name}, column {column.name} is {column.type}, in Spark {is_.simpleString()}"
+            message = f"{message}, and not {wants.simpleString()}"
         advice = "name columns that all have alike with the option columns, or leave such databases out: onError=skip"
-        raise SchemaMismatch(f"{said}, as in the fleet's first database; {advice}")
+        raise SchemaMismatch(f"{message}, as in the fleet's first database; {advice}")
 
 
 # ---- views
@@ -269,7 +269,7 @@ def _first_fields(options: ReadOptions, names: Sequence[str]) -> list[StructFiel
 def first_table(
     fleet: Sequence[str], name: str, wanted: Sequence[str] | None, skips_databases: bool
 ) -> tuple[TableDefinition, Sequence[Column]]:
-    """The table of the first database that can be read and has the wanted columns, and these; None wants all."""
+    """The table of the first database that can be read and has the wanted columns, and these; None: all columns."""
     members = find_members(fleet)
     first: Error | None = None
     for member in members:
@@ -282,13 +282,13 @@ def first_table(
                 raise first from error
             continue
         if any(_is_database(column.name) for column in columns):
-            said = f"{member.name}: table {table.name} has a column {DATABASE.name} of its own"
-            raise SchemaMismatch(f"{said}; name the others with the option columns")
+            message = f"{member.name}: table {table.name} has a column {DATABASE.name} of its own"
+            raise SchemaMismatch(f"{message}; name the others with the option columns")
         return table, columns
-    raise _none_is_left(fleet, first)
+    raise _no_database_left(fleet, first)
 
 
-def _none_is_left(fleet: Sequence[str], first: Error | None) -> OperationalError:
+def _no_database_left(fleet: Sequence[str], first: Error | None) -> OperationalError:
     return OperationalError(f"{', '.join(fleet)}: none of these databases can be read; the first: {first}")
 
 
@@ -345,11 +345,11 @@ class FleetReader(DataSourceReader):
         settle()
         for part in partition.parts:
             self._leases.keep()
-            batches = self._sound(part) if self._all_or_nothing else part.share.batches()
+            batches = self._whole_or_none(part) if self._all_or_nothing else part.share.batches()
             for batch in batches:
                 yield self._with_database(batch, part.database)
 
-    def _sound(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _whole_or_none(self, part: Part) -> Iterator[pa.RecordBatch]:
         """The share, which is all that is read of its database; nothing if the database turns out to be damaged."""
         held: list[pa.RecordBatch] | None = []
         size = 0
@@ -361,31 +361,31 @@ class FleetReader(DataSourceReader):
                 if size > HELD_MAX:
                     held = None
         except StorageError as error:
-            found = _cause(error, part)
-            leave_out(self._report_to, LeftOut(part.database, None, type(found).__name__, str(found)))
+            cause = _cause(error, part)
+            leave_out(self._report_to, LeftOut(part.database, None, type(cause).__name__, str(cause)))
             return
         yield from part.share.batches() if held is None else held
 
     def _with_database(self, batch: pa.RecordBatch, database: str) -> pa.RecordBatch:
         own = as_spark_expects(batch.schema, self._own)
         arrays = dict(zip(own.names, as_spark_takes(batch, self._own), strict=True))
-        made, fields = [], []
+        columns, fields = [], []
         for field in self._schema.fields:
             if _is_database(field.name):
-                made.append(pa.repeat(pa.scalar(database), batch.num_rows))
+                columns.append(pa.repeat(pa.scalar(database), batch.num_rows))
                 fields.append(pa.field(field.name, pa.string(), field.nullable))
             else:
-                made.append(arrays[field.name])
+                columns.append(arrays[field.name])
                 fields.append(own.field(field.name))
-        return pa.record_batch(made, schema=pa.schema(fields))
+        return pa.record_batch(columns, schema=pa.schema(fields))
 
 
 def _require_columns(columns: Sequence[str], schema: StructType) -> None:
-    asked = [name.lower() for name in columns]
-    asked += [] if DATABASE.name in asked else [DATABASE.name]
-    if columns and asked != [name.lower() for name in schema.fieldNames()]:
-        said = f"option columns asks for {', '.join(columns)}, the schema for {', '.join(schema.fieldNames())}"
-        raise SchemaMismatch(f"{said}; give one of them")
+    wanted = [name.lower() for name in columns]
+    wanted += [] if DATABASE.name in wanted else [DATABASE.name]
+    if columns and wanted != [name.lower() for name in schema.fieldNames()]:
+        message = f"option columns asks for {', '.join(columns)}, the schema for {', '.join(schema.fieldNames())}"
+        raise SchemaMismatch(f"{message}; give one of them")
 
 
 def _without_database(options: ReadOptions, schema: StructType) -> StructType:
@@ -393,8 +393,8 @@ def _without_database(options: ReadOptions, schema: StructType) -> StructType:
     named = [field for field in schema.fields if _is_database(field.name)]
     for field in named:
         if field.dataType != DATABASE.dataType:
-            said = f"{field.name}: it is string, but the DataFrame's schema says {field.dataType.simpleString()}"
-            raise SchemaMismatch(f"{said}; leave .schema() out, or say so")
+            message = f"{field.name}: it is string, but the DataFrame's schema says {field.dataType.simpleString()}"
+            raise SchemaMismatch(f"{message}; leave .schema() out, or say so")
     if len(named) > 1:
         raise SchemaMismatch(f"column {DATABASE.name} is asked for twice")
     own = [field for field in schema.fields if field not in named]
@@ -408,14 +408,14 @@ def _without_database(options: ReadOptions, schema: StructType) -> StructType:
 def _plan(options: ReadOptions, members: Sequence[Member], plan: Callable[[Member], Plan]) -> list[tuple[Member, Plan]]:
     """The databases that can be read; lets all pins go if that is not enough."""
     pool = ThreadPoolExecutor(min(THREADS, len(members)), "gmdb-fleet")
-    asked = [pool.submit(plan, member) for member in members]
+    plans = [pool.submit(plan, member) for member in members]
     planned: list[tuple[Member, Plan]] = []
     left_out: list[LeftOut] = []
     first: Error | None = None
     try:
-        for member, answer in zip(members, asked, strict=True):
+        for member, future in zip(members, plans, strict=True):
             try:
-                planned.append((member, answer.result()))
+                planned.append((member, future.result()))
             except DatabaseError as error:
                 named = name_member(error, member)
                 if isinstance(error, StatementError) or not options.skips_databases:
@@ -423,22 +423,22 @@ def _plan(options: ReadOptions, members: Sequence[Member], plan: Callable[[Membe
                 first = first or named
                 left_out.append(LeftOut(member.name, None, type(error).__name__, str(error)))
         if not planned:
-            raise _none_is_left(options.fleet, first)
+            raise _no_database_left(options.fleet, first)
         for one in left_out:
             leave_out(options.report_to, one)
     except BaseException:
         pool.shutdown(wait=True, cancel_futures=True)
-        _release(members, asked)
+        _release(members, plans)
         raise
     pool.shutdown()
     return planned
 
 
-def _release(members: Sequence[Member], asked: Sequence[Future[Plan]]) -> None:
-    """Let go what was pinned for a read that is not to be."""
-    for member, answer in zip(members, asked, strict=True):
-        if not answer.cancelled() and answer.exception() is None:
-            pin = answer.result().pin
+def _release(members: Sequence[Member], plans: Sequence[Future[Plan]]) -> None:
+    """Let go the pins of a read that is not made."""
+    for member, future in zip(members, plans, strict=True):
+        if not future.cancelled() and future.exception() is None:
+            pin = future.result().pin
             if pin is not None and pin.is_kept:
                 with suppress(Error):  # there is something worse to tell
                     drop_pin(member.path, pin.name)

@@ -1,4 +1,4 @@
-"""A piece of work in Spark, as a command sees it: how far it is, how to end it, and what went wrong in gmdb's words."""
+"""A command's work in Spark: its progress, how to end it, and what went wrong in gmdb's words."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def require_java() -> None:
 
 @contextmanager
 def _standard_error_into(log: Path) -> Iterator[None]:
-    """A process that is started meanwhile writes its standard error to ``log``, for as long as it lives."""
+    """Within this, a process that is started writes its standard error to ``log``, for as long as it lives."""
     sys.stderr.flush()
     before = os.dup(2)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -168,7 +168,7 @@ def watched(spark: SparkSession, what: str, show: Show | None = None) -> Iterato
     context, group = spark.sparkContext, f"gmdb-{uuid.uuid4()}"
     context.setJobGroup(group, what, interruptOnCancel=True)
     try:
-        with _Watch(context, group, show), _silent(LOGGERS):
+        with _Watch(context, group, show), _without_logging(LOGGERS):
             yield
     except KeyboardInterrupt:
         _on_another_thread(lambda: context.cancelJobGroup(group))
@@ -197,7 +197,7 @@ def _on_another_thread(action: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _silent(names: Sequence[str]) -> Iterator[None]:
+def _without_logging(names: Sequence[str]) -> Iterator[None]:
     """Keep loggers of PySpark and Py4J, which also uses the root's, from writing what is raised as well."""
     loggers = [logging.getLogger(name) for name in names]
     before = [logger.disabled for logger in loggers]
@@ -231,15 +231,15 @@ class _Watch:
         assert self._show is not None
         while not self._ended.wait(POLL_SECONDS):
             try:
-                found = tasks_done(self._tracker, self._group)
-            except Exception:  # Spark is going away; whoever waits for it is told why
+                progress = tasks_done(self._tracker, self._group)
+            except Exception:  # Spark is going away; the caller that waits for it is told why
                 return
-            if found.total:
-                self._show(found)
+            if progress.total:
+                self._show(progress)
 
 
 def tasks_done(tracker: Any, group: str) -> TasksDone:
-    """What Spark says of the stages of a group's jobs.  Stages that it need not run again are none of them."""
+    """What Spark says of the stages of a group's jobs, without stages that it need not run again."""
     done = total = active = stages = 0
     for job_id in tracker.getJobIdsForGroup(group):
         job = tracker.getJobInfo(job_id)
@@ -258,19 +258,19 @@ def tasks_done(tracker: Any, group: str) -> TasksDone:
 def in_own_words(error: Exception) -> Error:
     """What Spark raised as an error of gmdb: the one that a worker raised, if it was one, else Spark's first words."""
     text = str(error)
-    found = _OWN.search(text)
-    if found is not None:
-        kind = getattr(errors, found.group(1), None)
-        said = found.group(2).strip()
+    match = _OWN.search(text)
+    if match is not None:
+        kind = getattr(errors, match.group(1), None)
+        message = match.group(2).strip()
         if isinstance(kind, type) and issubclass(kind, Error):
             try:
-                return kind(said)
+                return kind(message)
             except TypeError:
-                return OperationalError(said)
-        return OperationalError(said)
+                return OperationalError(message)
+        return OperationalError(message)
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     causes = [n for n, line in enumerate(lines) if line.startswith("Caused by:")]
     own = takewhile(lambda line: not _STACK.match(line), lines[causes[-1] if causes else 0 :])
-    said = " ".join(own).removeprefix("Caused by:").strip()
-    said = _BEHIND.sub("", _ERROR_CLASS.sub("", said)).rstrip(" .")
-    return OperationalError(f"Spark: {said[:_TOLD_ENOUGH]}")
+    message = " ".join(own).removeprefix("Caused by:").strip()
+    message = _BEHIND.sub("", _ERROR_CLASS.sub("", message)).rstrip(" .")
+    return OperationalError(f"Spark: {message[:_TOLD_ENOUGH]}")

@@ -1,10 +1,10 @@
 """A load of one table: tasks make staging files, and the database's owner takes them in at once.
 
 A load is planned on the driver, and pickled into every task, and into the process on the driver's host where Spark
-commits or aborts.  Which files count is what the tasks that Spark chose have said: what other attempts at the same
+commits or aborts.  The messages of the tasks that Spark chose say which files count; what other attempts at the same
 partition left is removed with the folder.
 
-Of a streaming query, Spark makes the writer anew where it commits or aborts.  So a task's word says which load it
+Of a streaming query, Spark makes the writer anew where it commits or aborts.  So a task's message says which load it
 was for, and which query; and the folders of a query's loads can be told by how their names begin.
 """
 
@@ -49,7 +49,7 @@ QUERY_ID = "sql.streaming.queryId"  # as Spark calls what its checkpoint names a
 
 @dataclass(frozen=True)
 class StagedRows(WriterCommitMessage):
-    """What a task has made: a staging file, or nothing if there were no rows."""
+    """The result of a task: a staging file, or nothing if there were no rows."""
 
     partition: int
     name: str
@@ -65,17 +65,17 @@ class TableLoad:
         self._options, self._overwrite = options, overwrite
         self._path = options.path
         if overwrite and options.apply != APPEND:
-            said = f"apply={options.apply} changes some rows, and an overwriting write has the table lose all others"
-            raise InterfaceError(f"{said}; write in append mode")
+            message = f"apply={options.apply} changes some rows, and an overwriting write has the table lose all others"
+            raise InterfaceError(f"{message}; write in append mode")
         if not options.create_table:
             require_database(options.path)
         table, form, self._creates = _with_owner(options, lambda connection: _target(connection, options, schema))
         self._maker = _maker(table, form, schema, options)
-        self._load_id = new_load(options.path, Holder.driver(), self._kin)
+        self._load_id = new_load(options.path, Holder.driver(), self._folder_prefix)
 
     @property
-    def _kin(self) -> str:
-        """What folders of the same query's loads begin with; nothing if it cannot be told from others."""
+    def _folder_prefix(self) -> str:
+        """How the folders of the same query's loads begin; empty if the query has no name of its own."""
         options = self._options
         if not options.checkpoint and (not options.stream or options.batch_id is not None):
             return ""
@@ -138,7 +138,7 @@ class TableLoad:
         _with_owner(self._options, attach)
 
     def _take_batch(self, load: Load, staged: Sequence[StagedRows], batch_id: int) -> None:
-        """Whoever has the database open may go away at any moment: whether the batch is there, the next one tells."""
+        """The owner may go away at any moment: whether the batch is there, the next one tells."""
         from gmdb.tables.catalog.system import StreamBatch
 
         query_id = next((message.query_id for message in staged), None)
@@ -147,8 +147,8 @@ class TableLoad:
             if not staged and not self._overwrite:
                 return  # Spark had no task to run, and so no rows
             if staged:
-                said = "Spark does not say which query this is, so which batches are there could not be told"
-                raise InterfaceError(f'{said}; give the stream a name of its own: .option("stream", "...")')
+                what = "Spark does not say which query this is, so which batches are there could not be told"
+                raise InterfaceError(f'{what}; give the stream a name of its own: .option("stream", "...")')
             self._attach(load)  # all rows go, once or twice
             return
         rows, in_sequence = sum(message.rows for message in staged), self._options.batch_id is None
@@ -159,8 +159,8 @@ class TableLoad:
         """Remove what is left in the database's directory."""
         for load_id in {self._load_id, *(m.load_id for m in messages if isinstance(m, StagedRows))}:
             remove_load(self._path, load_id)
-        if self._kin:
-            remove_kin(self._path, Holder.driver(), self._kin)
+        if self._folder_prefix:
+            remove_kin(self._path, Holder.driver(), self._folder_prefix)
 
 
 def _target(
@@ -181,7 +181,7 @@ def _target(
 def _maker(
     table: TableDefinition, form: PageFormat, schema: StructType, options: WriteOptions
 ) -> RowMaker | ChangeMaker:
-    """What makes rows, or changes of them, out of a DataFrame's batches."""
+    """The maker of rows, or of changes, from a DataFrame's batches."""
     if options.apply == APPEND:
         rows = RowMaker(table, form, targets(table, schema), datetime.now())
         rows.require_checkable()
@@ -190,13 +190,13 @@ def _maker(
     from gmdb.tables.arrow.load_kinds import Apply
 
     layout = layout_of(table, schema, options)
-    found = targets(table, StructType([schema.fields[n] for n in layout.rows]))
-    rows = RowMaker(table, form, found, datetime.now())
+    positions = targets(table, StructType([schema.fields[n] for n in layout.rows]))
+    rows = RowMaker(table, form, positions, datetime.now())
     rows.require_checkable()
     rows.require_checked_columns()
-    given, has_operations = tuple(table.columns[n].name for n in found), layout.feed is not None
+    names, has_operations = tuple(table.columns[n].name for n in positions), layout.feed is not None
     order_count = 2 if has_operations else len(layout.order)
-    return ChangeMaker(rows, layout, Apply(given, has_operations, order_count, options.on_existing))
+    return ChangeMaker(rows, layout, Apply(names, has_operations, order_count, options.on_existing))
 
 
 def _with_owner(options: WriteOptions, action: Callable[[Connection], Any]) -> Any:
@@ -232,8 +232,8 @@ def _commit(connection: Connection, path: Path) -> None:
     try:
         connection.commit()
     except OwnerGone as error:
-        said = f"{path}: the process that had it open went away while the load was committed"
-        raise OperationalError(f"{said}; look whether its rows are there before you load again") from error
+        message = f"{path}: the process that had it open went away while the load was committed"
+        raise OperationalError(f"{message}; look whether its rows are there before you load again") from error
 
 
 # ---- What Spark calls to write a DataFrame, or a batch of a streaming query: a load of one table.

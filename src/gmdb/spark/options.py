@@ -53,7 +53,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a user asked for; ``columns`` is empty if all are wanted.
+    """The options of a read, parsed; ``columns`` is empty if all are wanted.
 
     ``fleet``: paths and patterns of several databases, as they were given; empty if ``path`` is the one to read.
     """
@@ -75,47 +75,47 @@ class ReadOptions:
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Options as Spark hands them over: texts, whose names are in any case."""
-    given = {name.lower(): value for name, value in options.items()}
-    fleet = _fleet_of(given)
-    given = known_options(given, READ_OPTIONS)
-    path = database_of(given, 'read: .load("shop.gmdb")')
-    view = given.get("view", ROWS).lower()
+    chosen = {name.lower(): value for name, value in options.items()}
+    fleet = _fleet_of(chosen)
+    chosen = known_options(chosen, READ_OPTIONS)
+    path = database_of(chosen, 'read: .load("shop.gmdb")')
+    view = chosen.get("view", ROWS).lower()
     if view == CHANGES:
         raise InterfaceError('view: changes are read as a stream: spark.readStream.format("gmdb")')
     if view not in VIEWS:
-        raise InterfaceError(f"view: {view!r} is none of {', '.join(VIEWS)}")
-    if not given.get("table") and view == ROWS:
-        raise InterfaceError(f'say which table of {given["path"]} to read: .option("table", "tbl")')
-    _require_fitting(given, fleet)
-    size = given.get("maxpartitionbytes")
+        raise InterfaceError(f"view: {view!r} is not one of {', '.join(VIEWS)}")
+    if not chosen.get("table") and view == ROWS:
+        raise InterfaceError(f'say which table of {chosen["path"]} to read: .option("table", "tbl")')
+    _require_fitting(chosen, fleet)
+    size = chosen.get("maxpartitionbytes")
     return ReadOptions(
         path,
-        given.get("table", ""),
-        parse_names(given["columns"]) if "columns" in given else (),
+        chosen.get("table", ""),
+        parse_names(chosen["columns"]) if "columns" in chosen else (),
         None if size is None else parse_size(size),
-        given.get("where", ""),
-        given.get("snapshot", ""),
-        parse_lease(given["lease"]) if "lease" in given else LEASE,
-        _skips(given, "onCorruption"),
+        chosen.get("where", ""),
+        chosen.get("snapshot", ""),
+        parse_lease(chosen["lease"]) if "lease" in chosen else LEASE,
+        _skips(chosen, "onCorruption"),
         view,
-        owner_of(given),
+        owner_of(chosen),
         fleet,
-        _skips(given, "onError"),
-        local_path(given["reportto"]) if given.get("reportto") else None,
+        _skips(chosen, "onError"),
+        local_path(chosen["reportto"]) if chosen.get("reportto") else None,
     )
 
 
 def own_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Options without what Spark adds on its own account when a table is made in its catalog: all of its properties.
+    """Options without what Spark adds when a table is made in its catalog: all of its properties.
 
     One of these is called owner, and means a user; what was given as OPTIONS is there under names of its own.
     """
-    given = {name.lower(): value for name, value in options.items()}
+    chosen = {name.lower(): value for name, value in options.items()}
     if not is_for_catalog(options):
-        return given
-    made = {name.removeprefix(_OPTION): value for name, value in given.items() if name.startswith(_OPTION)}
-    place = given.get("path") or given.get("location")
-    return {"path": place, **made} if place else made
+        return chosen
+    own = {name.removeprefix(_OPTION): value for name, value in chosen.items() if name.startswith(_OPTION)}
+    place = chosen.get("path") or chosen.get("location")
+    return {"path": place, **own} if place else own
 
 
 def is_for_catalog(options: Mapping[str, str]) -> bool:
@@ -123,13 +123,13 @@ def is_for_catalog(options: Mapping[str, str]) -> bool:
     return any(name.lower() == "provider" for name in options)
 
 
-def _fleet_of(given: dict[str, str]) -> tuple[str, ...]:
+def _fleet_of(chosen: dict[str, str]) -> tuple[str, ...]:
     """The paths and patterns of several databases; Spark has a list of them as one text, which is taken out."""
-    if "paths" in given:
-        paths = tuple(json.loads(given.pop("paths")))
-        given["path"] = ", ".join(paths)
+    if "paths" in chosen:
+        paths = tuple(json.loads(chosen.pop("paths")))
+        chosen["path"] = ", ".join(paths)
         return paths
-    path = given.get("path", "")
+    path = chosen.get("path", "")
     return (path,) if is_pattern(path) else ()
 
 
@@ -138,64 +138,64 @@ def is_pattern(text: str) -> bool:
     return glob.has_magic(text) and not local_path(text).exists()
 
 
-def _skips(given: Mapping[str, str], name: str) -> bool:
-    choice = given.get(name.lower(), "fail").lower()
+def _skips(chosen: Mapping[str, str], name: str) -> bool:
+    choice = chosen.get(name.lower(), "fail").lower()
     if choice not in FAIL_OR_SKIP:
-        raise InterfaceError(f"{name}: {choice!r} is none of {', '.join(FAIL_OR_SKIP)}")
+        raise InterfaceError(f"{name}: {choice!r} is not one of {', '.join(FAIL_OR_SKIP)}")
     return choice == "skip"
 
 
-def _require_fitting(given: Mapping[str, str], fleet: tuple[str, ...]) -> None:
+def _require_fitting(chosen: Mapping[str, str], fleet: tuple[str, ...]) -> None:
     """Refuse what is for one database alone, or for several."""
     if not fleet:
         for name in ("onError", "reportTo"):
-            if given.get(name.lower()):
-                said = f"{name} is for several databases, such as fleet/*; {given['path']} is one"
-                raise InterfaceError(f"{said}, whose damaged pages onCorruption is about")
+            if chosen.get(name.lower()):
+                message = f"{name} is for several databases, such as fleet/*; {chosen['path']} is one"
+                raise InterfaceError(f"{message}, whose damaged pages onCorruption is about")
         return
     for name in ("snapshot", "owner"):
-        if given.get(name):
-            said = f"{name} is of one database, and {given['path']} may be several"
-            raise InterfaceError(f"{said}; load each by itself and make a union of the DataFrames")
+        if chosen.get(name):
+            message = f"{name} is of one database, and {chosen['path']} may be several"
+            raise InterfaceError(f"{message}; load each by itself and make a union of the DataFrames")
 
 
 def known_options(options: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]:
     """The options by their names in small letters, if gmdb knows all of them."""
-    given = {name.lower(): value for name, value in options.items()}
-    if "paths" in given:
+    chosen = {name.lower(): value for name, value in options.items()}
+    if "paths" in chosen:
         raise InterfaceError("one database at a time; say which: a path, and no list of them")
-    unknown = sorted(set(given) - {name.lower() for name in known})
+    unknown = sorted(set(chosen) - {name.lower() for name in known})
     if unknown:
         raise InterfaceError(f"gmdb knows no option {', '.join(unknown)}; its options are {', '.join(known)}")
-    return given
+    return chosen
 
 
-def database_of(given: Mapping[str, str], what: str) -> Path:
-    if not given:
-        said = "Spark's catalog hands over no options of a table whose columns were named when it was made"
+def database_of(chosen: Mapping[str, str], what: str) -> Path:
+    if not chosen:
+        message = "Spark's catalog hands over no options of a table whose columns were named when it was made"
         advice = "CREATE TABLE t USING gmdb OPTIONS (path 'shop.gmdb', table 'orders') finds them out"
-        raise InterfaceError(f"say which database to {what}; {said}: {advice}")
-    if not given.get("path"):
+        raise InterfaceError(f"say which database to {what}; {message}: {advice}")
+    if not chosen.get("path"):
         raise InterfaceError(f"say which database to {what}")
-    return local_path(given["path"])
+    return local_path(chosen["path"])
 
 
-def owner_of(given: Mapping[str, str]) -> Owner | None:
-    if not given.get("owner"):
-        if given.get("token") or given.get("tlsca"):
+def owner_of(chosen: Mapping[str, str]) -> Owner | None:
+    if not chosen.get("owner"):
+        if chosen.get("token") or chosen.get("tlsca"):
             raise InterfaceError('token and tlsCa belong to an owner: .option("owner", "gmdb://host:7433")')
         return None
-    return Owner(given["owner"], given.get("token"), given.get("tlsca"))
+    return Owner(chosen["owner"], chosen.get("token"), chosen.get("tlsca"))
 
 
 def local_path(text: str) -> Path:
-    """A directory from a path or a ``file:`` URI; absolute, since a worker may stand in another directory."""
+    """A directory from a path or a ``file:`` URI; absolute, since a worker may have another working directory."""
     scheme = _SCHEME.match(text)
     if scheme is None:
         return Path(text).absolute()
     if scheme.group(1).lower() != "file":
-        said = f"{text}: gmdb reads directories that every worker can reach as files"
-        raise InterfaceError(f"{said}; {scheme.group(1)} is none of them")
+        message = f"{text}: gmdb reads directories that every worker can reach as files"
+        raise InterfaceError(f"{message}; {scheme.group(1)} is not one of them")
     return Path("/" + text[scheme.end() :].lstrip("/"))
 
 
@@ -204,7 +204,7 @@ def parse_size(text: str, name: str = "maxPartitionBytes") -> int:
     match = _SIZE.fullmatch(text)
     size = int(match.group(1)) << 10 * " kmgt".index(match.group(2).lower() or " ") if match else 0
     if size < 1:
-        raise InterfaceError(f"{name}: {text!r} is no size; write a number of bytes, or 16m, or 1GiB")
+        raise InterfaceError(f"{name}: {text!r} is not a size; write a number of bytes, or 16m, or 1GiB")
     return size
 
 
@@ -212,14 +212,14 @@ def parse_lease(text: str) -> float:
     """A time in seconds: ``600``, ``90s``, ``10m``, ``2h``."""
     match = _TIME.fullmatch(text)
     if match is None:
-        raise InterfaceError(f"lease: {text!r} is no time; write a number of seconds, or 10m, or 2h")
+        raise InterfaceError(f"lease: {text!r} is not a time; write a number of seconds, or 10m, or 2h")
     return require_lease(float(match.group(1)) * _SECONDS[match.group(2).lower()])
 
 
 def parse_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
-        raise InterfaceError(f'columns: {text!r} is no list of columns; write their names with commas: "i,s"')
+        raise InterfaceError(f'columns: {text!r} is not a list of columns; write their names with commas: "i,s"')
     return names
 
 
@@ -263,7 +263,7 @@ ON_EXISTING = ("refuse", "upsert", "replace")
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a user asked for; ``string_length`` is None if strings of a new table are to be large objects."""
+    """The options of a write, parsed; ``string_length`` is None if strings of a new table are to be large objects."""
 
     path: Path
     table: str
@@ -281,10 +281,10 @@ class WriteOptions:
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Options of a write as Spark hands them over: texts, whose names are in any case."""
-    given = known_options(options, WRITE_OPTIONS)
-    if bool(given.get("stream")) != bool(given.get("batchid")):
+    chosen = known_options(options, WRITE_OPTIONS)
+    if bool(chosen.get("stream")) != bool(chosen.get("batchid")):
         raise InterfaceError("stream and batchId belong together: the number counts batches of that name")
-    return _parsed(given)
+    return _parsed(chosen)
 
 
 def parse_stream_options(options: Mapping[str, str]) -> WriteOptions:
@@ -296,47 +296,47 @@ def parse_stream_options(options: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _parsed(given: Mapping[str, str], checkpoint: str = "") -> WriteOptions:
-    path = database_of(given, 'write to: .save("shop.gmdb"), or .start("shop.gmdb")')
-    if not given.get("table"):
-        raise InterfaceError(f'say which table of {given["path"]} to write to: .option("table", "tbl")')
-    create = _truth("createTable", given.get("createtable", "false"))
+def _parsed(chosen: Mapping[str, str], checkpoint: str = "") -> WriteOptions:
+    path = database_of(chosen, 'write to: .save("shop.gmdb"), or .start("shop.gmdb")')
+    if not chosen.get("table"):
+        raise InterfaceError(f'say which table of {chosen["path"]} to write to: .option("table", "tbl")')
+    create = _parse_truth("createTable", chosen.get("createtable", "false"))
     for name in ("stringLength", "tablespace"):
-        if name.lower() in given and not create:
+        if name.lower() in chosen and not create:
             raise InterfaceError(f"{name} is for new tables: it needs createTable=true")
-    apply = _one_of("apply", given.get("apply", APPEND), APPLY)
+    apply = _one_of("apply", chosen.get("apply", APPEND), APPLY)
     if create and apply != APPEND:
         raise InterfaceError(f"apply={apply} goes by a primary key, which createTable does not make; create the table")
-    _require_apply(given, "orderBy", apply, UPSERT)
-    _require_apply(given, "onExisting", apply, CHANGES)
+    _require_apply(chosen, "orderBy", apply, UPSERT)
+    _require_apply(chosen, "onExisting", apply, CHANGES)
     return WriteOptions(
         path,
-        given["table"],
+        chosen["table"],
         create,
-        _length(given.get("stringlength", str(VARCHAR_MAX))),
-        given.get("tablespace", "main"),
-        owner_of(given),
+        _length(chosen.get("stringlength", str(VARCHAR_MAX))),
+        chosen.get("tablespace", "main"),
+        owner_of(chosen),
         apply,
-        given.get("orderby", ""),
-        _one_of("onExisting", given.get("onexisting", ON_EXISTING[0]), ON_EXISTING),
-        given.get("stream", ""),
-        _number("batchId", given["batchid"]) if given.get("batchid") else None,
+        chosen.get("orderby", ""),
+        _one_of("onExisting", chosen.get("onexisting", ON_EXISTING[0]), ON_EXISTING),
+        chosen.get("stream", ""),
+        _number("batchId", chosen["batchid"]) if chosen.get("batchid") else None,
         checkpoint,
     )
 
 
-def _require_apply(given: Mapping[str, str], name: str, apply: str, wanted: str) -> None:
-    if name.lower() in given and apply != wanted:
+def _require_apply(chosen: Mapping[str, str], name: str, apply: str, wanted: str) -> None:
+    if name.lower() in chosen and apply != wanted:
         raise InterfaceError(f"{name} is for apply={wanted}, not for apply={apply}")
 
 
 def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
     if text.lower() not in known:
-        raise InterfaceError(f"{name}: {text!r} is none of {', '.join(known)}")
+        raise InterfaceError(f"{name}: {text!r} is not one of {', '.join(known)}")
     return text.lower()
 
 
-def _truth(name: str, text: str) -> bool:
+def _parse_truth(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise InterfaceError(f"{name}: {text!r} is neither true nor false")
     return text.lower() == "true"
@@ -344,7 +344,7 @@ def _truth(name: str, text: str) -> bool:
 
 def _number(name: str, text: str) -> int:
     if not text.isdecimal() or len(text) > 18:
-        raise InterfaceError(f"{name}: {text!r} is no number of a batch; foreachBatch hands it over")
+        raise InterfaceError(f"{name}: {text!r} is not the number of a batch; foreachBatch hands it over")
     return int(text)
 
 
@@ -367,7 +367,7 @@ _SCHEMA_CHANGES = ("fail", "follow")
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """What a user asked for; ``columns`` is empty if all are wanted."""
+    """The options of a read, parsed; ``columns`` is empty if all are wanted."""
 
     path: Path
     table: str
@@ -385,34 +385,34 @@ class ChangeOptions:
 
 def asks_for_changes(options: Mapping[str, str]) -> bool:
     """Whether the options are those of a stream of changes."""
-    given = {name.lower(): value for name, value in options.items()}
-    return given.get("view", "").lower() == CHANGES or any(name.lower() in given for name in OWN)
+    chosen = {name.lower(): value for name, value in options.items()}
+    return chosen.get("view", "").lower() == CHANGES or any(name.lower() in chosen for name in OWN)
 
 
 def parse_change_options(options: Mapping[str, str]) -> ChangeOptions:
-    given = known_options(options, STREAM_OPTIONS)
-    path = database_of(given, 'read: .load("shop.gmdb")')
-    if given.get("view", CHANGES).lower() != CHANGES:
-        raise InterfaceError(f"view: a stream has {CHANGES}, not {given['view']!r}; read that view with spark.read")
-    if not given.get("table"):
-        raise InterfaceError(f'say of which table of {given["path"]} to read the changes: .option("table", "tbl")')
-    schema_change = given.get("schemachange", "fail").lower()
+    chosen = known_options(options, STREAM_OPTIONS)
+    path = database_of(chosen, 'read: .load("shop.gmdb")')
+    if chosen.get("view", CHANGES).lower() != CHANGES:
+        raise InterfaceError(f"view: a stream has {CHANGES}, not {chosen['view']!r}; read that view with spark.read")
+    if not chosen.get("table"):
+        raise InterfaceError(f'say of which table of {chosen["path"]} to read the changes: .option("table", "tbl")')
+    schema_change = chosen.get("schemachange", "fail").lower()
     if schema_change not in _SCHEMA_CHANGES:
-        raise InterfaceError(f"schemaChange: {schema_change!r} is none of {', '.join(_SCHEMA_CHANGES)}")
-    size = given.get("maxpartitionbytes")
+        raise InterfaceError(f"schemaChange: {schema_change!r} is not one of {', '.join(_SCHEMA_CHANGES)}")
+    size = chosen.get("maxpartitionbytes")
     return ChangeOptions(
         path,
-        given["table"],
-        parse_names(given["columns"]) if "columns" in given else (),
-        _since(given.get("since", SNAPSHOT)),
-        require_reader_name(given["reader"]) if given.get("reader") else "",
-        require_keep(parse_size(given["keep"], "keep")) if "keep" in given else KEEP,
-        _flag("beforeImages", given.get("beforeimages", "false")),
-        _rows(given["maxrowsperbatch"]) if "maxrowsperbatch" in given else None,
+        chosen["table"],
+        parse_names(chosen["columns"]) if "columns" in chosen else (),
+        _since(chosen.get("since", SNAPSHOT)),
+        require_reader_name(chosen["reader"]) if chosen.get("reader") else "",
+        require_keep(parse_size(chosen["keep"], "keep")) if "keep" in chosen else KEEP,
+        _flag("beforeImages", chosen.get("beforeimages", "false")),
+        _rows(chosen["maxrowsperbatch"]) if "maxrowsperbatch" in chosen else None,
         schema_change == "follow",
-        parse_lease(given["lease"]) if "lease" in given else STREAM_LEASE,
+        parse_lease(chosen["lease"]) if "lease" in chosen else STREAM_LEASE,
         None if size is None else parse_size(size),
-        owner_of(given),
+        owner_of(chosen),
     )
 
 
@@ -434,5 +434,5 @@ def _flag(name: str, text: str) -> bool:
 
 def _rows(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
-        raise InterfaceError(f"maxRowsPerBatch: {text!r} is no number of rows")
+        raise InterfaceError(f"maxRowsPerBatch: {text!r} is not a number of rows")
     return int(text)

@@ -1,11 +1,11 @@
-"""Snapshots for Spark: pinned by the database's owner, or by whoever plans the read if nobody has it open.
+"""Snapshots for Spark: pinned by the database's owner, or by the process that plans the read if none has it open.
 
     with gmdb.spark.snapshot(spark, "shop.gmdb") as instant:
         orders, lines = instant.read_table("orders"), instant.read_table("lines")
 
 Invariants
  1. Planning needs no kernel unless a crash must be recovered from: it asks the owner, or reads a closed database.
- 2. A snapshot of a closed database is pinned while nobody can open it to change it.
+ 2. A snapshot of a closed database is pinned while no process can open it to change it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def take_pin(path: Path, lease: float, owner: Owner | None = None, holder: Holder | None = None) -> Pin:
-    """Pin the database as it is now, for the driver unless it is for somebody else."""
+    """Pin the database as it is now, for the driver unless ``holder`` is another process."""
     holder = holder or Holder.driver()
     with _access(path, owner) as opened:
         if not isinstance(opened, DatabaseFiles):
@@ -47,7 +47,7 @@ def take_pin(path: Path, lease: float, owner: Owner | None = None, holder: Holde
         devices = {number: device.hwm for number, device in opened.devices.items()}
         try:
             return pin_closed(path, lease, holder, tables, devices)
-        except StorageError:  # a directory that this user may not write to: good for as long as nobody else does
+        except StorageError:  # a directory that this user may not write to: good for as long as no one else does
             control = opened.control
             place = (new_name(control["ckpt_id"]), control["database_id"], control["ckpt_id"], control["scn"])
             return Pin(*place, time.time(), lease, holder, devices, tables, is_kept=False)
@@ -103,7 +103,7 @@ def table_of(pin: Pin, name: str, path: Path) -> TableDefinition:
 
 @contextmanager
 def _access(path: Path, owner: Owner | None) -> Iterator[DatabaseFiles | Connection]:
-    """The owner of a database, or the files of a closed one, which nobody changes meanwhile."""
+    """The owner of a database, or the files of a closed one, which no process changes meanwhile."""
     if owner is not None:
         with gmdb.connect(owner.url, token=owner.token, tls_ca=owner.tls_ca) as connection:
             yield connection
@@ -142,7 +142,7 @@ def _tables_with_indexes(files: DatabaseFiles) -> list[TableDefinition]:
 
 
 def keep_pin(path: Path, pin: Pin, over: threading.Event) -> None:
-    """Renew a pin's lease now and then, until it is over."""
+    """Renew a pin's lease now and then, until ``over`` is set."""
 
     def keep() -> None:
         while not over.wait(pin.lease / 3):
@@ -167,7 +167,7 @@ class SparkSnapshot:
 
     @property
     def ticket(self) -> str:
-        """What the option ``snapshot`` takes."""
+        """The value for the option ``snapshot``."""
         return self._pin.name
 
     @property
@@ -186,7 +186,7 @@ class SparkSnapshot:
         return skipped_pages(self._path, self.ticket)
 
     def release(self) -> None:
-        """The instant is not needed any more.  A second time does nothing."""
+        """Let the instant go.  A second call does nothing."""
         if not self._over.is_set():
             self._over.set()
             drop_pin(self._path, self._pin.name, self._owner)

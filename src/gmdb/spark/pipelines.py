@@ -43,7 +43,7 @@ _BY_ENDING = {
 }  # fmt: skip
 _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".xz")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-_EMPTY = "\ue000\ue001"  # a text of quotes alone, which Spark would take for NULL; nobody writes these
+_EMPTY = "\ue000\ue001"  # a text of quotes alone, which Spark would take for NULL; no text has these
 _NOT_DATA = ("_", ".")  # how names of files begin that Spark leaves beside data
 
 
@@ -74,24 +74,24 @@ def find_sources(names: Sequence[str], format: str | None = None) -> Sources:
 def _matches(name: str) -> list[Path]:
     if Path(name).exists():
         return [Path(name)]
-    found = [Path(match) for match in sorted(glob.glob(name))]
-    if not found:
+    files = [Path(match) for match in sorted(glob.glob(name))]
+    if not files:
         raise InterfaceError(f"there is no file {name}")
-    return found
+    return files
 
 
 def _files(path: Path) -> list[Path]:
     """The data files that a path stands for."""
     if not path.is_dir():
         return [path]
-    found = [
+    files = [
         file
         for file in sorted(path.rglob("*"))
         if file.is_file() and not any(part.startswith(_NOT_DATA) for part in file.relative_to(path).parts)
     ]
-    if not found:
+    if not files:
         raise InterfaceError(f"{path} is a directory without files")
-    return found
+    return files
 
 
 def _kind(path: Path) -> str | None:
@@ -101,16 +101,16 @@ def _kind(path: Path) -> str | None:
 
 
 def _one_kind(kinds: dict[str, str | None]) -> str:
-    found = set(kinds.values())
-    if None in found:
+    distinct = set(kinds.values())
+    if None in distinct:
         unknown = next(name for name, kind in kinds.items() if kind is None)
         raise InterfaceError(f"{unknown}: its name does not say what it is; say --format {', '.join(FORMATS)}")
-    if len(found) > 1:
+    if len(distinct) > 1:
         pairs = ", ".join(
-            f"{kind} ({next(n for n, k in kinds.items() if k == kind)})" for kind in sorted(map(str, found))
+            f"{kind} ({next(n for n, k in kinds.items() if k == kind)})" for kind in sorted(map(str, distinct))
         )
         raise InterfaceError(f"files of one kind can be loaded at once, but these are {pairs}")
-    return str(found.pop())
+    return str(distinct.pop())
 
 
 # ---- columns that differ from file to file
@@ -126,8 +126,8 @@ def _require_one_schema(kind: str, files: Sequence[Path]) -> None:
         if columns != first:
             differs = sorted(set(columns.items()) ^ set(first.items()))[0][0]
             of, here = first.get(differs, "no such column"), columns.get(differs, "no such column")
-            said = f"{file} has other columns than {files[0]}: {differs} is {here} here, {of} there"
-            raise SchemaMismatch(f"{said}; load them one after the other")
+            message = f"{file} has other columns than {files[0]}: {differs} is {here} here, {of} there"
+            raise SchemaMismatch(f"{message}; load them one after the other")
 
 
 def _columns(kind: str, file: Path) -> dict[str, str]:
@@ -137,7 +137,7 @@ def _columns(kind: str, file: Path) -> dict[str, str]:
     try:
         schema = parquet.read_schema(file) if kind == "parquet" else orc.ORCFile(str(file)).schema
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{file} is no {kind} file: {error}") from None
+        raise DataError(f"{file} is not a {kind} file: {error}") from None
     return {field.name: str(field.type) for field in schema}
 
 
@@ -229,7 +229,7 @@ def size_of(target: str) -> int | None:
 
 @dataclass(frozen=True)
 class Moved:
-    """What went through; ``size`` is None if the files are where nobody here can count them."""
+    """How much was moved; ``size`` is None if the files cannot be counted from here."""
 
     rows: int
     size: int | None

@@ -79,7 +79,7 @@ class TableProfile:
     rows: int
     distinct_is_exact: bool
     columns: list[ColumnProfile]
-    left_out: list[str]  # large objects, which nobody asked for
+    left_out: list[str]  # large objects, which were not asked for
 
     def document(self) -> dict[str, Any]:
         columns = [column.document() for column in self.columns]
@@ -107,7 +107,7 @@ def profile_table(
     exact: bool = False,
     **options: str,
 ) -> TableProfile:
-    """Look at a table's columns; at those of large objects only if they are named.
+    """Profile a table's columns; those of large objects only if they are named.
 
     ``database`` may be a pattern, of databases whose tables are taken together; ``options`` are those of reads.
     """
@@ -145,16 +145,16 @@ def _summaries(frame: DataFrame, columns: Sequence[Column], exact: bool) -> tupl
         if _is_counted_by_value(column):
             sketch = f"approx_top_k({_quoted(column.name)}, {FREQUENT_SHOWN}, {FREQUENT_TRACKED})"
             wanted.append(f.expr(sketch).alias(f"frequent{n}"))
-    found = frame.agg(*wanted).first().asDict()
+    row = frame.agg(*wanted).first().asDict()
     profiles = []
     for n, column in enumerate(columns):
-        nulls, ends = found["rows"] - found[f"filled{n}"], (found[f"min{n}"], found[f"max{n}"])
-        profile = ColumnProfile(column.name, str(column.type), nulls, found[f"distinct{n}"], *ends)
+        nulls, ends = row["rows"] - row[f"filled{n}"], (row[f"min{n}"], row[f"max{n}"])
+        profile = ColumnProfile(column.name, str(column.type), nulls, row[f"distinct{n}"], *ends)
         if _is_counted_by_value(column):
-            pairs = found[f"frequent{n}"] or []
+            pairs = row[f"frequent{n}"] or []
             profile.frequent = [(item, int(count)) for item, count in pairs if item is not None]
         profiles.append(profile)
-    return int(found["rows"]), profiles
+    return int(row["rows"]), profiles
 
 
 def _is_counted_by_value(column: Column) -> bool:
@@ -176,11 +176,11 @@ def _add_histograms(frame: DataFrame, columns: Sequence[Column], profiles: Seque
         return
     parts = f.array(*(f.expr(scale.part) for scale in scales.values()))
     counts = frame.select(f.posexplode(parts).alias("place", "part")).where("part is not null")
-    found = [[0] * (len(scale.edges) - 1) for scale in scales.values()]
+    histograms = [[0] * (len(scale.edges) - 1) for scale in scales.values()]
     for place, part, count in counts.groupBy("place", "part").count().collect():
-        found[place][part] = count
-    for made, (n, scale) in zip(found, scales.items(), strict=True):
-        profiles[n].histogram = Histogram([scale.back(edge) for edge in scale.edges], made)
+        histograms[place][part] = count
+    for histogram, (n, scale) in zip(histograms, scales.items(), strict=True):
+        profiles[n].histogram = Histogram([scale.back(edge) for edge in scale.edges], histogram)
 
 
 @dataclass(frozen=True)
@@ -266,13 +266,13 @@ class SegmentSpace:
 def segment_spaces(spark: SparkSession, database: Path) -> list[SegmentSpace]:
     """Every segment of a database at one instant, in order of address."""
     frame = spark.read.format("gmdb").option("view", "segments").load(str(database.absolute()))
-    made = []
+    spaces = []
     for row in frame.orderBy("entry_page").collect():
         size = row["pages"] * row["page_size"]
         used, dead = size - (row["free_bytes"] or 0), row["dead_bytes"] or 0
         about = (row["entry_page"], row["name"], row["kind"], row["pages"])
-        made.append(SegmentSpace(*about, size, used, dead, row["dead_rows"] or 0))
-    return made
+        spaces.append(SegmentSpace(*about, size, used, dead, row["dead_rows"] or 0))
+    return spaces
 
 
 @dataclass(frozen=True)
@@ -317,9 +317,9 @@ def database_spaces(spark: SparkSession, fleet: str, **options: str) -> list[Dat
         "damaged_pages": f.col("damaged_pages"),
     }
     wanted = [f.sum(value).alias(name) for name, value in sums.items()]
-    found = frame.groupBy("_database").agg(*wanted, f.min("problem").alias("problem")).orderBy("_database").collect()
-    counts = [{name: int(row[name] or 0) for name in sums} for row in found]
-    return [DatabaseSpace(row["_database"], problem=row["problem"], **n) for row, n in zip(found, counts, strict=True)]
+    rows = frame.groupBy("_database").agg(*wanted, f.min("problem").alias("problem")).orderBy("_database").collect()
+    counts = [{name: int(row[name] or 0) for name in sums} for row in rows]
+    return [DatabaseSpace(row["_database"], problem=row["problem"], **n) for row, n in zip(rows, counts, strict=True)]
 
 
 # ---- A picture of what is in a table's columns, and of how full its segments are.

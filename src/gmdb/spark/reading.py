@@ -28,16 +28,16 @@ _logger = logging.getLogger("gmdb")
 Skip = Callable[[int, str], None]
 
 
-def read_pages(read: TableRead, page_ids: np.ndarray, told: Skip | None = None) -> Iterator[pa.RecordBatch]:
+def read_pages(read: TableRead, page_ids: np.ndarray, on_skip: Skip | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of some pages, on the task's one thread: Spark runs a task for each core.
 
-    ``told`` hears as well of damaged pages that are skipped.
+    ``on_skip`` is called as well for damaged pages that are skipped.
     """
 
     def note(page_id: int, what: str) -> None:
         note_skipped(read.path, read.pin, page_id, what)
-        if told is not None:
-            told(page_id, what)
+        if on_skip is not None:
+            on_skip(page_id, what)
 
     skip = note if read.skips_damage else None
     with kept_store(read.path, read.pin) as store:
@@ -74,7 +74,7 @@ def kept_store(path: Path, pin: Pin) -> Iterator[FrozenStore]:
 
 
 def note_skipped(path: Path, pin: Pin, page_id: int, what: str) -> None:
-    """Leave word of a damaged page: for the log, and for whoever counts them."""
+    """Note a damaged page: in the log, and for a report that counts them."""
     _logger.warning("skipped: %s", what)
     if pin.is_kept:
         line = f"{page_name(page_id)}: {what}\n".encode()
@@ -132,7 +132,7 @@ class PageSource:
             if self._skip is None:
                 yield from scan.batches(Reading.of_closed())
                 return
-            found = list(scan.batches(Reading.of_closed()))
+            batches = list(scan.batches(Reading.of_closed()))
         except Corruption as error:
             if self._skip is None:
                 raise
@@ -143,7 +143,7 @@ class PageSource:
             yield from self._scanned(page_ids[:half], positions, places)
             yield from self._scanned(page_ids[half:], positions, places)
             return
-        yield from found
+        yield from batches
 
 
 def _with_places(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:

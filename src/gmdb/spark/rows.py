@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gmdb.tables.arrow.staging import PageFormat, StagedBatches, StagedPages
 
 
-def _later(column: Column, count: int) -> int:
+def _no_number_yet(column: Column, count: int) -> int:
     """Stands for numbers that the owner will give to rows."""
     del column, count
     return 0
@@ -75,8 +75,8 @@ class RowMaker:
         checks = Checks(self.table)
         for n in self.left_to_owner:
             if checks.use(n):
-                said = f"a check asks for column {self.table.columns[n].name}, whose numbers come only later"
-                raise NotSupportedError(f"table {self.table.name}: {said}; give them in the DataFrame")
+                message = f"a check asks for column {self.table.columns[n].name}, whose numbers come only later"
+                raise NotSupportedError(f"table {self.table.name}: {message}; give them in the DataFrame")
 
     def require_checked_columns(self) -> None:
         """Refuse checks that ask for a column which a row that is there may have, and the DataFrame has not."""
@@ -87,18 +87,18 @@ class RowMaker:
         checks = Checks(self.table)
         for n, column in enumerate(self.table.columns):
             if n not in self.targets and checks.use(n):
-                said = (
+                message = (
                     f"a check asks for column {column.name}, which rows that are there have and the DataFrame has not"
                 )
-                raise NotSupportedError(f"table {self.table.name}: {said}; give it in the DataFrame")
+                raise NotSupportedError(f"table {self.table.name}: {message}; give it in the DataFrame")
 
     def stage(self, path: Path, batches: Iterable[pa.RecordBatch]) -> int:
-        """Write a staging file; answers how many rows it has."""
+        """Write a staging file; returns how many rows it has."""
         staged = self._staging_file(path)
         try:
             rows = 0
             for batch in batches:
-                staged.add(self.made(batch, rows))
+                staged.add(self.complete(batch, rows))
                 rows += len(batch)
             return staged.finish()
         finally:
@@ -114,14 +114,14 @@ class RowMaker:
         columns = [column for n, column in enumerate(table.columns) if n not in self.left_to_owner]
         return StagedBatches(path, table.name, columns, arrow_schema(columns), digest)
 
-    def made(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+    def complete(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """The batch under the table's names, with all columns but those left to the owner, once checks hold."""
         columns = [self.table.columns[n] for n in self.targets]
         named = pa.RecordBatch.from_arrays(batch.columns, names=[column.name for column in columns])
         if self._bulk is None:
             return named
         fitted = fit_batch(self.table.name, columns, named, first_row)
-        whole = self._bulk.whole(dict(zip(self.targets, fitted, strict=True)), len(batch), _later)
+        whole = self._bulk.whole(dict(zip(self.targets, fitted, strict=True)), len(batch), _no_number_yet)
         return whole.drop_columns([self.table.columns[n].name for n in self.left_to_owner])
 
     @cached_property
@@ -174,7 +174,7 @@ class FeedColumns:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the columns of a DataFrame of changes are for."""
+    """The roles of the columns of a DataFrame of changes."""
 
     rows: tuple[int, ...]  # those that go to the table
     key: tuple[int, ...]  # those of them that go to its primary key, in its order
@@ -207,17 +207,17 @@ def layout_of(table: TableDefinition, schema: StructType, options: WriteOptions)
 
 
 def _require_key_of_source(table: TableDefinition, key: Sequence[StructField], schema: StructType) -> None:
-    """Refuse a feed that would not tell when a row gets another key: it tells so of its own table's key alone.
+    """Refuse a feed that would not show when a row gets another key: it shows that for its own table's key alone.
 
-    Of rows that do not come from a feed as it is nothing is known.
+    Nothing is known of rows that do not come straight from a feed.
     """
     if not any(IN_KEY in field.metadata for field in schema.fields):
         return
     for field in key:
         if IN_KEY not in field.metadata:
-            said = f"column {field.name} is of its primary key, but not of the key of the table that the changes are of"
+            what = f"column {field.name} is of its primary key, but not of the key of the table that the changes are of"
             advice = 'read them with .option("beforeImages", "true")'
-            raise SchemaMismatch(f"table {table.name}: {said}: a row under an old key would stay; {advice}")
+            raise SchemaMismatch(f"table {table.name}: {what}: a row under an old key would stay; {advice}")
 
 
 def _order_of(table: TableDefinition, schema: StructType, places: dict[str, int], order_by: str) -> tuple[int, ...]:
@@ -236,10 +236,10 @@ def _require_feed(
 ) -> None:
     field: StructField | None = schema.fields[places[name]] if name in places else None
     if field is None or not isinstance(field.dataType, type_):
-        found = "none" if field is None else f"one of {field.dataType.simpleString()}"
+        actual = "none" if field is None else f"one of {field.dataType.simpleString()}"
         wanted = "string" if type_ is StringType else "bigint"
-        said = f"apply=changes needs the columns of a change feed: {name} of {wanted}, but there is {found}"
-        raise SchemaMismatch(f"table {table.name}: {said}")
+        message = f"apply=changes needs the columns of a change feed: {name} of {wanted}, but there is {actual}"
+        raise SchemaMismatch(f"table {table.name}: {message}")
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class ChangeMaker:
         return self.rows.form
 
     def stage(self, path: Path, batches: Iterable[pa.RecordBatch]) -> int:
-        """Write a staging file, if there are rows; answers how many."""
+        """Write a staging file, if there are rows; returns how many."""
         from gmdb.tables.arrow.staging import StagedBatches
 
         file, count = None, 0
@@ -287,13 +287,13 @@ class ChangeMaker:
         """The batch as a staging file has it; of a feed, changes of each kind by themselves."""
         if self.layout.feed is None:
             order = {f"order{n}": batch.column(place) for n, place in enumerate(self.layout.order)}
-            yield self._part(self._whole(first_row, batch), order)
+            yield self._part(self._complete(first_row, batch), order)
             return
         feed = self.layout.feed
         changes = self._changes(batch, first_row)
         operations = changes.column("operation")
         puts = pc.is_in(operations, value_set=pa.array([Operation.PUT, Operation.SNAPSHOT], pa.int8()))
-        yield from self._chosen(batch, changes, puts, partial(self._whole, first_row))
+        yield from self._chosen(batch, changes, puts, partial(self._complete, first_row))
         for operation, places in ((Operation.DELETE, self.layout.key), (Operation.TRUNCATE, ())):
             chosen = pc.equal(operations, pa.scalar(operation, pa.int8()))
             yield from self._chosen(batch, changes, chosen, partial(self._keys_only, places, first_row))
@@ -309,20 +309,20 @@ class ChangeMaker:
     ) -> Iterator[pa.RecordBatch]:
         """Some of the changes, of whose rows ``make`` makes what is staged."""
         if pc.any(chosen).as_py():
-            said = changes.filter(chosen)
-            yield self._part(make(batch.filter(chosen)), dict(zip(said.schema.names, said.columns, strict=True)))
+            some = changes.filter(chosen)
+            yield self._part(make(batch.filter(chosen)), dict(zip(some.schema.names, some.columns, strict=True)))
 
-    def _part(self, rows: list[pa.Array], said: dict[str, pa.Array]) -> pa.RecordBatch:
+    def _part(self, rows: list[pa.Array], changes: dict[str, pa.Array]) -> pa.RecordBatch:
         fields = [(column.name, arrow_type(column.type)) for column in self._columns]
-        fields += [(f"#{name}", values.type) for name, values in said.items()]
-        return pa.RecordBatch.from_arrays([*rows, *said.values()], schema=pa.schema(fields))
+        fields += [(f"#{name}", values.type) for name, values in changes.items()]
+        return pa.RecordBatch.from_arrays([*rows, *changes.values()], schema=pa.schema(fields))
 
     # ---- rows
 
-    def _whole(self, first_row: int, batch: pa.RecordBatch) -> list[pa.Array]:
+    def _complete(self, first_row: int, batch: pa.RecordBatch) -> list[pa.Array]:
         """Rows that are to be there, as the table stores them, once checks hold."""
-        made = self.rows.made(batch.select(list(self.layout.rows)), first_row)
-        return fit_batch(self.table.name, self._columns, made, first_row)
+        rows = self.rows.complete(batch.select(list(self.layout.rows)), first_row)
+        return fit_batch(self.table.name, self._columns, rows, first_row)
 
     def _keys_only(self, places: Sequence[int], first_row: int, batch: pa.RecordBatch) -> list[pa.Array]:
         """Rows of which the key alone counts: it is in the columns at some places; or nothing does."""
@@ -346,7 +346,7 @@ class ChangeMaker:
         if which.null_count:
             row = pc.index(pc.is_null(which), True).as_py()
             known = ", ".join(_OPERATIONS)
-            raise DataError(f"row {first_row + row}: {OP} is {names[row].as_py()!r}, which is none of {known}")
+            raise DataError(f"row {first_row + row}: {OP} is {names[row].as_py()!r}, which is not one of {known}")
         operations = pa.array(list(_OPERATIONS.values()), pa.int8()).take(which)
         order = [batch.column(feed.scn).cast(pa.int64()), batch.column(feed.sequence).cast(pa.int64())]
         in_snapshot = pc.equal(operations, pa.scalar(Operation.SNAPSHOT, pa.int8()))
@@ -361,7 +361,7 @@ class ChangeMaker:
     def _moved(
         self, batch: pa.RecordBatch, changes: pa.RecordBatch, puts: pa.Array, first_row: int
     ) -> Iterator[pa.RecordBatch]:
-        """Rows that had another key before: what had it is to go, just before the row comes."""
+        """Rows that had another key before: the row under that key is deleted just before the new one comes."""
         feed = self.layout.feed
         assert feed is not None
         moved = pa.array([False] * len(batch))
@@ -370,7 +370,7 @@ class ChangeMaker:
             moved = pc.or_(moved, pc.fill_null(differs, False))
         moved = pc.and_(moved, puts)
         if pc.any(moved).as_py():
-            rows, said = batch.filter(moved), changes.filter(moved)
+            rows, places = batch.filter(moved), changes.filter(moved)
             operations = pa.array([Operation.DELETE] * len(rows), pa.int8())
-            before = {"operation": operations, "major": said.column(1), "minor": pc.subtract(said.column(2), 1)}
+            before = {"operation": operations, "major": places.column(1), "minor": pc.subtract(places.column(2), 1)}
             yield self._part(self._keys_only(feed.key_before, first_row, rows), before)

@@ -50,8 +50,8 @@ class TableSource(DataSource):
 
     def _known(self, schema: StructType) -> dict[str, str]:
         """The options; of a table in Spark's catalog, which hands over none, those that its schema remembers."""
-        kept = next((field.metadata[_KEPT] for field in schema.fields if _KEPT in field.metadata), "{}")
-        return self._given or json.loads(kept)
+        saved = next((field.metadata[_KEPT] for field in schema.fields if _KEPT in field.metadata), "{}")
+        return self._given or json.loads(saved)
 
     def schema(self) -> StructType:
         schema = self._schema()

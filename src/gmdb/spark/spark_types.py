@@ -3,7 +3,7 @@
 A read gives Spark the columns that its schema names.  Each must be the table's column of that name, of the same
 type: nothing is converted, so that a schema that is out of date fails and does not turn values into others.
 
-A CHAR column is told to Spark as what it is, in the words that Spark has for its own: it then fills up what the column
+A CHAR column is declared to Spark as one of Spark's own: Spark then fills up what the column
 is compared with, so that ``ch = 'a'`` finds the same rows in Spark and in gmdb.  gmdb counts the bytes of a CHAR and
 Spark its characters; so values are filled up to as many characters as well.
 """
@@ -80,13 +80,13 @@ def spark_field(column: Column, nullable: bool = True) -> StructField:
 
 
 def _char_length(field: StructField) -> int:
-    """How many characters the values of a CHAR column have in Spark; 0 if it is none, or was not told so."""
+    """How many characters the values of a CHAR column have in Spark; 0 if it is not one, or not declared so."""
     match = _CHAR.fullmatch(field.metadata.get(CHAR_METADATA, ""))
     return int(match.group(1)) if match else 0
 
 
 def readable_columns(table: TableDefinition) -> list[Column]:
-    """A table's columns, and behind them where a row is, unless it has columns that are called so."""
+    """A table's columns, and behind them where a row is, unless it has columns of these names."""
     names = {column.name for column in table.columns}
     return [*table.columns, *(column for column in (ROWID, PAGE_ID) if column.name not in names)]
 
@@ -102,7 +102,7 @@ def columns_of_schema(table: TableDefinition, schema: StructType) -> list[Column
 
 
 def columns_by_name(table: TableDefinition, names: Sequence[str]) -> list[Column]:
-    """Columns by their names, each once; those of where a row is are there for who asks."""
+    """Columns by their names, each once; those of where a row is only if they are named."""
     more = {column.name: column for column in readable_columns(table)[len(table.columns) :]}
     wanted = [more.get(name.lower()) or table.columns[table.position(name)] for name in names]
     for n, column in enumerate(wanted):
@@ -114,11 +114,13 @@ def columns_by_name(table: TableDefinition, names: Sequence[str]) -> list[Column
 def _require_same_type(table: TableDefinition, column: Column, field: StructField) -> None:
     if field.dataType != spark_type(column.type):
         is_, wants = spark_type(column.type).simpleString(), field.dataType.simpleString()
-        said = f"table {table.name}, column {column.name}: it is {column.type}, in Spark {is_}"
-        raise SchemaMismatch(f"{said}, but the DataFrame's schema says {wants}; read it as it is and cast it in Spark")
+        message = f"table {table.name}, column {column.name}: it is {column.type}, in Spark {is_}"
+        raise SchemaMismatch(
+            f"{message}, but the DataFrame's schema says {wants}; read it as it is and cast it in Spark"
+        )
     if column.nullable and not field.nullable:
-        said = f"table {table.name}, column {column.name} may be NULL, but the DataFrame's schema says NOT NULL"
-        raise SchemaMismatch(f"{said}; leave NOT NULL out of the schema")
+        message = f"table {table.name}, column {column.name} may be NULL, but the DataFrame's schema says NOT NULL"
+        raise SchemaMismatch(f"{message}; leave NOT NULL out of the schema")
 
 
 def as_spark_expects(scanned: pa.Schema, schema: StructType) -> pa.Schema:
@@ -129,15 +131,15 @@ def as_spark_expects(scanned: pa.Schema, schema: StructType) -> pa.Schema:
 
 def as_spark_takes(batch: pa.RecordBatch, schema: StructType) -> list[pa.Array]:
     """A batch's columns in the types that Spark has for them, CHAR filled up as Spark does."""
-    made = []
+    columns = []
     for column, of, to in zip(batch.columns, batch.schema, schema.fields, strict=True):
         if of.type in _NARROW and column.nbytes > SPARK_VALUE_MAX:
             raise ValueTooLong(f"column {of.name}: a value of {column.nbytes} bytes is too long for Spark")
         length = _char_length(to)
         if length:
             column = pc.utf8_rpad(column, width=length, padding=" ")
-        made.append(column.cast(_NARROW[of.type]) if of.type in _NARROW else column)
-    return made
+        columns.append(column.cast(_NARROW[of.type]) if of.type in _NARROW else column)
+    return columns
 
 
 # ---- Which DataFrames a table takes, and the columns of a table that is made for one.
@@ -177,21 +179,23 @@ _MADE: dict[type[DataType], str] = {
 def targets(table: TableDefinition, schema: StructType) -> tuple[int, ...]:
     """Which of the table's columns each of a DataFrame's goes to, by its name in any letters; all must fit."""
     by_name = {column.name.lower(): n for n, column in enumerate(table.columns)}
-    found: list[int] = []
+    positions: list[int] = []
     for field in schema.fields:
         n = by_name.get(field.name.lower())
         if n is None:
             known = ", ".join(column.name for column in table.columns)
             raise NoSuchColumn(f"table {table.name} has no column {field.name}; its columns are {known}")
-        if n in found:
+        if n in positions:
             raise SchemaMismatch(f"table {table.name}: the DataFrame has column {field.name} twice")
         _require_fit(table, table.columns[n], field)
-        found.append(n)
+        positions.append(n)
     for n, column in enumerate(table.columns):
-        if n not in found and not column.nullable and column.default is None and column.identity is None:
-            said = f"table {table.name}: the DataFrame has no column {column.name}, which is NOT NULL without a default"
-            raise SchemaMismatch(said)
-    return tuple(found)
+        if n not in positions and not column.nullable and column.default is None and column.identity is None:
+            message = (
+                f"table {table.name}: the DataFrame has no column {column.name}, which is NOT NULL without a default"
+            )
+            raise SchemaMismatch(message)
+    return tuple(positions)
 
 
 def _require_fit(table: TableDefinition, column: Column, field: StructField) -> None:
@@ -201,18 +205,18 @@ def _require_fit(table: TableDefinition, column: Column, field: StructField) -> 
     if isinstance(field.dataType, NullType) and column.nullable:
         return
     if not _takes(column.type, field.dataType):
-        is_, given = spark_type(column.type).simpleString(), field.dataType.simpleString()
-        raise SchemaMismatch(f"{where}: it is {column.type}, which does not take every {given}; cast it to {is_}")
+        is_, actual = spark_type(column.type).simpleString(), field.dataType.simpleString()
+        raise SchemaMismatch(f"{where}: it is {column.type}, which does not take every {actual}; cast it to {is_}")
 
 
-def _takes(type_: ColumnType, given: DataType) -> bool:
+def _takes(type_: ColumnType, spark_type_: DataType) -> bool:
     """Whether a column of a type can store every value of a Spark type as it is."""
     if type_.name != "DECIMAL":
-        return isinstance(given, _TAKEN[type_.name])
+        return isinstance(spark_type_, _TAKEN[type_.name])
     before_point = type_.length - type_.scale
-    if isinstance(given, DecimalType):
-        return given.scale <= type_.scale and given.precision - given.scale <= before_point
-    return _DIGITS.get(type(given), before_point + 1) <= before_point
+    if isinstance(spark_type_, DecimalType):
+        return spark_type_.scale <= type_.scale and spark_type_.precision - spark_type_.scale <= before_point
+    return _DIGITS.get(type(spark_type_), before_point + 1) <= before_point
 
 
 def columns_for(table: str, schema: StructType, string_length: int | None) -> tuple[Column, ...]:
@@ -225,14 +229,14 @@ def _column_for(table: str, field: StructField, string_length: int | None) -> Co
 
 
 def _type_for(table: str, field: StructField, string_length: int | None) -> ColumnType:
-    given = field.dataType
-    if isinstance(given, DecimalType):
-        return ColumnType("DECIMAL", given.precision, given.scale)
-    if isinstance(given, StringType):
+    data_type = field.dataType
+    if isinstance(data_type, DecimalType):
+        return ColumnType("DECIMAL", data_type.precision, data_type.scale)
+    if isinstance(data_type, StringType):
         return ColumnType("CLOB") if string_length is None else ColumnType("VARCHAR", string_length)
-    if isinstance(given, BytesType):
+    if isinstance(data_type, BytesType):
         return ColumnType("BLOB") if string_length is None else ColumnType("VARBINARY", string_length)
-    if type(given) not in _MADE:
+    if type(data_type) not in _MADE:
         advice = "cast it, take it apart, or leave it out"
-        raise SchemaMismatch(f"table {table}: column {field.name}: gmdb stores no {given.simpleString()}; {advice}")
-    return ColumnType(_MADE[type(given)])
+        raise SchemaMismatch(f"table {table}: column {field.name}: gmdb stores no {data_type.simpleString()}; {advice}")
+    return ColumnType(_MADE[type(data_type)])

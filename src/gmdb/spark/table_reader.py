@@ -42,7 +42,7 @@ _is_settled = False
 
 
 def settle() -> None:
-    """Take what was imported out of the garbage collector's sight.
+    """Have the garbage collector pass over what was imported.
 
     After each task Spark has a worker's garbage collected; looking through numba's objects takes 40 ms each time.
     """
@@ -115,12 +115,12 @@ def pages_by_index(
 
     store = FrozenStore(path, pin)
     try:
-        found: set[int] = set()
+        page_ids: set[int] = set()
         for places in find_places(store, table, index, keys):
-            found.update(np.unique(places >> 16).tolist())
-            if len(found) > most:
+            page_ids.update(np.unique(places >> 16).tolist())
+            if len(page_ids) > most:
                 return None
-        return sorted(found)
+        return sorted(page_ids)
     finally:
         store.close()
 
@@ -197,13 +197,13 @@ class TableReader(DataSourceReader):
 
 
 def plan_read(options: ReadOptions, schema: StructType, pin: Pin) -> TableRead:
-    """What is to be read of the one database at ``options.path``; refuses what its table has not."""
+    """What is to be read of the one database at ``options.path``; refuses columns that its table lacks."""
     path = options.path
     table = table_of(pin, options.table, path)
     wanted = columns_of_schema(table, schema)
     if options.columns and columns_by_name(table, options.columns) != wanted:
-        said = f"option columns asks for {', '.join(options.columns)}, the schema for"
-        raise SchemaMismatch(f"table {table.name}: {said} {', '.join(schema.fieldNames())}; give one of them")
+        message = f"option columns asks for {', '.join(options.columns)}, the schema for"
+        raise SchemaMismatch(f"table {table.name}: {message} {', '.join(schema.fieldNames())}; give one of them")
     device = DeviceFile(device_path(path, device_of(table.entry_page)), device_of(table.entry_page))
     device.close()
     names = tuple(column.name for column in wanted)
@@ -221,5 +221,5 @@ def pages_to_read(read: TableRead) -> list[int]:
     keys = row_filter.keys() if row_filter is not None else None
     if keys is None:
         return pages
-    found = pages_by_index(read.path, read.pin, read.table, *keys, most=max(len(pages) // INDEX_SHARE, 1))
-    return pages if found is None else found
+    by_index = pages_by_index(read.path, read.pin, read.table, *keys, most=max(len(pages) // INDEX_SHARE, 1))
+    return pages if by_index is None else by_index

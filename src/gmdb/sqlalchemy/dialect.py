@@ -37,12 +37,12 @@ class StatementCompiler(PGCompiler):
     def visit_sequence(self, seq: Any, **_given: Any) -> str:  # type: ignore[override]
         raise exc.CompileError(f"gmdb has no sequences, such as {seq.name}; use Identity()")
 
-    def for_update_clause(self, select: Any, **given: Any) -> str:
+    def for_update_clause(self, select: Any, **options: Any) -> str:
         """Rows are locked whole and by one transaction: there is no weaker lock."""
         wanted = select._for_update_arg
         if wanted.read or wanted.key_share:
             raise exc.CompileError("gmdb locks rows for update only: read and key_share are not there")
-        return str(super().for_update_clause(select, **given))  # type: ignore[no-untyped-call]
+        return str(super().for_update_clause(select, **options))  # type: ignore[no-untyped-call]
 
 
 class DefinitionCompiler(DDLCompiler):
@@ -177,9 +177,9 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
         self,
         json_serializer: Any = None,
         json_deserializer: Any = None,
-        **given: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(**given)
+        super().__init__(**options)
         self._json_serializer = json_serializer
         self._json_deserializer = json_deserializer
         self.leaves_foreign_keys_out = False
@@ -204,21 +204,21 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
         if bool(url.database) == bool(url.host):
             forms = "gmdb:///shop.gmdb, gmdb:////srv/shop.gmdb, or, for a server, gmdb://:token@host:7433"
             raise InterfaceError(f"{url} names no database; write {forms}")
-        made: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         if url.password is not None:
-            made["token"] = str(url.password)
+            arguments["token"] = str(url.password)
         if "tls_ca" in options:
-            made["tls_ca"] = options["tls_ca"]
+            arguments["tls_ca"] = options["tls_ca"]
         if options.get("foreign_keys") not in (None, "refused", "left_out"):
             raise InterfaceError(f"{url}: foreign_keys is refused, or left_out of tables")
         self.leaves_foreign_keys_out = options.get("foreign_keys") == "left_out"
         if "lock_timeout" in options:
-            made["lock_timeout"] = float(str(options["lock_timeout"]))
+            arguments["lock_timeout"] = float(str(options["lock_timeout"]))
         if "read_only" in options:
-            made["read_only"] = _is_yes(options["read_only"])
+            arguments["read_only"] = _is_yes(options["read_only"])
         if "sync" in options:
-            made["sync"] = options["sync"]
-        return [_server(url, _is_yes(options.get("tls", ""))) if url.host else url.database], made
+            arguments["sync"] = options["sync"]
+        return [_server(url, _is_yes(options.get("tls", ""))) if url.host else url.database], arguments
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:  # noqa: ARG002
         if isinstance(e, OwnerGone | DatabaseClosed):

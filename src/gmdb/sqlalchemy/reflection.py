@@ -1,4 +1,4 @@
-"""What tables there are, for SQLAlchemy's inspector: read off gmdb's own definitions."""
+"""Tables and their parts for SQLAlchemy's inspector, from gmdb's own definitions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class LargeBinary(sqltypes.LargeBinary):
 
 
 def _called(kind: str) -> Any:
-    def visit(self: Any, type_: Any, **given: Any) -> str:  # noqa: ARG001
+    def visit(self: Any, type_: Any, **options: Any) -> str:  # noqa: ARG001
         return kind
 
     return visit
@@ -98,10 +98,10 @@ class TypeCompiler(GenericTypeCompiler):
     visit_BLOB = visit_large_binary = _called("BLOB")  # noqa: N815
     visit_UUID = _called("CHAR(32)")  # noqa: N815
 
-    def visit_NUMERIC(self, type_: Any, **given: Any) -> str:  # noqa: N802
+    def visit_NUMERIC(self, type_: Any, **options: Any) -> str:  # noqa: N802
         """A value without a number of digits carries its own; a column must have one."""
         precision, scale = type_.precision, type_.scale
-        if precision is None and not isinstance(given.get("type_expression"), SqlAlchemyColumn):
+        if precision is None and not isinstance(options.get("type_expression"), SqlAlchemyColumn):
             return "NUMERIC"
         if precision is None:
             precision, scale = NUMERIC_DIGITS[0], NUMERIC_DIGITS[1] if scale is None else scale
@@ -186,8 +186,8 @@ class Reflection:
             raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}") from None
 
     def _constraints(self, connection: SqlConnection, name: str, schema: str | None, kind: str) -> Iterator[Constraint]:
-        found = self._definition(connection, name, schema).constraints
-        return iter(sorted((one for one in found if one.kind == kind), key=lambda one: one.name))
+        constraints = self._definition(connection, name, schema).constraints
+        return iter(sorted((one for one in constraints if one.kind == kind), key=lambda one: one.name))
 
     @reflection.cache
     def get_table_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
@@ -228,15 +228,15 @@ class Reflection:
     def get_unique_constraints(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
-        found = self._constraints(connection, table_name, schema, UNIQUE)
-        return [{"name": one.name, "column_names": list(one.columns)} for one in found]
+        constraints = self._constraints(connection, table_name, schema, UNIQUE)
+        return [{"name": one.name, "column_names": list(one.columns)} for one in constraints]
 
     @reflection.cache
     def get_check_constraints(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
-        found = self._constraints(connection, table_name, schema, CHECK)
-        return [{"name": one.name, "sqltext": one.text} for one in found]
+        constraints = self._constraints(connection, table_name, schema, CHECK)
+        return [{"name": one.name, "sqltext": one.text} for one in constraints]
 
     @reflection.cache
     def get_foreign_keys(
@@ -252,25 +252,25 @@ class Reflection:
         """All indexes but the primary key's; one that keeps a unique constraint says so."""
         table = self._definition(connection, table_name, schema)
         kinds = {one.name: one.kind for one in table.constraints}
-        found = []
+        indexes = []
         for index in sorted(table.indexes, key=lambda one: one.name):
             if kinds.get(index.name) == PRIMARY_KEY:
                 continue
             names = [table.columns[n].name for n in index.positions]
-            made: dict[str, Any] = {"name": index.name, "column_names": names, "unique": index.unique}
+            entry: dict[str, Any] = {"name": index.name, "column_names": names, "unique": index.unique}
             if kinds.get(index.name) == UNIQUE:
-                made["duplicates_constraint"] = index.name
+                entry["duplicates_constraint"] = index.name
             if index.using != "btree":
-                made["dialect_options"] = {"gmdb_using": index.using}
-            found.append(made)
-        return found
+                entry["dialect_options"] = {"gmdb_using": index.using}
+            indexes.append(entry)
+        return indexes
 
     def get_table_comment(self, *_given: Any, **_more: Any) -> Any:
         raise NotImplementedError  # as SQLAlchemy wants to be told that there are no comments
 
 
 def _column(column: Column) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": column.name,
         "type": reflected(column.type),
         "nullable": column.nullable,
@@ -278,5 +278,5 @@ def _column(column: Column) -> dict[str, Any]:
         "autoincrement": column.identity is not None,
     }
     if column.identity is not None:
-        found["identity"] = {"always": column.identity == "always", "start": 1, "increment": 1}
-    return found
+        fields["identity"] = {"always": column.identity == "always", "start": 1, "increment": 1}
+    return fields

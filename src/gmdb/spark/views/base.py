@@ -50,7 +50,7 @@ _SPARK_TYPES: dict[pa.DataType, DataType] = {
     pa.timestamp("us"): TimestampNTZType(),
 }
 INT, BIGINT, DOUBLE, BOOLEAN, STRING, BINARY, TIMESTAMP = _SPARK_TYPES
-Values = Mapping[str, Any]  # the columns of a batch, those that nobody wants left out
+Values = Mapping[str, Any]  # the columns of a batch, without those that are not wanted
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,10 @@ class View(ABC):
         chosen = self.choose(schema.fieldNames())
         for field, column in zip(schema.fields, chosen, strict=True):
             if field.dataType != column.spark_type or not field.nullable:
-                said = f"view {self.name}, column {column.name}: it is {column.spark_type.simpleString()}, may be NULL"
-                raise SchemaMismatch(f"{said}, and the DataFrame's schema must say so; leave .schema() out")
+                message = (
+                    f"view {self.name}, column {column.name}: it is {column.spark_type.simpleString()}, may be NULL"
+                )
+                raise SchemaMismatch(f"{message}, and the DataFrame's schema must say so; leave .schema() out")
         return chosen
 
     def table_of_columns(self) -> str:
@@ -181,7 +183,7 @@ def objects_of(table: TableDefinition) -> Iterator[StoredObject]:
 
 
 def object_names(pin: Pin) -> dict[int, StoredObject]:
-    """What there is at an instant, by number.  Tables of transactions under way are not known."""
+    """The names of what there is at an instant, by number.  Tables of transactions under way are not known."""
     undo = StoredObject(UNDO_ID, "undo", "undo", None, UNDO_ENTRY)
     transactions = StoredObject(TRANSACTIONS_ID, "transactions", "transactions", None, NO_PAGE)
     of_tables = [stored for table in tables_of(pin) for stored in objects_of(table)]

@@ -44,19 +44,19 @@ def heads_of(store: FrozenStore, ids: np.ndarray) -> np.ndarray:
 
 
 def measure(store: FrozenStore, ids: np.ndarray, with_rows: bool) -> Measured:
-    """Look at pages that were read and are whole."""
+    """Measure pages that were read and are whole."""
     sizes = _page_sizes(store, ids)
-    found = divide(store.page_starts(ids, START), sizes)
+    division = divide(store.page_starts(ids, START), sizes)
     rows = np.full((len(ids), ROW_COUNTS), NONE, np.int64)
     dead = np.full(len(ids), NONE, np.int64)
-    has_rows = np.flatnonzero(found.has_rows) if with_rows else np.empty(0, np.int64)
+    has_rows = np.flatnonzero(division.has_rows) if with_rows else np.empty(0, np.int64)
     if len(has_rows):
         chosen = np.ascontiguousarray(ids[has_rows], np.uint32)
         counts = np.zeros((len(has_rows), ROW_COUNTS), "<i8")
         store.call(count_rows, 0, chosen.ctypes.data, len(chosen), counts.ctypes.data)
         rows[has_rows] = counts
-        dead[has_rows] = found.heads["free_begin"][has_rows].astype(np.int64) - heap.ROWS_AT - counts[:, -1]
-    return Measured(ids, found.heads, sizes, found.room, found.free, found.slots, rows, dead)
+        dead[has_rows] = division.heads["free_begin"][has_rows].astype(np.int64) - heap.ROWS_AT - counts[:, -1]
+    return Measured(ids, division.heads, sizes, division.room, division.free, division.slots, rows, dead)
 
 
 def _page_sizes(store: FrozenStore, ids: np.ndarray) -> np.ndarray:

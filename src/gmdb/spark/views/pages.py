@@ -1,7 +1,7 @@
 """``view=pages``: every page below the high-water marks, or those of a table: its head, how full it is, its rows.
 
-A page that is damaged is a row like the others, whose ``problem`` says what is wrong: who looks at pages looks for
-that, too.  Its head is shown as it was found, and may be wrong.
+A page that is damaged is a row like the others, whose ``problem`` says what is wrong: damage is
+part of what the view is for.  Its head is shown as it is, and may be wrong.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class PagesView(View):
                 hwms = read.instant.devices.items()
                 ids = np.concatenate([np.arange(page_id_of(n, 0), page_id_of(n, hwm)) for n, hwm in hwms])
             else:
-                found: list[int] = []
+                objects: list[int] = []
                 for stored in objects_with_segments(files, read.table):
-                    found += [*files.map_pages(stored.entry_page), *files.segment_pages(stored.entry_page)]
-                ids = np.unique(np.array(found, np.int64))
+                    objects += [*files.map_pages(stored.entry_page), *files.segment_pages(stored.entry_page)]
+                ids = np.unique(np.array(objects, np.int64))
         return divide_by_size(ids, sizes, read.max_partition_bytes)
 
     def batches(self, read: ViewRead, partition: Any) -> Iterator[Values]:
@@ -88,25 +88,25 @@ class PagesView(View):
                     yield _of_damaged(read, store, lost, heads_of(store, lost), problems)
 
 
-def _of_whole(read: ViewRead, found: Measured) -> Values:
-    fill = 1 - found.free / np.maximum(found.room, 1)
-    is_heap = found.rows[:, 0] >= 0
+def _of_whole(read: ViewRead, measured: Measured) -> Values:
+    fill = 1 - measured.free / np.maximum(measured.room, 1)
+    is_heap = measured.rows[:, 0] >= 0
     if not read.wants("dead_bytes", *ROWS):
-        is_heap = np.isin(found.heads["seg_type"], (SegmentType.SYSTEM, SegmentType.HEAP))
-        is_heap &= found.heads["page_type"] == PageType.DATA
-    loads = np.ascontiguousarray(found.heads["reserve"][:, :8]).view("<u8")[:, 0]
+        is_heap = np.isin(measured.heads["seg_type"], (SegmentType.SYSTEM, SegmentType.HEAP))
+        is_heap &= measured.heads["page_type"] == PageType.DATA
+    loads = np.ascontiguousarray(measured.heads["reserve"][:, :8]).view("<u8")[:, 0]
     return {
-        **_of_places(found.ids, found.page_sizes),
-        **_of_heads(read, found.heads),
-        "free_bytes": numbers(found.free, INT),
-        "fill": numbers(fill, DOUBLE, found.free >= 0),
-        "free_list": numbers(found.heads["fl_flag"].astype(np.int64) - 1, INT),
-        "slots": numbers(found.slots, INT),
-        **{name: numbers(found.rows[:, number], INT) for number, name in enumerate(ROWS, 1)},
-        "dead_bytes": numbers(found.dead_bytes, INT),
+        **_of_places(measured.ids, measured.page_sizes),
+        **_of_heads(read, measured.heads),
+        "free_bytes": numbers(measured.free, INT),
+        "fill": numbers(fill, DOUBLE, measured.free >= 0),
+        "free_list": numbers(measured.heads["fl_flag"].astype(np.int64) - 1, INT),
+        "slots": numbers(measured.slots, INT),
+        **{name: numbers(measured.rows[:, number], INT) for number, name in enumerate(ROWS, 1)},
+        "dead_bytes": numbers(measured.dead_bytes, INT),
         "load": numbers(loads, BIGINT, is_heap & (loads > 0)),
-        "crc_ok": np.ones(len(found.ids), np.bool_),
-        "problem": pa.nulls(len(found.ids), STRING),
+        "crc_ok": np.ones(len(measured.ids), np.bool_),
+        "problem": pa.nulls(len(measured.ids), STRING),
     }
 
 
@@ -135,12 +135,12 @@ def _unless(condition: np.ndarray, array: pa.Array) -> pa.Array:
 def _loading_pages(read: ViewRead) -> np.ndarray:
     """Pages that bulk loads had places for and had yet to write; only damaged pages are worth asking."""
     with PinnedFiles(read.path, read.instant) as files:
-        found: list[int] = []
+        page_ids: list[int] = []
         for stored in objects_with_segments(files, None):
             if stored.kind == "table":
                 with suppress(Corruption):  # of its map, which is a page among the others
-                    found += files.loading_pages(stored.entry_page)
-        return np.array(found, np.int64)
+                    page_ids += files.loading_pages(stored.entry_page)
+        return np.array(page_ids, np.int64)
 
 
 def _of_places(ids: np.ndarray, sizes: np.ndarray) -> Values:
@@ -215,14 +215,14 @@ class SegmentsView(View):
     def partitions(self, read: ViewRead) -> list[SegmentGroup]:
         sizes = []
         with PinnedFiles(read.path, read.instant) as files:
-            found = objects_with_segments(files, read.table)
-            for stored in found:
+            objects = objects_with_segments(files, read.table)
+            for stored in objects:
                 head = SEGMENT_HEAD.at(files.page(stored.entry_page), SEGMENT_HEAD_AT)
                 sizes.append(int(head.page_count) * files.device(stored.entry_page).page_size)
         most = pages_per_range(sum(sizes), 1, read.max_partition_bytes)
         groups: list[list[StoredObject]] = [[]]
         taken = 0
-        for stored, size in zip(found, sizes, strict=True):
+        for stored, size in zip(objects, sizes, strict=True):
             if groups[-1] and taken + size > most:
                 groups.append([])
                 taken = 0
@@ -274,16 +274,16 @@ def _segment(
 
 
 def _sums(read: ViewRead, store: FrozenStore, page_ids: np.ndarray) -> dict[str, Any]:
-    """What all pages of a segment come to; those that are damaged the store's ``skip`` is told of."""
+    """The sums over all pages of a segment, without damaged ones, which go to the store's ``skip``."""
     from gmdb.spark.views.measure import measure, steps
 
     free = room = 0
     sums = np.zeros(len(_SUMS), np.int64)
     for some in steps(store, page_ids):
-        found = measure(store, store.read_pages(some), read.wants("dead_bytes", *ROWS))
-        is_divided = found.free >= 0
-        free, room = free + int(found.free[is_divided].sum()), room + int(found.room[is_divided].sum())
-        columns = [found.slots, *(found.rows[:, number + 1] for number in range(len(ROWS))), found.dead_bytes]
+        measured = measure(store, store.read_pages(some), read.wants("dead_bytes", *ROWS))
+        is_divided = measured.free >= 0
+        free, room = free + int(measured.free[is_divided].sum()), room + int(measured.room[is_divided].sum())
+        columns = [measured.slots, *(measured.rows[:, number + 1] for number in range(len(ROWS))), measured.dead_bytes]
         sums += [int(column[column >= 0].sum()) for column in columns]
     return {
         "free_bytes": free,

@@ -85,9 +85,9 @@ class UndoView(View):
 
 
 def committed_at(store: FrozenStore, page_ids: np.ndarray, scn: int) -> dict[int, int]:
-    """The transactions that have committed up to an SCN and are still in the table of them, with theirs."""
-    found = commits_of(page for _, page in _pages(store, page_ids))
-    return {number: since for number, since in found.items() if since <= scn}
+    """The transactions that have committed up to an SCN and are still in the table of them, with their SCNs."""
+    commits = commits_of(page for _, page in _pages(store, page_ids))
+    return {number: since for number, since in commits.items() if since <= scn}
 
 
 def records_on(store: FrozenStore, page_ids: np.ndarray, tables: dict[int, TableDefinition]) -> Iterator[UndoRow]:
@@ -120,7 +120,7 @@ _Whose = tuple[int, int]  # transaction and object
 
 @dataclass
 class _Owners:
-    """Whose locks and loads these are, as far as undo tells."""
+    """The owners of locks and loads, as far as undo says."""
 
     of_locks: dict[int, _Whose] = field(default_factory=dict)
     of_loads: dict[int, _Whose] = field(default_factory=dict)
@@ -184,7 +184,7 @@ def _owners(store: FrozenStore, undo_pages: np.ndarray) -> _Owners:
     """Look through the undo log."""
     from gmdb.spark.views.measure import steps
 
-    found = _Owners()
+    owners = _Owners()
     loaded: dict[int, _Whose] = {}  # by the first of the pages that a bulk load has filled
     for some in steps(store, undo_pages):
         for row in records_on(store, some, {}):
@@ -192,12 +192,12 @@ def _owners(store: FrozenStore, undo_pages: np.ndarray) -> _Owners:
                 head = row.record.head
                 whose = (row.owner.number, head["obj_id"])
                 if head["lock_id"] != NO_LOCK:
-                    found.of_locks.setdefault(head["lock_id"], whose)
+                    owners.of_locks.setdefault(head["lock_id"], whose)
                 if head["op_type"] == UndoOperation.HEAP_INSERT and row.record.row_id.slot_id == NO_SLOT:
                     loaded[row.record.row_id.page_id] = whose
     for page_id, number in _load_numbers(store, sorted(loaded)):
-        found.of_loads[number] = loaded[page_id]
-    return found
+        owners.of_loads[number] = loaded[page_id]
+    return owners
 
 
 def _load_numbers(store: FrozenStore, page_ids: list[int]) -> Iterator[tuple[int, int]]:

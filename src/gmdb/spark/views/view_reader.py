@@ -52,8 +52,8 @@ class ViewReader(DataSourceReader):
         view = chosen_view(options)
         self._columns = view.columns_of_schema(schema)
         if options.columns and view.choose(options.columns) != self._columns:
-            said = f"option columns asks for {', '.join(options.columns)}, the schema for"
-            raise SchemaMismatch(f"view {view.name}: {said} {', '.join(schema.fieldNames())}; give one of them")
+            message = f"option columns asks for {', '.join(options.columns)}, the schema for"
+            raise SchemaMismatch(f"view {view.name}: {message} {', '.join(schema.fieldNames())}; give one of them")
         self._view = view
         self._names = schema.fieldNames()
         with plan_view(view, options, tuple(column.name for column in self._columns)) as self._read:
