@@ -102,10 +102,10 @@ def test_a_row_of_many_large_objects_fits_its_page(db: Connection) -> None:
 @pytest.mark.parametrize(
     ("row", "error", "said"),
     [
-        ((1, "text", None), TypeMismatch, "column b: a str is no bytes"),
-        ((1, "text" * 1000, None), TypeMismatch, "column b: a str is no bytes"),
-        ((1, None, b"bytes"), TypeMismatch, "column c: a bytes is no str"),
-        ((1, 7, None), TypeMismatch, "column b: a int is no bytes"),
+        ((1, "text", None), TypeMismatch, "column b: a str is not bytes"),
+        ((1, "text" * 1000, None), TypeMismatch, "column b: a str is not bytes"),
+        ((1, None, b"bytes"), TypeMismatch, "column c: a bytes is not a str"),
+        ((1, 7, None), TypeMismatch, "column b: a int is not bytes"),
         ((1, io.StringIO("text"), None), TypeMismatch, "column b: the file gives str"),
         ((1, None, io.BytesIO(b"\xff" * 10)), DataError, "column c: what the file gives is no UTF-8"),
         ((1, None, io.BytesIO("é".encode()[:1])), DataError, "column c: what the file gives is no UTF-8"),

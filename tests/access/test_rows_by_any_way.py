@@ -238,7 +238,7 @@ def test_large_objects_are_given_in_every_way(db: Connection, lobs: Heap, connec
     assert lobs.fetch(row_id) == (1, data, "text" * 1000)
     lobs.update(row_id, (2, data[::-1], "é" * 3000))
     assert lobs.fetch(row_id) == (2, data[::-1], "é" * 3000)
-    with pytest.raises(TypeMismatch, match="is no str"):
+    with pytest.raises(TypeMismatch, match="is not a str"):
         lobs.insert((3, None, data))
     for bad in (5, object()):
         with pytest.raises(TypeMismatch):

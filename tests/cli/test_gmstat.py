@@ -119,7 +119,7 @@ def test_a_device_without_its_head_is_listed_with_what_is_wrong(database, capsys
     [
         ("", "4:99", "there is no page 4:99"),
         ("", "9:0", "has no device 9"),
-        ("", "four", "is no page id"),
+        ("", "four", "is not a page id"),
         ("device-0004", "4:7", "is a file; a gmdb database is a directory"),
         ("nowhere", "4:7", "does not exist"),
         ("..", "4:7", "without gmdb.control"),

@@ -91,7 +91,7 @@ def test_a_changed_byte_is_found_by_the_crc(tmp_path, offset):
     [
         (12, b"\x09\x00\x00\x00", "its head says 0:9"),
         (0, b"\x01", "latch and mutex"),
-        (26, b"\x4d\x00", "no page of ours"),
+        (26, b"\x4d\x00", "not a page of gmdb"),
         (36, b"\xff\xff", "free_begin 65535"),
         (38, b"\x00\x00", "free_end 0"),
         (40, b"\x05\x00", "del_count 5"),

@@ -111,7 +111,7 @@ def test_a_page_id_is_a_device_and_an_offset(number, place, name):
 
 @pytest.mark.parametrize("text", ["", "4:", ":7", "x", "1024:0", "4:4194304", "-1", "4294967295", "4:7:1"])
 def test_what_is_no_page_id_is_refused(text):
-    with pytest.raises(InterfaceError, match="is no page id"):
+    with pytest.raises(InterfaceError, match="is not a page id"):
         parse_page_id(text)
 
 

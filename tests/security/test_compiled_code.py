@@ -32,7 +32,7 @@ def successor(number):
 
 def forget() -> None:
     """Look for the folder of compiled code again."""
-    code_cache.kept_in.cache_clear()
+    code_cache.cache_folder.cache_clear()
     code_cache.cache_directory.cache_clear()
 
 
@@ -130,7 +130,7 @@ def test_code_of_another_user_is_not_run(home: Path, mode: int) -> None:
         os.environ["HOME"] = "/nonexistent"
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            return [successor_of(41, home / "probe.py"), code_cache.kept_in(), *(str(one.message) for one in told)]
+            return [successor_of(41, home / "probe.py"), code_cache.cache_folder(), *(str(one.message) for one in told)]
 
     assert as_user(attack, STRANGER) == 1
     number, where, *told = as_user(work)
@@ -239,7 +239,7 @@ def test_a_directory_of_caches_is_used_only_if_it_is_safe(
     state(base)
     monkeypatch.setenv("XDG_CACHE_HOME", str(base))
     expected = base / "gmdb" if is_safe else home / "shared" / f"gmdb-{os.geteuid()}"
-    assert code_cache.kept_in() == expected
+    assert code_cache.cache_folder() == expected
     assert expected.stat().st_uid == os.geteuid()
     assert not expected.stat().st_mode & 0o022
 
@@ -253,16 +253,16 @@ def test_a_named_directory_that_is_unsafe_is_refused(
     state(base)
     monkeypatch.setenv("GMDB_CACHE_DIR", str(base))
     if is_safe:
-        assert code_cache.kept_in() == base / "gmdb"
+        assert code_cache.cache_folder() == base / "gmdb"
         return
     with pytest.raises(UnsafeDirectory, match=r"GMDB_CACHE_DIR is .*(can be written by others|belongs to user)"):
-        code_cache.kept_in()
+        code_cache.cache_folder()
 
 
 def test_links_in_a_circle_are_passed_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loop(home / "base")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "base"))
-    assert code_cache.kept_in() == home / "shared" / f"gmdb-{os.geteuid()}"
+    assert code_cache.cache_folder() == home / "shared" / f"gmdb-{os.geteuid()}"
 
 
 @pytest.mark.parametrize("named", ["GMDB_CACHE_DIR", "XDG_CACHE_HOME"])
@@ -271,7 +271,7 @@ def test_a_relative_name_follows_no_change_of_directory(
 ) -> None:
     monkeypatch.chdir(home)
     monkeypatch.setenv(named, "here")
-    where = code_cache.kept_in()
+    where = code_cache.cache_folder()
     assert where is not None
     assert where.is_absolute()
     assert (home / "here").exists() == (named == "GMDB_CACHE_DIR")  # the other has to be absolute
@@ -284,7 +284,7 @@ def test_without_a_safe_place_nothing_is_kept(home: Path, caches: Path) -> None:
     with pytest.warns(
         RuntimeWarning, match=r"compiles its kernels anew.*\.cache can be.*shared can be.*GMDB_CACHE_DIR"
     ):
-        assert code_cache.kept_in() is None
+        assert code_cache.cache_folder() is None
     assert code_cache.cache_directory(SOURCE) is None
 
 

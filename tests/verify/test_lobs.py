@@ -58,7 +58,7 @@ def test_sound_large_objects_are_clean(damage: Damage) -> None:
 def test_a_cell_that_is_neither_a_value_nor_a_locator(damage: Damage) -> None:
     page_id, at = cell_of(damage, 0)
     damage.write(page_id, at, b"\x07")
-    only(damage, page_id, at, "is no cell of a large object")
+    only(damage, page_id, at, "is not a cell of a large object")
 
 
 def test_a_cell_that_leads_elsewhere(damage: Damage) -> None:

@@ -55,7 +55,7 @@ def test_a_latch_that_was_written(damage: Damage) -> None:
 
 def test_a_page_of_no_known_type(damage: Damage) -> None:
     page_id = damage.pages("bulk")[5]
-    found(damage, page_id, damage.set(page_id, PAGE_HEAD, 0, "page_type", 77), "no page of ours")
+    found(damage, page_id, damage.set(page_id, PAGE_HEAD, 0, "page_type", 77), "not a page of gmdb")
 
 
 def test_a_page_that_a_later_checkpoint_wrote(damage: Damage) -> None:

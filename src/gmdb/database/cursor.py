@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gmdb.errors import SchemaError
-from gmdb.format.address import RowId
+from gmdb.format.address import RowId, place_of
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import Flattened
 from gmdb.tables.access.heap import Heap
@@ -58,7 +58,7 @@ class RowCursor:
     def read_by(self, reading: Reading, places: bool = False) -> pa.RecordBatchReader:
         """``arrow``, by a snapshot that the caller holds.
 
-        With ``places`` there is a last column: where each row is, page id << 16 | slot.
+        With ``places`` there is a last column: the place of each row.
         """
         batches = self._read_seen(reading, places)
         return pa.RecordBatchReader.from_batches(next(batches), batches)
@@ -154,7 +154,7 @@ class RowIdScan(RowCursor):
         self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None, row_ids: Sequence[RowId]
     ) -> None:
         super().__init__(heap, table, columns)
-        self._places = np.array([page_id << 16 | slot for page_id, slot in row_ids], np.int64)
+        self._places = np.array([place_of(page_id, slot) for page_id, slot in row_ids], np.int64)
 
     @operation
     def _pieces(self) -> Iterator[Iterable[Row]]:
@@ -183,7 +183,7 @@ def _rows_of(batch: pa.RecordBatch, places: np.ndarray) -> Iterator[Row]:
     """A batch, row by row."""
     columns = python_columns(batch)
     values = zip(*columns, strict=True) if columns else iter([()] * len(places))
-    row_ids = [RowId(place >> 16, place & 0xFFFF) for place in places.tolist()]
+    row_ids = list(map(RowId.from_place, places.tolist()))
     return zip(row_ids, values, strict=True)
 
 

@@ -2,14 +2,20 @@
 
 A page id is a device and an offset in it, ``dev_id << 22 | offset``: 1,024 devices of 4 Mi pages.
 A row id is a page id and a slot; it is what indexes and users keep, so it survives updates and migration.
+A *place* is a page id and a slot in one number, ``page_id << 16 | slot``: how Python and kernels pass each other where
+a row, an index entry or an undo record is.  Places are not on disk.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from gmdb.errors import InterfaceError
 from gmdb.format.layout import layout
+
+Numbers = TypeVar("Numbers", int, np.ndarray)
 
 OFFSET_BITS = 22
 PAGES_PER_DEVICE = 1 << OFFSET_BITS
@@ -29,8 +35,23 @@ ROW_ID = layout(
 )
 
 
+def place_of(page_id: Numbers, slot: Numbers) -> Numbers:
+    return page_id << 16 | slot
+
+
+def page_of(place: Numbers) -> Numbers:
+    return place >> 16
+
+
+def slot_of(place: Numbers) -> Numbers:
+    return place & 0xFFFF
+
+
+NO_PLACE = place_of(NO_PAGE, NO_SLOT)
+
+
 class RowId(NamedTuple):
-    """Where a row is known to be found, whatever happens to it."""
+    """The page and slot by which a row is found for as long as it lives, wherever its bytes lie."""
 
     page_id: int
     slot_id: int
@@ -44,6 +65,14 @@ class RowId(NamedTuple):
     def from_word(cls, word: int) -> RowId:
         return cls(word & 0xFFFF_FFFF, word >> 32 & 0xFFFF)
 
+    @property
+    def place(self) -> int:
+        return place_of(self.page_id, self.slot_id)
+
+    @classmethod
+    def from_place(cls, place: int) -> RowId:
+        return cls(place >> 16, place & 0xFFFF)
+
     def __str__(self) -> str:
         return f"{page_name(self.page_id)}:{self.slot_id}"
 
@@ -55,11 +84,11 @@ def page_id_of(device: int, offset: int) -> int:
     return device << OFFSET_BITS | offset
 
 
-def device_of(page_id: int) -> int:
+def device_of(page_id: Numbers) -> Numbers:
     return page_id >> OFFSET_BITS
 
 
-def offset_of(page_id: int) -> int:
+def offset_of(page_id: Numbers) -> Numbers:
     return page_id & (PAGES_PER_DEVICE - 1)
 
 
@@ -80,4 +109,4 @@ def parse_page_id(text: str) -> int:
             return page_id_of(int(device), int(offset))
     except ValueError:
         pass
-    raise InterfaceError(f"{text!r} is no page id: write DEVICE:PAGE, such as 4:7, or the number, such as 16777223")
+    raise InterfaceError(f"{text!r} is not a page id: write DEVICE:PAGE, such as 4:7, or the number, such as 16777223")

@@ -2,7 +2,7 @@
 
 Invariants
  1. The regions of a page cover each of its bytes once, whatever the bytes are.
- 2. ``check`` answers with a list for any bytes; it raises nothing.
+ 2. ``check`` returns a list for any bytes; it raises nothing.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def regions(page: Any) -> list[Region]:
 
 
 def _cover(page: Any, claimed: list[Region]) -> Iterator[Region]:
-    """Drop what overlaps or leaves the page (damage can do that), then name what nobody claimed."""
+    """Drop what overlaps or leaves the page (damage can do that), then name the gaps."""
     head, size = PAGE_HEAD.at(page), len(memoryview(page))
     taken = bytearray(size)
-    kept = []
+    disjoint = []
     for region in claimed:
         end = region.end
         if end <= size and taken.find(1, region.offset, end) < 0:
             taken[region.offset : end] = b"\1" * region.length
-            kept.append(region)
+            disjoint.append(region)
     at = 0
-    for region in [*sorted(kept, key=lambda r: r.offset), Region(size, 0, "", None, "")]:
+    for region in [*sorted(disjoint, key=lambda r: r.offset), Region(size, 0, "", None, "")]:
         if region.offset > at:
             yield from _gap(page, at, region.offset, head.free_begin, head.free_end)
         if region.length:
@@ -86,7 +86,7 @@ def check(page: Any, page_id: int | None = None) -> list[Finding]:
     """What is wrong with this page; ``page_id`` is where it was found, if that is known."""
     size = len(memoryview(page))
     if size not in PAGE_SIZES:
-        return [Finding(0, f"{size} bytes are no whole page: page sizes are {PAGE_SIZES}")]
+        return [Finding(0, f"{size} bytes are not a whole page: page sizes are {PAGE_SIZES}")]
     head = PAGE_HEAD.at(page)
     if head.page_type == PageType.NONE and not any(memoryview(page)):
         return []
@@ -96,7 +96,7 @@ def check(page: Any, page_id: int | None = None) -> list[Finding]:
         findings += _guarded(structure.check, page)
     elif head.page_type != PageType.FREE:
         at = PAGE_HEAD.offset("page_type")
-        findings.append(Finding(at, f"page_type {head.page_type} with seg_type {head.seg_type} is no page of ours"))
+        findings.append(Finding(at, f"page_type {head.page_type} with seg_type {head.seg_type} is not a page of gmdb"))
     return findings
 
 
@@ -107,8 +107,8 @@ def _check_head(page: Any, page_id: int | None) -> Iterator[Finding]:
         at = len(memoryview(page)) - TAIL_SIZE
         yield Finding(at, f"CRC {stored:08x} is stored, but the bytes give {computed:08x}")
     if page_id is not None and head.page_id != page_id:
-        found = page_name(head.page_id)
-        yield Finding(PAGE_HEAD.offset("page_id"), f"this is page {page_name(page_id)}, but its head says {found}")
+        named = page_name(head.page_id)
+        yield Finding(PAGE_HEAD.offset("page_id"), f"this is page {page_name(page_id)}, but its head says {named}")
     if any(bytes(memoryview(page)[:8])):
         yield Finding(0, "latch and mutex are not zero")
 

@@ -78,11 +78,11 @@ def entry_extents(page: Any) -> list[tuple[int, int, int]]:
     node = BTREE_NODE.at(page, NODE_AT)
     end = len(memoryview(page)) - TAIL_SIZE
     count = min(node.slot_count, slotted.slot_room(page, ENTRIES_AT))
-    found = []
+    extents = []
     for slot, offset in enumerate(slotted.slots(page, count)):
         if ENTRIES_AT <= offset <= end - ROW_HEAD.size:
-            found.append((offset, offset + ROW_HEAD.at(page, offset).size, slot))
-    return found
+            extents.append((offset, offset + ROW_HEAD.at(page, offset).size, slot))
+    return extents
 
 
 def key_values(columns: Sequence[Column], page: Any, offset: int) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 Does what ``encode_row`` and ``decode_row`` do, by functions that are written for the columns at hand: one for rows
 without NULLs to be made, one for each pattern of size codes that rows to be read have shown.  A value that does not
-fit, or bytes that are no value, go through the general functions, for the error that they raise.
+fit, or bytes that are not a value, go through the general functions, for the error that they raise.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NUMBERS = {
 class RowCodec:
     """Rows, or patches, of a fixed list of columns.
 
-    ``gap``: zero bytes between header and values, as in keys.  ``wanted``: the columns that whoever decodes rows looks
+    ``gap``: zero bytes between header and values, as in keys.  ``wanted``: the columns that the caller looks
     at; None or the value stands in the place of any other.
     """
 
@@ -228,7 +228,7 @@ class _Decoder:
         self.lines.append(f"return ({', '.join(values)},)" if values else "return ()")
 
     def _read(self, column: Column, n: int) -> str:
-        """Have a column's value read; answers the expression that is it."""
+        """Have a column's value read; returns the expression for it."""
         type_ = column.type
         if type_.name in _NUMBERS:
             form, _, _, value = _NUMBERS[type_.name]
@@ -263,7 +263,7 @@ class _Decoder:
         self._targets.append(target)
 
     def _unpack(self) -> str:
-        """Read what was collected; answers where it ends."""
+        """Read what was collected; returns where it ends."""
         start = f"{self._base} + {self._skip}" if self._base else str(self._skip)
         self._skip += struct.calcsize(self._form)
         if self._targets:

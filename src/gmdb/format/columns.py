@@ -128,7 +128,7 @@ class ColumnType:
         try:
             return _DECODERS[self.name](self, raw)
         except (ValueError, OverflowError, struct.error) as error:
-            raise DataError(f"{raw[:40].hex()} is no {self}: {error}") from None
+            raise DataError(f"{raw[:40].hex()} is not a {self}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -159,15 +159,15 @@ IDENTITIES = ("always", "by default")
 def parse_column(name: str, spelling: str) -> Column:
     """A column from the way SQL writes its type: ``VARCHAR(10) NOT NULL``."""
     if not name or len(name.encode()) > 63 or "\0" in name:
-        raise SchemaError(f"{name!r} is no column name: it must have 1 to 63 bytes")
+        raise SchemaError(f"{name!r} is not a column name: it must have 1 to 63 bytes")
     match = _SPELLING.fullmatch(spelling)
     if match is None:
         raise SchemaError(f"column {name}: cannot read the type {spelling!r}")
     word, length, scale, null = match.groups()
     word = " ".join(word.upper().split())
     nullable = null is None or null.upper() == "NULL"
-    given = [int(n) for n in (length, scale) if n is not None]
-    return Column(name, make_type(_ALIASES.get(word, word), given, f"column {name}: "), nullable)
+    numbers = [int(n) for n in (length, scale) if n is not None]
+    return Column(name, make_type(_ALIASES.get(word, word), numbers, f"column {name}: "), nullable)
 
 
 def make_type(name: str, numbers: list[int], where: str = "") -> ColumnType:
@@ -199,9 +199,9 @@ def _integer(bits: int) -> Any:
 
     def encode(type_: ColumnType, value: Any) -> bytes:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeMismatch(f"{value!r} is no integer")
+            raise TypeMismatch(f"{value!r} is not an integer")
         if not low <= value <= high:
-            raise ValueOutOfRange(f"{value} is no {type_}: it must lie between {low} and {high}")
+            raise ValueOutOfRange(f"{value} is out of range for {type_}: it must lie between {low} and {high}")
         return value.to_bytes(bits // 8, "little", signed=True)
 
     return encode
@@ -209,11 +209,11 @@ def _integer(bits: int) -> Any:
 
 def _double(type_: ColumnType, value: Any) -> bytes:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeMismatch(f"{value!r} is no number")
+        raise TypeMismatch(f"{value!r} is not a number")
     try:
         return struct.pack("<d", value)
     except OverflowError:
-        raise ValueOutOfRange(f"{value} is no {type_}") from None
+        raise ValueOutOfRange(f"{value} is out of range for {type_}") from None
 
 
 def _boolean(_: ColumnType, value: Any) -> bytes:
@@ -224,24 +224,24 @@ def _boolean(_: ColumnType, value: Any) -> bytes:
 
 def _date(_: ColumnType, value: Any) -> bytes:
     if isinstance(value, datetime) or not isinstance(value, date):
-        raise TypeMismatch(f"{value!r} is no date")
+        raise TypeMismatch(f"{value!r} is not a date")
     return struct.pack("<i", (value - EPOCH_DATE).days)
 
 
 def _timestamp(_: ColumnType, value: Any) -> bytes:
     if not isinstance(value, datetime) or value.tzinfo is not None:
-        raise TypeMismatch(f"{value!r} is no datetime without a time zone")
+        raise TypeMismatch(f"{value!r} is not a datetime without a time zone")
     return struct.pack("<q", (value - EPOCH) // MICROSECOND)
 
 
 def _decimal(type_: ColumnType, value: Any) -> bytes:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise TypeMismatch(f"{value!r} is no Decimal")
+        raise TypeMismatch(f"{value!r} is not a Decimal")
     try:
         scaled = Decimal(value).scaleb(type_.scale, _EXACT)
         digits = int(scaled)
     except (InvalidOperation, ValueError, OverflowError):
-        raise ValueOutOfRange(f"{value} is no {type_}") from None
+        raise ValueOutOfRange(f"{value} is out of range for {type_}") from None
     if digits != scaled or abs(digits) >= 10**type_.length:
         raise ValueOutOfRange(f"{value} does not fit {type_} without rounding")
     width = {Kind.DECIMAL_WORD: 4, Kind.DECIMAL_LONG: 8, Kind.DECIMAL_WIDE: 16}[type_.kind]
@@ -250,7 +250,7 @@ def _decimal(type_: ColumnType, value: Any) -> bytes:
 
 def _fill(type_: ColumnType, raw: bytes) -> bytes:
     if len(raw) > type_.length and type_.name == "CHAR":
-        raw = raw.rstrip(b" ")  # blanks at its end say nothing
+        raw = raw.rstrip(b" ")  # blanks at its end do not count
     if len(raw) > type_.length:
         raise ValueTooLong(f"a value of {len(raw)} bytes is too long for {type_}")
     return raw.ljust(type_.length, type_.padding) if type_.padding else raw
@@ -258,16 +258,16 @@ def _fill(type_: ColumnType, raw: bytes) -> bytes:
 
 def _text(type_: ColumnType, value: Any) -> bytes:
     if not isinstance(value, str):
-        raise TypeMismatch(f"{value!r} is no str")
+        raise TypeMismatch(f"{value!r} is not a str")
     try:
         return _fill(type_, value.encode()) + b"\0"
     except UnicodeEncodeError:
-        raise TypeMismatch(f"{value!r} is no text: it cannot be written as UTF-8") from None
+        raise TypeMismatch(f"{value!r} is not a text: it cannot be written as UTF-8") from None
 
 
 def _binary(type_: ColumnType, value: Any) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise TypeMismatch(f"{value!r} is no bytes")
+        raise TypeMismatch(f"{value!r} is not bytes")
     return _fill(type_, bytes(value))
 
 
@@ -275,7 +275,7 @@ def _blob(_: ColumnType, value: Any) -> bytes:
     if isinstance(value, Locator):
         return encode_cell(value)
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise TypeMismatch(f"a {type(value).__name__} is no bytes")
+        raise TypeMismatch(f"a {type(value).__name__} is not bytes")
     return encode_cell(bytes(value))
 
 
@@ -283,7 +283,7 @@ def _clob(_: ColumnType, value: Any) -> bytes:
     if isinstance(value, Locator):
         return encode_cell(value)
     if not isinstance(value, str):
-        raise TypeMismatch(f"a {type(value).__name__} is no str")
+        raise TypeMismatch(f"a {type(value).__name__} is not a str")
     return encode_cell(encode_text(value))
 
 
@@ -292,7 +292,7 @@ def encode_text(value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise TypeMismatch(f"{value[:40]!r} is no text: it cannot be written as UTF-8") from None
+        raise TypeMismatch(f"{value[:40]!r} is not a text: it cannot be written as UTF-8") from None
 
 
 def _decode_clob(_: ColumnType, raw: bytes) -> str | Locator:

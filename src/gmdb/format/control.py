@@ -65,7 +65,7 @@ CONTROL_1 = layout(
 )
 # What version 1 did not have: it knew no log, and its files changed only as a whole.
 _SINCE_1 = {"clean": 1, "redo_lsn": 0, "scn": 1, "next_device": 0, "redo_file_size": 0, "archiving": 0}
-# Counters are far from their ends, however long a database is used: whoever adds to them need not ask.
+# Counters are far from their ends, however long a database is used: no code checks for overflow.
 _COUNTER = (0, 1 << 60)
 _BOUNDS = {
     "ckpt_id": (0, 0xFFFF_0000),
@@ -121,8 +121,8 @@ def newest_control(data: bytes) -> dict[str, Any]:
         )
     if not valid:
         raise NotADatabase("both copies of the control record are damaged")
-    found = [{**_SINCE_1, **_layout_of(raw).values(raw)} for raw in valid]
-    newest = max(found, key=lambda fields: fields["sequence"])
+    records = [{**_SINCE_1, **_layout_of(raw).values(raw)} for raw in valid]
+    newest = max(records, key=lambda fields: fields["sequence"])
     for name, (lowest, highest) in _BOUNDS.items():
         if not lowest <= newest[name] <= highest:
             raise NotADatabase(f"the control record says {name} {newest[name]}, which cannot be")

@@ -3,7 +3,7 @@
 Invariants
  1. ``free_begin`` is the end of the rows, ``free_end`` the start of the slot directory.
  2. A row occupies at least 20 bytes, so that an ENTRY row fits into any row's place.
- 3. An ENTRY row has one 8-byte column, the row id of the LINK row that holds the data; there are no chains.
+ 3. An ENTRY row has one 8-byte column, the row id of the LINK row that holds the data; never to another ENTRY row.
  4. ``del_count`` counts the slots whose row has the DELETE flag.
 """
 

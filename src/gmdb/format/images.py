@@ -44,7 +44,7 @@ def pack_batch_head(ids: np.ndarray, ckpt_ids: np.ndarray, sizes: np.ndarray) ->
 
 
 def read_batch_head(raw: bytes) -> dict[str, Any] | None:
-    """A batch's head; None where there is no whole one."""
+    """A batch's head; None if it is not whole."""
     if len(raw) < IMAGE_BATCH.size or not raw.startswith(MAGIC):
         return None
     raw = raw[: IMAGE_BATCH.size]

@@ -35,7 +35,7 @@ class Region(NamedTuple):
 
 
 class Record:
-    """The fields of a structure in memory, by name.  (A NumPy record would answer ``size`` with its own.)"""
+    """The fields of a structure in memory, by name.  (A NumPy record has attributes of its own, such as ``size``.)"""
 
     __slots__ = ("_fields",)
 
@@ -136,9 +136,9 @@ def layout(name: str, size: int, /, **fields: tuple[Any, str]) -> Layout:
     for field, (spec, meaning) in fields.items():
         spelled.extend(_spell_out(field, spec, offset, meaning))
         offset += _dtype(spec).itemsize
-    made = Layout(name, size, dtype, tuple(spelled))
-    LAYOUTS.append(made)
-    return made
+    result = Layout(name, size, dtype, tuple(spelled))
+    LAYOUTS.append(result)
+    return result
 
 
 class Finding(NamedTuple):

@@ -109,7 +109,7 @@ def decode_cell(cell: bytes) -> bytes | Locator:
     if len(cell) == LOB_LOCATOR.size and cell[0] == LobPlace.ON_PAGES:
         return Locator(int.from_bytes(cell[4:8], "little"), int.from_bytes(cell[8:16], "little"))
     if not cell or cell[0] != LobPlace.HERE:
-        raise DataError(f"{cell[:40].hex()} is no cell of a large object")
+        raise DataError(f"{cell[:40].hex()} is not a cell of a large object")
     return cell[1:]
 
 

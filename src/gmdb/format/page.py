@@ -48,7 +48,7 @@ PAGE_HEAD = layout(
     del_count=("<u2", "slots of this page whose row is deleted"),
     data_begin=("<u2", "where the node head starts"),
     ckpt_id=("<u4", "the checkpoint that wrote the page"),
-    mirror_page=("<u4", "place in the mirror file while a checkpoint runs; none = 0xFFFFFFFF"),
+    mirror_page=("<u4", "unused; 0xFFFFFFFF"),
     next_ckpt_page=("<u4", "next page of the dirty chain in memory; none = 0xFFFFFFFF on disk"),
     dirty_flag=("u1", "0 on disk"),
     valid_flag=("u1", "0"),

@@ -5,7 +5,7 @@ A group is what one kernel call changed: all of it counts or nothing.  Its items
 which they were written.  Replaying an item on a page puts the bytes there and sets the page's ``chg_num``.
 
 Invariants
- 1. A group whose LSN is not its position, or whose CRC is wrong, is no group: the log ends before it.
+ 1. A group whose LSN is not its position, or whose CRC is wrong, does not count as a group: the log ends before it.
  2. After a crash the log goes on in a new file, which names the LSN at which the one before it ended.
 """
 
@@ -101,7 +101,7 @@ class ChangeOperation(IntEnum):
     DELETE = 3  # the row that follows is what it was
     LOAD = 4  # all rows of the page whose image is the item before
     TRUNCATE = 5  # the table has no rows any more
-    DROP = 6  # there is no table any more
+    DROP = 6  # the table was dropped
     STOP = 7  # the table's changes are logged no more
     START = 8  # the table's changes are logged from here on
 

@@ -43,7 +43,7 @@ def pack_seal(**fields: Any) -> bytes:
 
 
 def read_seal(raw: bytes) -> dict[str, Any] | None:
-    """The seal's fields; None if the bytes are no whole seal."""
+    """The seal's fields; None if the bytes are not a whole seal."""
     if len(raw) != STAGED_SEAL.size or not raw.startswith(MAGIC):
         return None
     if crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "little"):

@@ -40,7 +40,7 @@ UNDO_RECORD = layout(
 UNDO_OWNER = layout(
     "undo owner",
     15,
-    number=("<u8", "the transaction's number; 0 = nobody's"),
+    number=("<u8", "the transaction's number; 0 = none"),
     run=("<u4", "which of its runs this is, counted from 0"),
     reserved=("3u1", "0"),
 )
@@ -82,11 +82,11 @@ def record_extents(page: Any) -> list[tuple[int, int, int]]:
     """(offset, end, slot) of every record whose head lies in the page."""
     end = len(memoryview(page)) - TAIL_SIZE
     count = min(UNDO_HEAD.at(page, NODE_AT).slot_count, slotted.slot_room(page, RECORDS_AT))
-    found = []
+    extents = []
     for slot, offset in enumerate(slotted.slots(page, count)):
         if RECORDS_AT <= offset <= end - UNDO_RECORD.size:
-            found.append((offset, offset + UNDO_RECORD.at(page, offset).size, slot))
-    return found
+            extents.append((offset, offset + UNDO_RECORD.at(page, offset).size, slot))
+    return extents
 
 
 class Owner(NamedTuple):
@@ -101,14 +101,14 @@ def record_owners(page: Any, extents: list[tuple[int, int, int]]) -> list[Owner]
     """The owner of each of a page's records; an OWNER record's is the one that it names."""
     first = UNDO_OWNER.at(page, OWNER_AT)
     owner = Owner(first.number, first.run, OWNER_AT)
-    found = []
+    owners = []
     for offset, _, _ in extents:
         is_named = UNDO_RECORD.at(page, offset).op_type == UndoOperation.OWNER
         if is_named and offset + OWNER_SIZE <= len(memoryview(page)):
             named = UNDO_OWNER.at(page, offset + UNDO_RECORD.size)
             owner = Owner(named.number, named.run, offset)
-        found.append(owner)
-    return found
+        owners.append(owner)
+    return owners
 
 
 def regions(page: Any) -> Iterator[Region]:

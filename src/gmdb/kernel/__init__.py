@@ -1,5 +1,5 @@
 """Compiled functions over page memory, one file a structure.
 
-A kernel takes addresses and numbers, all of them signed 64-bit integers, and answers with a number: a result,
+A kernel takes addresses and numbers, all of them signed 64-bit integers, and returns a number: a result,
 or a negative status (kernel/runtime/status.py).  It does no I/O, allocates nothing that outlives it and raises nothing.
 """

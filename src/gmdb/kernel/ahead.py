@@ -1,9 +1,9 @@
-"""Kernels compiled ahead: the extension module that has them, whether it may be used, and what they are called in it.
+"""Kernels compiled ahead: the extension module with them, whether it may be used, and their names in it.
 
 Invariants
  1. A module is used only if it was made of the sources that lie beside it: it carries their digest.
- 2. A module that was made for CPUs with more instructions than this one has is not loaded: it refuses itself.
-Not here: how it is made (build/).
+ 2. A module that was made for CPUs with more instructions than this one has is not loaded: loading it fails.
+Not here: how it is built (build/).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def load() -> Flaw | None:
 
 
 def sources_digest() -> str:
-    """Another text for other sources."""
+    """A text that differs for other sources."""
     digest = hashlib.sha256()
     top = os.path.dirname(_FOLDER)
     for name in sorted(name for folder in _SOURCES for name in _python_files(top, folder)):

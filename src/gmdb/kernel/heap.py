@@ -1,8 +1,8 @@
-"""Rows of a heap segment: where new ones go, how they move, how they leave.
+"""Rows of a heap segment: where new ones go, how they move, how they are removed.
 
 Invariants
  1. A row that left its page has an ENTRY row in its home slot, which names the LINK row; never a chain of them.
- 2. Whoever calls has begun the change of the row's home page; changes of other pages begin and end here.
+ 2. The caller has begun the change of the row's home page; changes of other pages begin and end here.
 Not here: who may change a row (kernel/change/dml.py), who sees it (kernel/read/visibility.py).
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.heap import HEAP_NODE, NODE_AT, ROWS_AT, UNDO_IMAGE_MAX
-from gmdb.format.page import PAGE_HEAD, TAIL_SIZE
+from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, SegmentType
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, MIN_OCCUPIED, NO_LOCK, SIZE_AT, UNLOCKED, RowFlag, SizeCode
 from gmdb.format.segment import EMPTY_LIST, SEGMENT_HEAD_AT
 from gmdb.format.slotted import LAST_FREED, SLOT_FREED
@@ -31,6 +31,7 @@ from gmdb.kernel.page.area import (
 )
 from gmdb.kernel.page.redo import log_bytes, log_counts, log_page
 from gmdb.kernel.page.segment import add_page, list_for_room, page_with_room, release_page, relist_page, touch_entry
+from gmdb.kernel.places import page_of, place_of, slot_of
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import (
     load_i64,
@@ -130,7 +131,7 @@ def free_slot(area, page, page_size, slot):
 
 @routine
 def put_row(area, page, page_size, row, size):
-    """Append a row to a page that has room for it and a slot; answers the slot."""
+    """Append a row to a page that has room for it and a slot; returns the slot."""
     change(area, page)
     head = page_head(page)
     at = head.free_begin
@@ -174,7 +175,7 @@ def flags_of(row):
 def compact_rows(page, page_size):
     """Slide the rows together, in the order in which they lie; what is left between them becomes free.
 
-    Whoever calls logs the page.
+    The caller logs the page.
     """
     head = page_head(page)
     slot_count = heap_node(page + NODE_AT).slot_count
@@ -193,7 +194,7 @@ def compact_rows(page, page_size):
         size = occupied(load_u16(row + SIZE_AT))
         if offset != to:
             flags = flags_of(row)
-            store_8(row + FLAGS_AT, flags | FLAG_COMPACTING)  # a dump taken now shows which row is on its way
+            store_8(row + FLAGS_AT, flags | FLAG_COMPACTING)  # a dump taken now shows which row is being moved
             move_bytes(page + to, row, size)
             store_16(slot_address(page, page_size, slot), to)
             store_8(page + to + FLAGS_AT, flags)
@@ -271,6 +272,7 @@ def set_deleted(area, page, row, deleted):
 
 # ---- Rows of a heap segment.
 
+_HEAP, _SYSTEM = int(SegmentType.HEAP), int(SegmentType.SYSTEM)
 _ENTRY_SIZE = MIN_OCCUPIED
 _ENTRY_BITS = int(SizeCode.EIGHT)
 _TARGET_AT = BITS_AT + 4
@@ -309,14 +311,11 @@ def _page_for(area, entry_id, need):
     page_id = page_with_room(entry_page, need, page_size)
     if page_id != NO_PAGE:
         return page_id
-    page_id = add_page(area, entry_id)
-    if page_id < 0:
-        return page_id
-    page = touch_heap(area, page_id)
+    page = add_page(area, entry_id, _SYSTEM if segment.type == _SYSTEM else _HEAP)
     if page < 0:
-        return page  # the segment's head says that it is of something else
+        return page
     init_heap_page(area, page)
-    return page_id
+    return page_head(page).page_id
 
 
 @routine
@@ -333,7 +332,7 @@ def relist(area, entry_id, page_id, page):
 
 @routine
 def place_row(area, entry_id, row, size):
-    """Put a row on a page of the segment that takes it; answers page id << 16 | slot, or a status."""
+    """Put a row on a page of the segment that takes it; returns its place, or a status."""
     page_size = page_size_of(area, entry_id)
     if not row_fits(size, page_size):
         return ROW_TOO_LARGE
@@ -345,17 +344,17 @@ def place_row(area, entry_id, row, size):
         return page
     room = page_head(page).free_end - page_head(page).free_begin
     if room < occupied(size) + 2 or page_size_of(area, page_id) != page_size:
-        return damaged(area, page_id)  # its free list, or the segment, says what is not so
+        return damaged(area, page_id)  # its free list, or the segment, is wrong about it
     begin_change(area, page_id)
     slot = put_row(area, page, page_size, row, size)
     end_change(area, page_id)
     status = relist(area, entry_id, page_id, page)
-    return status if status < 0 else page_id << 16 | slot
+    return status if status < 0 else place_of(page_id, slot)
 
 
 @routine
 def home_of(area, obj_id, page_id, slot):
-    """The row in a home slot of the table, whatever its flags; LINK rows are nobody's home."""
+    """The row in a home slot of the table, whatever its flags; NOT_FOUND for a LINK row."""
     if not page_in_use(area, page_id):
         return NOT_FOUND
     page = touch(area, page_id)
@@ -432,7 +431,7 @@ def release_if_empty(area, entry_id, page_id, page):
 
 @routine
 def remove_link(area, entry_id, page_id, slot):
-    """Take away a LINK row that no ENTRY leads to any more."""
+    """Remove a LINK row that no ENTRY leads to any more."""
     page = touch_heap(area, page_id)
     if page < 0:
         return page
@@ -447,14 +446,14 @@ def remove_link(area, entry_id, page_id, slot):
 
 @routine
 def _write_entry(area, page, row, target):
-    """Make a home row an ENTRY row that leads to page id << 16 | slot; its lock stays."""
+    """Make a home row an ENTRY row that leads to a place; its lock stays."""
     change(area, page)
     store_8(row + FLAGS_AT, flags_of(row) | FLAG_ENTRY)
     store_16(row + SIZE_AT, _ENTRY_SIZE)
     store_16(row + COL_COUNT_AT, 1)
     store_32(row + BITS_AT, _ENTRY_BITS)
-    store_32(row + _TARGET_AT, target >> 16)
-    store_16(row + _TARGET_AT + 4, target & 0xFFFF)
+    store_32(row + _TARGET_AT, page_of(target))
+    store_16(row + _TARGET_AT + 4, slot_of(target))
     store_16(row + _TARGET_AT + 6, 0xFFFF)
     log_bytes(area, page, row - page, _ENTRY_SIZE)
 
@@ -502,7 +501,7 @@ def _replace_migrated(area, entry_id, page_id, page, slot, row, size):
 def replace_row(area, entry_id, page_id, page, slot, row, size):
     """Give a row new data.  Its row id stays, wherever the data goes; ``row``'s lock word and flags are ignored.
 
-    Answers NEED_SPACE with nothing changed if the row must leave its page and no other has room.
+    Returns NEED_SPACE with nothing changed if the row must leave its page and no other has room.
     """
     page_size = page_size_of(area, page_id)
     home = row_in_slot(page, page_size, slot)

@@ -4,8 +4,8 @@ Invariants
  1. A value's first page and its undo record come into being in one group; whatever is added later hangs on that page.
     So rollback, also after a crash in the middle, finds all of it.
  2. After each call the value is whole: its length is what its pages hold.
- 3. A value that a row has is not changed any more, until it is given back.  So reading needs no guard: whoever reads by
-    a snapshot that was given up meanwhile may read nonsense, but nothing outside of pages, and is told afterwards.
+ 3. A value that a row has is not changed any more, until it is given back.  So reading needs no guard: a read by a
+    snapshot that was given up meanwhile may get nonsense, but from within pages only, and fails afterwards.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ lob_node = records(LOB_NODE)
 PAGES_A_STEP = 8  # that adding a page of a value may take: of each level, and of the segment's map
 FREED_AT_ONCE = 128  # pages that a call gives back
 _DATA, _LOB = int(PageType.DATA), int(SegmentType.LOB)
-_NODE_SIZE, _LENGTH_AT = LOB_NODE.size, NODE_AT + LOB_NODE.offset("length")
+_NODE_SIZE = LOB_NODE.size
 _LOCATOR_SIZE, _FIRST_PAGE_AT = LOB_LOCATOR.size, LOB_LOCATOR.offset("first_page")
 _ON_PAGES = int(LobPlace.ON_PAGES)
 
@@ -73,13 +73,11 @@ def _log_node(area, page):
 
 @routine
 def _add(area, entry_id, first_page, number, level):
-    """A page more for a value, ``first_page`` is 0 if it is the first; answers its id.  There is space for it."""
-    page_id = add_page(area, entry_id)
-    if page_id < 0:
-        return page_id
-    page = _touch_lob(area, page_id)
+    """Add a page to a value (its first if ``first_page`` is 0); returns its id.  There is space for it."""
+    page = add_page(area, entry_id, _LOB)
     if page < 0:
-        return page  # the segment's head says that it is of something else
+        return page
+    page_id = page_head(page).page_id
     node = lob_node(page + NODE_AT)
     node.first_page = first_page if first_page else page_id
     node.number = number
@@ -115,7 +113,7 @@ def _put_id(area, page, page_id):
 
 @routine
 def _raise(area, entry_id, first_page):
-    """Put a level in beneath the first page: what it has goes to a page of its own, which it then lists."""
+    """Add a level below the first page: its content moves to a new page, which the first page then lists."""
     root = _touch_lob(area, first_page)
     node = lob_node(root + NODE_AT)
     below = _add(area, entry_id, first_page, 0, node.level)
@@ -143,7 +141,7 @@ def _last_child(area, page):
 
 @routine
 def _add_leaf(area, entry_id, first_page, number):
-    """The page of level 0 of that number, which comes next; answers its address or a status."""
+    """The page of level 0 of that number, which comes next; returns its address or a status."""
     fan = _room(area, first_page) // ID_SIZE
     root = _touch_lob(area, first_page)
     level, reach = lob_node(root + NODE_AT).level, 1
@@ -186,7 +184,7 @@ def _last_leaf(area, first_page):
 
 @routine
 def _append(area, entry_id, first_page, source, size):
-    """Append as many of the bytes as a group takes; answers how many, or why not one."""
+    """Append as many of the bytes as a group takes; returns how many, or why not one."""
     root = _touch_lob(area, first_page)
     leaf = _last_leaf(area, first_page) if root > 0 else root
     if leaf < 0:
@@ -214,7 +212,7 @@ def _append(area, entry_id, first_page, source, size):
 
 @kernel
 def create_lob(area, call_address, obj_id, entry_id):
-    """Begin a value; answers its first page."""
+    """Begin a value; returns its first page."""
     if require_log_room(area) < 0:
         return LOG_FULL
     call = call_at(call_address)
@@ -235,7 +233,7 @@ def create_lob(area, call_address, obj_id, entry_id):
 
 @kernel
 def append_lob(area, call_address, entry_id, first_page, source, size):
-    """Append bytes to a value that the call's transaction has begun; answers how many, one at least."""
+    """Append bytes to a value that the call's transaction has begun; returns how many, one at least."""
     if require_log_room(area) < 0:
         return LOG_FULL
     call = call_at(call_address)
@@ -305,15 +303,8 @@ def read_value(area, obj_id, first_page, at, target, size):
 
 @long_kernel
 def read_lob(area, obj_id, first_page, at, target, size):
-    """Copy ``size`` bytes of a value, from byte ``at`` on; answers how many there were, or a status."""
+    """Copy ``size`` bytes of a value, from byte ``at`` on; returns how many there were, or a status."""
     return read_value(area, obj_id, first_page, at, target, size)
-
-
-@kernel
-def lob_length(area, obj_id, first_page):
-    """How many bytes a value has; NOT_FOUND if there is none."""
-    page = _find(area, obj_id, first_page, first_page, -1, 0)
-    return page if page < 0 else load_i64(page + _LENGTH_AT)
 
 
 # ---- giving back
@@ -321,12 +312,12 @@ def lob_length(area, obj_id, first_page):
 
 @routine
 def _shorten(area, page, limit, entry_id):
-    """Give back up to ``limit`` of the last pages that a page lists; answers how many, or a status."""
+    """Give back up to ``limit`` of the last pages that a page lists; returns how many, or a status."""
     head, done = page_head(page), 0
     while done < limit and head.free_begin > DATA_AT:
         listed = load_u32(page + head.free_begin - ID_SIZE)
         if listed == lob_node(page + NODE_AT).first_page:
-            return damaged(area, listed)  # the value's pages lead round in a circle
+            return damaged(area, listed)  # the value's pages go round in a circle
         status = release_page(area, entry_id, listed)
         if status < 0:
             return status
@@ -396,7 +387,7 @@ def release_lob(area, record):
 def collect_lobs(target, call, row, patch):
     """Note the first pages of the values on pages that a row has, in the columns of a patch, or in all if that is 0.
 
-    Answers how many.  They are kept until ``note_lobs``.
+    Returns how many.  They are kept until ``note_lobs``.
     """
     found, number, index = 0, 0, 0
     at = row + header_bytes(load_u16(row + COL_COUNT_AT))
@@ -421,7 +412,7 @@ def collect_lobs(target, call, row, patch):
 
 @routine
 def note_lobs(area, call, target, count):
-    """Leave word that a row has values no longer, whose pages go when nobody needs them.  There is space for it."""
+    """Write undo records of values that a row no longer has; GC frees their pages.  There is space for the records."""
     for n in range(count):
         first_page = load_i64(call.lob_roots + 8 * n)
         status = reserve_undo(area, call, RECORD_SIZE)
@@ -470,7 +461,7 @@ def fill_values(area, obj_id, values, offsets, count, target, target_offsets):
         if _is_locator(values + start, end - start):
             done = read_value(area, obj_id, load_u32(values + start + _FIRST_PAGE_AT), 0, target + to, size)
             if done < size:
-                return done if done < 0 else NOT_FOUND  # a page that was not read yet is DAMAGED: it will be
+                return done if done < 0 else NOT_FOUND  # DAMAGED: the caller has yet to read the page
         elif end > start:
             move_bytes(target + to, values + start + 1, size)
     return DONE

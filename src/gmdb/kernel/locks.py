@@ -7,7 +7,7 @@ Invariants
  1. A lock id is free only when no row and no undo image holds it.
  2. A lock keeps its transaction's first action on the row.  Rows that one statement inserts share a lock until
     one of them is changed again.
- 3. ``previous`` names the lock beneath, or none if whoever held that is older than every snapshot; ``above`` of
+ 3. ``previous`` names the lock beneath, or none if every snapshot sees what its holder did; ``above`` of
     a lock that is not shared names the lock whose ``previous`` it is.
 """
 
@@ -31,7 +31,7 @@ from gmdb.kernel.runtime.status import DONE, LOCKS_FULL
 
 LOCKS_MAX = 1 << 24
 TRANSACTIONS_MAX = 1 << 22
-CHAIN_MAX = 1 << 20  # locks on one row; in a file that others have written they may go round in a circle
+CHAIN_MAX = 1 << 20  # locks on one row; in a file written by another program they may go round in a circle
 ACTIVE, ROLLED_BACK = 0, -1  # what ``scn`` says of a transaction that has not committed
 
 
@@ -142,7 +142,7 @@ def free_lock(area, lock_id):
 
 @routine
 def load_is_open(area, number):
-    """Whether the bulk load of that number is still running: its pages are nobody else's to put rows on."""
+    """Whether the bulk load of that number is still running: others must not put rows on its pages."""
     state = state_of(area)
     for i in range(state.load_count):
         load = load_record(state.loads + i * LOAD_SIZE)
@@ -168,7 +168,7 @@ def lock_beneath(area, lock_id):
         if lock.action == U_LOCK:
             lock_id = lock.previous
         elif lock.action == 0 or seen_by_all(area, lock.transaction):
-            return NO_LOCK  # a lock that nobody holds was left in the row by somebody else than gmdb
+            return NO_LOCK  # gmdb leaves no row with a lock that no transaction holds: something else wrote it
         else:
             return lock_id
     return NO_LOCK
@@ -223,10 +223,7 @@ def reserve_entry(area, slot):
         undo = touch_entry(area, state.undo_entry)
         if undo < 0:
             return undo
-        page_id = add_page(area, segment_head(undo + SEGMENT_HEAD_AT).child_seg)
-        if page_id < 0:
-            return page_id
-        page = touch_type(area, page_id, 3, 0)
+        page = add_page(area, segment_head(undo + SEGMENT_HEAD_AT).child_seg, 0)
         if page < 0:
             return page
         head = page_head(page)
@@ -234,7 +231,7 @@ def reserve_entry(area, slot):
         head.free_begin = head.free_end
         log_bytes(area, page, _TYPE_AT, 2)
         log_counts(area, page)
-        store_32(state.table_pages + 4 * state.table_page_count, page_id)
+        store_32(state.table_pages + 4 * state.table_page_count, head.page_id)
         state.table_page_count += 1
     return damaged(area, state.undo_entry)
 

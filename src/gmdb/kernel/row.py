@@ -22,7 +22,7 @@ from gmdb.kernel.runtime.memory import (
 )
 from gmdb.kernel.runtime.status import KEY_TOO_LONG, NOT_FOUND, ROW_TOO_LARGE
 
-# ---- What kernels know of an Arrow column: where its buffers are, and how its values go into and out of rows.
+# ---- An Arrow column as kernels see it: where its buffers are, and how its values go into and out of rows.
 #
 # Rows are moved column by column in blocks: the choice of what to do with a column is made once a block, and the
 # block's rows, a few kilobytes, stay in the CPU's nearest cache while their columns are done one after the other.
@@ -133,7 +133,7 @@ def patched_number(patch, index):
 
 @routine
 def merge_patch(target, row, patch):
-    """Write the row with the patch's columns put in; answers its size."""
+    """Write the row with the patch's columns put in; returns its size."""
     patched = load_u16(patch + COL_COUNT_AT)
     count = load_u16(row + COL_COUNT_AT)
     if patched:
@@ -174,7 +174,7 @@ def _same_bytes(one, other, length):
 
 @routine
 def _walk_changes(row, patch, target, numbers):
-    """Visit the columns that the patch changes; answers how many they are, and the bytes they have in ``row``.
+    """Visit the columns that the patch changes; returns how many they are, and the bytes they have in ``row``.
 
     With a target, their values go there (size bits to the header before it), their numbers to ``numbers``.
     """
@@ -202,7 +202,7 @@ def _walk_changes(row, patch, target, numbers):
 
 @routine
 def extract_image(target, row, patch):
-    """Write, as a patch, the values that ``row`` has now in the columns that ``patch`` changes; answers its bytes."""
+    """Write, as a patch, the values that ``row`` has now in the columns that ``patch`` changes; returns its bytes."""
     changed, value_bytes = _walk_changes(row, patch, 0, 0)
     head = header_bytes(changed)
     for at in range(BITS_AT, head, 4):
@@ -313,7 +313,7 @@ def _is_of_order(order, code, value):
 def has_shape(index, entry):
     """Whether an entry, which is sound, has the index's key columns, and at most 8 bytes more.
 
-    Whoever compares keys goes by the index's columns, so an entry that has others would lead it astray.
+    Keys are compared by the index's columns, so an entry with others would be read beyond its end.
     """
     columns, count, bits = key_columns(index), load_u16(entry + COL_COUNT_AT), load_u32(entry + BITS_AT)
     at = entry + VALUES_AT
@@ -370,7 +370,7 @@ def _value_in_row(row, number, limit):
 
 @routine
 def make_entry(index, row, entry, row_id):
-    """Write the leaf entry of a row; answers its size, or KEY_TOO_LONG."""
+    """Write the leaf entry of a row; returns its size, or KEY_TOO_LONG."""
     return make_entry_within(index, row, _NO_LIMIT, entry, row_id)
 
 
@@ -393,7 +393,7 @@ def make_entry_within(index, row, limit, entry, row_id):
         if to + length - entry - VALUES_AT > KEY_BYTES_MAX:
             return KEY_TOO_LONG
         if not _is_of_order(order_at(index, n), code, value):
-            continue  # a row that is not its table's: whoever reads it will say so
+            continue  # a row that is not its table's: reading it raises an error
         copy_short(to, value, length)
         bits |= code << 2 * n
         to += length
@@ -430,15 +430,3 @@ def sort_prefix(index, entry):
     if order == _WIDE:
         return load_i64(value + 10) ^ _LOWEST
     return _first_bytes(value)
-
-
-@routine
-def row_id_word(page_id, slot):
-    """A row id as the 8 bytes that an entry points with."""
-    return page_id | slot << 32 | -1 << 48
-
-
-@routine
-def place_of_word(word):
-    """page id << 16 | slot of a row id's 8 bytes."""
-    return (word & 0xFFFF_FFFF) << 16 | (word >> 32 & 0xFFFF)

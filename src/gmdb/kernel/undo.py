@@ -18,7 +18,7 @@ no page if that was the insert) and the statement that made this one.
 
 from __future__ import annotations
 
-from gmdb.format.address import DEVICES, NO_PAGE, NO_SLOT, OFFSET_BITS, UNDO_DEVICE
+from gmdb.format.address import DEVICES, NO_PAGE, NO_PLACE, NO_SLOT, OFFSET_BITS, UNDO_DEVICE
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
@@ -38,6 +38,7 @@ from gmdb.kernel.page.area import (
 )
 from gmdb.kernel.page.redo import close_group, log_bytes, log_change, log_commit, log_counts, require_log_room
 from gmdb.kernel.page.segment import add_page, make_segment, release_page, touch_entry
+from gmdb.kernel.places import page_of, place_of, slot_of
 from gmdb.kernel.runtime.call import call_at
 from gmdb.kernel.runtime.compiler import kernel, routine
 from gmdb.kernel.runtime.memory import (
@@ -69,7 +70,7 @@ OP_LOCK, OP_OWNER, OP_NONE = int(UndoOperation.HEAP_LOCK), int(UndoOperation.OWN
 OP_CREATE, OP_DROP = int(UndoOperation.CREATE_SEGMENT), int(UndoOperation.SET_DROP)
 OP_LOB_INSERT, OP_LOB_DELETE = int(UndoOperation.LOB_INSERT), int(UndoOperation.LOB_DELETE)
 POOL_MAX = 4096
-_POOL_ROOM = 1024  # a page with less room than this is not worth handing on
+_POOL_ROOM = 1024  # a page with less room than this is not kept for the next transaction
 _WRITING, _POOLED = 1, 2
 _DATA, _UNDO = int(PageType.DATA), int(SegmentType.UNDO)
 _ROW_PAGE_AT = UNDO_RECORD.offset("row_id.page_id")
@@ -131,15 +132,15 @@ def is_further(record):
 
 @routine
 def prior_record(record):
-    """Where the transaction's change before this one is: page id << 16 | slot."""
+    """Where the transaction's change before this one is, as a place."""
     at = record + record_size(record) - LINK_SIZE
-    return load_u32(at) << 16 | load_u16(at + 4)
+    return place_of(load_u32(at), load_u16(at + 4))
 
 
 @routine
 def is_first(record):
     """Whether it is the transaction's first change of the row, but for inserting it."""
-    return not is_further(record) or prior_record(record) >> 16 == NO_PAGE
+    return not is_further(record) or page_of(prior_record(record)) == NO_PAGE
 
 
 @routine
@@ -155,7 +156,7 @@ def touch_undo(area, page_id):
 
 @routine
 def chain_max(area):
-    """Records that there is room for on all undo pages: whoever has followed more goes round in a circle."""
+    """Records that there is room for on all undo pages: a chain with more goes round in a circle."""
     device, pages = UNDO_DEVICE << OFFSET_BITS, 0
     for _ in range(DEVICES):
         pages += device_of_page(area, device).page_count
@@ -183,22 +184,19 @@ def _room(page):
 
 @routine
 def _new_page(area):
-    """One more page of the undo segment; answers its id or a status."""
+    """One more page of the undo segment; returns its id or a status."""
     state = state_of(area)
     entry_page = touch_entry(area, state.undo_entry)
     if entry_page < 0:
         return entry_page
     if segment_head(entry_page + SEGMENT_HEAD_AT).page_count >= state.undo_limit:
         return UNDO_FULL
-    page_id = add_page(area, state.undo_entry)
-    if page_id < 0:
-        return page_id
-    page = touch_undo(area, page_id)
+    page = add_page(area, state.undo_entry, _UNDO)
     if page < 0:
-        return page  # the segment's head says that it is of something else
+        return page
     page_head(page).free_begin = RECORDS_AT
     log_counts(area, page)
-    return page_id
+    return page_head(page).page_id
 
 
 @routine
@@ -267,7 +265,7 @@ def reserve_undo(area, call, size):
     if page_id < 0:
         return page_id
     if _room(touch_undo(area, page_id)) < size + 2 or page_id == call.undo_page:
-        return damaged(area, page_id)  # no page takes a record of such a row: it is not one of ours
+        return damaged(area, page_id)  # no page has room for a record of such a row: the row is damaged
     full = call.undo_page
     _begin_run(area, call, page_id, touch_undo(area, page_id))
     return _leave(area, full, touch_undo(area, full)) if full >= 0 else DONE
@@ -296,9 +294,9 @@ def _append_record(area, page, row_page, row_slot, lock_id, obj_id, entry_id, op
 
 @routine
 def newest_place(area, call):
-    """Where the record that the transaction wrote last is: page id << 16 | slot."""
+    """Where the record that the transaction wrote last is, as a place."""
     page = touch_undo(area, call.undo_page)
-    return call.undo_page << 16 | (undo_head(page + NODE_AT).slot_count - 1)
+    return place_of(call.undo_page, undo_head(page + NODE_AT).slot_count - 1)
 
 
 @routine
@@ -309,7 +307,7 @@ def write_record(area, call, row_page, row_slot, lock_id, obj_id, entry_id, oper
     """
     page = touch_undo(area, call.undo_page)
     record = _append_record(area, page, row_page, row_slot, lock_id, obj_id, entry_id, operation, body_size)
-    call.undo = call.undo_page << 16 | (undo_head(page + NODE_AT).slot_count - 1)
+    call.undo = place_of(call.undo_page, undo_head(page + NODE_AT).slot_count - 1)
     store_64(call.records + 8 * call.record_count, call.undo)
     call.record_count += 1
     return record
@@ -342,8 +340,8 @@ def log_again(area, call, record):
 def write_link(record, prior, statement):
     """End a further record in where the change before it is."""
     at = record + record_size(record) - LINK_SIZE
-    store_32(at, prior >> 16)
-    store_16(at + 4, prior & 0xFFFF)
+    store_32(at, page_of(prior))
+    store_16(at + 4, slot_of(prior))
     store_16(at + 6, statement & 0xFFFF)
 
 
@@ -360,7 +358,7 @@ def is_dead(page):
 
 @routine
 def _empty(area, page_id, page):
-    """Let a page without live records start over, as nobody's."""
+    """Empty a page without live records, so that it has no owner."""
     head = page_head(page)
     change(area, page)
     head.del_count = 0
@@ -376,7 +374,7 @@ def _empty(area, page_id, page):
 
 @routine
 def _leave(area, page_id, page):
-    """No transaction writes to the page, for it is full."""
+    """No transaction goes on writing to the page: release it if it is dead."""
     if is_dead(page):
         return release_page(area, state_of(area).undo_entry, page_id)
     _set_flag(area, page, 0)
@@ -384,8 +382,8 @@ def _leave(area, page_id, page):
 
 
 @routine
-def hand_on(area, page_id):
-    """The transaction that wrote to the page has ended: the next one goes on there, if that is worth it."""
+def pool_page(area, page_id):
+    """The transaction that wrote to the page has ended: keep it for the next one, if it has room enough."""
     page = touch_undo(area, page_id)
     if page < 0:
         return page
@@ -401,8 +399,8 @@ def hand_on(area, page_id):
 
 
 @routine
-def kill_record(area, page_id, record):
-    """The record is needed no more; nor is the page, if that was its last and nobody writes there."""
+def discard_record(area, page_id, record):
+    """Mark a record as dead; release its page if that was its last live record and no transaction writes there."""
     page = touch_undo(area, page_id)
     if page < 0:
         return page
@@ -419,14 +417,14 @@ def kill_record(area, page_id, record):
     return release_page(area, state_of(area).undo_entry, page_id)
 
 
-# ---- How transactions end, and what definitions leave in undo.
+# ---- Ends of transactions, and undo of definitions.
 
 _CHILD_AT = SEGMENT_HEAD.offset("child_seg")
 
 
 @kernel
 def commit_transaction(area, call_address, time):
-    """Give the transaction its SCN and log its commit; answers the LSN that must be on disk for it to count.
+    """Give the transaction its SCN and log its commit; returns the LSN that must be on disk for it to count.
 
     The SCN is in the call.  Nobody else sees the commit yet.
     """
@@ -440,7 +438,7 @@ def commit_transaction(area, call_address, time):
     state.next_scn += 1
     status = enter_commit(area, call.transaction, call.commit)
     if status == DONE:
-        status = hand_on(area, call.undo_page)
+        status = pool_page(area, call.undo_page)
     log_commit(area, call.commit, time, call.feed_from)
     close_group(area, transaction_at(area, call.transaction).number, DONE)
     return status if status < 0 else state.log_start + state.log_end
@@ -448,11 +446,11 @@ def commit_transaction(area, call_address, time):
 
 @kernel
 def end_rollback(area, call_address):
-    """The transaction has taken back all that it did: others may write where it wrote."""
+    """The transaction has taken back all that it did: its undo page can go to the next one."""
     if require_log_room(area) < 0:
         return LOG_FULL
     call = call_at(call_address)
-    status = hand_on(area, call.undo_page) if call.undo_page >= 0 else DONE
+    status = pool_page(area, call.undo_page) if call.undo_page >= 0 else DONE
     return close_group(area, 0, status)
 
 
@@ -488,7 +486,7 @@ def _create(area, call_address, space_id, obj_id, seg_type, pct_free, name):
 
 @kernel
 def create_segment(area, call_address, space_id, obj_id, seg_type, pct_free, name):
-    """A segment without pages, called by the 64 bytes at ``name``; answers its entry page.
+    """A segment without pages, with the name in the 64 bytes at ``name``; returns its entry page.
 
     With a call it belongs to that transaction: it goes if that is rolled back.
     """
@@ -499,11 +497,11 @@ def create_segment(area, call_address, space_id, obj_id, seg_type, pct_free, nam
 
 @kernel
 def log_table_change(area, call_address, feed, operation):
-    """Log what became of a table with a change feed, as part of what the transaction's newest undo record is about."""
+    """Log a change of the definition of a table with a change feed, under the transaction's newest undo record."""
     if require_log_room(area) < 0:
         return LOG_FULL
     call = call_at(call_address)
-    log_change(area, call, feed, operation, NO_PAGE << 16 | NO_SLOT, newest_place(area, call), 0, 0, 0, 0, 0)
+    log_change(area, call, feed, operation, NO_PLACE, newest_place(area, call), 0, 0, 0, 0, 0)
     return close_group(area, transaction_at(area, call.transaction).number, DONE)
 
 
@@ -533,7 +531,7 @@ def mark_dropped(area, call_address, obj_id, entry_id):
     return close_group(area, transaction_at(area, call.transaction).number, status)
 
 
-# ---- What recovery asks of single pages.
+# ---- Single pages, for recovery.
 
 
 @kernel
@@ -544,7 +542,7 @@ def check_page(area, page_id):
 
 @kernel
 def release_dead_page(area, page_id):
-    """Give an undo page back that has no live record, whatever it says of who writes there."""
+    """Give an undo page back that has no live record, whatever its flag says of who writes there."""
     if require_log_room(area) < 0:
         return LOG_FULL
     page = touch_undo(area, page_id)

@@ -1,14 +1,14 @@
-"""Finalizers: what is to be done when nobody has an object any more.
+"""Finalizers: what is done when an object is no longer referenced.
 
-Python runs finalizers anywhere, and signal handlers where a function of Python's begins.  What a handler raises there,
-in a finalizer, is printed and forgotten.  So no finalizer here is a function of Python's: what it does is in C, and
-notes only that something is to be closed.  The next operation does that, or a thread in the background.
+Python runs finalizers anywhere, and signal handlers where a function of Python's begins.  What a handler raises
+in a finalizer is printed and lost.  So no finalizer here is a Python function: it runs in C, and only notes that
+something must be closed.  The next operation closes it, or a thread in the background.
 
 Invariants
  1. What was abandoned is closed once, by one thread at a time.
  2. When an operation of the main thread begins, all that was abandoned before is closed.
 
-Not here: where signals may strike (process/signals.py).
+Not here: where a handler's exception may be raised (process/signals.py).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ T = TypeVar("T")
 _logger = logging.getLogger("gmdb")
 _abandoned: deque[tuple[Any, Callable[[], None] | None]] = deque()
 _closing = threading.Lock()
-_closer = 0  # the thread that has it
+_closer = 0  # the thread that holds it
 
 
 class Closed(Generic[T]):
-    """Has an iterator that is closed when nobody has this any more; then ``on_end`` is called."""
+    """Holds an iterator that is closed when this is no longer referenced; then ``on_end`` is called."""
 
     __slots__ = ("__del__", "iterator")
     __del__: Callable[[], None]
@@ -42,9 +42,9 @@ class Closed(Generic[T]):
 
 
 def close_abandoned(patiently: bool = False) -> None:
-    """Close what nobody has any more, unless this thread is at it already.
+    """Close what was abandoned, unless this thread is doing so already.
 
-    ``patiently``: wait for another thread that is at it; else it goes on alone.
+    ``patiently``: wait for another thread that is doing so; else return at once.
     """
     global _closer
     if not _abandoned or _closer == get_ident() or not _closing.acquire(patiently):
@@ -66,20 +66,20 @@ def _close(iterator: Any, on_end: Callable[[], None] | None) -> None:
             close()
         if on_end is not None:
             on_end()
-    except Exception as error:  # there is nobody to tell
-        _logger.error("what a read held cannot be let go of: %s: %s", type(error).__name__, error)
+    except Exception as error:  # there is no caller to raise it to
+        _logger.error("the resources of an abandoned read cannot be released: %s: %s", type(error).__name__, error)
 
 
 def _in_child() -> None:
     global _closing, _closer
-    _closing, _closer = threading.Lock(), 0  # a thread of the parent may have had it
+    _closing, _closer = threading.Lock(), 0  # a thread of the parent may have held it
 
 
 os.register_at_fork(after_in_child=_in_child)
 
 
 class Living(Generic[T]):
-    """Objects for as long as somebody else has them; a WeakSet's finalizers are functions of Python's."""
+    """A set of weak references; unlike a WeakSet's, its finalizers are not Python functions."""
 
     def __init__(self) -> None:
         self._references: set[weakref.ref[T]] = set()
@@ -94,7 +94,7 @@ class Living(Generic[T]):
         self._references.clear()
 
     def __iter__(self) -> Iterator[T]:
-        for reference in self._references.copy():  # in C, so that none goes meanwhile
+        for reference in self._references.copy():  # in C, so that no object dies meanwhile
             thing = reference()
             if thing is not None:
                 yield thing

@@ -1,4 +1,4 @@
-"""What a forked child does with objects of libraries that belong to its parent: nothing, not even destroy them.
+"""Objects of libraries that a forked child has from its parent: it must not use them, nor even destroy them.
 
 Only the thread that forked goes on in a child.  A destructor that waits for another thread waits for ever.
 """
@@ -15,13 +15,13 @@ ADVICE = (
 )
 
 
-def keep_for_ever(thing: Any) -> None:
+def keep_forever(thing: Any) -> None:
     """Let no destructor run, not even at the process's end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
-class _LastWord:
-    """Ends standard error when the interpreter lets go of ``sys``: after all that is Python has had its say."""
+class _Silencer:
+    """Closes standard error when the interpreter clears ``sys``: after all output of Python code."""
 
     def __init__(self) -> None:
         self._open, self._dup2, self._flags = os.open, os.dup2, os.O_WRONLY  # globals are gone by then
@@ -30,6 +30,6 @@ class _LastWord:
         self._dup2(self._open("/dev/null", self._flags), 2)
 
 
-def hear_no_complaints() -> None:
-    """Let a library say nothing of what cannot be let go of: DuckDB's lists that at the end, as leaked."""
-    sys._gmdb_last_word = _LastWord()  # type: ignore[attr-defined]
+def silence_leak_reports() -> None:
+    """Silence a library's complaint at exit about objects that are never destroyed, as DuckDB's about leaks."""
+    sys._gmdb_silencer = _Silencer()  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """Hooks: how a layer calls one above it, which it does not know.
 
-The lower object has a hook where it must ask or tell somebody; the upper one connects a function to it, when a
+The lower object has a hook where it needs the layer above; the upper one connects a function to it, when a
 database is opened.  Without one the hook does what its default does.  All upward calls go through hooks, and
 docs/architecture.md lists them.
 """

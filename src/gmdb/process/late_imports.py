@@ -1,6 +1,6 @@
-"""Libraries that are read when something of them is first used: what a statement does without costs it no time.
+"""Libraries that are imported when first used, so that statements that do not need them do not wait for them.
 
-``from gmdb.process.late_imports import pyarrow as pa`` stands for the import; it is to be used within functions.
+``from gmdb.process.late_imports import pyarrow as pa`` stands for the import; use it within functions only.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Signals: where an exception that a signal handler raises may strike.
+"""Signals: where an exception that a signal handler raises may come out.
 
 Python runs signal handlers in the main thread, between any two of its instructions; Ctrl-C raises KeyboardInterrupt
 there.  In the middle of an operation, between a kernel's return and the line that takes note of it, such an exception
 would leave half of a change behind.  So every operation runs with signals *held*: handlers run at once, as always,
-but an exception that one of them raises is kept, the operation is told to end soon, and the exception is raised where
-the operation has ended.
+but an exception that one of them raises is kept, the operation is interrupted, and the exception is raised where
+it has ended.
 
 Invariants
  1. While signals are held no exception of a handler is raised, except by ``check``, at places chosen for it.
- 2. An exception that was kept is raised when the outermost operation ends, whatever became of that.
- 3. Outside of operations handlers are the program's own; if one is not put back, because a signal came at that very
-    moment, what stands in for it does what the handler would do.
+ 2. An exception that was kept is raised when the outermost operation ends, with or without an error.
+ 3. Outside of operations handlers are the program's own; if one could not be put back, because a signal came at that
+    very moment, its stand-in does what the handler would do.
  4. Threads other than the main one run no handlers: for them nothing is held.
 
 Not here: what it takes to end an operation (transaction/interrupts.py).
@@ -22,7 +22,7 @@ import gc
 import os
 import signal
 import threading
-from _signal import getsignal  # type: ignore[import-not-found]  # without the detour that makes enum members of its results
+from _signal import getsignal  # type: ignore[import-not-found]  # without the wrapper that turns its results into enum members
 from _signal import signal as set_handler
 from _thread import get_ident, interrupt_main, start_new_thread
 from collections.abc import Callable, Iterable, Iterator
@@ -34,8 +34,8 @@ from gmdb.errors import CursorInvalid, InterfaceError
 from gmdb.process.finalizers import Closed, close_abandoned
 
 T = TypeVar("T")
-# All for which programs have handlers that raise.  Those of a fault in the thread itself (SIGSEGV, …) and real-time
-# signals are left out: each costs every operation a look.
+# All for which programs have handlers that raise.  Those for faults of the thread itself (SIGSEGV, …) and real-time
+# signals are left out: checking each costs every operation time.
 _SIGNALS = tuple(
     number
     for name in (
@@ -66,7 +66,7 @@ _SIGNALS = tuple(
 
 
 class Interruptible(Protocol):
-    """Something that can be told to end soon."""
+    """Something that can be asked to end soon."""
 
     def interrupt(self) -> None: ...
 
@@ -78,7 +78,7 @@ class _State:
         self.main = threading.main_thread().ident
         self.depth = 0  # operations that are running, one within the other
         self.handling = 0  # handlers that are running within an operation
-        self.is_ending = False  # the outermost operation has done its work: nothing is left to be interrupted
+        self.is_ending = False  # the outermost operation has done its work: there is nothing to interrupt
         self.is_finalizing = False  # within a finalizer, and no operation
         self.postponed: list[int] = []  # signals that have arrived meanwhile
         self.target: Interruptible | None = None  # what the outermost operation works with
@@ -117,7 +117,7 @@ class _StandIn:
 def in_helper_thread(interrupt: Callable[[], None]) -> None:
     """Interrupt from another thread: the one that a handler runs in may have any lock that this takes.
 
-    The operation under way does not end before it is done, so that it strikes no later one.
+    The operation under way does not end before it is done, so that no later one is interrupted.
     """
     done = threading.Lock()
     done.acquire()
@@ -162,15 +162,15 @@ def _note_handlers(handlers: list[Any]) -> None:
 def _put_handlers_back() -> None:
     try:
         for _, number, handler, stand_in in _state.stand_ins:
-            if getsignal(number) is stand_in:  # else it is back, or the program has set another one meanwhile
+            if getsignal(number) is stand_in:  # else it was put back, or the program has set another one meanwhile
                 set_handler(number, handler)
-    except BaseException:  # of a handler that is back already
+    except BaseException:  # from a handler that was put back already
         _put_handlers_back()
         raise
 
 
 class Held:
-    """Signals are held within; what a handler raises meanwhile comes at the end, and ``target`` is interrupted."""
+    """Signals are held within; what a handler raises meanwhile is raised at the end, and ``target`` is interrupted."""
 
     __slots__ = ("_target",)
 
@@ -220,7 +220,7 @@ class Held:
 
 
 class HeldToFinalize(Held):
-    """For finalizers, where Python drops exceptions: signals arrive once more, when the finalizer is done."""
+    """For finalizers, where Python drops exceptions: signals are sent again when the finalizer is done."""
 
     __slots__ = ()
 
@@ -249,12 +249,12 @@ os.register_at_fork(after_in_child=_state.__init__)  # type: ignore[misc]  # the
 
 
 def _close_abandoned() -> None:
-    """An operation within another one waits for nobody: it may have what the one at work needs."""
+    """An operation within another one does not wait: it may hold what another thread's close needs."""
     close_abandoned(patiently=_state.depth == 1 and get_ident() == _state.main)
 
 
 def check() -> None:
-    """Raise what a signal handler has raised since the operation began; to be called where it can be left."""
+    """Raise what a signal handler has raised since the operation began; called where the operation can end."""
     if _state.raised and get_ident() == _state.main:
         raise _state.raised.pop(0)
 
@@ -262,16 +262,16 @@ def check() -> None:
 class HeldIterator(Generic[T]):
     """An iterator whose every step is an operation.
 
-    A step that fails, or whose result is lost to an interrupt, is the last: nobody takes what follows for the whole.
+    A step that fails, or whose result is lost to an interrupt, is the last, so that a read with a gap is noticed.
     """
 
     __slots__ = ("_held", "_is_broken", "_steps")
 
     def __init__(self, iterator: Iterator[T], operation: Held, on_end: Callable[[], None] | None = None) -> None:
-        """``on_end`` is called behind the last step.
+        """``on_end`` is called after the last step.
 
         Steps are taken by any thread, also while another one is in an operation: DuckDB and Arrow read in threads of
-        their own what they were handed.
+        their own.
         """
         self._steps: Closed[T] | None = Closed(iterator, on_end)
         self._held = operation
@@ -290,27 +290,27 @@ class HeldIterator(Generic[T]):
             try:
                 value = next(self._steps.iterator)
             except StopIteration:
-                self._let_go()
+                self._release()
                 self._is_broken = False
                 raise
             except BaseException:
-                self._let_go()
+                self._release()
                 raise
         self._is_broken = False
         return value
 
     def close(self) -> None:
-        """Let go of what the read holds."""
+        """Release what the read holds."""
         with self._held:
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._steps = None
         _close_abandoned()
 
 
 class Flattened(chain[T]):
-    """The members of the pieces that an iterator gives out, one by one, at the cost of a step a piece."""
+    """The members of the pieces of an iterator, one by one, at the cost of one step a piece."""
 
     pieces: Any
 
@@ -322,12 +322,12 @@ class Flattened(chain[T]):
         return flattened
 
     def close(self) -> None:
-        """Let go of what the read holds."""
+        """Release what the read holds."""
         self.pieces.close()
 
 
 class LetThrough:
-    """Within an operation: the program's own code runs, which may take as long as it likes; signals strike there."""
+    """Within an operation: the program's own code runs, for as long as it takes; handlers may raise there."""
 
     __slots__ = ("_depth",)
 
@@ -346,7 +346,7 @@ class LetThrough:
 
 
 def let_through(source: Iterable[T]) -> Iterator[T]:
-    """What the program gives out step by step, each of which signals may strike."""
+    """The steps of an iterable of the program's, in each of which handlers may raise."""
     with LetThrough():
         steps = iter(source)
     while True:

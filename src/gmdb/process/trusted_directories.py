@@ -1,9 +1,9 @@
-"""Which directories no other user can change: code is loaded from no other, and a token is sent nowhere else.
+"""Which directories no other user can change: code is loaded and tokens are sent there only.
 
-Trusted are this process's user and root.  A directory is as safe as every step of the way to it: whoever may rename a
+Trusted are this process's user and root.  A directory is as safe as every step of the way to it: who may rename a
 directory above it can put another one in its place.  In a directory with the sticky bit, as ``/tmp`` has it, others
 can make entries but not touch ours, so it may be on the way.  What was found safe stays so, since nobody else can
-change it; there is no race between the look and the use.  An access control list that lets others write shows in the
+change it; there is no race between check and use.  An access control list that lets others write shows in the
 mode, as a right of the group.
 """
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from gmdb.errors import ForkedProcess
 from gmdb.process.finalizers import Living
-from gmdb.process.forked import ADVICE, keep_for_ever
+from gmdb.process.forked import ADVICE, keep_forever
 
 End = str | tuple[str, int]
 
@@ -114,7 +114,7 @@ def _detach_finalizers(thing: Any) -> None:
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         entry = finalizer.peek()
         if entry is not None and entry[0] is thing:
-            keep_for_ever(finalizer.detach())
+            keep_forever(finalizer.detach())
 
 
 def _after_in_child() -> None:
@@ -122,7 +122,7 @@ def _after_in_child() -> None:
     for inherited in list(_in_use):
         for thing in inherited.leave_to_parent():
             _detach_finalizers(thing)
-            keep_for_ever(thing)
+            keep_forever(thing)
     _in_use.clear()
     if _used:
         _spoilt = True

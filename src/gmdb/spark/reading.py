@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from gmdb.errors import Corruption
-from gmdb.format.address import page_name
+from gmdb.format.address import page_name, page_of
 from gmdb.format.columns import Column
 from gmdb.spark.spark_types import PAGE_ID, ROWID, readable_columns
 from gmdb.spark.table_reader import TableRead
@@ -154,7 +154,7 @@ def _with_places(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
         if name == ROWID.name:
             arrays.append(row_id_texts(places))
         elif name == PAGE_ID.name:
-            arrays.append(pa.array(places >> 16))
+            arrays.append(pa.array(page_of(places)))
         else:
             arrays.append(batch.column(name))
     return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from gmdb.errors import SchemaMismatch
-from gmdb.format.address import DEVICES, OFFSET_BITS, device_of
+from gmdb.format.address import DEVICES, OFFSET_BITS, device_of, page_of
 from gmdb.spark.options import MAX_PARTITION_BYTES, ReadOptions
 from gmdb.spark.pinned_snapshots import pin_of, table_of
 from gmdb.spark.spark_types import (
@@ -117,7 +117,7 @@ def pages_by_index(
     try:
         page_ids: set[int] = set()
         for places in find_places(store, table, index, keys):
-            page_ids.update(np.unique(places >> 16).tolist())
+            page_ids.update(np.unique(page_of(places)).tolist())
             if len(page_ids) > most:
                 return None
         return sorted(page_ids)

@@ -31,7 +31,7 @@ from gmdb.format.checksum import page_crc
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PAGE_TAIL, TAIL_SIZE, PageType
 from gmdb.kernel.page.allocation import set_page_count
-from gmdb.kernel.page.area import AREA, LET_GO
+from gmdb.kernel.page.area import AREA, RELEASED
 from gmdb.kernel.page.checkpoint import seal_run
 from gmdb.storage import disk
 from gmdb.storage.directory import device_path
@@ -273,7 +273,7 @@ class Device:
 
     def let_go(self, first: int, end: int) -> None:
         """Pages that the high-water mark has come down from may be taken again.  The guard is held."""
-        self._verified[first:end] = LET_GO
+        self._verified[first:end] = RELEASED
 
     def cut(self) -> int:
         """Cut the file off behind the pages that the device head says it has; answers by how many bytes.

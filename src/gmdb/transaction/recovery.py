@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gmdb.errors import Corruption
-from gmdb.format.address import UNDO_DEVICE, device_of, offset_of, page_name
+from gmdb.format.address import UNDO_DEVICE, device_of, offset_of, page_name, page_of, place_of, slot_of
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType, slot_offset
 from gmdb.format.transactions import committed
 from gmdb.format.undo import NODE_AT, OWNER_AT, UNDO_HEAD, UNDO_OWNER, UNDO_RECORD, UndoOperation, record_extents
@@ -104,7 +104,7 @@ class _Work:
                 owner = UNDO_OWNER.at(page, offset + UNDO_RECORD.size)
                 number, run, places = owner.number, owner.run, []
             elif operation != UndoOperation.NONE:
-                places.append(page_id << 16 | slot)
+                places.append(place_of(page_id, slot))
                 self._note(UNDO_RECORD.at(page, offset))
         _keep(found, number, run, places)
 
@@ -118,8 +118,8 @@ class _Work:
             pass
 
     def _space_of(self, place: int) -> int:
-        page = self._page(place >> 16)
-        at = slot_offset(len(page), place & 0xFFFF)
+        page = self._page(page_of(place))
+        at = slot_offset(len(page), slot_of(place))
         record = UNDO_RECORD.at(page, int.from_bytes(page[at : at + 2], "little"))
         return self._space(record.row_id.page_id)
 

@@ -217,7 +217,7 @@ def change_with_patience(
 def _awaited(session: Session, key: RowId | None) -> RowId | None:
     """The row that is waited for: the one to be changed, or another that may have the same key."""
     place = session.call[BLOCKED]
-    return key if place < 0 else RowId(place >> 16, place & 0xFFFF)
+    return key if place < 0 else RowId.from_place(place)
 
 
 def _overcome(session: Session, result: int, key: RowId | None) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from gmdb.errors import Corruption, DataError, StorageError
 from gmdb.format import heap
-from gmdb.format.address import RowId, device_of, page_name
+from gmdb.format.address import RowId, device_of, page_name, page_of, slot_of
 from gmdb.format.btree import INDEX_AT, INDEX_HEAD, KEY_COLUMNS_MAX, IndexKind, key_values
 from gmdb.format.columns import Column
 from gmdb.format.page import PageType, SegmentType
@@ -153,7 +153,7 @@ class _Comparison:
             wrong = self._wrong_target(page, offset, row_id)
             if wrong:
                 told += 1
-                explained.add(row_id.page_id << 16 | row_id.slot_id)
+                explained.add(row_id.place)
                 if told <= SHOWN_MAX:
                     self._on_entry(
                         spot, f"the entry of key {self._index.key_at(page, offset)} leads to row {row_id}, {wrong}"
@@ -174,7 +174,7 @@ class _Comparison:
                 continue
             told += 1
             if told <= SHOWN_MAX:
-                page_id, slot = place >> 16, place & 0xFFFF
+                page_id, slot = page_of(place), slot_of(place)
                 said = f"slot {slot}: {self._index.name} has no entry for the row's key, {in_words(key)}"
                 self._survey.findings.on_page(page_id, self._survey.row_offset(page_id, slot), said)
         self._tell_more(told, f"rows of table {self._index.table.name} have no entry")
@@ -202,7 +202,7 @@ class _Comparison:
             return "which has moved there and is known by another row id"
         if word >> 24 & RowFlag.DELETE and (self._settled or word & NO_LOCK == UNLOCKED):
             return "which is deleted"
-        place = row_id.page_id << 16 | row_id.slot_id
+        place = row_id.place
         values = self._values_of_row(place)
         if values is None or (not self._settled and self._had(place, page, offset, values)):
             return ""
@@ -240,14 +240,14 @@ class _Comparison:
 
     def _entry(self, spot: int) -> tuple[bytes, int]:
         """The page of an entry, and where the entry lies on it."""
-        page_id, slot = spot >> 16, spot & 0xFFFF
+        page_id, slot = page_of(spot), slot_of(spot)
         return self._survey.files.page(page_id), self._survey.row_offset(page_id, slot)
 
     def _name(self, page: bytes, offset: int) -> str:
         return f"key {self._index.key_at(page, offset)} and row {row_of(page, offset)}"
 
     def _on_entry(self, spot: int, said: str) -> None:
-        page_id, slot = spot >> 16, spot & 0xFFFF
+        page_id, slot = page_of(spot), slot_of(spot)
         at = self._survey.row_offset(page_id, slot)
         self._survey.findings.on_page(page_id, at, f"{self._index.name}: slot {slot}: {said}")
 
@@ -258,7 +258,7 @@ class _Comparison:
 
     def _values_of_row(self, place: int) -> tuple[Any, ...] | None:
         """A row's newest version; None if it cannot be read."""
-        row = self._row(RowId(place >> 16, place & 0xFFFF))
+        row = self._row(RowId.from_place(place))
         try:
             if row is not None and heap.flags_of(*row) & RowFlag.ENTRY:
                 target = entry_target(*row)

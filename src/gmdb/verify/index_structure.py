@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gmdb.errors import Corruption, DataError
-from gmdb.format.address import NO_PAGE, RowId, device_of, offset_of, page_name
+from gmdb.format.address import NO_PAGE, RowId, device_of, offset_of, page_name, page_of, place_of, slot_of
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, INDEX_AT, INDEX_HEAD, NODE_AT, POINTER_SIZE, IndexKind, key_values
 from gmdb.format.columns import Column
 from gmdb.format.hash import HASH_NODE, slot_pages
@@ -58,7 +58,7 @@ class Index:
 
 @dataclass(frozen=True)
 class IndexEntries:
-    """The entries that lead to rows: their words, and where they are (page id << 16 | slot, and SPECIAL)."""
+    """The entries that lead to rows: their words, and where they are (their places, and SPECIAL)."""
 
     words: np.ndarray
     spots: np.ndarray
@@ -186,7 +186,7 @@ class IndexWalk:
 
     def key_and_row(self, place: int) -> str:
         """Of an entry that leads to a row."""
-        page, offset = self._survey.files.page(place >> 16), self.entry_offset(place >> 16, place & 0xFFFF)
+        page, offset = self._survey.files.page(page_of(place)), self.entry_offset(page_of(place), slot_of(place))
         return f"{self._index.key_at(page, offset)} of row {row_of(page, offset)}"
 
     def tell_misfit(self, page_id: int, slot: int, tail: str, behind: int) -> None:
@@ -195,12 +195,12 @@ class IndexWalk:
         self.on_entry(page_id, slot, said, behind)
 
     def tell_same(self, page_id: int, slot: int, _: int) -> None:
-        said = f"the entry of key {self.key_and_row(page_id << 16 | slot)} and its row is there twice"
+        said = f"the entry of key {self.key_and_row(place_of(page_id, slot))} and its row is there twice"
         self.on_entry(page_id, slot, said)
 
     def tell_duplicate(self, page_id: int, slot: int, other: int) -> None:
-        where = f"slot {other & 0xFFFF} of page {page_name(other >> 16)}"
-        said = f"the index is unique, but key {self.key_and_row(page_id << 16 | slot)} is also in {where}"
+        where = f"slot {slot_of(other)} of page {page_name(page_of(other))}"
+        said = f"the index is unique, but key {self.key_and_row(place_of(page_id, slot))} is also in {where}"
         self.on_entry(page_id, slot, said, KEY_AT)
 
 
@@ -247,7 +247,7 @@ class Tree(IndexWalk):
         return bool(np.isin(self.listed(), reached).all())
 
     def _key(self, place: int) -> str:
-        page_id, slot = place >> 16, place & 0xFFFF
+        page_id, slot = page_of(place), slot_of(place)
         if not self._level_of(page_id):
             return self.key_and_row(place)
         return self._index.key_at(self._survey.files.page(page_id), self.entry_offset(page_id, slot))
@@ -293,7 +293,7 @@ class Tree(IndexWalk):
         self.on_entry(page_id, slot, "the last entry of a branch has no key, but this one has")
 
     def _order(self, page_id: int, slot: int, before: int) -> None:
-        keys = f"{self._key(page_id << 16 | slot)} comes after {self._key(before)}"
+        keys = f"{self._key(place_of(page_id, slot))} comes after {self._key(before)}"
         self.on_entry(page_id, slot, f"entries are not in order: {keys}", KEY_AT)
 
     def _low(self, page_id: int, slot: int, bound: int) -> None:
@@ -303,8 +303,8 @@ class Tree(IndexWalk):
         self._out_of_bounds(page_id, slot, bound, "is not below" if self._level_of(page_id) else "is above")
 
     def _out_of_bounds(self, page_id: int, slot: int, bound: int, relation: str) -> None:
-        where = f"slot {bound & 0xFFFF} of page {page_name(bound >> 16)}"
-        keys = f"key {self._key(page_id << 16 | slot)} {relation} that of {where}, {self._key(bound)}"
+        where = f"slot {slot_of(bound)} of page {page_name(page_of(bound))}"
+        keys = f"key {self._key(place_of(page_id, slot))} {relation} that of {where}, {self._key(bound)}"
         self.on_entry(page_id, slot, f"{keys}, which bounds the page", KEY_AT)
 
 
@@ -363,7 +363,7 @@ class Hash(IndexWalk):
             if hash_checks.same_key(self._mapped.address, self._index.head.ctypes.data, spot, other):
                 told += 1
                 if told <= PROBLEMS_MAX:
-                    self.tell_duplicate(spot >> 16, spot & 0xFFFF, other)
+                    self.tell_duplicate(page_of(spot), slot_of(spot), other)
         if told > PROBLEMS_MAX:
             self.tell_at_entry_page(f"{told - PROBLEMS_MAX} more keys are there twice")
 
@@ -437,7 +437,7 @@ class Hash(IndexWalk):
         self.on_entry(page_id, slot, f"address {address:#018x} {said}", at)
 
     def _address(self, page_id: int, slot: int, _: int) -> None:
-        self._on_address(page_id, slot, f"is not that of key {self.key_and_row(page_id << 16 | slot)}")
+        self._on_address(page_id, slot, f"is not that of key {self.key_and_row(place_of(page_id, slot))}")
 
     def _stray(self, page_id: int, slot: int, number: int) -> None:
         item = self._queue[number]
@@ -447,5 +447,5 @@ class Hash(IndexWalk):
         self._on_address(page_id, slot, said)
 
     def _order(self, page_id: int, slot: int, before: int) -> None:
-        address, _ = self._address_of(page_id, before & 0xFFFF)
+        address, _ = self._address_of(page_id, slot_of(before))
         self._on_address(page_id, slot, f"comes after {address:#018x}, or the row ids do: entries are not in order")

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gmdb.format.address import NO_PAGE
+from gmdb.format.address import NO_PAGE, place_of
 from gmdb.format.row import MIN_OCCUPIED
 from gmdb.kernel.checks import hash_checks, index_checks
 from gmdb.kernel.checks.index_checks import NO_WORD, PROBLEM, SPECIAL, words_of_rows
@@ -263,7 +263,7 @@ def leaf_ranges(
         if first:
             before, filled_one = int(leaves["page"][first - 1]), int(newest[first - 1])
             if filled_one != NOWHERE:
-                last = int(leaves["page"][filled_one]) << 16 | int(slot_counts[filled_one]) - 1
+                last = place_of(int(leaves["page"][filled_one]), int(slot_counts[filled_one]) - 1)
         entries = int(slot_counts[first:end].sum(dtype=np.int64))
         part = leaves[first:end].copy()
         ranges.append(LeafRange(head.tobytes(), obj_id, part, entries, before, last, end == len(leaves)))

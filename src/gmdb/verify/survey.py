@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gmdb.format import anatomy, btree, hash, heap, undo
-from gmdb.format.address import PAGES_PER_DEVICE, RowId, device_of, offset_of, page_id_of
+from gmdb.format.address import PAGES_PER_DEVICE, RowId, device_of, offset_of, page_id_of, page_of, slot_of
 from gmdb.format.layout import Finding
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PageType, slot_offset
 from gmdb.format.row import ROW_HEAD
@@ -200,7 +200,7 @@ def check_migration(survey: Survey) -> None:
     for i in np.flatnonzero(~is_first):
         said = f"leads to {_row_name(targets[i])}, to which another ENTRY row leads already"
         _finding(survey, entries["place"][i], f"an ENTRY row {said}", ROW_HEAD.size)
-    target_facts, own_facts = survey.gather(targets >> 16), survey.gather(entries["place"] >> 16)
+    target_facts, own_facts = survey.gather(page_of(targets)), survey.gather(page_of(entries["place"]))
     damaged = (target_facts["verdict"] > SUSPECT) & (target_facts["page_type"] == PageType.DATA)
     there = np.isin(targets, links)
     for i in np.flatnonzero(~there & ~damaged):
@@ -218,15 +218,15 @@ def _check_links(survey: Survey, targets: np.ndarray, links: np.ndarray) -> None
     for facts in survey.facts.values():
         doubtful.update(facts["obj_id"][facts["verdict"] > SUSPECT].tolist())
     orphans = links[~np.isin(links, targets)]
-    objects = survey.gather(orphans >> 16)["obj_id"]
+    objects = survey.gather(page_of(orphans))["obj_id"]
     for place in orphans[~np.isin(objects, list(doubtful))]:
         _finding(survey, place, "a LINK row to which no ENTRY row leads", 0)
 
 
 def _row_name(place: int) -> str:
-    return f"row {RowId(int(place) >> 16, int(place) & 0xFFFF)}"
+    return f"row {RowId.from_place(int(place))}"
 
 
 def _finding(survey: Survey, place: int, said: str, behind: int) -> None:
-    page_id, slot = int(place) >> 16, int(place) & 0xFFFF
+    page_id, slot = page_of(int(place)), slot_of(int(place))
     survey.findings.on_page(page_id, survey.row_offset(page_id, slot) + behind, f"slot {slot}: {said}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from gmdb.format import undo
-from gmdb.format.address import NO_PAGE, NO_SLOT, RowId, page_name
+from gmdb.format.address import NO_PAGE, NO_SLOT, RowId, page_name, page_of, slot_of
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.row import NO_LOCK
 from gmdb.format.slotted import SLOT_FREED
@@ -69,11 +69,11 @@ class LiveRecord:
         return is_further and self.body[-LINK_SIZE:][:4] == NO_PAGE.to_bytes(4, "little")
 
     def places(self) -> Iterator[int]:
-        """The rows that it is about, as page id << 16 | slot."""
+        """The places of the rows that it is about."""
         if self.row_id.slot_id == NO_SLOT:
             return iter(())
         rows = self.count if self.operation == UndoOperation.HEAP_INSERT else 1
-        first = self.row_id.page_id << 16 | self.row_id.slot_id
+        first = self.row_id.place
         return iter(range(first, first + min(rows, NO_SLOT - self.row_id.slot_id)))
 
 
@@ -122,7 +122,7 @@ def _read_records(survey: Survey) -> Iterator[LiveRecord]:
 
 
 def _lock_finding(survey: Survey, place: int, lock_id: int, said: str) -> None:
-    page_id, slot = int(place) >> 16, int(place) & 0xFFFF
+    page_id, slot = page_of(int(place)), slot_of(int(place))
     said = f"slot {slot}: the row has lock {lock_id}, {said}"
     survey.findings.on_page(page_id, survey.row_offset(page_id, slot), said)
 
@@ -216,7 +216,7 @@ class _Locks:
             at = PAGE_HEAD.offset("obj_id")
             return f"page {page_name(page_id)} is no data page of object {record.obj_id} (see its offset {at})"
         for place in record.places():
-            slot = place & 0xFFFF
+            slot = slot_of(place)
             if slot >= fact["slot_count"] or self._survey.row_offset(page_id, slot) & SLOT_FREED:
                 return f"there is no row {RowId(page_id, slot)}"
             if self._locks.get(place) != record.lock_id and not self._leads_back(record, place):

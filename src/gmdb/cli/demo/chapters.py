@@ -130,14 +130,14 @@ def prepare(story: Story) -> None:
 
 
 def _way() -> str:
-    from gmdb.kernel.runtime.code_cache import kept_in
+    from gmdb.kernel.runtime.code_cache import cache_folder
     from gmdb.kernel.runtime.compiler import AHEAD, JIT, WAY
 
     if WAY == AHEAD:
         return "compiled ahead"
     if WAY != JIT:
         return "as plain Python"
-    folder = kept_in()
+    folder = cache_folder()
     where = f"kept in {str(folder).replace(str(Path.home()), '~', 1)}" if folder else "for this process alone"
     return f"compiled when they are first called, {where}"
 

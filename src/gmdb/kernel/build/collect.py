@@ -1,6 +1,6 @@
 """Decorators for the processes of the build: kernels and routines are compiled into LLVM's language and no further.
 
-Each function stays in a module of its own.  Whoever has collected all of them links them, once, and optimises them as
+Each function stays in a module of its own.  When all are collected they are linked once and optimised as
 a whole; to link each into all of its callers, as Numba does, takes most of the time of a compilation.
 """
 

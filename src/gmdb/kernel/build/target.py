@@ -19,7 +19,7 @@ class Target:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables by which Numba compiles for it, and leaves optimising to whoever links."""
+        """Variables by which Numba compiles for it, and leaves optimising to the link step."""
         return {"NUMBA_CPU_NAME": self.cpu, "NUMBA_CPU_FEATURES": "", "NUMBA_OPT": "0", "NUMBA_DISABLE_JIT": "0"}
 
 

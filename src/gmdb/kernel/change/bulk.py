@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.format.address import NO_PAGE, NO_SLOT, OFFSET_BITS
+from gmdb.format.address import NO_PAGE, NO_PLACE, NO_SLOT, OFFSET_BITS
 from gmdb.format.device import DEVICE_HEAD_AT
 from gmdb.format.heap import NODE_AT
 from gmdb.format.page import PAGE_SIZES, PageType
@@ -19,7 +19,7 @@ from gmdb.format.row import NO_LOCK, SIZE_AT
 from gmdb.format.segment import FURTHER_MAP_AT, LOADING, MAP_ENTRY, NO_LIST, SEGMENT_HEAD_AT
 from gmdb.kernel.change.bulk_pages import fill_pages, formatting_at
 from gmdb.kernel.change.index_sort import run_at
-from gmdb.kernel.change.index_upkeep import enter_entry
+from gmdb.kernel.change.index_upkeep import add_entry_checked
 from gmdb.kernel.heap import heap_node, log_appended, relist, row_in_slot, touch_heap
 from gmdb.kernel.locks import INSERT, free_lock, lock_at, locks_available, new_lock, transaction_at
 from gmdb.kernel.page.allocation import device_head, format_page, is_untouched, log_device
@@ -49,6 +49,7 @@ from gmdb.kernel.page.segment import (
     touch_entry,
     touch_map,
 )
+from gmdb.kernel.places import place_of
 from gmdb.kernel.runtime.call import call_at, target_at
 from gmdb.kernel.runtime.compiler import kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u16, move_bytes, records, store_32
@@ -71,7 +72,7 @@ IMAGES_MAX = 64  # pages of the smallest size whose images make a group
 def top_up_page(area, call_address, formatting, obj_id, entry_id, page_id, count, feed):
     """Append as many of ``count`` rows as the page takes, under the statement's insert lock.
 
-    Answers how many.  ``feed``: as a target has it.  A status about a row is answered when its block is reached: the
+    Returns how many.  ``feed``: as a target has it.  A status about a row is returned when its block is reached: the
     rows before it are on the page, and in the undo record.
     """
     if require_log_room(area) < 0:
@@ -127,7 +128,7 @@ def _log_appended_rows(area, call, feed, page_id, page, page_size, first, count)
     for slot in range(first, first + count):
         row = row_in_slot(page, page_size, slot)
         size = load_u16(row + SIZE_AT)
-        log_change(area, call, feed, _INSERTED, page_id << 16 | slot, call.undo, row, size, row, 0, 0)
+        log_change(area, call, feed, _INSERTED, place_of(page_id, slot), call.undo, row, size, row, 0, 0)
 
 
 @routine
@@ -185,7 +186,7 @@ def _reserve_page(area, entry_id, entry_page, home, place):
 def reserve_pages(area, call_address, number, obj_id, entry_id, device, places, count):
     """Places for ``count`` pages on a device, and an undo record for each run of neighbours among them.
 
-    Answers how many records were written; they are the newest on the undo page.  A map page or two may be needed
+    Returns how many records were written; they are the newest on the undo page.  A map page or two may be needed
     beside: the device must have room above its high-water mark, and the undo page for a record a map page.
     """
     if require_log_room(area) < 0:
@@ -238,7 +239,7 @@ def stamp_pages(pages, page_size, places, count):
 
 @kernel
 def log_pages(area, number, pages, page_size, count, call_address, feed):
-    """Log the images of filled pages of a load of transaction ``number``; answers how many went into the group.
+    """Log the images of filled pages of a load of transaction ``number``; returns how many went into the group.
 
     ``feed``: as a target has it; only then it needs the transaction's call.
     """
@@ -249,9 +250,9 @@ def log_pages(area, number, pages, page_size, count, call_address, feed):
         page = pages + i * page_size
         log_image(area, page, page_size)
         if feed:
-            place = page_head(page).page_id << 16
+            place = place_of(page_head(page).page_id, 0)
             call = call_at(call_address)
-            log_change(area, call, feed, _LOADED, place, NO_PAGE << 16 | NO_SLOT, page, 0, page, 0, 0)
+            log_change(area, call, feed, _LOADED, place, NO_PLACE, page, 0, page, 0, 0)
     return close_group(area, number, done)
 
 
@@ -276,7 +277,7 @@ def _enter_run(area, call, target, n, run, lock_id):
     while run.next < run.count and done < ENTRIES_AT_ONCE and not is_group_long(area):
         source = run.entries + load_i64(run.offsets + 8 * run.next)
         move_bytes(entry, source, load_u16(source + SIZE_AT))
-        status = enter_entry(area, call, target, n, entry, lock_id)
+        status = add_entry_checked(area, call, target, n, entry, lock_id)
         if status < 0:
             return done if done else status
         run.next += 1
@@ -288,7 +289,7 @@ def _enter_run(area, call, target, n, run, lock_id):
 def enter_run(area, target_address, n, run_address, lock_id):
     """Enter the next entries of a run, of rows that were appended, into index number ``n`` of a table.
 
-    Answers how many, 0 once all are in.
+    Returns how many, 0 once all are in.
     """
     if require_log_room(area) < 0:
         return LOG_FULL

@@ -81,7 +81,7 @@ def _stored_length(column, at):
 
 @routine
 def _measure_column(column, first, count, sizes):
-    """Add the column's bytes to the rows' sizes; answers DONE, or the number of the row that is refused + 1."""
+    """Add the column's bytes to the rows' sizes; returns DONE, or the number of the row that is refused + 1."""
     kind = column.kind
     if kind == _TEXT or kind == _BYTES:
         for k in range(count):
@@ -121,7 +121,7 @@ def _measure(state, first, count, sizes):
 
 @routine
 def _place(state, count, sizes, rows):
-    """Give each row a slot and a place; answers how many found one before the buffer was full."""
+    """Give each row a slot and a place; returns how many found one before the buffer was full."""
     page = state.pages + state.page * state.page_size
     head, node = page_head(page), heap_node(page + NODE_AT)
     free_begin, free_end, slot_count = head.free_begin, head.free_end, node.slot_count
@@ -156,7 +156,7 @@ def _place(state, count, sizes, rows):
 
 @routine
 def _write_variable(column, at, to):
-    """A variable value behind its length; answers its bytes in the row."""
+    """A variable value behind its length; returns its bytes in the row."""
     stored = _stored_length(column, at)
     start = load_u32(column.offsets + 4 * at)
     length = load_u32(column.offsets + 4 * at + 4) - start
@@ -212,7 +212,7 @@ def _write_column(column, number, first, rows, cursors, count):
 def fill_pages(state, first, count):
     """Append rows ``first`` … ``first + count`` of the columns to the pages.
 
-    Answers how many rows found room, or a status with the row and column that it is about.
+    Returns how many rows found room, or a status with the row and column that it is about.
     """
     sizes, rows, cursors = (
         np.empty(BLOCK_ROWS, np.int64),
@@ -283,7 +283,7 @@ def _rows_are_new(page, page_size, column_count):
 
 @long_kernel
 def adopt_pages(pages, page_size, count, template, column_count):
-    """Give staged pages the head of a load's new page; answers how many rows they have, or -n if page n is unsound.
+    """Give staged pages the head of a load's new page; returns how many rows they have, or -n if page n is unsound.
 
     Pages are counted from 1.
     """

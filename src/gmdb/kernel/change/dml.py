@@ -3,7 +3,7 @@
 Invariants
  1. A row, its lock and its undo record change in one kernel call, while the row's home page is marked as
     changing: nobody sees one without the others.
- 2. A kernel that answers a status has changed nothing.
+ 2. A kernel that returns a status has changed nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.heap import NODE_AT
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import NO_LOCK, SIZE_AT
-from gmdb.kernel.change.index_upkeep import change_row, enter_row, prepare, require_space, require_undo, strike_row
+from gmdb.kernel.change.index_upkeep import (
+    add_row_entries,
+    change_row_entries,
+    mark_row_entries,
+    prepare,
+    require_space,
+    require_undo,
+)
 from gmdb.kernel.heap import (
     FLAG_DELETE,
     FLAG_LINK,
@@ -57,6 +64,7 @@ from gmdb.kernel.page.area import (
     touch,
 )
 from gmdb.kernel.page.redo import close_group, log_change, require_log_room
+from gmdb.kernel.places import page_of, place_of, slot_of
 from gmdb.kernel.read.visibility import ROW_BUFFER, load_is_seen, resolve, snapshot_at
 from gmdb.kernel.row import extract_image, merge_patch
 from gmdb.kernel.runtime.call import call_at, target_at
@@ -219,10 +227,10 @@ def _log_change(area, call, page_id, slot, obj_id, entry_id, lock_id, before, op
     word = lock_id if further else SHADOW if before == NO_LOCK else before
     store_32(record + RECORD_SIZE, word)
     if further:
-        write_link(record, lock.undo_page << 16 | lock.undo_slot, call.statement)
+        write_link(record, place_of(lock.undo_page, lock.undo_slot), call.statement)
     log_newest(area, call, record)
-    lock.undo_page = call.undo >> 16
-    lock.undo_slot = call.undo & 0xFFFF
+    lock.undo_page = page_of(call.undo)
+    lock.undo_slot = slot_of(call.undo)
     lock.last_statement = call.statement
 
 
@@ -251,16 +259,16 @@ def _insert(area, target, call, size):
             call.insert_lock = -1
         return place
     lock_at(area, lock_id).rows += 1
-    _log_insert(area, call, place >> 16, place & 0xFFFF, obj_id, entry_id, lock_id)
+    _log_insert(area, call, page_of(place), slot_of(place), obj_id, entry_id, lock_id)
     if target.feed:
         log_change(area, call, target.feed, INSERTED, place, newest_place(area, call), row, size, row, 0, 0)
-    status = enter_row(area, call, target, row, lock_id, place)
+    status = add_row_entries(area, call, target, row, lock_id, place)
     return place if status == DONE else status
 
 
 @kernel
 def insert_row(area, target_address, size):
-    """Add the row in the buffer to a heap; answers its row id as page id << 16 | slot, or a status."""
+    """Add the row in the buffer to a heap; returns its place, or a status."""
     target = target_at(target_address)
     status = _require_room(area, target)
     if status < 0:
@@ -273,7 +281,7 @@ def insert_row(area, target_address, size):
 def _log_insert(area, call, page_id, slot, obj_id, entry_id, lock_id):
     """Count the row into the record before, if that is about the slots before it; else write one."""
     newest = newest_place(area, call)
-    record = find_record(area, newest >> 16, newest & 0xFFFF) if newest & 0xFFFF != NO_SLOT else NOT_FOUND
+    record = find_record(area, page_of(newest), slot_of(newest)) if slot_of(newest) != NO_SLOT else NOT_FOUND
     if record > 0 and record_operation(record) == OP_INSERT and record_lock(record) == lock_id:
         count = load_u16(record + RECORD_SIZE)
         if record_row_page(record) == page_id and record_row_slot(record) + count == slot:
@@ -288,7 +296,7 @@ def _log_insert(area, call, page_id, slot, obj_id, entry_id, lock_id):
 @routine
 def _update(area, target, call, place):
     obj_id, entry_id, patch = target.obj_id, target.entry_id, target.buffer
-    page_id, slot = place >> 16, place & 0xFFFF
+    page_id, slot = page_of(place), slot_of(place)
     home = _claimed_home(area, call, obj_id, page_id, slot)
     if home < 0:
         return home
@@ -336,7 +344,7 @@ def _update(area, target, call, place):
             is_patch = 1 if operation == OP_UPDATE_INC else 0
             log_change(area, call, target.feed, UPDATED, place, call.undo, row, size, image, image_size, is_patch)
         if target.index_count:
-            status = change_row(area, call, target, row, before_row, lock_id, place)
+            status = change_row_entries(area, call, target, row, before_row, lock_id, place)
         if status == DONE:
             status = note_lobs(area, call, target, lobs)
     end_change(area, page_id)
@@ -345,7 +353,7 @@ def _update(area, target, call, place):
 
 @kernel
 def update_row(area, target_address, place):
-    """Put the columns of the patch in the buffer into a row; answers where the undo record is.  Its row id stays."""
+    """Put the columns of the patch in the buffer into a row; returns where the undo record is.  Its row id stays."""
     target = target_at(target_address)
     status = _require_room(area, target)
     if status < 0:
@@ -357,7 +365,7 @@ def update_row(area, target_address, place):
 @routine
 def _delete(area, target, call, place):
     obj_id, entry_id = target.obj_id, target.entry_id
-    page_id, slot = place >> 16, place & 0xFFFF
+    page_id, slot = page_of(place), slot_of(place)
     home = _claimed_home(area, call, obj_id, page_id, slot)
     if home < 0:
         return home
@@ -384,7 +392,7 @@ def _delete(area, target, call, place):
     if target.feed:
         log_change(area, call, target.feed, DELETED_ROW, place, call.undo, data, load_u16(data + SIZE_AT), data, 0, 0)
     if target.index_count:
-        status = strike_row(area, call, target, data_of(area, home), lock_id, place)
+        status = mark_row_entries(area, call, target, data_of(area, home), lock_id, place)
     if status == DONE:
         status = note_lobs(area, call, target, lobs)
     end_change(area, page_id)
@@ -393,7 +401,7 @@ def _delete(area, target, call, place):
 
 @kernel
 def delete_row(area, target_address, place):
-    """Set the row's DELETE flag; GC takes the row away."""
+    """Set the row's DELETE flag; GC removes the row."""
     target = target_at(target_address)
     status = _require_room(area, target)
     if status < 0:
@@ -404,7 +412,7 @@ def delete_row(area, target_address, place):
 
 @routine
 def _lock(area, target, call, place):
-    page_id, slot = place >> 16, place & 0xFFFF
+    page_id, slot = page_of(place), slot_of(place)
     home = _claimed_home(area, call, target.obj_id, page_id, slot)
     if home < 0:
         return home
@@ -443,7 +451,7 @@ def change_rows(area, target_address, count):
     """Update or delete the rows of a batch in the buffer, in order, until one cannot be changed.
 
     The batch: for each row its place and the bytes of its patch (i64s), then the patch; without one it is deleted.
-    Answers how many rows were changed << STATUS_BITS | the status of the next one, negated; 0: there is none.
+    Returns how many rows were changed << STATUS_BITS | the status of the next one, negated; 0: there is none.
     """
     target = target_at(target_address)
     call = call_at(target.call)
@@ -475,18 +483,18 @@ def change_rows(area, target_address, count):
 def holds_row(area, target_address, place):
     """Whether the call's transaction has locked or changed the row: 1 or 0."""
     target = target_at(target_address)
-    home = home_of(area, target.obj_id, place >> 16, place & 0xFFFF)
+    home = home_of(area, target.obj_id, page_of(place), slot_of(place))
     return 1 if home > 0 and _holds(area, call_at(target.call), home) else 0
 
 
 @kernel
 def fetch_row(area, target_address, snapshot_address, place):
-    """Copy the version of a row that the snapshot sees to the buffer; answers its bytes, or a status.
+    """Copy the version of a row that the snapshot sees to the buffer; returns its bytes, or a status.
 
     Without a snapshot, the session's own: the newest commit if it reads by that.
     """
     target = target_at(target_address)
-    page_id, slot = place >> 16, place & 0xFFFF
+    page_id, slot = page_of(place), slot_of(place)
     if snapshot_address == 0:
         call = call_at(target.call)
         if call.latest:
@@ -511,7 +519,7 @@ def fetch_row(area, target_address, snapshot_address, place):
 
 @kernel
 def list_rows(area, snapshot_address, obj_id, page_id, slots):
-    """Write the slots (u16) of the page's rows that the snapshot sees; answers their number."""
+    """Write the slots (u16) of the page's rows that the snapshot sees; returns their number."""
     snapshot = snapshot_at(snapshot_address)
     page = touch(area, page_id)
     if page < 0:

@@ -1,8 +1,8 @@
-"""Garbage: versions that no snapshot needs, locks of transactions that everyone sees, rows that are gone.
+"""Garbage collection: versions that no snapshot needs, locks of transactions that everyone sees, deleted rows.
 
 Invariants
  1. What is purged belongs to a transaction that committed before every snapshot in use.
- 2. Whoever might be reading a row while the lock beneath it goes away sees the page's version change.
+ 2. A reader of a row whose lock is freed meanwhile sees the page's version change.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from gmdb.kernel.locks import free_lock, lock_above, lock_at
 from gmdb.kernel.page.area import begin_change, change, end_change, page_head, page_size_of, touch
 from gmdb.kernel.page.redo import close_group, log_bytes, require_log_room
 from gmdb.kernel.page.segment import drop_some
+from gmdb.kernel.places import page_of, slot_of
 from gmdb.kernel.runtime.compiler import kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u16, store_32, store_64
 from gmdb.kernel.runtime.status import DONE, LOG_FULL
@@ -44,10 +45,10 @@ from gmdb.kernel.undo import (
     RECORD_SIZE,
     SHADOW,
     chain_max,
+    discard_record,
     find_record,
     is_first,
     is_further,
-    kill_record,
     prior_record,
     record_lock,
     record_object,
@@ -79,7 +80,7 @@ def _forget_beneath(area, lock_id):
             log_bytes(area, page, record + RECORD_SIZE - page, 4)
             return
         prior = prior_record(record)
-        at_page, at_slot = prior >> 16, prior & 0xFFFF
+        at_page, at_slot = page_of(prior), slot_of(prior)
 
 
 @routine
@@ -115,7 +116,7 @@ def _purge_insert(area, record, lock_id):
 
 @routine
 def _purge(area, record):
-    """Nobody needs what was before the change that the record is about.  Answers 1 if there is more to do."""
+    """Nobody needs what was before the change that the record is about.  Returns 1 if there is more to do."""
     operation = record_operation(record)
     if operation == OP_INSERT:
         _purge_insert(area, record, record_lock(record))
@@ -160,7 +161,7 @@ def _forget(area, record):
 
 @kernel
 def purge_records(area, places, count, pages, locked):
-    """Purge undo records (i64s, page id << 16 | slot) of transactions that everyone sees; answers how many.
+    """Purge undo records, given by their places (i64s), of transactions that everyone sees; returns how many.
 
     Fewer than ``count``: call again for the others.  For each, ``pages`` (i64s) gets obj_id << 32 | page id if the
     page has deleted rows now, else 0.  After a crash there is no lock area: ``locked`` is 0.
@@ -169,7 +170,7 @@ def purge_records(area, places, count, pages, locked):
         if require_log_room(area) < 0:
             return i if i else LOG_FULL
         place = load_i64(places + 8 * i)
-        record = find_record(area, place >> 16, place & 0xFFFF)
+        record = find_record(area, page_of(place), slot_of(place))
         if record < 0:
             return record
         page_id, obj_id = record_row_page(record), record_object(record)
@@ -178,7 +179,7 @@ def purge_records(area, places, count, pages, locked):
             page = touch(area, page_id)
             untidy = page > 0 and page_head(page).obj_id == obj_id and page_head(page).del_count
             store_64(pages + 8 * i, obj_id << 32 | page_id if untidy else 0)
-            status = kill_record(area, place >> 16, record)
+            status = discard_record(area, page_of(place), record)
         close_group(area, 0, DONE)
         if status:
             return status if status < 0 else i
@@ -187,7 +188,7 @@ def purge_records(area, places, count, pages, locked):
 
 @routine
 def _is_of_index(area, place):
-    record = find_record(area, place >> 16, place & 0xFFFF)
+    record = find_record(area, page_of(place), slot_of(place))
     return record > 0 and is_of_entry(record_operation(record))
 
 
@@ -214,14 +215,14 @@ def put_index_records_first(area, places, count, buffer):
 @kernel
 def changed_page(area, place):
     """The page that an undo record is about."""
-    record = find_record(area, place >> 16, place & 0xFFFF)
+    record = find_record(area, page_of(place), slot_of(place))
     return record if record < 0 else record_row_page(record)
 
 
 @kernel
 def is_row_lock(area, place):
     """Whether an undo record is about a row that was locked, not changed: 1 or 0."""
-    record = find_record(area, place >> 16, place & 0xFFFF)
+    record = find_record(area, page_of(place), slot_of(place))
     return 1 if record > 0 and record_operation(record) == OP_LOCK else 0
 
 
@@ -229,7 +230,7 @@ def is_row_lock(area, place):
 def tidy_page(area, obj_id, entry_id, page_id):
     """Remove the page's rows that are gone for everyone and slide the others together.
 
-    Answers how many rows were removed: call again until it is none, for one call logs only so much.  A page without
+    Returns how many rows were removed: call again until it is none, for one call logs only so much.  A page without
     rows goes back to the tablespace, but for the segment's last.
     """
     page = touch_heap(area, page_id)

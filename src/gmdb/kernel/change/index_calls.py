@@ -67,7 +67,7 @@ def find_in_index(area, entry_id, entry):
 
 @kernel
 def walk_index(area, walk_address):
-    """Copy the next entries of a walk to its output, one behind the other; answers how many bytes they take."""
+    """Copy the next entries of a walk to its output, one behind the other; returns how many bytes they take."""
     walk = walk_at(walk_address)
     index = open_index(area, walk.index)
     if index < 0:
@@ -96,7 +96,7 @@ def _add_checked(area, index, entry):
 
 @kernel
 def add_some(area, entry_id, run_address):
-    """Add the next entries of a run to an index; answers how many, 0 once all are in."""
+    """Add the next entries of a run to an index; returns how many, 0 once all are in."""
     run, index = run_at(run_address), open_index(area, entry_id)
     if index < 0:
         return index

@@ -154,7 +154,7 @@ def _hold_pages(area, fill):
 
 @kernel
 def fill_tree(area, entry_id, fill_address):
-    """Put some of the runs' next entries into the tree; answers how many, 0 once all are in."""
+    """Put some of the runs' next entries into the tree; returns how many, 0 once all are in."""
     if require_log_room(area) < 0:
         return LOG_FULL
     fill, index = fill_at(fill_address), open_index(area, entry_id)
@@ -185,7 +185,7 @@ def fill_tree(area, entry_id, fill_address):
 
 @kernel
 def attach_leaves(area, entry_id, fill_address, leaves, count):
-    """Put some of ``count`` leaves that lie one behind the other, and were checked, into the tree; answers how many."""
+    """Put some of ``count`` leaves that lie one behind the other, and were checked, into the tree; returns how many."""
     if require_log_room(area) < 0:
         return LOG_FULL
     fill, index = fill_at(fill_address), open_index(area, entry_id)
@@ -229,7 +229,7 @@ def finish_tree(area, entry_id, fill_address):
 # ---- Leaves of a B-tree out of entries that several tasks have sorted, made outside of the database.
 #
 # A task cuts its run at bounds that all tasks share.  The pieces between two bounds, one of each run, are merged onto
-# leaf pages, which have entries but no place yet.  Whoever takes them into the tree checks them first:
+# leaf pages, which have entries but no place yet.  They are checked before they are taken into the tree:
 # they come from files.
 
 PIECE = np.dtype([("next", "<i8"), ("end", "<i8")])  # addresses: of the first entry not used yet, behind the last
@@ -327,7 +327,7 @@ def _is_duplicate(index, previous, entry):
 
 @long_kernel
 def merge_leaves(area, entry_id, merge_address, pages, page_size, count):
-    """Put the next entries onto up to ``count`` leaves; answers how many it were, 0 once all entries are on one.
+    """Put the next entries onto up to ``count`` leaves; returns how many it were, 0 once all entries are on one.
 
     DUPLICATE if the next entry's key is the last one's, and must not be.
     """
@@ -400,7 +400,7 @@ def _leaf_is_sound(index, page, page_size, previous):
 
 @long_kernel
 def check_leaves(area, entry_id, pages, page_size, count, previous):
-    """Check leaves that are to be taken into a tree; answers DONE, or -n if leaf n, counted from 1, is unsound.
+    """Check leaves that are to be taken into a tree; returns DONE, or -n if leaf n, counted from 1, is unsound.
 
     ``previous`` has room for an entry: the last one of the leaves before, if it has a size, and then of these.
     """

@@ -11,6 +11,7 @@ import numpy as np
 from gmdb.kernel.indexes.any_index import open_index
 from gmdb.kernel.indexes.index_node import entry_size
 from gmdb.kernel.page.area import damaged
+from gmdb.kernel.places import place_of_word, word_of_place
 from gmdb.kernel.read.scan import ARENA_SIZE, RETRIES, WATCHED_MAX, gather_block, is_unchanged, scan_at
 from gmdb.kernel.read.visibility import ROW_BUFFER
 from gmdb.kernel.row import (
@@ -21,8 +22,6 @@ from gmdb.kernel.row import (
     copy_short,
     key_columns,
     make_entry_within,
-    place_of_word,
-    row_id_word,
     sort_prefix,
 )
 from gmdb.kernel.runtime.compiler import long_kernel, routine
@@ -67,12 +66,12 @@ _ENTRIES_AT_ONCE = 1 << 18
 
 @routine
 def _add_entries(index, run, rows, limits, places, count):
-    """Add the entries of a block's rows to a run; answers DONE, or why not all of them are there."""
+    """Add the entries of a block's rows to a run; returns DONE, or why not all of them are there."""
     used = run.used
     for k in range(count):
         if used + ENTRY_BUFFER > run.room or run.count + k == run.capacity:
             return NO_ROOM
-        row_id = row_id_word(places[k] >> 16, places[k] & 0xFFFF)
+        row_id = word_of_place(places[k])
         size = make_entry_within(index, rows[k], limits[k], run.entries + used, row_id)
         if size < 0:
             return size
@@ -86,7 +85,7 @@ def _add_entries(index, run, rows, limits, places, count):
 
 @routine
 def _extract_block(area, scan, index, run, rows, limits, places, watch, arenas):
-    """Add a block of rows to a run, reading it again as often as its pages change meanwhile; answers a status."""
+    """Add a block of rows to a run, reading it again as often as its pages change meanwhile; returns a status."""
     first_page, first_slot, used, done = scan.next_page, scan.next_slot, run.used, run.count
     for _ in range(1 if scan.trusted else RETRIES):
         watch[0] = 1
@@ -110,9 +109,9 @@ def _extract_block(area, scan, index, run, rows, limits, places, watch, arenas):
 def extract_entries(area, scan_address, entry_id, run_address):
     """Add an entry for each row that a scan sees to a run, from where the scan stands.
 
-    DONE at the end of its pages, or after some blocks, so that whoever calls can look up; NO_ROOM if the run is
-    full, which one without entries is not; BUSY if pages change too fast to be read without the guard: with it, that is
-    trusted, it reads one block.
+    DONE at the end of its pages, or after some blocks, so that the caller can do other work between; NO_ROOM if the
+    run is full, which an empty one is not; BUSY if pages change too fast to be read without the guard.  With
+    ``trusted``, the guard held, it reads one block.
     """
     scan, run = scan_at(scan_address), run_at(run_address)
     index = open_index(area, entry_id)
@@ -141,7 +140,7 @@ def extract_entries(area, scan_address, entry_id, run_address):
 
 @long_kernel
 def sort_by_digit(run_address, shift, prefixes, offsets):
-    """Put a run in the order of one digit of its prefixes; whoever calls begins with the lowest.
+    """Put a run in the order of one digit of its prefixes; the caller begins with the lowest.
 
     The highest digit takes in the sign, which is set in the larger half of unsigned numbers: so they come last.
     Returns 1 if the new order is at ``prefixes`` and ``offsets``, 0 if the run has one digit only and stays as it is.
@@ -251,7 +250,7 @@ def sort_alike(area, entry_id, run_address, progress_address, other):
 
 @long_kernel
 def arrange_run(run_address, first, count, target, at):
-    """Copy some of a run's entries behind ``at`` bytes at another place, in their order: whoever goes through them then
+    """Copy some of a run's entries behind ``at`` bytes at another place, in their order: a pass through them then
     goes straight on.  Returns how many bytes are there then."""
     run = run_at(run_address)
     for i in range(first, first + count):

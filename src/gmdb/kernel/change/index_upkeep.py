@@ -1,7 +1,7 @@
 """Indexes kept in step with rows: what an insert, update or delete of a row does to the indexes of its table.
 
 An index has an entry for each key that some version of a row has, for as long as somebody may need that version.
-Whoever reads by an entry looks at the row: the version that its snapshot sees must have the entry's key.  So entries
+A read by an entry looks at the row: the version that its snapshot sees must have the entry's key.  So entries
 need no versions of their own.  An entry whose key the newest version no longer has is marked DELETE; the undo record of
 that leads garbage collection to it.
 
@@ -46,6 +46,7 @@ from gmdb.kernel.page.allocation import pages_available
 from gmdb.kernel.page.area import damaged, segment_head, state_of, touch
 from gmdb.kernel.page.redo import close_group, require_log_room
 from gmdb.kernel.page.segment import touch_entry
+from gmdb.kernel.places import page_of, place_of_word, slot_of, word_of_place
 from gmdb.kernel.row import (
     POINTER_AT,
     compare_keys,
@@ -54,8 +55,6 @@ from gmdb.kernel.row import (
     index_head,
     key_columns,
     make_entry,
-    place_of_word,
-    row_id_word,
 )
 from gmdb.kernel.runtime.compiler import kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u32, move_bytes, store_32
@@ -188,11 +187,11 @@ def _changer(area, call, row, page):
 @routine
 def _check_row(area, call, target, index, entry, place):
     """Whether the row at a place stands in the way of a key: DUPLICATE, LOCKED if that is not decided yet."""
-    row = home_of(area, target.obj_id, place >> 16, place & 0xFFFF)
+    row = home_of(area, target.obj_id, page_of(place), slot_of(place))
     if row < 0:
         return DONE
     call.blocked = place
-    other = _changer(area, call, row, touch(area, place >> 16))
+    other = _changer(area, call, row, touch(area, page_of(place)))
     if other >= 0:
         call.blocker = other
         return LOCKED
@@ -209,7 +208,7 @@ def _check_row(area, call, target, index, entry, place):
 
 @routine
 def _is_given_up(area, word):
-    """Whether an entry was marked by a transaction that has ended: its row does not have the key, whoever holds it."""
+    """Whether an entry was marked by a transaction that has ended: its row, locked or not, does not have the key."""
     lock_id = word & NO_LOCK
     if not word & _DELETED or lock_id == NO_LOCK or lock_at(area, lock_id).action == 0:
         return word & _DELETED != 0
@@ -222,7 +221,7 @@ def _check_unique(area, call, target, index, entry, own):
     if not index_head(index).unique or has_null(index, entry):
         return DONE
     at = first_with_key(area, index, entry)
-    while at >= 0:  # ends: one entry comes behind the other, which ``next_with_key`` sees to
+    while at >= 0:  # ends: one entry comes behind the other, which ``next_with_key`` ensures
         found = entry_at(area, at)
         place = place_of_word(load_i64(found + POINTER_AT))
         if place != own and not _is_given_up(area, load_u32(found)):
@@ -242,7 +241,7 @@ def prepare(area, call, target, new, old, own):
     for n in range(target.index_count):
         index, entry = _index(area, target, n), _entry_buffer(area)
         call.index = n
-        size = make_entry(index, new, entry, row_id_word(own >> 16, own & 0xFFFF))
+        size = make_entry(index, new, entry, word_of_place(own))
         if size < 0:
             return size
         if old:
@@ -276,7 +275,7 @@ def _note(area, call, index, entry, operation, lock_id, word, place):
     if status < 0:
         return status
     obj_id, entry_id = object_of(index), entry_page_of(index)
-    record = write_record(area, call, place >> 16, place & 0xFFFF, lock_id, obj_id, entry_id, operation, size)
+    record = write_record(area, call, page_of(place), slot_of(place), lock_id, obj_id, entry_id, operation, size)
     copy_body(record, entry, size)
     store_32(record + RECORD_SIZE, word)
     log_newest(area, call, record)
@@ -288,11 +287,11 @@ def _note(area, call, index, entry, operation, lock_id, word, place):
 def _add(area, call, index, row, lock_id, place, is_new):
     """Have an entry for the row's key: a new one, or one that was marked as deleted.  A new row has none of those."""
     entry = _entry_buffer(area)
-    make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
+    make_entry(index, row, entry, word_of_place(place))
     store_32(entry, lock_id)
     found, word = NOT_FOUND if is_new else find_entry(area, index, entry), SHADOW
     if found >= 0:
-        page, there = touch(area, found >> 16), entry_at(area, found)
+        page, there = touch(area, page_of(found)), entry_at(area, found)
         word = load_u32(there)
         set_word(area, page, there, lock_id)
     else:
@@ -306,11 +305,11 @@ def _add(area, call, index, row, lock_id, place, is_new):
 def _mark(area, call, index, row, lock_id, place):
     """The newest version of the row no longer has this key."""
     entry = _entry_buffer(area)
-    make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
+    make_entry(index, row, entry, word_of_place(place))
     found = find_entry(area, index, entry)
     if found < 0:
         return DONE
-    page, there = touch(area, found >> 16), entry_at(area, found)
+    page, there = touch(area, page_of(found)), entry_at(area, found)
     word = load_u32(there)
     set_word(area, page, there, lock_id | _DELETED)
     return _note(area, call, index, entry, _HASH_TAKE if is_hash(index) else _TAKE, lock_id, word, place)
@@ -318,15 +317,15 @@ def _mark(area, call, index, row, lock_id, place):
 
 @routine
 def _note_shadow(area, call, index, row, adds, lock_id, place):
-    """Leave word, for whoever builds the index, of a key that a row has now, or has no longer."""
+    """Record for the build of an index a key that a row has now, or no longer has."""
     entry = _entry_buffer(area)
-    make_entry(index, row, entry, row_id_word(place >> 16, place & 0xFFFF))
+    make_entry(index, row, entry, word_of_place(place))
     operation = (_SHADOW_ADD if adds else _SHADOW_TAKE) + (_HASH_SHADOW_ADD - _SHADOW_ADD if is_hash(index) else 0)
     return _note(area, call, index, entry, operation, lock_id, SHADOW, place)
 
 
 @routine
-def enter_row(area, call, target, row, lock_id, place):
+def add_row_entries(area, call, target, row, lock_id, place):
     """A row was inserted."""
     for n in range(target.index_count):
         index = _index(area, target, n)
@@ -340,8 +339,8 @@ def enter_row(area, call, target, row, lock_id, place):
 
 
 @routine
-def enter_entry(area, call, target, n, entry, lock_id):
-    """``enter_row``, for one index, of a row whose entry is at hand: with all checks, so that it may fail."""
+def add_entry_checked(area, call, target, n, entry, lock_id):
+    """``add_row_entries``, for one index, of a row whose entry is at hand: with all checks, so that it may fail."""
     status = require_space(area, target, 2)
     if status < 0:
         return status
@@ -358,7 +357,7 @@ def enter_entry(area, call, target, n, entry, lock_id):
 
 
 @routine
-def change_row(area, call, target, new, old, lock_id, place):
+def change_row_entries(area, call, target, new, old, lock_id, place):
     """A row was given new data."""
     for n in range(target.index_count):
         index, entry = _index(area, target, n), _entry_buffer(area)
@@ -379,7 +378,7 @@ def change_row(area, call, target, new, old, lock_id, place):
 
 
 @routine
-def strike_row(area, call, target, row, lock_id, place):
+def mark_row_entries(area, call, target, row, lock_id, place):
     """A row was deleted."""
     for n in range(target.index_count):
         index = _index(area, target, n)
@@ -430,7 +429,7 @@ def take_back_entry(area, record, locked):
         return DONE
     found = find_entry(area, index, entry)
     if found >= 0:
-        set_word(area, touch(area, found >> 16), entry_at(area, found), word | NO_LOCK if is_free else word)
+        set_word(area, touch(area, page_of(found)), entry_at(area, found), word | NO_LOCK if is_free else word)
     return DONE
 
 
@@ -460,7 +459,7 @@ def purge_entry(area, record):
     found = find_entry(area, index, entry) if has_shape(index, entry) else NOT_FOUND
     if found < 0:
         return
-    page, there = touch(area, found >> 16), entry_at(area, found)
+    page, there = touch(area, page_of(found)), entry_at(area, found)
     word = load_u32(there)
     if word & NO_LOCK != record_lock(record):
         return
@@ -473,13 +472,13 @@ def purge_entry(area, record):
 # ---- Catching up: what transactions did to a table while an index on it was being built.
 #
 # They could not change the index itself, for it was not all there; their undo records, the SHADOW operations, say what
-# they would have done.  Whoever builds the index applies them, transaction by transaction in the order of commits.
+# they would have done.  The build applies them, transaction by transaction in the order of commits.
 
 
 @routine
 def _shadow(area, index, entry_id, place):
     """The undo record at a place, if it is a shadow operation on the index; else NOT_FOUND."""
-    record = find_record(area, place >> 16, place & 0xFFFF)
+    record = find_record(area, page_of(place), slot_of(place))
     if record < 0 or not is_shadow(record_operation(record)):
         return NOT_FOUND
     return record if record_entry(record) == entry_id and record_object(record) == object_of(index) else NOT_FOUND
@@ -500,9 +499,9 @@ def _apply(area, index, record):
 
 @kernel
 def apply_shadows(area, entry_id, places, count):
-    """Do to an index what the shadow operations among some undo records (i64s, page id << 16 | slot) say.
+    """Do to an index what the shadow operations among some undo records, given by their places (i64s), say.
 
-    Answers how many records were looked at, fewer than ``count`` if it is to be called again for the others.
+    Returns how many records were looked at, fewer than ``count`` if it is to be called again for the others.
     """
     index = open_index(area, entry_id)
     if index < 0:

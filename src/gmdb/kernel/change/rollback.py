@@ -11,6 +11,7 @@ from gmdb.kernel.locks import U_LOCK, free_lock, lock_at
 from gmdb.kernel.page.area import begin_change, damaged, end_change, page_head, page_size_of, state_of
 from gmdb.kernel.page.redo import close_group, log_taken_back, require_log_room
 from gmdb.kernel.page.segment import drop_some, release_listed
+from gmdb.kernel.places import page_of, slot_of
 from gmdb.kernel.row import merge_patch
 from gmdb.kernel.runtime.compiler import kernel, routine
 from gmdb.kernel.runtime.memory import load_u16, load_u32, move_bytes
@@ -26,10 +27,10 @@ from gmdb.kernel.undo import (
     OP_UPDATE,
     RECORD_SIZE,
     SHADOW,
+    discard_record,
     find_record,
     image_word,
     is_further,
-    kill_record,
     prior_record,
     record_entry,
     record_lock,
@@ -82,10 +83,10 @@ def _put_lock_back(area, record, page, home):
     """Give the row the lock that it had before the change."""
     lock_id = record_lock(record)
     lock = lock_at(area, lock_id)
-    if is_further(record) and prior_record(record) >> 16 != NO_PAGE:
+    if is_further(record) and page_of(prior_record(record)) != NO_PAGE:
         prior = prior_record(record)
-        lock.undo_page = prior >> 16
-        lock.undo_slot = prior & 0xFFFF
+        lock.undo_page = page_of(prior)
+        lock.undo_slot = slot_of(prior)
         before = find_record(area, lock.undo_page, lock.undo_slot)
         lock.last_statement = record_statement(before) if before > 0 and is_further(before) else lock.statement
         return
@@ -200,16 +201,16 @@ def _log_taken_back(area, place, record):
 def take_back(area, place, locked, number):
     """Undo what one record of transaction ``number`` is about, and the record with it.
 
-    Answers 1 if it must be called again to go on.  NEED_SPACE: nothing was done yet.  After a crash there is no lock
+    Returns 1 if it must be called again to go on.  NEED_SPACE: nothing was done yet.  After a crash there is no lock
     area (``locked`` is 0), nor anybody else who could hold a row.
     """
     if require_log_room(area) < 0:
         return LOG_FULL
-    record = find_record(area, place >> 16, place & 0xFFFF)
+    record = find_record(area, page_of(place), slot_of(place))
     if record < 0:
         return record
     status = _take_back(area, record, locked)
     if status == DONE:
         _log_taken_back(area, place, record)
-        status = kill_record(area, place >> 16, record)
+        status = discard_record(area, page_of(place), record)
     return close_group(area, number, status)

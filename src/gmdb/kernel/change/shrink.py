@@ -67,7 +67,7 @@ tail_at = records(TAIL)
 
 @long_kernel
 def survey_free(area, device, marks, count):
-    """Mark, a byte a page, the first ``count`` pages of a device that are on its list of free pages; answers how many.
+    """Mark, a byte a page, the first ``count`` pages of a device that are on its list of free pages; returns how many.
 
     Without the guard: a hint, which brings the pages into memory before somebody holds the guard over them.
     """
@@ -88,7 +88,7 @@ def survey_free(area, device, marks, count):
 
 @routine
 def _link(area, page, following):
-    """Have the list go on at ``following`` behind a page; answers how many links that changed."""
+    """Have the list go on at ``following`` behind a page; returns how many links that changed."""
     if load_u32(page + FREE_NODE_AT) == following:
         return 0
     store_32(page + FREE_NODE_AT, following)
@@ -107,7 +107,7 @@ def _free_pages(area, device, head):
 def gather_free(area, device, target):
     """Move pages from ``target`` on to the end of the device's list of free pages, behind all others.
 
-    Answers MORE if only some were moved, DONE if they are there.
+    Returns MORE if only some were moved, DONE if they are there.
     """
     if require_log_room(area) < 0:
         return LOG_FULL
@@ -146,7 +146,7 @@ def gather_free(area, device, target):
 
 @long_kernel
 def measure_tail(area, device, target, tail_address):
-    """Look at the free pages from ``target`` on, which should be the end of the list; answers a status."""
+    """Look at the free pages from ``target`` on, which should be the end of the list; returns a status."""
     head = device_head(address_of(area, device << OFFSET_BITS) + DEVICE_HEAD_AT)
     tail, state = tail_at(tail_address), device_of_page(area, device << OFFSET_BITS)
     tail.count, tail.changes, tail.formats, tail.dirty, tail.last_kept = 0, 0, 0, 0, NO_PAGE
@@ -194,7 +194,7 @@ def cut_tail(area, device, target, page_count, tail_address):
 
 @routine
 def _release_last_page(area, entry_id, page_id):
-    """Give back the page at which inserts would go on, if it is empty; answers 1 if it was."""
+    """Give back the page at which inserts would go on, if it is empty; returns 1 if it was."""
     page = touch_heap(area, page_id)
     if page < 0:
         return page
@@ -206,7 +206,7 @@ def _release_last_page(area, entry_id, page_id):
 
 @routine
 def _release_last_map(area, entry_id, entry_page):
-    """Give back the segment's last map page, if it lists no page and is not the first; answers 1 if it was."""
+    """Give back the segment's last map page, if it lists no page and is not the first; returns 1 if it was."""
     segment = segment_head(entry_page + SEGMENT_HEAD_AT)
     map_id = segment.last_map_page
     map_page = touch_map(area, entry_id, map_id)
@@ -238,7 +238,7 @@ def _release_last_map(area, entry_id, entry_page):
 def trim_segment(area, obj_id, entry_id):
     """Give back a page that holds nothing, at the end of a table or of its large objects.
 
-    Answers 1 if there was one: call again.
+    Returns 1 if there was one: call again.
     """
     if require_log_room(area) < 0:
         return LOG_FULL

@@ -1,7 +1,7 @@
 """Whether the pages of a hash index hang together: depths, slots, addresses, order; fast, and where it is wrong.
 
 Directories are walked level by level from the root.  What is wrong is noted as a kind and a place; ``verify.hashes``
-has the words.  Whether a key is there twice is told by words of the keys alone, sorted by whoever calls: entries with
+has the words.  Whether a key is there twice is told by words of the keys alone, sorted by the caller: entries with
 one key need not be neighbours.
 
 Invariants
@@ -44,6 +44,7 @@ from gmdb.kernel.indexes.hash_page import (
     start_of,
 )
 from gmdb.kernel.indexes.index_node import entry_in, node_at
+from gmdb.kernel.places import place_of
 from gmdb.kernel.row import compare_keys, has_null, index_head, key_columns
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.memory import load_u8, load_u32, records, store_8, store_64, wrap
@@ -58,7 +59,7 @@ HASH_CHECK = np.dtype(
 QUEUED = np.dtype(
     [
         ("page", "<i8"),
-        ("level", "<i8"),  # of a directory, counted from the root's, 0
+        ("level", "<i8"),  # of a directory; the root's is 0
         ("bits", "<i8"),  # that all entries beneath it have in common, and which these are
         ("address", "<i8"),
         ("place", "<i8"),
@@ -123,7 +124,7 @@ def _check_bucket(check, number, item, page, page_size):
             if strays == 1:  # mostly all are, if the bucket is in the wrong place
                 note(check, STRAY, item.page, slot, number)
         if before and comes_before(address, place, address_in(before), place_in(before)):
-            note(check, ORDER, item.page, slot, item.page << 16 | slot - 1)
+            note(check, ORDER, item.page, slot, place_of(item.page, slot - 1))
         elif before and _is_there_before(index, page, page_size, slot):
             note(check, SAME, item.page, slot, 0)
         before = entry
@@ -160,7 +161,7 @@ def _lost(check, kind, page_id, slot, other):
 
 @routine
 def _check_child(check, item, depth, slot, count, page_id):
-    """A page that ``count`` slots lead to, from ``slot`` on; answers whether it is a bucket."""
+    """A page that ``count`` slots lead to, from ``slot`` on; returns whether it is a bucket."""
     if not is_page_of(check, page_id, _HASH):
         return _lost(check, CHILD, item.page, slot, page_id)
     if load_u8(seen_at(check, page_id)):

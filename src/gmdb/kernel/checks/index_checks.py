@@ -15,6 +15,7 @@ from gmdb.kernel.checks.row_checks import ENTRY_TARGET_AT, FLAG_DELETE, FLAG_ENT
 from gmdb.kernel.indexes.index_head import is_hash
 from gmdb.kernel.indexes.index_node import child_of, entry_in, entry_size, node_at
 from gmdb.kernel.page.soundness import slot_value, values_reach
+from gmdb.kernel.places import page_of, place_of, place_of_word, slot_of
 from gmdb.kernel.row import (
     POINTER_AT,
     VALUES_AT,
@@ -24,7 +25,6 @@ from gmdb.kernel.row import (
     key_columns,
     make_entry,
     order_of_double,
-    place_of_word,
 )
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u8, load_u16, load_u32, multiply, records, store_8, store_64
@@ -39,7 +39,7 @@ MAPPED_DEVICE = np.dtype(
         ("base", "<i8"),  # where its first page lies
         ("page_size", "<i8"),
         ("count", "<i8"),  # pages in use
-        ("verdicts", "<i8"),  # a byte for each: how it was found to be
+        ("verdicts", "<i8"),  # a byte for each: its verdict
         ("seen", "<i8"),  # a byte for each: 1 once a tree has led to it
     ]
 )
@@ -187,7 +187,7 @@ def _data_of(view, obj_id, row):
 
 @long_kernel
 def words_of_rows(view, index, obj_id, pages, page_count, words, places, buffer):
-    """Write a word and a place for each row on heap pages that is not deleted; answers how many.
+    """Write a word and a place for each row on heap pages that is not deleted; returns how many.
 
     ``pages`` are the ids (i64s) of pages that can be followed; ``buffer`` is room for an entry.
     """
@@ -202,7 +202,7 @@ def words_of_rows(view, index, obj_id, pages, page_count, words, places, buffer)
             row = page + offset
             if load_u32(row) >> 24 & (FLAG_DELETE | FLAG_LINK):
                 continue
-            data, place = _data_of(view, obj_id, row), page_id << 16 | slot
+            data, place = _data_of(view, obj_id, row), place_of(page_id, slot)
             if data == 0:
                 continue
             fits_entry = make_entry(index, data, buffer, 0) > 0
@@ -273,14 +273,14 @@ def entry_at(devices, place):
     """The entry at a place; 0 for none."""
     if place < 0:
         return 0
-    page_id = place >> 16
-    return entry_in(page_at(devices, page_id), mapped_page_size(devices, page_id), place & 0xFFFF)
+    page_id = page_of(place)
+    return entry_in(page_at(devices, page_id), mapped_page_size(devices, page_id), slot_of(place))
 
 
 @routine
 def keep_word(check, entry, page_id, slot):
     """Add an entry that leads to a row, and whose columns are the index's, to those that were found."""
-    place, spot = place_of_word(load_i64(entry + POINTER_AT)), page_id << 16 | slot
+    place, spot = place_of_word(load_i64(entry + POINTER_AT)), place_of(page_id, slot)
     done = check.entry_count
     store_64(check.words + 8 * done, word_of(check.index, entry, place))
     store_64(check.spots + 8 * done, spot if load_u32(entry) == UNLOCKED else spot | SPECIAL)
@@ -292,7 +292,7 @@ def keep_word(check, entry, page_id, slot):
 # The tree is walked level by level from the root, as its branches list their children; sibling links, levels and keys
 # are held against that.  What is wrong is noted as a kind and a place; ``verify.btrees`` has the words.
 # Branches come first.  The leaves that they lead to can then be gone through all at once, or some here and some there:
-# whoever takes a part of the queue says which page and which entry come before it.
+# a caller that takes a part of the queue says which page and which entry come before it.
 #
 # Invariants
 #  1. Only pages are read that can be followed; keys are compared only if their columns are the index's.
@@ -313,7 +313,7 @@ QUEUED = np.dtype(
     [
         ("page", "<i8"),
         ("level", "<i8"),
-        ("low", "<i8"),  # the separators around it, page id << 16 | slot; -1: none
+        ("low", "<i8"),  # the places of the separators around it; -1: none
         ("high", "<i8"),
         ("after_gap", "<i8"),  # 1: what comes before it on its level is not known
     ]
@@ -373,7 +373,7 @@ def _is_duplicate(index, before, entry):
 
 @routine
 def _check_order(check, item, page, page_size, count, is_leaf):
-    """Each entry behind the one before it; answers whether the columns of all are the index's."""
+    """Each entry behind the one before it; returns whether the columns of all are the index's."""
     index, page_id, all_fit, before = check.index, item.page, True, 0
     for slot in range(count):
         entry = entry_in(page, page_size, slot)
@@ -384,9 +384,9 @@ def _check_order(check, item, page, page_size, count, is_leaf):
         if before:
             result = _compare(index, before, is_leaf, entry, is_leaf)
             if result >= 0:
-                note(check, SAME if result == 0 else ORDER, page_id, slot, page_id << 16 | slot - 1)
+                note(check, SAME if result == 0 else ORDER, page_id, slot, place_of(page_id, slot - 1))
             elif is_leaf and _is_duplicate(index, before, entry):
-                note(check, DUPLICATE, page_id, slot, page_id << 16 | slot - 1)
+                note(check, DUPLICATE, page_id, slot, place_of(page_id, slot - 1))
         before = entry
     return all_fit
 
@@ -416,7 +416,7 @@ def _check_leaf(check, item, page, page_size):
         first, last = entry_in(page, page_size, 0), entry_at(check.devices, check.last)
         if last and not item.after_gap and _is_duplicate(index, last, first):
             note(check, DUPLICATE, item.page, 0, check.last)
-        check.last = item.page << 16 | count - 1
+        check.last = place_of(item.page, count - 1)
     elif count:
         check.last = -1
     for slot in range(count):
@@ -448,7 +448,7 @@ def _check_branch(check, item, page, page_size):
         entry = entry_in(page, page_size, slot)
         is_last = slot == count - 1
         is_known = is_last or _fits_node(check.index, entry, False)
-        high = item.high if is_last else item.page << 16 | slot if is_known else -1
+        high = item.high if is_last else place_of(item.page, slot) if is_known else -1
         _queue(check, item.page, slot, child_of(entry), item.level - 1, low if low_is_known else -1, high)
         low, low_is_known = high, is_known
 

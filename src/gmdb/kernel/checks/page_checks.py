@@ -41,6 +41,7 @@ from gmdb.kernel.page.soundness import (
     slot_value,
     values_reach,
 )
+from gmdb.kernel.places import place_of
 from gmdb.kernel.row import POINTER_AT, VALUES_AT
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.crc32c import crc_is_right
@@ -62,7 +63,7 @@ def page_node(page):
 
 @routine
 def _entry_is_right(entry, is_leaf):
-    """Of an entry that can be followed: what nobody would stumble over, but is wrong."""
+    """Whether an entry that can be followed is also right in what nothing follows."""
     word = load_u32(entry)
     if not has_no_more_bits(entry):
         return False
@@ -174,7 +175,7 @@ PAGE_FACTS = np.dtype(
 ENTRY, LINK, LOCKED = 1, 2, 3
 NOTE = np.dtype(
     [
-        ("place", "<i8"),  # page id << 16 | slot
+        ("place", "<i8"),  # of the row
         ("kind", "<i8"),  # ENTRY, LINK or LOCKED
         ("value", "<i8"),  # of an ENTRY, where it leads to, as a place; of a lock, its id
     ]
@@ -399,10 +400,10 @@ def _note_rows(page, page_size, page_id, notes, count):
         offset = slot_value(page, page_size, slot)
         if offset & SLOT_FREED:
             continue
-        row, place = page + offset, page_id << 16 | slot
+        row, place = page + offset, place_of(page_id, slot)
         word = load_u32(row)
         if word >> 24 & FLAG_ENTRY:
-            target = load_u32(row + ENTRY_TARGET_AT) << 16 | load_u16(row + ENTRY_TARGET_AT + 4)
+            target = place_of(load_u32(row + ENTRY_TARGET_AT), load_u16(row + ENTRY_TARGET_AT + 4))
             count = _note(notes, count, place, ENTRY, target)
         elif word >> 24 & FLAG_LINK:
             count = _note(notes, count, place, LINK, 0)
@@ -413,7 +414,7 @@ def _note_rows(page, page_size, page_id, notes, count):
 
 @long_kernel
 def check_pages(pages, count, page_size, first_id, schema, facts, notes):
-    """Write the facts of neighbouring pages, and notes of some of their rows; answers how many notes.
+    """Write the facts of neighbouring pages, and notes of some of their rows; returns how many notes.
 
     There must be room for two notes for each MIN_OCCUPIED bytes of the pages.
     """

@@ -13,9 +13,9 @@ from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import load_i32, load_i64, load_u8, load_u16, load_u32, records
 
 GOOD = 0
-ASK = 1  # a kind of page that only the plain check knows
+ASK = 1  # a kind of page that only the check in Python knows
 SUSPECT = 2  # some content is wrong, but offsets can be followed
-BROKEN = 3  # nothing on it is to be trusted
+BROKEN = 3  # nothing on it can be trusted
 UNWRITTEN = 4  # every byte is zero
 
 COLUMN_RULE = np.dtype(

@@ -1,6 +1,6 @@
 """An index of any kind: opening it, finding, adding and taking entries, stepping through those with one key.
 
-Whoever keeps indexes in step with rows, reads by them or fills them uses only this.
+Code that keeps indexes in step with rows, reads by them or fills them uses only this module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from gmdb.kernel.indexes.index_head import is_hash, space_of
 from gmdb.kernel.indexes.index_node import entry_in, entry_size
 from gmdb.kernel.page.allocation import pages_available
 from gmdb.kernel.page.area import damaged, page_head, page_size_of, touch, touch_type
-from gmdb.kernel.row import POINTER_AT, compare_keys, index_head, key_columns, place_of_word
+from gmdb.kernel.places import page_of, place_of_word, slot_of
+from gmdb.kernel.row import POINTER_AT, compare_keys, index_head, key_columns
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import load_i64, move_bytes, records
 from gmdb.kernel.runtime.status import DONE, NEED_SPACE, NOT_FOUND
@@ -62,7 +63,7 @@ def require_pages(area, index):
 
 @routine
 def find_entry(area, index, entry):
-    """Where the entry with this key and row id is, page id << 16 | slot; NOT_FOUND if it is nowhere."""
+    """Where the entry with this key and row id is, as a place; NOT_FOUND if it is nowhere."""
     return hash.find_entry(area, index, entry) if is_hash(index) else btree.find_entry(area, index, entry)
 
 
@@ -80,9 +81,9 @@ def take_entry(area, index, entry):
 
 @routine
 def entry_at(area, place):
-    """The address of the entry at a place that was answered here."""
-    page_id = place >> 16
-    return entry_in(touch(area, page_id), page_size_of(area, page_id), place & 0xFFFF)
+    """The address of the entry at a place that a function here has returned."""
+    page_id = page_of(place)
+    return entry_in(touch(area, page_id), page_size_of(area, page_id), slot_of(place))
 
 
 @routine
@@ -99,7 +100,7 @@ def first_with_key(area, index, entry):
         return hash.first_with_key(area, index, entry)
     place = btree.seek(area, index, entry, key_columns(index), -1)
     if place >= 0:
-        place = btree.at_or_after(area, index, place >> 16, place & 0xFFFF)
+        place = btree.at_or_after(area, index, page_of(place), slot_of(place))
     return _if_same_key(area, index, entry, place)
 
 
@@ -108,7 +109,7 @@ def next_with_key(area, index, entry, place):
     """Where the next of the entries with this entry's key is, behind one at a place; NOT_FOUND after the last."""
     if is_hash(index):
         return hash.next_with_key(area, index, entry, place)
-    return _if_same_key(area, index, entry, btree.at_or_after(area, index, place >> 16, (place & 0xFFFF) + 1))
+    return _if_same_key(area, index, entry, btree.at_or_after(area, index, page_of(place), slot_of(place) + 1))
 
 
 # ---- Walking an index: a B-tree both ways from one key to another, a hash index through one key or all of them.
@@ -138,7 +139,7 @@ walk_at = records(WALK)
 
 @routine
 def first_entry(area, walk, index):
-    """Where a walk begins or goes on: page id << 16 | slot of the next entry to give out; NOT_FOUND if it is over."""
+    """Where a walk begins or goes on: the place of the next entry to return; NOT_FOUND at its end."""
     if is_hash(index):
         if walk.started:
             return next_behind(area, index, walk.low, walk.position)
@@ -155,15 +156,15 @@ def first_entry(area, walk, index):
     if place < 0:
         return place
     if walk.backwards:
-        place = before(area, index, place >> 16, place & 0xFFFF)
+        place = before(area, index, page_of(place), slot_of(place))
     else:
-        place = at_or_after(area, index, place >> 16, place & 0xFFFF)
+        place = at_or_after(area, index, page_of(place), slot_of(place))
     if place >= 0 and walk.started:
         order = _order_to_position(walk, index, entry_at(area, place))
         if order == 0:
             return next_entry(area, walk, index, place)
         if order > 0 if walk.backwards else order < 0:
-            return damaged(area, place >> 16)  # a branch led to the wrong leaf: the walk would not come to an end
+            return damaged(area, page_of(place))  # a branch led to the wrong leaf: the walk would not come to an end
     return _if_within(area, walk, index, place)
 
 
@@ -172,7 +173,7 @@ def next_entry(area, walk, index, place):
     """Where a walk goes on behind the entry at a place; NOT_FOUND if that was its last."""
     if is_hash(index):
         return next_in_hash(area, index, walk.low, place)
-    page_id, slot = place >> 16, place & 0xFFFF
+    page_id, slot = page_of(place), slot_of(place)
     place = before(area, index, page_id, slot) if walk.backwards else at_or_after(area, index, page_id, slot + 1)
     return _if_within(area, walk, index, place)
 
@@ -186,7 +187,7 @@ def keep_position(walk, entry):
 
 @routine
 def end_call(walk, place, used):
-    """What a call for some more of a walk answers: the bytes it used, or a status."""
+    """The result of a call for some more of a walk: the bytes it used, or a status."""
     if place == NOT_FOUND:
         walk.done = 1
     return place if place < 0 and place != NOT_FOUND else used

@@ -47,6 +47,7 @@ from gmdb.kernel.page.area import (
 from gmdb.kernel.page.redo import log_page
 from gmdb.kernel.page.segment import add_page, release_page
 from gmdb.kernel.page.soundness import LEVELS_MAX
+from gmdb.kernel.places import page_of, place_of, place_of_word, slot_of
 from gmdb.kernel.row import (
     ENTRY_BUFFER,
     POINTER_AT,
@@ -55,7 +56,6 @@ from gmdb.kernel.row import (
     has_shape,
     index_head,
     key_columns,
-    place_of_word,
 )
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import (
@@ -196,7 +196,7 @@ def lower_bound(index, page, page_size, key, columns, bound):
 
 @routine
 def descend(area, index, key, columns, bound):
-    """The leaf where a search ends; the way there, page id << 16 | slot a level, stays in the index's scratch."""
+    """The leaf where a search ends; the way there, a place a level, stays in the index's scratch."""
     page_id = root_of(index)
     level = LEVELS_MAX
     for _ in range(LEVELS_MAX):
@@ -211,18 +211,18 @@ def descend(area, index, key, columns, bound):
             return page_id
         page_size = page_size_of(area, page_id)
         slot = lower_bound(index, page, page_size, key, columns, bound)
-        store_64(path_at(area, level), page_id << 16 | slot)
+        store_64(path_at(area, level), place_of(page_id, slot))
         page_id = child_of(entry_in(page, page_size, slot))
     return damaged(area, page_id)
 
 
 @routine
 def find_entry(area, index, entry):
-    """Where a leaf entry with this key and row id is, page id << 16 | slot; NOT_FOUND if it is nowhere."""
+    """Where a leaf entry with this key and row id is, as a place; NOT_FOUND if it is nowhere."""
     place = seek(area, index, entry, key_columns(index), 0)
     if place < 0:
         return place
-    page_id, slot = place >> 16, place & 0xFFFF
+    page_id, slot = page_of(place), slot_of(place)
     page, page_size = touch_node(area, index, page_id), page_size_of(area, page_id)
     if slot == node_at(page).slot_count:
         return NOT_FOUND
@@ -234,17 +234,17 @@ def find_entry(area, index, entry):
 
 @routine
 def seek(area, index, key, columns, bound):
-    """Where a search ends in its leaf: page id << 16 | slot, which may be the one behind its last entry."""
+    """The place where a search ends in its leaf, which may be the one behind its last entry."""
     page_id = descend(area, index, key, columns, bound)
     if page_id < 0:
         return page_id
     page, page_size = touch_node(area, index, page_id), page_size_of(area, page_id)
-    return page_id << 16 | lower_bound(index, page, page_size, key, columns, bound)
+    return place_of(page_id, lower_bound(index, page, page_size, key, columns, bound))
 
 
 @routine
 def _is_behind(area, index, page_id, page, other_id, other):
-    """Whether all entries of a leaf come behind those of another; if so, whoever goes on there comes to an end."""
+    """Whether all entries of a leaf come behind those of another; if so, a walk that goes on there comes to an end."""
     count = node_at(other).slot_count
     if count == 0 or node_at(page).slot_count == 0:
         return True
@@ -267,7 +267,7 @@ def at_or_after(area, index, page_id, slot):
         if page < 0:
             return page
         if slot < node_at(page).slot_count:
-            return page_id << 16 | slot
+            return place_of(page_id, slot)
         following = node_at(page).next
         if following == NO_PAGE:
             return NOT_FOUND
@@ -282,7 +282,7 @@ def at_or_after(area, index, page_id, slot):
 def before(area, index, page_id, slot):
     """The place of the last entry before a slot, in this leaf or those before it; NOT_FOUND if there is none."""
     if slot:
-        return page_id << 16 | slot - 1
+        return place_of(page_id, slot - 1)
     page = touch_node(area, index, page_id)
     for _ in range(_pages_at_most(area, page_id)):
         if page < 0:
@@ -295,7 +295,7 @@ def before(area, index, page_id, slot):
             return damaged(area, prior)
         page_id, page = prior, other
         if page > 0 and node_at(page).slot_count:
-            return page_id << 16 | node_at(page).slot_count - 1
+            return place_of(page_id, node_at(page).slot_count - 1)
     return damaged(area, page_id)
 
 
@@ -312,14 +312,13 @@ _EIGHT = 2
 @routine
 def new_node(area, index, level):
     """A page without entries for a level; the caller has made sure that there is one to take."""
-    page_id = add_page(area, entry_page_of(index))
-    if page_id < 0:
-        return page_id
-    page = touch_node(area, index, page_id)
+    page = add_page(area, entry_page_of(index), _BTREE)
+    if page > 0:
+        page = touch_node(area, index, page_head(page).page_id)
     if page < 0:
-        return page  # the segment's head says that it is of something else
+        return page
     init_node(area, page, level)
-    return page_id
+    return page_head(page).page_id
 
 
 @routine
@@ -392,7 +391,7 @@ def open_last(page, page_size):
 
 @routine
 def _split(area, index, page_id, page, slot, entry, separator):
-    """Move the upper part of a page, with ``entry`` put in as number ``slot``, to a new one; answers its id."""
+    """Move the upper part of a page, with ``entry`` put in as number ``slot``, to a new one; returns its id."""
     page_size = page_size_of(area, page_id)
     node = node_at(page)
     is_leaf = node.level == 0
@@ -446,11 +445,11 @@ def _grow(area, index, level, left, right, separator):
 
 @routine
 def add_entry(area, index, entry):
-    """Put a leaf entry into the tree; whoever calls made sure of ``pages_for_entry``."""
+    """Put a leaf entry into the tree; the caller has made sure of ``pages_for_entry``."""
     place = seek(area, index, entry, key_columns(index), 0)
     if place < 0:
         return place
-    page_id, slot = place >> 16, place & 0xFFFF
+    page_id, slot = page_of(place), slot_of(place)
     page_size = page_size_of(area, page_id)
     item = entry
     for level in range(LEVELS_MAX):
@@ -471,11 +470,11 @@ def add_entry(area, index, entry):
         if level + 1 == LEVELS_MAX:
             break
         place = load_i64(path_at(area, level + 1))
-        parent = touch_node(area, index, place >> 16)
+        parent = touch_node(area, index, page_of(place))
         if parent < 0:
             return parent
-        set_child(area, parent, entry_in(parent, page_size, place & 0xFFFF), new_id)
-        page_id, slot, item = place >> 16, place & 0xFFFF, separator
+        set_child(area, parent, entry_in(parent, page_size, slot_of(place)), new_id)
+        page_id, slot, item = page_of(place), slot_of(place), separator
     return damaged(area, page_id)
 
 
@@ -503,7 +502,7 @@ def _lower_root(area, index):
 
 @routine
 def _merge(area, index, parent, page_size, slot):
-    """Put the child behind ``slot`` and the one in it onto one page, if they fit; answers 1 if so, else 0."""
+    """Put the child behind ``slot`` and the one in it onto one page, if they fit; returns 1 if so, else 0."""
     lower, upper = entry_in(parent, page_size, slot), entry_in(parent, page_size, slot + 1)
     left_id, right_id = child_of(lower), child_of(upper)
     left, right = touch_node(area, index, left_id), touch_node(area, index, right_id)
@@ -555,15 +554,15 @@ def _rebalance(area, index, page_id):
         if 3 * used_bytes(page, page_size) >= capacity_of(page_size):
             return DONE
         place = load_i64(path_at(area, level))
-        parent = touch_node(area, index, place >> 16)
+        parent = touch_node(area, index, page_of(place))
         if parent < 0:
             return parent
-        slot, count = place & 0xFFFF, node_at(parent).slot_count
+        slot, count = slot_of(place), node_at(parent).slot_count
         if count > 1:
             merged = _merge(area, index, parent, page_size, slot if slot + 1 < count else slot - 1)
             if merged < 1:
                 return merged
-        page_id = place >> 16
+        page_id = page_of(place)
     return _lower_root(area, index)
 
 
@@ -573,6 +572,6 @@ def take_entry(area, index, entry):
     place = find_entry(area, index, entry)
     if place < 0:
         return place
-    page_id = place >> 16
-    remove_entry(area, touch_node(area, index, page_id), page_size_of(area, page_id), place & 0xFFFF)
+    page_id = page_of(place)
+    remove_entry(area, touch_node(area, index, page_id), page_size_of(area, page_id), slot_of(place))
     return _rebalance(area, index, page_id)

@@ -25,6 +25,7 @@ from gmdb.kernel.indexes.hash_page import (
     count_pages,
     deepen,
     depth_max,
+    directory_slot,
     first_address,
     give_address,
     hash_in_address,
@@ -37,7 +38,6 @@ from gmdb.kernel.indexes.hash_page import (
     set_block,
     set_depth,
     set_slots,
-    slot_of,
     start_of,
     touch_hash,
     touch_of_index,
@@ -58,6 +58,7 @@ from gmdb.kernel.indexes.index_node import (
 from gmdb.kernel.page.area import change, damaged, device_of_page, page_size_of, set_sorted
 from gmdb.kernel.page.redo import log_page
 from gmdb.kernel.page.segment import release_page
+from gmdb.kernel.places import page_of, place_of, slot_of
 from gmdb.kernel.row import compare_keys, key_columns
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import add, load_i64, store_64, wrap
@@ -94,7 +95,7 @@ def descend(area, index, address, place):
         if not is_directory(page) or depth > depth_max(level):
             return damaged(area, page_id)
         store_64(path_at(area, level), page_id)
-        child_id = child_in(page, slot_of(level, depth, address, place))
+        child_id = child_in(page, directory_slot(level, depth, address, place))
         if child_id == NO_PAGE:
             _keep_end(area, level, depth, address, place)
             return NO_PAGE
@@ -128,7 +129,7 @@ def lower_bound(page, page_size, address, place):
 
 @routine
 def find_entry(area, index, entry):
-    """Where the entry with this key and row id is, page id << 16 | slot; NOT_FOUND if it is nowhere."""
+    """Where the entry with this key and row id is, as a place; NOT_FOUND if it is nowhere."""
     give_address(index, entry)
     address, place = address_in(entry), place_in(entry)
     page_id = descend(area, index, address, place)
@@ -140,7 +141,7 @@ def find_entry(area, index, entry):
         if address_in(found) != address or place_in(found) != place:
             return NOT_FOUND
         if compare_keys(index, found, entry, key_columns(index)) == 0:
-            return page_id << 16 | slot
+            return place_of(page_id, slot)
     return NOT_FOUND
 
 
@@ -175,7 +176,7 @@ def _at_or_after(area, index, key, page_id, slot):
                 if key and hash_in_address(address_in(found)) != key_hash:
                     return NOT_FOUND
                 if not key or compare_keys(index, found, key, key_columns(index)) == 0:
-                    return page_id << 16 | slot
+                    return place_of(page_id, slot)
                 slot += 1
         address, place = load_i64(path_at(area, _END_ADDRESS)), load_i64(path_at(area, _END_PLACE))
         if (address == 0 and place == 0) or (key and hash_in_address(address) != key_hash):
@@ -202,7 +203,7 @@ def first_with_key(area, index, key):
 @routine
 def next_with_key(area, index, key, place):
     """``first_with_key``, behind the entry at a place."""
-    page_id, slot = place >> 16, place & 0xFFFF
+    page_id, slot = page_of(place), slot_of(place)
     entry = entry_in(touch_hash(area, page_id), page_size_of(area, page_id), slot)
     bucket = descend(area, index, address_in(entry), place_in(entry))
     if bucket >= 0 and bucket != page_id:
@@ -212,7 +213,7 @@ def next_with_key(area, index, key, place):
 
 @routine
 def next_behind(area, index, key, position):
-    """``first_with_key``, behind the place where an entry was that may be gone by now."""
+    """``first_with_key``, behind the place of an entry that may have been removed since."""
     address, place = address_in(position), place_in(position)
     page_id = descend(area, index, address, place)
     if page_id < 0:
@@ -253,7 +254,7 @@ def _new_bucket(area, index, level, address, place):
     """A bucket for the slot of an entry, and for all free ones around it that it may have."""
     directory = touch_hash(area, load_i64(path_at(area, level)))
     depth = node_at(directory).level
-    slot = slot_of(level, depth, address, place)
+    slot = directory_slot(level, depth, address, place)
     while depth > 0 and block_is_free(directory, buddy_of(directory, slot, depth), depth):
         depth -= 1
     page_id = new_hash_page(area, index, BUCKET, depth)
@@ -268,7 +269,7 @@ def _new_bucket(area, index, level, address, place):
 
 @routine
 def _put_directories(area, index, level, page_id, entry, bits):
-    """Put directories between a bucket and its own until one chooses by a bit; answers that one's level."""
+    """Put directories between a bucket and its own until one chooses by a bit; returns that one's level."""
     page, address, place = touch_hash(area, page_id), address_in(entry), place_in(entry)
     while level + 1 < LEVELS and bits >= start_of(level + 1):
         directory = touch_hash(area, load_i64(path_at(area, level)))
@@ -278,7 +279,7 @@ def _put_directories(area, index, level, page_id, entry, bits):
         new = touch_hash(area, new_id)
         change(area, directory)
         deepen(directory, depth_max(level))
-        slot = slot_of(level, depth_max(level), address, place)
+        slot = directory_slot(level, depth_max(level), address, place)
         set_block(directory, slot, node_at(page).level, NO_PAGE)
         set_slots(directory, slot, 1, new_id)
         log_page(area, directory)
@@ -294,7 +295,7 @@ def _put_directories(area, index, level, page_id, entry, bits):
 
 @routine
 def _split(area, index, level, page_id, entry, bits):
-    """Split a bucket at the first bit at which its entries and a new one differ; answers where the new one belongs."""
+    """Split a bucket at the first bit at which its entries and a new one differ; returns where the new one belongs."""
     page, page_size = touch_hash(area, page_id), page_size_of(area, page_id)
     address, place = address_in(entry), place_in(entry)
     directory = touch_hash(area, load_i64(path_at(area, level)))
@@ -314,7 +315,7 @@ def _split(area, index, level, page_id, entry, bits):
     cut_entries(page, page_size, point)
     change(area, directory)
     deepen(directory, depth)
-    slot = slot_of(level, node_at(directory).level, address, place)
+    slot = directory_slot(level, node_at(directory).level, address, place)
     set_block(directory, slot, node_at(page).level, NO_PAGE)
     node_at(page).level = depth
     goes_right = bit_at(address, place, bits)
@@ -356,7 +357,7 @@ def _bucket_with_room(area, index, page_id, entry):
 
 @routine
 def add_entry(area, index, entry):
-    """Put an entry into the index; whoever calls made sure of PAGES_FOR_ENTRY."""
+    """Put an entry into the index; the caller has made sure of PAGES_FOR_ENTRY."""
     give_address(index, entry)
     address, place = address_in(entry), place_in(entry)
     page_id = descend(area, index, address, place)
@@ -376,7 +377,7 @@ def add_entry(area, index, entry):
 
 @routine
 def _merge(area, index, directory, slot, page_id, other_id):
-    """Put two buckets that differ in the last of their bits onto one page, which whoever calls logs; answers which."""
+    """Put two buckets that differ in the last of their bits onto one page, which the caller logs; returns which."""
     depth, page_size = node_at(touch_hash(area, page_id)).level, page_size_of(area, page_id)
     is_right = slot >> node_at(directory).level - depth & 1
     left_id, right_id = (other_id, page_id) if is_right else (page_id, other_id)
@@ -391,7 +392,7 @@ def _merge(area, index, directory, slot, page_id, other_id):
 
 @routine
 def _widen(area, index, directory, slot, page_id):
-    """Let a bucket that is nearly empty have what its buddy has, as long as that goes; answers the bucket left."""
+    """Merge a nearly empty bucket with its buddy, as often as they fit on one page; returns the bucket that is left."""
     page_size, is_wider, page = page_size_of(area, page_id), False, touch_hash(area, page_id)
     for _ in range(LEVEL_BITS + 1):
         depth, used = node_at(page).level, used_bytes(page, page_size)
@@ -475,7 +476,7 @@ def _rebalance(area, index, level, page_id, address, place):
     for _ in range(LEVELS):
         directory_id = load_i64(path_at(area, level))
         directory = touch_hash(area, directory_id)
-        slot = slot_of(level, node_at(directory).level, address, place)
+        slot = directory_slot(level, node_at(directory).level, address, place)
         if page_id != NO_PAGE:
             page_id = _shrink(area, index, directory, slot, page_id)
             if page_id < 0:
@@ -494,7 +495,7 @@ def _rebalance(area, index, level, page_id, address, place):
         level -= 1
         parent = touch_hash(area, load_i64(path_at(area, level)))
         change(area, parent)
-        set_slots(parent, slot_of(level, node_at(parent).level, address, place), 1, page_id)
+        set_slots(parent, directory_slot(level, node_at(parent).level, address, place), 1, page_id)
         if page_id == NO_PAGE:
             count_pages(parent, -1)
         log_page(area, parent)
@@ -511,6 +512,6 @@ def take_entry(area, index, entry):
     found = find_entry(area, index, entry)
     if found < 0:
         return found
-    page_id, level = found >> 16, load_i64(path_at(area, LEVEL_AT))
-    remove_entry(area, touch_hash(area, page_id), page_size_of(area, page_id), found & 0xFFFF)
+    page_id, level = page_of(found), load_i64(path_at(area, LEVEL_AT))
+    remove_entry(area, touch_hash(area, page_id), page_size_of(area, page_id), slot_of(found))
     return _rebalance(area, index, level, page_id, address_in(entry), place_in(entry))

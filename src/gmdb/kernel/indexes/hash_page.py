@@ -19,6 +19,7 @@ from gmdb.kernel.indexes.index_node import entry_in, entry_size, init_node, node
 from gmdb.kernel.page.area import damaged, is_sorted, page_head, page_size_of, set_sorted, touch_type
 from gmdb.kernel.page.redo import log_bytes
 from gmdb.kernel.page.segment import add_page
+from gmdb.kernel.places import place_of_word
 from gmdb.kernel.row import (
     POINTER_AT,
     VALUES_AT,
@@ -26,7 +27,6 @@ from gmdb.kernel.row import (
     key_columns,
     order_at,
     order_of_double,
-    place_of_word,
     stored_bytes,
 )
 from gmdb.kernel.runtime.compiler import routine
@@ -126,7 +126,7 @@ def hash_in_address(address):
 
 @routine
 def place_in(entry):
-    """page id << 16 | slot of the entry's row."""
+    """The place of the entry's row."""
     return place_of_word(load_i64(entry + POINTER_AT))
 
 
@@ -234,12 +234,9 @@ def is_directory(page):
 @routine
 def new_hash_page(area, index, kind, depth):
     """A page for the index; a directory has slots that name no page.  The caller knows that there is one to take."""
-    page_id = add_page(area, entry_page_of(index))
-    if page_id < 0:
-        return page_id
-    page = touch_hash(area, page_id)
+    page = add_page(area, entry_page_of(index), _HASH)
     if page < 0:
-        return page  # the segment's head says that it is of something else
+        return page
     store_8(page + _USED_AT, 1)
     store_8(page + _TYPE_AT, kind)
     log_bytes(area, page, _USED_AT, _TYPE_AT + 1 - _USED_AT)
@@ -247,7 +244,7 @@ def new_hash_page(area, index, kind, depth):
     if kind == DIRECTORY:
         set_depth(page, depth)
         set_slots(page, 0, 1 << depth, NO_PAGE)
-    return page_id
+    return page_head(page).page_id
 
 
 @routine
@@ -280,7 +277,7 @@ def depth_max(level):
 
 
 @routine
-def slot_of(level, depth, address, place):
+def directory_slot(level, depth, address, place):
     """The slot of a directory that an entry belongs to."""
     if depth == 0:
         return 0
@@ -296,7 +293,7 @@ def child_in(directory, slot):
 
 @routine
 def set_slots(directory, first, count, page_id):
-    """Have some slots name a page; whoever calls logs the directory."""
+    """Have some slots name a page; the caller logs the directory."""
     for slot in range(first, first + count):
         store_32(directory + ENTRIES_AT + 4 * slot, page_id)
 
@@ -326,7 +323,7 @@ def buddy_of(directory, slot, depth):
 
 @routine
 def set_depth(directory, depth):
-    """Give a directory another number of slots, from the first on; whoever calls fills and logs it."""
+    """Give a directory another number of slots, from the first on; the caller fills and logs it."""
     node = node_at(directory)
     node.level = depth
     node.slot_count = 1 << depth

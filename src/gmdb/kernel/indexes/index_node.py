@@ -125,7 +125,7 @@ def _open_slot(page, page_size, slot, offset):
 
 @routine
 def put_entry(page, page_size, slot, entry):
-    """``insert_entry`` for whoever logs the page as a whole, under one number for all that it changes there."""
+    """``insert_entry`` for a caller that logs the page as a whole, under one number for all that it changes there."""
     size = entry_size(entry)
     if room_in(page) < size + 2:
         compact_node(page, page_size)
@@ -171,7 +171,7 @@ def remove_entry(area, page, page_size, slot):
 
 @routine
 def compact_node(page, page_size):
-    """Slide the entries together, in the order in which they lie.  Whoever calls logs the page."""
+    """Slide the entries together, in the order in which they lie.  The caller logs the page."""
     count = node_at(page).slot_count
     order = np.empty(count, np.int64)
     for slot in range(count):
@@ -189,7 +189,7 @@ def compact_node(page, page_size):
 
 @routine
 def append_entry(page, page_size, entry):
-    """Put an entry behind all others on a page that has room; whoever calls logs the page."""
+    """Put an entry behind all others on a page that has room; the caller logs the page."""
     size = entry_size(entry)
     at = page_head(page).free_begin
     move_bytes(page + at, entry, size)
@@ -199,14 +199,14 @@ def append_entry(page, page_size, entry):
 
 @routine
 def append_entries(page, page_size, source, first, count):
-    """Copy entries of another page behind those of this one, which has room; whoever calls logs the page."""
+    """Copy entries of another page behind those of this one, which has room; the caller logs the page."""
     for slot in range(first, first + count):
         append_entry(page, page_size, entry_in(source, page_size, slot))
 
 
 @routine
 def cut_entries(page, page_size, keep):
-    """Keep only the first ``keep`` entries; whoever calls logs the page."""
+    """Keep only the first ``keep`` entries; the caller logs the page."""
     node_at(page).slot_count = keep
     page_head(page).free_end = page_size - TAIL_SIZE - 2 * keep
     compact_node(page, page_size)
@@ -214,7 +214,7 @@ def cut_entries(page, page_size, keep):
 
 @routine
 def copy_page_entries(page, page_size, source):
-    """Let a node without entries have those of a page that lies elsewhere; whoever calls logs the page."""
+    """Copy all entries of a page that lies elsewhere to a node without entries; the caller logs the page."""
     move_bytes(page + ENTRIES_AT, source + ENTRIES_AT, page_size - ENTRIES_AT - TAIL_SIZE)
     page_head(page).free_begin = page_head(source).free_begin
     page_head(page).free_end = page_head(source).free_end

@@ -10,7 +10,7 @@ from gmdb.format.address import DEVICES, NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import HEAD_SIZE, PageType, SegmentType
 from gmdb.kernel.page.area import (
-    LET_GO,
+    RELEASED,
     address_of,
     begin_change,
     change,
@@ -104,20 +104,20 @@ def pages_available(area, space_id):
 
 @routine
 def is_untouched(area, page_id):
-    """``is_nobodys``, for whoever does not look at the page: nobody has, since it was let go."""
+    """``is_unused``, without reading a page that was not touched since it was released."""
     seen = load_u8(device_of_page(area, page_id).verified + (page_id & _OFFSET_MASK))
-    return seen == 0 or is_nobodys(area, page_id)
+    return seen == 0 or is_unused(area, page_id)
 
 
 @routine
-def is_nobodys(area, page_id):
-    """Whether a page above the high-water mark may be taken: a mark that is not true would hand out pages in use.
+def is_unused(area, page_id):
+    """Whether a page above the high-water mark may be taken: with a wrong mark, pages in use would be taken.
 
-    What a load that a crash has ended wrote there, or what was given back, is nobody's.
+    What is left of a load that a crash has ended, or was given back, is unused.
     """
     device, head = device_of_page(area, page_id), page_head(address_of(area, page_id))
     seen = load_u8(device.verified + (page_id & _OFFSET_MASK))
-    if seen == LET_GO or head.page_type == 0 or head.page_type == _FREE:
+    if seen == RELEASED or head.page_type == 0 or head.page_type == _FREE:
         store_8(device.verified + (page_id & _OFFSET_MASK), 0)
         return True
     return seen == 0 and (head.seg_type == _HEAP or not is_sound(area, address_of(area, page_id), page_id))
@@ -143,7 +143,7 @@ def take_page(area, space_id):
             return page_id
         if head.hwm < head.page_count:
             page_id = home | head.hwm
-            if not is_nobodys(area, page_id):
+            if not is_unused(area, page_id):
                 return damaged(area, home)
             head.hwm += 1
             log_device(area, page)
@@ -156,7 +156,7 @@ def take_page(area, space_id):
 
 @routine
 def give_page_back(area, space_id, page_id):
-    """Put a page that nobody uses on its device's free-page list; what is no page in use, whoever says so, is left."""
+    """Put a page on its device's free-page list, unless it lies outside of the pages in use."""
     home = page_id >> OFFSET_BITS << OFFSET_BITS
     if page_id == home or not page_in_use(area, page_id):
         return

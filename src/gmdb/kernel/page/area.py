@@ -8,9 +8,9 @@ Invariants
     many pages the file has, its device head says.
  2. A page that is marked verified had the right CRC and a sound structure when it was first touched, and kernels
     have kept it sound since; so they follow its offsets without checking them again.  One that is marked SORTED is a
-    page of an index whose entries are such as the index has, in its order; one that is LET_GO is nobody's.
- 3. Whoever changes a page marks it dirty, counts the change and logs the bytes, in the same kernel call.
- 4. Whoever changes a page holds the store's guard.  Scans do not: they read a data page's version before and
+    page of an index whose entries are such as the index has, in its order; one that is RELEASED belongs to no segment.
+ 3. A kernel that changes a page marks it dirty, counts the change and logs the bytes, in the same call.
+ 4. Pages are changed under the store's guard only.  Scans do not: they read a data page's version before and
     after, and start over if it was odd or has changed.
 """
 
@@ -31,7 +31,7 @@ DEVICE_STATE = np.dtype(
     [
         ("chunks", "<i8"),  # address of the chunks' addresses
         ("dirty", "<i8"),  # address of a byte per page: 1 = changed since it was last written
-        ("verified", "<i8"),  # address of a byte per page: 1 = checked since it was mapped; or SORTED, LET_GO
+        ("verified", "<i8"),  # address of a byte per page: 1 = checked since it was mapped; or SORTED, RELEASED
         ("versions", "<i8"),  # address of a u32 per page: odd while a kernel changes the page
         ("page_count", "<i8"),  # pages that can be read; 0 = no such device
         ("page_size", "<i8"),
@@ -44,7 +44,7 @@ DEVICE_STATE = np.dtype(
 
 STATE = np.dtype(
     [
-        ("damaged_page", "<i8"),  # the page that a kernel answered DAMAGED for
+        ("damaged_page", "<i8"),  # the page that a kernel returned DAMAGED for
         ("scn", "<i8"),  # the newest commit; a snapshot taken now sees all up to it
         ("oldest", "<i8"),  # no snapshot is older: what was committed by then, everyone sees
         ("locks", "<i8"),  # address of the lock area
@@ -61,13 +61,13 @@ STATE = np.dtype(
         ("undo_limit", "<i8"),  # undo pages that may be used
         ("table_pages", "<i8"),  # address of the pages (u32s) of the table of committed transactions
         ("table_page_count", "<i8"),
-        ("scratch", "<i8"),  # address of memory for three rows, for whoever holds the guard
+        ("scratch", "<i8"),  # address of memory for three rows, for the holder of the guard
         ("index_scratch", "<i8"),  # address of memory for entries and a way through a tree, for the same
         ("next_scn", "<i8"),  # what the next commit gets; ``scn`` follows once it is durable
         ("log_buffer", "<i8"),  # address of the redo that is not written yet; 0 = changes are not logged
         ("log_end", "<i8"),  # bytes of it in use
         ("log_group", "<i8"),  # where in it the group of the running kernel begins
-        ("log_limit", "<i8"),  # a kernel that finds more bytes in use than this answers LOG_FULL
+        ("log_limit", "<i8"),  # a kernel that finds more bytes in use than this returns LOG_FULL
         ("log_start", "<i8"),  # LSN of the buffer's first byte
         ("log_durable", "<i8"),  # up to this LSN the log is on disk
         ("dirty_first", "<i8"),  # the chain of changed pages, through their heads; NO_PAGE = none
@@ -86,7 +86,7 @@ page_head = records(PAGE_HEAD)
 DEVICES_AT = int(AREA.fields["devices"][1])  # type: ignore[index]
 DEVICE_SIZE = DEVICE_STATE.itemsize
 _OFFSET_MASK = PAGES_PER_DEVICE - 1
-SORTED, LET_GO = 2, 3
+SORTED, RELEASED = 2, 3
 segment_head = records(SEGMENT_HEAD)
 _DATA, _ENTRY = int(PageType.DATA), int(PageType.SEGMENT_ENTRY)
 _HEAP, _SYSTEM = int(SegmentType.HEAP), int(SegmentType.SYSTEM)
@@ -109,7 +109,7 @@ def address_of(area, page_id):
 
 @routine
 def damaged(area, page_id):
-    """Answer DAMAGED, and leave word of which page it is."""
+    """Return DAMAGED, and note which page it is."""
     state_of(area).damaged_page = page_id
     return DAMAGED
 
@@ -219,7 +219,7 @@ def version_address(area, page_id):
 
 @routine
 def begin_change(area, page_id):
-    """From here to ``end_change`` readers without the guard do not trust the page."""
+    """From here to ``end_change`` readers without the guard reject the page."""
     mark_dirty(area, page_id)
     at = version_address(area, page_id)
     store_32(at, load_u32(at) | 1)
@@ -244,7 +244,7 @@ def change(area, page):
 
 @routine
 def pages_at_most(area):
-    """Pages that there are, one at least: whoever has followed more links from page to page goes round in a circle."""
+    """Pages that there are, one at least: a chain of pages with more links goes round in a circle."""
     total = 1
     for device in range(DEVICES):
         total += device_state(area + DEVICES_AT + device * DEVICE_SIZE).page_count

@@ -18,7 +18,7 @@ _OFFSET_MASK = PAGES_PER_DEVICE - 1
 
 @kernel
 def detach_chain(area):
-    """Take the chain of changed pages off; answers its first page.  Pages that change from now on form a new one."""
+    """Take the chain of changed pages off; returns its first page.  Pages that change from now on form a new one."""
     state = state_of(area)
     first = state.dirty_first
     state.dirty_first = NO_PAGE
@@ -30,7 +30,7 @@ def detach_chain(area):
 def copy_chain(area, page_id, buffer, room, pages, count):
     """Copy pages of a detached chain, from ``page_id`` on, to a buffer.
 
-    ``pages`` (u32 pairs) gets id and version of each.  Answers copied << 32 | next page of the chain.  A page that
+    ``pages`` (u32 pairs) gets id and version of each.  Returns copied << 32 | next page of the chain.  A page that
     changes after this joins the new chain.
     """
     copied = 0
@@ -54,7 +54,7 @@ def copy_chain(area, page_id, buffer, room, pages, count):
 def copy_changed(area, buffer, room, ids):
     """Copy every changed page to a buffer, and its id (u32) to ``ids``; they stay changed.
 
-    Answers how many, or -1 if they need more than ``room``.  No checkpoint is running, which would have some of them.
+    Returns how many, or -1 if they need more than ``room``.  No checkpoint is running, which would have some of them.
     """
     copied, page_id = 0, state_of(area).dirty_first
     if state_of(area).dirty_bytes > room:

@@ -5,7 +5,7 @@ seals all that it logged.  Kernels run under the store's guard, so groups do not
 
 Invariants
  1. A kernel begins only if the buffer has room for the largest group.
- 2. Whatever a kernel changed is in its group, also if it answers a status.
+ 2. Whatever a kernel changed is in its group, also if it returns a status.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from gmdb.kernel.page.area import (
     state_of,
     touch,
 )
+from gmdb.kernel.places import page_of, slot_of
 from gmdb.kernel.runtime.compiler import long_kernel, routine
 from gmdb.kernel.runtime.crc32c import crc_of_words
 from gmdb.kernel.runtime.memory import fill_bytes, load_i64, load_u16, load_u32, move_bytes, records, store_64
@@ -63,7 +64,7 @@ def is_group_long(area):
 
 @routine
 def _new_item(state, page_id, create_no, chg_num, offset, length):
-    """Append an item's head; answers where its bytes go."""
+    """Append an item's head; returns where its bytes go."""
     if state.log_end == state.log_group:
         state.log_end += _GROUP_SIZE
     at = state.log_buffer + state.log_end
@@ -147,12 +148,12 @@ def log_change(area, call, version, operation, place, undo, row, row_size, befor
     if state.log_buffer:
         if call.feed_from == 0:
             call.feed_from = state.log_start + state.log_group
-        to = _new_item(state, place >> 16, 0, 0, CHANGE, CHANGE_SIZE + row_size + before_size)
+        to = _new_item(state, page_of(place), 0, 0, CHANGE, CHANGE_SIZE + row_size + before_size)
         head = change_head(to)
         head.version = version
-        head.undo_page = undo >> 16
-        head.undo_slot = undo & 0xFFFF
-        head.slot = place & 0xFFFF
+        head.undo_page = page_of(undo)
+        head.undo_slot = slot_of(undo)
+        head.slot = slot_of(place)
         head.operation = operation
         head.before_is_patch = is_patch
         head.row_size = row_size
@@ -166,8 +167,8 @@ def log_taken_back(area, undo, first_page, page_count):
     state = state_of(area)
     if state.log_buffer:
         head = taken_back_head(_new_item(state, NO_PAGE, 0, 0, TAKEN_BACK, _TAKEN_BACK_SIZE))
-        head.undo_page = undo >> 16
-        head.undo_slot = undo & 0xFFFF
+        head.undo_page = page_of(undo)
+        head.undo_slot = slot_of(undo)
         head.reserved = 0
         head.first_page = first_page
         head.page_count = page_count
@@ -175,7 +176,7 @@ def log_taken_back(area, undo, first_page, page_count):
 
 @routine
 def close_group(area, transaction, result):
-    """Seal what the kernel logged, if anything; answers ``result``."""
+    """Seal what the kernel logged, if anything; returns ``result``."""
     state = state_of(area)
     if state.log_end == state.log_group:
         return result
@@ -353,7 +354,7 @@ def _is_after(at, length, stop_time):
 
 @long_kernel
 def replay_groups(area, replay_address):
-    """Apply groups until the buffer has no whole one: answers END, MORE, STOPPED or a status."""
+    """Apply groups until the buffer has no whole one: returns END, MORE, STOPPED or a status."""
     replay = replay_at(replay_address)
     for _ in range(replay.length // _GROUP_SIZE + 1):
         at = replay.buffer + replay.at
@@ -407,7 +408,7 @@ def first_group(buffer, length, lsn):
 def find_items(buffer, length, lsn, places, room):
     """Where the items of the buffer's groups are: of each, the offsets of its group and of itself (i64s) to ``places``.
 
-    Answers how many they are, at most ``room``; behind them is where it ended, and END or MORE.
+    Returns how many they are, at most ``room``; behind them is where it ended, and END or MORE.
     """
     at, found, reason = 0, 0, END
     for _ in range(length // _GROUP_SIZE + 1):

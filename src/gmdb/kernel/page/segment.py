@@ -44,6 +44,7 @@ from gmdb.kernel.page.area import (
     touch_type,
 )
 from gmdb.kernel.page.redo import log_bytes, log_counts, log_list
+from gmdb.kernel.places import page_of, place_of, slot_of
 from gmdb.kernel.runtime.compiler import kernel, routine
 from gmdb.kernel.runtime.memory import load_u32, move_bytes, records, store_32
 from gmdb.kernel.runtime.status import DAMAGED, DONE, NEED_SPACE
@@ -286,7 +287,7 @@ def _format_map(page, page_size):
 
 @routine
 def make_segment(area, space_id, obj_id, seg_type, pct_free, name):
-    """A segment without data pages, called by the 64 bytes at ``name``; answers its entry page."""
+    """A segment without data pages, with the name in the 64 bytes at ``name``; returns its entry page."""
     entry_id = take_page(area, space_id)
     if entry_id < 0:
         return entry_id
@@ -328,7 +329,7 @@ def chain_map_page(area, entry_page, page, map_id, last_page):
 
 @routine
 def _add_map_page(area, entry_id, entry_page):
-    """Chain one more map page to the segment; answers its id."""
+    """Chain one more map page to the segment; returns its id."""
     segment = segment_head(entry_page + SEGMENT_HEAD_AT)
     last_id = segment.last_map_page
     last_page = touch_map(area, entry_id, last_id)
@@ -344,12 +345,12 @@ def _add_map_page(area, entry_id, entry_page):
 
 @routine
 def _free_entry(area, entry_id, entry_page):
-    """A map entry to use, as map page << 16 | number: one that was freed, or the next new one."""
+    """A map entry to use, as the place of its map page and number: one that was freed, or the next new one."""
     freed = map_link(entry_page + LISTS_AT + FREE_MAP_LIST * LIST_SIZE)
     if freed.map_page != NO_PAGE:
         map_id, number = freed.map_page, freed.offset
         status = unlink_entry(area, entry_id, map_id, number)
-        return status if status < 0 else map_id << 16 | number
+        return status if status < 0 else place_of(map_id, number)
     segment = segment_head(entry_page + SEGMENT_HEAD_AT)
     map_id = segment.last_map_page
     map_page = touch_map(area, entry_id, map_id)
@@ -369,7 +370,7 @@ def _free_entry(area, entry_id, entry_page):
     if head.map_count == head.map_capacity:
         segment.last_map_page_full = 1
     map_entry(entry_address(map_page, number)).list_id = NO_LIST
-    return map_id << 16 | number
+    return place_of(map_id, number)
 
 
 @routine
@@ -421,8 +422,11 @@ def _comes_first(area, entry_id, map_id, number, first):
 
 
 @routine
-def add_page(area, entry_id):
-    """A new data page, formatted but for its node head and on no free list; answers its id."""
+def add_page(area, entry_id, seg_type):
+    """Add a data page, formatted but for its node head and on no free list; returns its address.
+
+    DAMAGED if the segment's head says that its pages are not of type ``seg_type``; 0 stands for any.
+    """
     entry_page = touch_entry(area, entry_id)
     if entry_page < 0:
         return entry_page
@@ -432,7 +436,7 @@ def add_page(area, entry_id):
     place = _free_entry(area, entry_id, entry_page)
     if place < 0:
         return place
-    map_id, number = place >> 16, place & 0xFFFF
+    map_id, number = page_of(place), slot_of(place)
     page_id = take_page(area, segment.space_id)
     if page_id < 0:
         return page_id
@@ -453,12 +457,12 @@ def add_page(area, entry_id):
     segment.last_page = page_id
     segment.page_count += 1
     log_segment(area, entry_page)
-    return page_id
+    return damaged(area, page_id) if seg_type and head.seg_type != seg_type else page
 
 
 @kernel
 def read_map(area, entry_id, ids, capacity):
-    """Write the ids of the segment's data pages, in map order; answers how many there are.
+    """Write the ids of the segment's data pages, in map order; returns how many there are.
 
     Counts on past ``capacity`` without writing, so that a caller can ask for the number first.
     """
@@ -501,7 +505,7 @@ def _drop_entries(area, space_id, map_page, limit):
 def drop_some(area, obj_id, entry_id, limit):
     """Give up to ``limit`` pages of a segment that nobody uses back to its tablespace, the entry page last.
 
-    Answers 1 if there are more, 0 once it is gone.  A segment that is half dropped is good for nothing else.
+    Returns 1 if there are more, 0 once it is gone.  A segment that is half dropped can only be dropped further.
     """
     entry_page = touch(area, entry_id)
     if entry_page < 0:
@@ -516,7 +520,7 @@ def drop_some(area, obj_id, entry_id, limit):
         if map_page < 0:
             return map_page
         if not page_in_use(area, map_id):
-            return damaged(area, map_id)  # it would not be given back, and turn up again and again
+            return damaged(area, map_id)  # it could not be given back, and this loop would come to it again
         limit = _drop_entries(area, space_id, map_page, limit)
         if limit == 0:
             break

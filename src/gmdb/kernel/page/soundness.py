@@ -1,11 +1,11 @@
 """Whether a page's offsets can be followed: asked once, when a page is first touched.
 
-The twin of ``check`` in the modules of ``format``, but for one answer only, and fast.  A page can be unsound with a
-right CRC only if something other than gmdb wrote it; it must still crash nothing.  So all that kernels follow without
-looking is looked at here: slots, sizes, lengths and counts; that no two rows share a byte, for whoever slides them
-together would write over the end of the page; that the chain of freed slots ends.
+The twin of ``check`` in the modules of ``format``, but it is fast, and says only yes or no.  A page can be unsound with
+a right CRC only if something other than gmdb wrote it; it must still crash nothing.  So all that kernels follow without
+a check of their own is checked here: slots, sizes, lengths and counts; that no two rows share a byte, for compaction
+would write past the end of the page; that the chain of freed slots ends.
 
-Not here: what one page says of another.  Whoever goes there checks that it is what it should be.
+Not here: what one page says of another.  A kernel that follows such a link checks where it leads.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def image_end(image, end, is_patch):
 
 # ---- Whether the offsets of an index's page can be followed.
 #
-# What is in its entries is the index's, which the page alone does not tell: see ``keys.has_shape``.
+# What is in its entries is the index's, which the page alone does not tell: see ``row.has_shape``.
 
 _page_head = records(PAGE_HEAD)
 _node_of = records(BTREE_NODE)
@@ -352,7 +352,7 @@ def map_is_sound(page, page_size):
 
 @routine
 def device_is_sound(page, page_size):
-    """Of page 0; how many pages there really are, whoever opened the device knows."""
+    """Of page 0; how many pages the file has was checked when the device was opened."""
     device, space = device_head(page + DEVICE_HEAD_AT), space_head(page + SPACE_HEAD_AT)
     return 0 < device.hwm <= device.page_count and space.page_size == page_size
 

@@ -1,13 +1,13 @@
-"""Changes of rows out of the log's bytes: which there are, and their rows into columns.
+"""Changes of rows, read from the bytes of the log and decoded into columns.
 
-Not here: what becomes of them when transactions commit or take something back (storage/log/committed_changes.py).
+Not here: what happens to them when transactions commit or take something back (storage/log/committed_changes.py).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from gmdb.format.address import NO_PAGE, NO_SLOT
+from gmdb.format.address import NO_PLACE
 from gmdb.format.heap import NODE_AT, ROWS_AT
 from gmdb.format.redo import REDO_COMMIT, REDO_GROUP, REDO_TAKEN_BACK, ChangeOperation
 from gmdb.format.row import COL_COUNT_AT, MAX_COLUMNS, SIZE_AT
@@ -28,6 +28,7 @@ from gmdb.kernel.page.redo import (
     taken_back_head,
 )
 from gmdb.kernel.page.soundness import image_end
+from gmdb.kernel.places import place_of
 from gmdb.kernel.read.scan import decode_block
 from gmdb.kernel.row import BLOCK_ROWS, merge_patch, patched_number
 from gmdb.kernel.runtime.compiler import long_kernel, routine
@@ -40,7 +41,7 @@ LOG_CHANGE = np.dtype(
         ("transaction", "<i8"),
         ("at", "<i8"),  # LSN of the row
         ("undo", "<i8"),  # place of its undo record; of something taken back, the record that was
-        ("place", "<i8"),  # the row's: page id << 16 | slot; of something taken back, the first page of a bulk load
+        ("place", "<i8"),  # the row's; of something taken back, the first page of a bulk load
         ("version", "<i4"),  # of its table's definition
         ("operation", "<i4"),  # see ChangeOperation; 0: something was taken back
         ("size", "<i4"),  # of the row; of something taken back, how many pages of a bulk load
@@ -111,8 +112,8 @@ def _find_change(scan, group, item, data, lsn):
     before_size = item.length - CHANGE_SIZE - head.row_size
     if not _rows_are_sound(data + CHANGE_SIZE, head.row_size, before_size, head.before_is_patch):
         return False
-    change = _new_change(scan, group, item.page_id << 16 | head.slot, head.version, head.operation)
-    change.undo = head.undo_page << 16 | head.undo_slot
+    change = _new_change(scan, group, place_of(item.page_id, head.slot), head.version, head.operation)
+    change.undo = place_of(head.undo_page, head.undo_slot)
     change.at = lsn + CHANGE_SIZE
     change.size = head.row_size
     change.before_size = -before_size if head.before_is_patch else before_size
@@ -130,8 +131,8 @@ def _find_loaded(scan, group, item, data, image, image_size, image_lsn):
         offset = load_u16(image + image_size - 2 * (slot + 1))
         if offset < ROWS_AT or image_end(image + offset, image + end, False) == 0:
             return False
-        change = _new_change(scan, group, item.page_id << 16 | slot, version, _INSERT)
-        change.undo = NO_PAGE << 16 | NO_SLOT
+        change = _new_change(scan, group, place_of(item.page_id, slot), version, _INSERT)
+        change.undo = NO_PLACE
         change.at = image_lsn + offset
         change.size = load_u16(image + offset + SIZE_AT)
     return True
@@ -141,7 +142,7 @@ def _find_loaded(scan, group, item, data, image, image_size, image_lsn):
 def _find_taken_back(scan, group, data):
     head = taken_back_head(data)
     change = _new_change(scan, group, head.first_page, 0, 0)
-    change.undo = head.undo_page << 16 | head.undo_slot
+    change.undo = place_of(head.undo_page, head.undo_slot)
     change.at = group.lsn
     change.size = head.page_count
 
@@ -199,7 +200,7 @@ def _find_in_group(scan, at, length):
 
 @long_kernel
 def scan_log(scan_address):
-    """Find the changes and commits of the buffer's groups; answers END, MORE, FULL or DAMAGED.
+    """Find the changes and commits of the buffer's groups; returns END, MORE, FULL or DAMAGED.
 
     MORE: the buffer ends within a group.  END: no group is there.  FULL: take what was found, and call it again.
     """
@@ -222,7 +223,7 @@ def scan_log(scan_address):
 def copy_rows(buffer, lsn, length, changes, first, count, target, offsets):
     """Copy rows that lie whole in a buffer, which begins at ``lsn``, from change ``first`` on, to their places.
 
-    ``offsets`` (i64s) says where each goes; what was before goes with it.  Answers how many there were.
+    ``offsets`` (i64s) says where each goes; what was before goes with it.  Returns how many there were.
     """
     for i in range(first, first + count):
         change = change_at(changes + i * _CHANGE_ROW)
@@ -280,7 +281,7 @@ def find_updates(changes, count, rows, offsets, columns, flags):
 
 @long_kernel
 def decode_rows(decoding_address, rows, offsets, count):
-    """Decode rows into columns; ``offsets`` (i64s) says where behind ``rows`` they are.  Answers DONE or a status."""
+    """Decode rows into columns; ``offsets`` (i64s) says where behind ``rows`` they are.  Returns DONE or a status."""
     decoding = decoding_at(decoding_address)
     addresses, cursors, limits = (
         np.empty(BLOCK_ROWS, np.int64),

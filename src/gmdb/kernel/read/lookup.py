@@ -20,9 +20,10 @@ from gmdb.kernel.indexes.any_index import (
 from gmdb.kernel.indexes.index_head import OTHER_AT
 from gmdb.kernel.page.allocation import page_in_use
 from gmdb.kernel.page.area import address_of, page_size_of, state_of
+from gmdb.kernel.places import page_of, place_of_word, slot_of
 from gmdb.kernel.read.scan import decode_block, keep_version, restore_columns, save_columns
 from gmdb.kernel.read.visibility import ROW_BUFFER, load_is_seen, resolve, snapshot_at
-from gmdb.kernel.row import BLOCK_ROWS, POINTER_AT, compare_keys, key_columns, make_entry, place_of_word
+from gmdb.kernel.row import BLOCK_ROWS, POINTER_AT, compare_keys, key_columns, make_entry
 from gmdb.kernel.runtime.call import call_at, target_at
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.memory import (
@@ -39,16 +40,16 @@ from gmdb.kernel.runtime.memory import (
 )
 from gmdb.kernel.runtime.status import DONE, INVISIBLE, NOT_FOUND
 
-FOUND = np.dtype([("page_id", "<u4"), ("slot", "<u4"), ("size", "<i8")])  # before each row that is given out
-FOUND_MAX = 256  # rows that ``find_rows`` gives out
-ENTRIES_AT_ONCE = 1 << 14  # that a call looks at: of most, the snapshot may see no row
+FOUND = np.dtype([("page_id", "<u4"), ("slot", "<u4"), ("size", "<i8")])  # before each row that is returned
+FOUND_MAX = 256  # rows that ``find_rows`` returns
+ENTRIES_AT_ONCE = 1 << 14  # that a call looks at, since the snapshot may see few of their rows
 _FOUND_SIZE = FOUND.itemsize
 
 
 @routine
 def visible_version(area, snapshot, obj_id, place, buffer):
     """The version of a row that the snapshot sees, built in the buffer if need be; INVISIBLE if there is none."""
-    page_id, slot = place >> 16, place & 0xFFFF
+    page_id, slot = page_of(place), slot_of(place)
     home = home_of(area, obj_id, page_id, slot)
     if home < 0:
         return INVISIBLE if home == NOT_FOUND else home
@@ -91,8 +92,8 @@ def _read(area, target, snapshot_address, walk, limit):
             if used + _FOUND_SIZE + size > room:
                 break
             row_id = place_of_word(load_i64(entry + POINTER_AT))
-            store_32(buffer + used, row_id >> 16)
-            store_32(buffer + used + 4, row_id & 0xFFFF)
+            store_32(buffer + used, page_of(row_id))
+            store_32(buffer + used + 4, slot_of(row_id))
             store_64(buffer + used + 8, size)
             move_bytes(buffer + used + _FOUND_SIZE, version, size)
             store_8(buffer + used + _FOUND_SIZE + FLAGS_AT, 0)
@@ -105,9 +106,9 @@ def _read(area, target, snapshot_address, walk, limit):
 
 @kernel
 def read_rows(area, target_address, snapshot_address, walk_address, limit):
-    """Copy the next visible rows of a walk to its output, each behind its place and size; answers the bytes used.
+    """Copy the next visible rows of a walk to its output, each behind its place and size; returns the bytes used.
 
-    Stops after ``limit`` rows, before one that does not fit, or after many entries: it may give out none though there
+    Stops after ``limit`` rows, before one that does not fit, or after many entries: it may return none though there
     are more (``walk.done``).
     """
     return _read(area, target_at(target_address), snapshot_address, walk_at(walk_address), limit)
@@ -126,10 +127,10 @@ def find_rows(area, target_address, walk_address):
 
 # ---- Rows into Arrow columns in the order of an index, or by a list of row ids.
 #
-# Who calls holds the guard, so nothing changes meanwhile: unlike a scan of pages, a block need never be read again.
+# The caller holds the guard, so nothing changes meanwhile: unlike in a scan of pages, no block is read again.
 
 ARENA_SIZE = 1 << 19  # for versions that a block builds from undo
-BLOCKS_AT_ONCE = 8  # for so many the guard is held
+BLOCKS_AT_ONCE = 8  # rows for which the guard is held at a time
 
 CURSOR = np.dtype(
     [
@@ -142,7 +143,7 @@ CURSOR = np.dtype(
         ("row_capacity", "<i8"),  # rows that the buffers have room for
         ("done", "<i8"),  # rows decoded so far
         ("covered", "<i8"),  # 1: the columns are the index's, and its entries have all that is wanted
-        ("row_ids", "<i8"),  # address for the rows' places (i64s, page id << 16 | slot); 0: nobody asks for them
+        ("row_ids", "<i8"),  # address for the rows' places (i64s); 0: not wanted
         ("places", "<i8"),  # address of the places of rows that are wanted (i64s)
         ("place_count", "<i8"),
         ("next_place", "<i8"),
@@ -182,7 +183,7 @@ def _note_place(cursor, count, place):
 
 @routine
 def _collect_entries(area, walk, index, entries, room):
-    """The addresses of the next entries of a walk, at most ``room``; answers their number, and whether that is all."""
+    """The addresses of the next entries of a walk, at most ``room``; returns their number, and whether that is all."""
     count, place = 0, first_entry(area, walk, index)
     while place >= 0 and count < room:
         entries[count] = entry_at(area, place)
@@ -202,7 +203,7 @@ def _approach(area, places, count):
     """
     seen = 0
     for k in range(count):
-        page_id, slot = places[k] >> 16, places[k] & 0xFFFF
+        page_id, slot = page_of(places[k]), slot_of(places[k])
         if not page_in_use(area, page_id) or slot >= page_size_of(area, page_id) >> 2:
             continue
         page, page_size = address_of(area, page_id), page_size_of(area, page_id)
@@ -214,7 +215,7 @@ def _approach(area, places, count):
 
 @routine
 def _gather_walk(area, cursor, walk, index, rows, limits, arenas, entries, places, last):
-    """Collect the next rows of a walk; answers how many.  ``last``: the last entry looked at, and whether all are."""
+    """Collect the next rows of a walk; returns how many.  ``last``: the last entry looked at, and whether all are."""
     last[0], last[1] = 0, 0
     room = min(BLOCK_ROWS, cursor.row_capacity - cursor.done)
     found, is_all = _collect_entries(area, walk, index, entries, room)

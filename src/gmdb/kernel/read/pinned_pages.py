@@ -1,6 +1,6 @@
 """Pages that were read into memory as a pin has them: checking them before anything follows their offsets.
 
-A kernel that comes to a page which was not read answers DAMAGED for it; whoever called reads it and calls again.
+A kernel that comes to a page which was not read returns DAMAGED for it; the caller reads it and calls again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from gmdb.kernel.page.area import (
     page_size_of,
     touch,
 )
+from gmdb.kernel.places import page_of, slot_of
 from gmdb.kernel.runtime.compiler import long_kernel
 from gmdb.kernel.runtime.memory import load_u8, load_u16, load_u32, store_8, store_32, store_64
 from gmdb.kernel.runtime.status import DAMAGED, DONE
@@ -33,7 +34,7 @@ ROW_COUNTS = 7  # what ``count_rows`` says of a page
 def check_loaded(area, ids, count, ckpt_id, refused):
     """Mark those of ``count`` pages that are whole, and not newer than a checkpoint, as verified.
 
-    Writes the ids of the others (u32s) to ``refused``; answers how many they are.
+    Writes the ids of the others (u32s) to ``refused``; returns how many they are.
     """
     bad = 0
     for i in range(count):
@@ -54,7 +55,7 @@ def check_loaded(area, ids, count, ckpt_id, refused):
 def touch_chains(area, lock_ids, first, count):
     """Go to every undo record of some locks (u32s), from number ``first`` on.
 
-    Answers ``count`` when all are there; less, the number of a lock whose record lies on a page that was not read.
+    Returns ``count`` when all are there; less, the number of a lock whose record lies on a page that was not read.
     """
     for n in range(first, count):
         lock = lock_at(area, load_u32(lock_ids + 4 * n))
@@ -68,7 +69,7 @@ def touch_chains(area, lock_ids, first, count):
             if record < 0 or not is_further(record):
                 break
             prior = prior_record(record)
-            page_id, slot = prior >> 16, prior & 0xFFFF
+            page_id, slot = page_of(prior), slot_of(prior)
     return count
 
 

@@ -25,6 +25,7 @@ from gmdb.kernel.heap import (
 )
 from gmdb.kernel.page.allocation import page_in_use
 from gmdb.kernel.page.area import damaged, holds_rows, page_head, page_size_of, touch, version_address
+from gmdb.kernel.places import place_of
 from gmdb.kernel.read.visibility import ROW_BUFFER, load_is_seen, resolve
 from gmdb.kernel.row import BLOCK_ROWS, COLUMN_SIZE, arrow_column, clear_bit, copy_short, set_bit
 from gmdb.kernel.runtime.compiler import long_kernel, routine
@@ -45,14 +46,14 @@ from gmdb.kernel.runtime.status import BUSY, DAMAGED, DONE, INVISIBLE, NO_ROOM, 
 # ---- Rows of a block into one Arrow column after the other.
 #
 # ``rows`` holds where each row starts, ``cursors`` where its next value does, ``limits`` how far a length may lead:
-# the rows may lie on pages that change meanwhile, and be nonsense until the caller has found that out.
+# the rows may lie on pages that change meanwhile, so that they are nonsense until the caller notices.
 
 _WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES = (int(kind) for kind in Kind)
 
 
 @routine
 def start_cursors(rows, cursors, count, column_count, gap):
-    """Point each cursor at its row's first value; answers whether a row has fewer columns than the table."""
+    """Point each cursor at its row's first value; returns whether a row has fewer columns than the table."""
     short = False
     for k in range(count):
         columns = load_u16(rows[k] + COL_COUNT_AT)
@@ -87,7 +88,7 @@ def _skip(rows, cursors, limits, count, number, short):
     return count
 
 
-# Each decoder answers how many rows it did: fewer than it should if a row's size code is not its column's.
+# Each decoder returns how many rows it did: fewer than it should if a row's size code is not its column's.
 
 
 @routine
@@ -210,7 +211,7 @@ def decode_column(column, rows, cursors, limits, count, number, short, done):
 
 @routine
 def keep_version(arena, version):
-    """Make room behind a version that was built in the arena; answers where the next one is built."""
+    """Make room behind a version that was built in the arena; returns where the next one is built."""
     if version == arena + ROW_BUFFER:
         move_bytes(arena, version, load_u16(version + SIZE_AT))
     return arena + load_u16(arena + SIZE_AT)
@@ -218,7 +219,7 @@ def keep_version(arena, version):
 
 @routine
 def decode_block(scan, rows, cursors, limits, count, gap):
-    """Decode the rows of a block behind those that are done; answers DONE, NO_ROOM, or NOT_FOUND for nonsense.
+    """Decode the rows of a block behind those that are done; returns DONE, NO_ROOM, or NOT_FOUND for nonsense.
 
     ``scan`` has their columns and how many rows are done.  ``gap``: bytes between a row's header and its values.
     """
@@ -243,7 +244,7 @@ def save_columns(scan, saved):
 
 @routine
 def restore_columns(scan, saved, count):
-    """Take a block back that was read while its pages changed."""
+    """Discard a block that was read while its pages changed."""
     for number in range(scan.column_count):
         column = arrow_column(scan.columns + number * COLUMN_SIZE)
         if not column.wanted:
@@ -277,7 +278,7 @@ SCAN = np.dtype(
         ("columns", "<i8"),  # address of the table's columns up to the last that is wanted
         ("column_count", "<i8"),
         ("row_capacity", "<i8"),  # rows that the buffers have room for
-        ("row_ids", "<i8"),  # address for the rows' places (i64s, page id << 16 | slot); 0: nobody asks for them
+        ("row_ids", "<i8"),  # address for the rows' places (i64s); 0: not wanted
     ]
 )
 scan_at = records(SCAN)
@@ -287,7 +288,7 @@ scan_at = records(SCAN)
 def measure_pages(area, ids, count, sizes):
     """Check ``count`` pages and add up their slots and row bytes: upper bounds for what a scan gives.
 
-    Writes the two sums (int64) to ``sizes``; answers a status.
+    Writes the two sums (int64) to ``sizes``; returns a status.
     """
     slots, row_bytes = 0, 0
     for i in range(count):
@@ -304,7 +305,7 @@ def measure_pages(area, ids, count, sizes):
 
 @routine
 def _watch(area, page_id, watch):
-    """Remember the version of a page that the block reads; wait until nobody changes it, but not for long."""
+    """Note the version of a page that the block reads, after waiting a while for a change of it to end."""
     at = version_address(area, page_id)
     version = load_u32(at)
     for _ in range(_LOOKS):
@@ -319,7 +320,7 @@ def _watch(area, page_id, watch):
 
 @routine
 def is_unchanged(area, watch):
-    """Whether every page that the block read is as it was, and nobody was changing it."""
+    """Whether no page that the block read has changed or was being changed."""
     fence()
     for i in range(1, watch[0]):
         if watch[i] & 1 or load_u32(version_address(area, watch[i] >> 32)) != watch[i] & 0xFFFF_FFFF:
@@ -347,7 +348,7 @@ def _version_of(area, scan, home, page_id, slot, page_seen, arena, watch):
 
 @routine
 def _gather_plain(page, page_size, slot, slot_count, rows, limits, places, place, count, room):
-    """Collect rows without lock or flag, as most are, up to the first other; answers (slot, rows)."""
+    """Collect rows without lock or flag, as most are, up to the first other; returns (slot, rows)."""
     directory, limit = page + page_size - TAIL_SIZE - 2, page + page_size
     while slot < slot_count and count < room:
         offset = load_u16(directory - 2 * slot)
@@ -364,18 +365,18 @@ def _gather_plain(page, page_size, slot, slot_count, rows, limits, places, place
 
 @routine
 def _gather_page(area, scan, page_id, page, rows, limits, places, watch, arenas, count):
-    """Add the rows of a page from where the scan stands until the block is full; answers how many it has."""
+    """Add the rows of a page from where the scan stands until the block is full; returns how many it has."""
     head, page_size = page_head(page), page_size_of(area, page_id)
     slot_count = min(heap_node(page + NODE_AT).slot_count, page_size >> 2)
     if head.obj_id != scan.obj_id or not holds_rows(head):
         slot_count = 0  # it was empty, and has gone to somebody else since
     page_seen = load_is_seen(area, scan, page)
-    room, place = min(BLOCK_ROWS, scan.row_capacity - scan.done), page_id << 16
+    room, place = min(BLOCK_ROWS, scan.row_capacity - scan.done), place_of(page_id, 0)
     slot = scan.next_slot
     for _ in range(max(slot_count - slot, 0) + 1):
         if page_seen:
             slot, count = _gather_plain(
-                page, page_size, slot, slot_count, rows, limits, places, page_id << 16, count, room
+                page, page_size, slot, slot_count, rows, limits, places, place_of(page_id, 0), count, room
             )
         if slot >= slot_count:
             scan.next_page += 1
@@ -405,7 +406,7 @@ def _gather_page(area, scan, page_id, page, rows, limits, places, watch, arenas,
 
 @routine
 def gather_block(area, scan, rows, limits, places, watch, arenas):
-    """Collect the rows of a block, and where they are at home, from where the scan stands; answers how many, or a
+    """Collect the rows of a block, and where they are at home, from where the scan stands; returns how many, or a
     status."""
     count = 0
     for _ in range(WATCHED_MAX):
@@ -425,7 +426,7 @@ def gather_block(area, scan, rows, limits, places, watch, arenas):
 
 @routine
 def _scan_block(area, scan, rows, cursors, limits, places, watch, saved, arenas):
-    """One block of rows, read again as often as its pages change meanwhile; answers its rows or a status."""
+    """One block of rows, read again as often as its pages change meanwhile; returns its rows or a status."""
     first_page, first_slot = scan.next_page, scan.next_slot
     save_columns(scan, saved)
     for _ in range(1 if scan.trusted else RETRIES):
@@ -452,8 +453,8 @@ def _scan_block(area, scan, rows, cursors, limits, places, watch, saved, arenas)
 def scan_pages(area, scan_address):
     """Decode the rows that the snapshot sees into the columns' buffers, from where the scan stands.
 
-    Answers DONE at the end of its pages, BUSY if pages change too fast to be read without the guard.  With the
-    guard held, that is trusted, it reads one block.  NO_ROOM if the bytes of a variable column need more than its
+    Returns DONE at the end of its pages, BUSY if pages change too fast to be read without the guard.  With
+    ``trusted``, the guard held, it reads one block.  NO_ROOM if the bytes of a variable column need more than its
     capacity, as migrated rows, which lie elsewhere, can do.
     """
     scan = scan_at(scan_address)

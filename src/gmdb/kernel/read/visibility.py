@@ -1,9 +1,9 @@
 """Who sees a row, and which version of it.
 
 The rule is a table: the row's DELETE flag and the lock's action give, for the lock's own transaction and for
-others, VISIBLE, INVISIBLE or FROM_UNDO.  Over snapshots it reads so: a transaction that committed before the
-snapshot is as good as no lock; any other that is not the reader's own is "other".  Under another's U-lock or
-delete, and beneath a version that came from undo, the table is asked again with the lock word of before.
+others, VISIBLE, INVISIBLE or FROM_UNDO.  By snapshots: a transaction that committed before the
+snapshot counts as no lock; any other that is not the reader's own is "other".  Under another's U-lock or
+delete, and beneath a version that came from undo, it is applied again with the lock word of before.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from gmdb.kernel.locks import (
     transaction_at,
 )
 from gmdb.kernel.page.area import damaged, state_of
+from gmdb.kernel.places import page_of, slot_of
 from gmdb.kernel.row import merge_patch
 from gmdb.kernel.runtime.compiler import kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u16, move_bytes, records
@@ -109,7 +110,7 @@ def load_is_seen(area, snapshot, page):
 
 @routine
 def _undo_change(record, version, buffer, word):
-    """Take one change back; answers (where the version before lies, its lock word)."""
+    """Take one change back; returns (where the version before lies, its lock word)."""
     operation = record_operation(record)
     before = image_word(record)
     if before == SHADOW:
@@ -155,7 +156,7 @@ def _undo_lock(area, snapshot, lock_id, version, buffer, page_id, slot, all_of_i
         if not further:
             return version, word, left - 1
         prior = prior_record(record)
-        at_page, at_slot = prior >> 16, prior & 0xFFFF
+        at_page, at_slot = page_of(prior), slot_of(prior)
     return damaged(area, lock.undo_page), word, 0
 
 
@@ -177,7 +178,7 @@ def resolve(area, snapshot, word, version, page_seen, buffer, page_id, slot):
     for _ in range(CHAIN_MAX):
         deleted = word >> 24 & FLAG_DELETE
         lock_id = word & NO_LOCK
-        if lock_id == NO_LOCK or state_of(area).locks == 0:  # a closed database has no lock area, and no locks
+        if lock_id == NO_LOCK or state_of(area).locks == 0:  # a closed database has no locks
             return version if page_seen and not deleted else INVISIBLE
         lock = lock_at(area, lock_id)
         action = lock.action

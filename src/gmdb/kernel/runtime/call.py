@@ -6,7 +6,7 @@ import numpy as np
 
 from gmdb.kernel.runtime.memory import records
 
-# ---- What a session and its kernels tell each other: whose call it is, and what it is about.
+# ---- The records of a call and of the table that it is about.
 
 CALL = np.dtype(
     [
@@ -14,7 +14,7 @@ CALL = np.dtype(
         ("transaction", "<i8"),
         ("statement", "<i8"),
         ("insert_lock", "<i8"),  # lock of the rows that this statement inserted; -1 = none yet
-        ("undo", "<i8"),  # where the newest undo record of the call is, page id << 16 | slot; -1 = none was written
+        ("undo", "<i8"),  # place of the newest undo record of the call; -1 = none was written
         ("blocker", "<i8"),  # out: the transaction that holds the row
         ("size", "<i8"),  # out: bytes of a row that is too large
         ("alone", "<i8"),  # 1: each change is a statement of its own
@@ -22,12 +22,12 @@ CALL = np.dtype(
         ("undo_page", "<i8"),  # the undo page that the transaction writes to; -1 = none yet
         ("undo_runs", "<i8"),  # on how many undo pages it began
         ("commit", "<i8"),  # out: its SCN
-        ("blocked", "<i8"),  # out: the row, page id << 16 | slot, that has a key or may have it; -1 = none
+        ("blocked", "<i8"),  # out: place of the row that has a key or may have it; -1 = none
         ("index", "<i8"),  # out: which of the table's indexes that was about
-        ("lob_roots", "<i8"),  # address of room for the first pages (i64s) of large objects that a row has no longer
+        ("lob_roots", "<i8"),  # address of room for the first pages (i64s) of large objects that a row no longer has
         ("records", "<i8"),  # address of the places (i64s) of the transaction's undo records, oldest first
-        ("record_count", "<i8"),  # kernels count it up as they write records: nobody needs to take note of them
-        ("record_limit", "<i8"),  # a call begins with no more than so many: what it may write has room behind them
+        ("record_count", "<i8"),  # kernels count it up as they write records
+        ("record_limit", "<i8"),  # no call begins with more than these, so that there is room for what it writes
         ("is_unordered", "<i8"),  # 1: records of index entries are among those of rows
         ("feed_from", "<i8"),  # LSN of the first group that has a change of the transaction for readers; 0 = none
     ]

@@ -1,10 +1,10 @@
-"""Where machine code is kept, and by which names.
+"""The cache of machine code: where it is, and how its folders are named.
 
 Numba does not notice when a function that a kernel calls, in another file, has changed.  So the machine code of a
 file's kernels lies in a folder named by a hash of that file and all that it imports: other sources, other folder.
 
 Numba keeps machine code as pickles: to load one is to run what its author wrote.  So nothing is loaded from a place
-that other users can write to, or where they have left something.  Where there is no other place, nothing is kept.
+that other users can write to, or where they have left something.  If no other place is left, nothing is cached.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IMPORT = re.compile(rb"^ *from gmdb\.((?:format|kernel)(?:\.\w+)*) import ((?:\
 
 
 @cache
-def kept_in() -> Path | None:
+def cache_folder() -> Path | None:
     """The folder of all machine code: among the user's caches, or else among temporary files; None if neither will do.
 
     A folder that somebody has named must be safe; one that was guessed is passed over.
@@ -69,7 +69,7 @@ def _candidates(named: Path | None) -> Iterator[Path]:
         yield named / NAME
     else:
         caches = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-        if caches.is_absolute():  # else it is to be ignored, or nobody knows where this user's home is
+        if caches.is_absolute():  # else it must be ignored, or this user has no home directory
             yield caches / NAME
     yield Path(tempfile.gettempdir()) / f"{NAME}-{os.geteuid()}"
 
@@ -77,35 +77,35 @@ def _candidates(named: Path | None) -> Iterator[Path]:
 @cache
 def _imports(source: Path) -> frozenset[Path]:
     """The files of kernels and formats that a source imports from by itself."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for module, names in _IMPORT.findall(source.read_bytes()):
         path = _PACKAGE.joinpath(*module.decode().split("."))
-        found.add(path.with_suffix(".py"))
-        found.update(path / f"{name.decode()}.py" for name in re.findall(rb"\w+", names))
-    return frozenset(path for path in found if path.is_file())
+        paths.add(path.with_suffix(".py"))
+        paths.update(path / f"{name.decode()}.py" for name in re.findall(rb"\w+", names))
+    return frozenset(path for path in paths if path.is_file())
 
 
 def sources_of(source: Path) -> list[Path]:
-    """A file and all files that it imports, at first or second hand."""
-    found: set[Path] = set()
+    """A file and all files that it imports, directly or not."""
+    sources: set[Path] = set()
     pending = [source]
     while pending:
         path = pending.pop()
-        if path not in found:
-            found.add(path)
+        if path not in sources:
+            sources.add(path)
             pending += _imports(path)
-    return sorted(found)
+    return sorted(sources)
 
 
 def digest_of(sources: Iterable[Path]) -> str:
-    """Another text for other contents."""
+    """A text that differs for other contents."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 
 @cache
 def cache_directory(source: Path) -> Path | None:
-    """Where the machine code of a file's kernels is kept, if it is."""
-    folder = kept_in()
+    """The directory of the machine code of a file's kernels; None if there is no cache."""
+    folder = cache_folder()
     if folder is None:
         return None
     directory = folder / f"{source.stem}-{digest_of(sources_of(source))}"
@@ -123,5 +123,5 @@ def _remove(directory: Path) -> None:
     try:
         directory.unlink() if directory.is_symlink() else shutil.rmtree(directory)
     except OSError as error:
-        said = "has something of another user in it, and cannot be removed"
-        raise UnsafeDirectory(f"{directory} {said} ({error}); have it removed, or set GMDB_CACHE_DIR") from error
+        reason = "has something of another user in it, and cannot be removed"
+        raise UnsafeDirectory(f"{directory} {reason} ({error}); have it removed, or set GMDB_CACHE_DIR") from error

@@ -2,12 +2,12 @@
 
 - **ahead**: the extension module that ``gmdb.kernel.build`` makes has all of them.  Neither a compiler nor Numba is
   needed, or loaded.  It is used if it was made of the very sources that lie beside it, and for a CPU like this one.
-- **jit**: Numba compiles a kernel when it is first called, and keeps the machine code (code_cache.py).  For whoever
-  changes kernels.
+- **jit**: Numba compiles a kernel when it is first called, and keeps the machine code (code_cache.py).  For those
+  who change kernels.
 - **plain**: kernels are Python, slowly, for debuggers and coverage.  Numba is not imported.
 
-``GMDB_KERNELS`` names the way.  Without it kernels run ahead where they can, else by the JIT; never slowly unasked.
-The author of a kernel decorates it, and need not know which it will be.
+``GMDB_KERNELS`` names the way.  Without it kernels run ahead where they can, else by the JIT; never as plain Python.
+A kernel is decorated the same way for all three.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def _chosen(wanted: str) -> str:
         raise KernelsUnavailable(f"GMDB_KERNELS is ahead, but {flaw.text}; {flaw.advice}")
     _require_numba(flaw.text)
     if not flaw.is_absence:
-        told = f"gmdb compiles kernels when they are first called, as {flaw.text}; {flaw.advice}"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        message = f"gmdb compiles kernels when they are first called, as {flaw.text}; {flaw.advice}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
     return JIT
 
 
@@ -94,7 +94,7 @@ def routine(function: Callable[..., Any]) -> Any:
 
 HAS_CRC32C: bool = _way.HAS_CRC32C  # whether the CPU that kernels are compiled for has an instruction for it
 
-operations: Any  # on memory: what memory.py hands on
+operations: Any  # on memory: what memory.py exports
 if WAY in (JIT, BUILD):
     from gmdb.kernel.runtime import intrinsics
 

@@ -27,7 +27,7 @@ _is_announced = False
 def _announce_first_compilation(directory: Path | None) -> None:
     """Tell a person at a terminal why the first call takes long; once for each set of sources."""
     global _is_announced
-    if directory is None:  # and a warning has said so
+    if directory is None:  # a warning has said so
         return
     mark = directory / "announced"
     if not mark.exists():
@@ -49,21 +49,21 @@ def _compile(function: Callable[..., Any], nogil: bool) -> Any:
     directory = cache_directory(Path(function.__code__.co_filename))
     _announce_first_compilation(directory)
     options = {"nogil": nogil, "boundscheck": False, "no_cfunc_wrapper": True}
-    made = None if directory is None else _kept(function, directory, options)
-    return made or numba.njit(**options)(function)
+    cached = None if directory is None else _cached(function, directory, options)
+    return cached or numba.njit(**options)(function)
 
 
-def _kept(function: Callable[..., Any], directory: Path, options: dict[str, Any]) -> Any:
-    """The function, kept in a directory; None if Numba cannot write there and chose a place that nobody has checked."""
+def _cached(function: Callable[..., Any], directory: Path, options: dict[str, Any]) -> Any:
+    """The function, cached in the directory; None if Numba cannot write there and chose another, unchecked place."""
     before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
     config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = str(directory), ""  # read when the function is decorated
     try:
-        made = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # there is no place at all
+        compiled = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # no directory can be written
         return None
     finally:
         config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
-    return made if Path(made.stats.cache_path).parent == directory else None
+    return compiled if Path(compiled.stats.cache_path).parent == directory else None
 
 
 def routine(function: Callable[..., Any]) -> Any:
@@ -74,7 +74,7 @@ def routine(function: Callable[..., Any]) -> Any:
 class _RoutineCompiler(Compiler):
     """Compiles a routine into LLVM's language and no further.
 
-    Numba would optimise each routine with all that it calls, and make machine code that nobody runs: kernels link the
+    Numba would optimise each routine with all that it calls, and make machine code that is never run: kernels link the
     routines in and are optimised as a whole.  To leave that out makes the first use of a database three times as fast.
     """
 
@@ -100,4 +100,4 @@ class RoutineLibrary(JITCodeLibrary):
         return self  # for set_env, which Numba calls once the pointer is known
 
     def set_env(self, env_name: str, env: object) -> None:
-        """There is no place for it without machine code, and only code that handles objects has need of it."""
+        """Do nothing: only code that handles objects needs an environment, and there is no machine code."""

@@ -1,4 +1,4 @@
-"""What a kernel answers when it has no result: negative numbers, which Python turns into exceptions or acts on."""
+"""What a kernel returns when it has no result: negative numbers, which Python turns into exceptions or acts on."""
 
 DONE = 0
 NEED_SPACE = -1  # no page is free below the end of any device: grow one and call again

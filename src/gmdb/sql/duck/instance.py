@@ -38,7 +38,7 @@ from gmdb.errors import (
     ValueOutOfRange,
 )
 from gmdb.process.finalizers import Living
-from gmdb.process.forked import hear_no_complaints, keep_for_ever
+from gmdb.process.forked import keep_forever, silence_leak_reports
 from gmdb.sql.duck.values import Functions
 from gmdb.sql.operations.macros import FAILURE, QUERY_MACROS
 from gmdb.sql.operations.macros import MACROS as OPERATION_MACROS
@@ -280,9 +280,9 @@ def _after_fork() -> None:
     if _instance is not None:
         inherited.append(_instance)
     for thing in inherited:
-        keep_for_ever(thing)
+        keep_forever(thing)
     if inherited:
-        hear_no_complaints()
+        silence_leak_reports()
     _at_work.clear()
     _instance, _functions, _guard = None, None, threading.Lock()
 
@@ -291,7 +291,7 @@ def _stop() -> None:
     global _instance, _functions, _stopped
     _stopped = True
     if any([statement.stop() for statement in list(_at_work)]):
-        hear_no_complaints()  # the interpreter freezes such a thread, with all that it holds
+        silence_leak_reports()  # the interpreter freezes such a thread, with all that it holds
     with _guard:
         if _instance is not None:
             with suppress(failure()):  # a thread that nothing could stop

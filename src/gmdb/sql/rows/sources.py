@@ -186,7 +186,7 @@ class Source:
         rows: Iterable[Any] = zip(*values, strict=False) if wanted else repeat((), len(places))
         if not self.row_ids:
             return rows
-        return zip((RowId(place >> 16, place & 0xFFFF) for place in places), rows, strict=False)
+        return zip(map(RowId.from_place, places), rows, strict=False)
 
 
 _BY_KEY: dict[str, Callable[[Probe, Any], Read]] = {

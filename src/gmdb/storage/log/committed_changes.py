@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from gmdb.errors import Corruption, PositionGone, PositionUnknown
-from gmdb.format.address import NO_PAGE
+from gmdb.format.address import NO_PAGE, NO_PLACE, page_of
 from gmdb.format.redo import ChangeOperation, payload
 from gmdb.kernel.page.redo import GROUP_MAX, LENGTH_MAX, MORE, first_group
 from gmdb.kernel.read.log_changes import FULL, LOG_CHANGE, LOG_COMMIT, LOG_SCAN, ROW_MIN, copy_rows, scan_log
@@ -37,7 +37,6 @@ _COMMITS = 1 << 16
 COMMIT_END = np.dtype([("scn", "<i8"), ("lsn", "<i8"), ("needs", "<i8"), ("changes", "<i8")])
 _GONE = "is not kept any more; start again from a snapshot, and name a reader so that the log is kept for it"
 _ANOTHER_WAY = "it has gone another way since, as after a restore to an earlier time; start again from a snapshot"
-_NOBODY = NO_PAGE << 16 | 0xFFFF
 
 
 @dataclass(frozen=True)
@@ -385,7 +384,7 @@ def _without_taken_back(changes: np.ndarray) -> np.ndarray:
 
 def _is_of(change: np.void, taken_back: np.void) -> bool:
     """Whether a change is of an undo record that was taken back."""
-    if change["undo"] != _NOBODY:
+    if change["undo"] != NO_PLACE:
         return bool(change["undo"] == taken_back["undo"])
     first = int(taken_back["place"])
-    return first != NO_PAGE and first <= int(change["place"]) >> 16 < first + int(taken_back["size"])
+    return first != NO_PAGE and first <= page_of(int(change["place"])) < first + int(taken_back["size"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from gmdb.format.address import RowId
+from gmdb.format.address import RowId, place_of
 from gmdb.kernel.change.dml import BATCH_HEAD
 
 Change = tuple[RowId, bytes]  # a row, and the patch that it gets; without one it is deleted
@@ -18,6 +18,6 @@ def batch_of(changes: Iterable[Change]) -> tuple[bytes, int]:
     parts: list[bytes] = []
     head, add = _head.pack, parts.append
     for (page_id, slot), patch in changes:
-        add(head(page_id << 16 | slot, len(patch)))
+        add(head(place_of(page_id, slot), len(patch)))
         add(patch)
     return b"".join(parts), len(parts) // 2

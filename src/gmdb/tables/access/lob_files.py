@@ -57,12 +57,14 @@ def pieces_of(column: Column, value: Any) -> Iterator[bytes]:
         yield from _read_pieces(column, value, is_text)
     elif is_text:
         if not isinstance(value, str):
-            raise TypeMismatch(f"column {column.name}: a {type(value).__name__} is no str, nor a file to read one from")
+            raise TypeMismatch(
+                f"column {column.name}: a {type(value).__name__} is not a str, nor a file to read one from"
+            )
         for at in range(0, len(value), PIECE_SIZE):
             yield encode_text(value[at : at + PIECE_SIZE])
     else:
         if not isinstance(value, bytes | bytearray | memoryview):
-            said = f"column {column.name}: a {type(value).__name__} is no bytes, nor a file to read them from"
+            said = f"column {column.name}: a {type(value).__name__} is not bytes, nor a file to read them from"
             raise TypeMismatch(said)
         view = memoryview(value).cast("B")
         for at in range(0, len(view), PIECE_SIZE):

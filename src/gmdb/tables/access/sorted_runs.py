@@ -107,7 +107,7 @@ class Run:
         """The row of the first entry that was not used yet."""
         at = int(self._offsets[int(self.fields["next"][0])]) + POINTER_AT
         word = int(self._entries[at : at + 8].view(np.int64)[0])
-        return RowId(word & 0xFFFF_FFFF, word >> 32 & 0xFFFF)
+        return RowId.from_word(word)
 
 
 def _memory(size: int, directory: object | None) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
+from gmdb.format.address import device_of, offset_of, page_of, slot_of
 from gmdb.format.columns import Column, Kind
 from gmdb.format.lob import CELL_MAX, LobSegment
 from gmdb.kernel.read.lookup import CURSOR, read_index, read_places
@@ -97,8 +97,9 @@ RANGE_SIZE = 8 << 20  # bytes of pages that make a batch
 
 
 def row_id_texts(places: np.ndarray) -> pa.Array:
-    """Row ids as SQL writes them, of places (page id << 16 | slot)."""
-    parts = (places >> 16 >> OFFSET_BITS, places >> 16 & (PAGES_PER_DEVICE - 1), places & 0xFFFF)
+    """Row ids as SQL writes them, of places."""
+    pages = page_of(places)
+    parts = (device_of(pages), offset_of(pages), slot_of(places))
     return pc.binary_join_element_wise(*(pa.array(part).cast(pa.string()) for part in parts), ":")
 
 
@@ -141,7 +142,7 @@ class Scan:
     ) -> None:
         """``lobs``: where the table's large objects are.
 
-        ``places``: a last column tells where each row is, page id << 16 | slot.
+        ``places``: a last column tells the place of each row.
         """
         self._store = store
         self._obj_id = obj_id
@@ -241,7 +242,7 @@ Batch: TypeAlias = "tuple[pa.RecordBatch, np.ndarray]"
 
 
 class Lookup:
-    """Some columns of the rows that are found, as batches; with each, where its rows are (page id << 16 | slot)."""
+    """Some columns of the rows that are found, as batches; with each, the places of its rows."""
 
     def __init__(
         self,
@@ -336,7 +337,7 @@ def _of_no_columns(rows: int) -> pa.RecordBatch:
 def find_places(
     store: FrozenStore, table: TableDefinition, index: IndexDefinition, keys: KeyRange
 ) -> Iterator[np.ndarray]:
-    """The places of the rows that the instant sees (page id << 16 | slot), in the order of the keys."""
+    """The places of the rows that the instant sees, in the order of the keys."""
     columns = [table.columns[n] for n in index.positions]
     segment = Segment(store, None, index.entry_page)  # type: ignore[arg-type]  # nothing is added to it
     tree = INDEX_KINDS[index.using](segment, columns)
