@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -302,6 +303,12 @@ class PageStore:
         """Run a kernel that may need pages of a tablespace."""
         return self._call(kernel, space_id, False, *arguments)
 
+    def call_guarded(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
+        """``call`` on an open store, with the guard held for it."""
+        with self.guard:
+            self.require_open()
+            return self._call(kernel, space_id, False, *arguments)
+
     def call_essential(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
         """Run a kernel that ends a transaction: the last of the log's space is kept for those."""
         return self._call(kernel, space_id, True, *arguments)
@@ -358,25 +365,26 @@ class PageStore:
         """Whether a bulk load may have taken places for pages that it has yet to write."""
         return int(self._area["state"]["load_count"][0]) > 0
 
-    def under_guard(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do something short while the guard is held.
+    def under_guard(self, busy: AbstractContextManager[Any], work: Callable[..., T], *arguments: Any) -> T:
+        """Run something short, a kernel call as a rule, while a session is ``busy`` with it and the guard is held.
 
         An exception of a signal handler may strike here (process/signals.py), at any line but the one that releases:
         the guard is released whether it was taken by then or not.
         """
-        try:
-            if not self._acquire(False):
-                self._wait_for_guard()
-            if self._is_working:
-                raise InterfaceError("a signal handler cannot use a database while an operation on it is under way")
-            self._is_working = True
-            return work(*arguments)
-        finally:
-            self._is_working = False
-            try:  # noqa: SIM105  # calling anything else here would let a signal come before the release
-                self._release()
-            except RuntimeError:
-                pass  # it was not taken
+        with busy:
+            try:
+                if not self._acquire(False):
+                    self._wait_for_guard()
+                if self._is_working:
+                    raise InterfaceError("a signal handler cannot use a database while an operation on it is under way")
+                self._is_working = True
+                return work(*arguments)
+            finally:
+                self._is_working = False
+                try:  # noqa: SIM105  # calling anything else here would let a signal come before the release
+                    self._release()
+                except RuntimeError:
+                    pass  # it was not taken
 
     def _wait_for_guard(self) -> None:
         """Take the guard once it is free.  A thread in line for it would make every release a system call."""

@@ -348,7 +348,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             hub.store.give_way()
         if self.slot < 0:
             hub.store.throttle()
-        result = hub.store.under_guard(self._try_change, kernel, key, arguments)
+        result = hub.store.under_guard(self.busy, self._try_change, kernel, key, arguments)
         try:
             if result < 0:
                 result = change_with_patience(self, kernel, space_id, key, arguments, nowait, result)
@@ -421,8 +421,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
 
     def log_table_change(self, feed: int, operation: int) -> None:
         """Log what became of a table with a change feed, as part of the newest change of the transaction."""
-        with self.hub.guard:
-            self.hub.store.call(log_table_change, UNDO_DEVICE, self.call_address, feed, operation)
+        self.hub.store.call_guarded(log_table_change, UNDO_DEVICE, self.call_address, feed, operation)
 
     def begin_if_needed(self) -> int:
         """The transaction's slot; it starts now if it had not.  The guard is held."""

@@ -182,8 +182,7 @@ class Heap:
 
         Less than 0: nothing was done.
         """
-        with self.session.busy:
-            result = self._store.under_guard(self.try_at_once, kernel, data, len(data), argument)
+        result = self._store.under_guard(self.session.busy, self.try_at_once, kernel, data, len(data), argument)
         if self._store.scans:
             self._store.give_way()
         return result
@@ -208,8 +207,7 @@ class Heap:
     def fetch(self, row_id: RowId) -> tuple[Any, ...]:
         """The row's values; NoSuchRow if it is deleted or never was."""
         if self.lobs is None:
-            with self.session.busy:
-                row = self._store.under_guard(self._try_fetch, row_id[0] << 16 | row_id[1])
+            row = self._store.under_guard(self.session.busy, self._try_fetch, row_id[0] << 16 | row_id[1])
             if row:
                 return self.plain_decode(row)
         return self._fetch_with_patience(row_id)

@@ -78,8 +78,7 @@ class Index:
         return INDEX_HEAD.at(page, INDEX_AT)
 
     def _call(self, kernel: Any, *arguments: int) -> int:
-        with self._store.guard:
-            return self._store.call(kernel, self.segment.space.space_id, self.segment.entry_page, *arguments)
+        return self._store.call_guarded(kernel, self.segment.space.space_id, self.segment.entry_page, *arguments)
 
     # ---- entries
 
@@ -117,8 +116,7 @@ class Index:
         """The entries of a range, key and row id."""
         walk = Walk(self, keys)
         while not walk.done:
-            with self._store.guard:
-                used = self._store.call(walk_index, 0, walk.address)
+            used = self._store.call_guarded(walk_index, 0, walk.address)
             at, data = 0, walk.output[:used].tobytes()
             while at < used:
                 size = int.from_bytes(data[at + 4 : at + 6], "little")

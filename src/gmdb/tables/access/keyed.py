@@ -80,15 +80,13 @@ class KeyedRows:
         heap = self._heap
         if heap.lobs is not None:  # which are read by a snapshot that is held meanwhile
             return lambda key: list(self.range(key, key)) if len(key) else self._refuse(key)
-        session, under_guard, decode = heap.session, heap.segment.store.under_guard, heap.plain_decode
+        busy, under_guard, decode = heap.session.busy, heap.segment.store.under_guard, heap.plain_decode
         entry_of, try_read = self._entry_of, self._make_read()
         self._try_read = try_read
 
         def find(key: Sequence[Any]) -> list[Found]:
             """The rows whose first key columns are these."""
-            entry = entry_of(key)
-            with session.busy:
-                data = under_guard(try_read, entry, len(key))
+            data = under_guard(busy, try_read, entry_of(key), len(key))
             return _decoded(data, decode) if data is not None else self._find_with_patience(key)
 
         return find
@@ -141,8 +139,7 @@ class KeyedRows:
         for: then nothing was done.
         """
         store = self._heap.segment.store
-        with self.session.busy:
-            count = store.under_guard(self._try_change, self._entry_of(key), len(key), patch_of)
+        count = store.under_guard(self.session.busy, self._try_change, self._entry_of(key), len(key), patch_of)
         if store.scans:
             store.give_way()
         return count
