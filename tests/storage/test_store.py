@@ -300,9 +300,9 @@ def test_every_page_size_holds_a_table(db: Connection, page_size: int) -> None:
 
 def test_bad_tablespaces_and_tables_are_refused(db: Connection) -> None:
     for make, message in [
-        (lambda: db.create_tablespace("x", page_size=4096), "page size 4096 is none of"),
+        (lambda: db.create_tablespace("x", page_size=4096), "page size 4096 is not one of"),
         (lambda: db.create_tablespace("main"), "there is a tablespace main already"),
-        (lambda: db.create_tablespace("x" * 40), "no tablespace name"),
+        (lambda: db.create_tablespace("x" * 40), "not a tablespace name"),
         (lambda: db.create_table("t", {"i": "INT"}, pct_free=95), "pct_free 95"),
         (lambda: db.create_table("t", {}), "0 columns"),
         (lambda: db.create_table("t", {"i": "INTT"}), "there is no type INTT"),

@@ -125,7 +125,7 @@ class Durability:
                 continue
             try:
                 self.checkpoint()
-                self.shrinking.run(only_if_much=True)
+                self.shrinking.run(only_if_worth_it=True)
             except StorageError as error:
                 what = "the checkpoint failed" if self._store.failure else "its files cannot be made shorter"
                 _logger.error("%s: %s: %s", self._store.directory, what, error)

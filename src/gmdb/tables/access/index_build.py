@@ -111,7 +111,7 @@ class Filling:
         self._call(finish_tree, growing.address)
 
     def attach(self, leaves: Iterable[tuple[np.ndarray, int]]) -> int:
-        """Let the index, which is empty, have leaves that were made elsewhere; answers how many entries they have.
+        """Let the index, which is empty, have leaves that were made elsewhere; returns how many entries they have.
 
         They come in the order of their entries, checked, in buffers: with each, how many pages are in it.
         """

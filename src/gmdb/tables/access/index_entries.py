@@ -1,6 +1,6 @@
 """Indexes: entries of key and row id, found by their keys; in order in a B-tree, by a hash of the key in a hash index.
 
-Not here: which transactions see what an entry leads to.
+Not here: which transactions see the row of an entry.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Walk:
         walk["high_bound"] = -1 if keys.high_open else 1
 
     def use_one_key(self) -> tuple[memoryview, memoryview]:
-        """Walk over the entries of one key; answers where it goes, in an entry's shape, and the walk's fields."""
+        """Walk over the entries of one key; returns memory for the key, in an entry's shape, and the walk's fields."""
         self._walk["low"] = self._walk["high"] = self._memory.ctypes.data
         return self._memory.data, self._fields
 

@@ -107,17 +107,17 @@ class Lobs:
         except UnicodeDecodeError as error:
             raise Corruption(f"column {column.name}: a text is damaged: {error}", locator.first_page) from None
 
-    def open(self, column: Column, value: Any, check: Check, let_go: Check) -> OpenLob:
-        """A row's value, to be read from; the snapshot that ``check`` asks for is held until ``let_go``."""
+    def open(self, column: Column, value: Any, check: Check, release: Check) -> OpenLob:
+        """A row's value, to be read from; the snapshot that ``check`` asks for is held until ``release``."""
         is_text = column.type.name == "CLOB"
         if not isinstance(value, Locator):
             data = value.encode() if is_text else value
-            return OpenLob(lambda at, size: data[at : at + size], len(data), let_go, is_text)
+            return OpenLob(lambda at, size: data[at : at + size], len(data), release, is_text)
 
         def read_at(at: int, size: int) -> bytes:
             return read_bytes(self._store, self.segment.obj_id, value, at, size, check)
 
-        return OpenLob(read_at, value.length, let_go, is_text)
+        return OpenLob(read_at, value.length, release, is_text)
 
 
 class LobWriter:
@@ -179,5 +179,5 @@ def read_bytes(store: PageStore, obj_id: int, locator: Locator, at: int, size: i
 
 def damaged_lob(locator: Locator) -> Corruption:
     first = locator.first_page
-    said = f"a large object of {locator.length} bytes should begin at page {page_name(first)}, but does not"
-    return Corruption(f"{said}; see gmdb verify", first)
+    message = f"a large object of {locator.length} bytes should begin at page {page_name(first)}, but does not"
+    return Corruption(f"{message}; see gmdb verify", first)

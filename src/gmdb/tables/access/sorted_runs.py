@@ -188,7 +188,7 @@ class LeafMerge:
         return int(self._merge["entries"][0])
 
     def fill(self, buffer: np.ndarray, page_size: int, where: str, columns: Sequence[Column]) -> int:
-        """Put the next entries onto pages in a buffer; answers how many pages that are, 0 at the end.
+        """Put the next entries onto pages in a buffer; returns how many pages that are, 0 at the end.
 
         ``where`` and ``columns`` are for the error if an index that is unique gets a key twice.
         """

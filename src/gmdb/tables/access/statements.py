@@ -109,7 +109,7 @@ class Steps:
                 del some[:count]
 
     def lock(self, row_ids: Iterable[RowId], nowait: bool = False, skip_locked: bool = False) -> set[RowId]:
-        """Hold the rows against other writers; answers those that were skipped, since others hold them."""
+        """Lock the rows against other writers; returns those that were skipped because others hold them."""
         skipped = set()
         for row_id in row_ids:
             try:
@@ -143,7 +143,7 @@ LOCK_FIRST_FROM = 2
 
 
 def update_where(heap: Heap, changes: Mapping[str, Any] | Callable[[Row], Mapping[str, Any]], where: Condition) -> int:
-    """Change the rows that meet the condition; ``changes`` may be computed from a row.  Answers their number."""
+    """Change the rows that meet the condition; ``changes`` may be computed from a row.  Returns their number."""
 
     given = changes if callable(changes) else rereadable(changes)
 
@@ -154,7 +154,7 @@ def update_where(heap: Heap, changes: Mapping[str, Any] | Callable[[Row], Mappin
 
 
 def delete_where(heap: Heap, where: Condition) -> int:
-    """Delete the rows that meet the condition; answers their number."""
+    """Delete the rows that meet the condition; returns their number."""
     if where is None:
         heap = heap.wanting(())
     return len(_run(heap, where, lambda steps, found: steps.delete(row_id for row_id, _ in found)))
@@ -163,7 +163,7 @@ def delete_where(heap: Heap, where: Condition) -> int:
 def select_for_update(
     heap: Heap, where: Condition, nowait: bool = False, skip_locked: bool = False
 ) -> list[tuple[RowId, Row]]:
-    """Lock the rows that meet the condition until the transaction ends; answers them."""
+    """Lock the rows that meet the condition until the transaction ends; returns them."""
     skipped: set[RowId] = set()
 
     def act(steps: Steps, found: Found) -> None:
@@ -174,7 +174,7 @@ def select_for_update(
 
 
 def run_statement(heap: Heap, find: Callable[[Steps], list[Any]], act: Callable[[Steps, list[Any]], None]) -> list[Any]:
-    """Find rows, each of which begins with its row id, and act on them: all of it or nothing; answers the rows."""
+    """Find rows, each of which begins with its row id, and act on them, all or nothing; returns the rows."""
     with heap.statement() as steps:
         restarts = 0
         while True:

@@ -185,7 +185,7 @@ class PagePlacer:
 
 
 def append(heap: Heap, data: Any) -> int:
-    """Append all rows of ``data``, or none; answers how many."""
+    """Append all rows of ``data``, or none; returns how many."""
     heap.segment.store.require_writable()
     batches = batches_of(data)
     heap.share()
@@ -249,7 +249,7 @@ class _Load:
         return int(HEAP_NODE.at(page, HEAD_SIZE).slot_count)
 
     def finish(self) -> int:
-        """Place the last pages; answers the number of rows."""
+        """Place the last pages; returns the number of rows."""
         count = self._formatter.end()
         if count:
             self._placer.place(self._buffer, count)

@@ -161,9 +161,9 @@ def _misfit(column: Column, values: pa.Array, target: pa.DataType, first_row: in
 
 
 def python_columns(batch: pa.RecordBatch | pa.Table) -> list[list[Any]]:
-    """The values of each column; DataError if one is none that Python knows.
+    """The values of each column; DataError if Python cannot represent one.
 
-    A text that is no UTF-8, or a date before the year 1, can only come out of files that others have written.
+    A text that is not UTF-8, or a date before the year 1, can only come out of files that others have written.
     """
     made = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):

@@ -1,7 +1,7 @@
 """Changes out of the log as record batches: the rows' columns, and what became of them, when and by whom.
 
 Invariant: without the values before, an update leaves the columns alone by which its row is known.  One that changes
-them comes as the deletion of the row as it was and the insertion of the row as it is, so that whoever keeps rows by
+them comes as the deletion of the row as it was and the insertion of the row as it is, so that a reader with rows by
 their keys loses none and keeps none.
 """
 

@@ -103,7 +103,7 @@ def row_id_texts(places: np.ndarray) -> pa.Array:
 
 
 class Reading:
-    """What a scan goes by: a snapshot, as kernels read it, for as long as it is held."""
+    """The snapshot of a scan, as kernels read it, for as long as it is held."""
 
     def __init__(self, form: np.ndarray, snapshot: Snapshot | None = None) -> None:
         self.form = form
@@ -111,7 +111,7 @@ class Reading:
 
     @classmethod
     def of_closed(cls) -> Reading:
-        """Everything: for a database that nobody changes."""
+        """A reading that sees everything: for a database that does not change."""
         return cls(np.array([np.iinfo(np.int64).max, -1, 0], np.int64))
 
     @property
@@ -188,7 +188,7 @@ class Scan:
 
     @staticmethod
     def _checked(batches: list[pa.RecordBatch], reading: Reading) -> list[pa.RecordBatch]:
-        """Nothing that was read by a snapshot which has been given up leaves the scan."""
+        """Raise if the snapshot was given up, before anything read by it leaves the scan."""
         reading.check()
         return [batch for batch in batches if batch.num_rows]
 
@@ -235,7 +235,7 @@ class Scan:
 #
 # Not here: which go by pages, need no guard.
 
-BATCH_ROWS = (64, 4096, 65536)  # of the first batch, the second, and all others: whoever wants few gets them soon
+BATCH_ROWS = (64, 4096, 65536)  # of the first batch, the second, and all others: the first rows come soon
 VALUE_BYTES = 64  # of a variable value, as long as nothing else is known
 Batch: TypeAlias = "tuple[pa.RecordBatch, np.ndarray]"
 
@@ -316,7 +316,7 @@ class Lookup:
         while status != NO_ROOM and cursor["done"][0] < rows and not is_over(cursor):
             with self._store.guard:
                 self._store.require_open()
-                reading.check()  # once nobody holds the snapshot, the index may be gone, too
+                reading.check()  # once the snapshot is given up, the index may be gone, too
                 cursor["scn"], cursor["transaction"], cursor["statement"] = reading.form
                 status = read(cursor)
         done = int(cursor["done"][0])
@@ -326,7 +326,7 @@ class Lookup:
 
 
 def _of_no_columns(rows: int) -> pa.RecordBatch:
-    """Rows of which nothing is wanted but that they are there."""
+    """Rows of which no column is read, only their number."""
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 

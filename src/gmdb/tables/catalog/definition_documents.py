@@ -33,8 +33,8 @@ def reading_catalog() -> Iterator[None]:
     try:
         yield
     except _NONSENSE as error:
-        said = f"the catalog makes no sense: {type(error).__name__}: {error}; see gmdb verify"
-        raise Corruption(said, SYS_TABLES_ENTRY) from error
+        message = f"the catalog makes no sense: {type(error).__name__}: {error}; see gmdb verify"
+        raise Corruption(message, SYS_TABLES_ENTRY) from error
 
 
 def require_place(store: PageStore, what: str, entry_page: int, space_id: int) -> None:

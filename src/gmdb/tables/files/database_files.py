@@ -4,7 +4,7 @@ Nothing here is compiled and nothing is locked, so it is quick to import, serves
 opens what the engine would refuse.  It sees what is in the files: a running owner may hold newer pages in memory.
 
 Invariants
- 1. ``page`` answers with any bytes that the file has; what follows a map or decodes rows reads only pages whose CRC
+ 1. ``page`` returns any bytes that the file has; what follows a map or decodes rows reads only pages whose CRC
     and place are right, and raises Corruption naming the page otherwise.
  2. Following the map of a damaged segment ends.
 """
@@ -123,7 +123,7 @@ class DatabaseFiles:
         return sizes[page_ids >> OFFSET_BITS]
 
     def sound_page(self, page_id: int) -> bytes:
-        """A page's bytes, after its CRC and its place were found right."""
+        """A page's bytes, after a check of its CRC and its place."""
         page = self.page(page_id)
         require_sound(page, page_id)
         return page
@@ -223,7 +223,7 @@ class DatabaseFiles:
         return choose_table(name, self.tables(), self.path)
 
     def index_rows(self) -> Iterator[tuple[RowId, IndexDefinition]]:
-        """Every index, and the row of sys_indexes that lists it; a database of before there were any has none."""
+        """Every index, and the row of sys_indexes that lists it; a database older than indexes has none."""
         entries = {obj_id: entry for _, (obj_id, _, _, entry, *_) in self.rows(SYS_TABLES)}
         if SYS_INDEXES_ID not in entries:
             return
@@ -233,7 +233,7 @@ class DatabaseFiles:
             try:
                 numbers = tuple(map(int, positions.split(",")))
             except ValueError:
-                said = f"sys_indexes, row {row_id}: {positions!r} are no positions of columns"
+                said = f"sys_indexes, row {row_id}: {positions!r} are not positions of columns"
                 raise Corruption(said, row_id.page_id) from None
             yield row_id, IndexDefinition(name, obj_id, table_id, entry_page, unique, numbers, using=kind or "btree")
 

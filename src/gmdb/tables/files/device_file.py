@@ -25,7 +25,7 @@ USUAL_UNDO_PAGE_SIZE = PAGE_SIZES[-1]
 
 
 class DeviceFile:
-    """One device of a database: what its head says of it, and its pages."""
+    """One device of a database: its head, and its pages."""
 
     def __init__(self, path: Path, number: int) -> None:
         self.path, self.number = path, number
@@ -102,7 +102,7 @@ class DeviceFile:
         if self.file_pages < self.page_count:
             found.append(f"the file ends after {self.file_pages} of {self.page_count} pages")
         if self.file_size % self.page_size:
-            found.append(f"the file ends in {self.file_size % self.page_size} bytes that are no whole page")
+            found.append(f"the file ends in {self.file_size % self.page_size} bytes that are not a whole page")
         return found
 
     def close(self) -> None:
