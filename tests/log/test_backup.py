@@ -16,8 +16,9 @@ from gmdb.errors import Corruption, DatabaseClosed, ReadOnly, TargetExists
 from gmdb.format.address import device_of, offset_of
 from gmdb.storage.directory import device_path
 from gmdb.storage.log import backup as backup_module
-from gmdb.storage.log.backup import finish, is_backup
+from gmdb.storage.log.backup import is_backup
 from gmdb.storage.log.log_files import redo_numbers
+from gmdb.storage.log.reports import finish
 from gmdb.transaction.gc import Collector
 from tests.integrity import assert_sound
 from tests.log.bank import TOTAL, Tellers, balances, open_bank, total_of

@@ -20,7 +20,7 @@ from gmdb.database.connection import Connection
 from gmdb.database.copies import restore, verify_backup
 from gmdb.inspect.inspector import Inspector, open_inspector
 from gmdb.storage.loads import LOADS_NAME
-from gmdb.storage.log.backup import finish
+from gmdb.storage.log.reports import finish
 from gmdb.storage.pins import Pin
 from gmdb.tables.access.indexes import KeyRange
 from gmdb.tables.arrow.attach import Load

@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["compute", "pyarrow", "without_collection"]
+__all__ = ["compute", "pyarrow"]
 
 if TYPE_CHECKING:
     import pyarrow
@@ -28,15 +25,3 @@ else:
             return value
 
     pyarrow, compute = _Late("pyarrow"), _Late("pyarrow.compute")
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Import many modules with the garbage collector at rest: they make little garbage, and it would look at all."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

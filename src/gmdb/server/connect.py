@@ -19,7 +19,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gmdb.errors import DatabaseInUse, InterfaceError, NoServer, NotAServer, OwnerGone, TlsFailed, TokenRefused
 from gmdb.process import signals
-from gmdb.process.late_imports import without_collection
 from gmdb.server import sockets
 from gmdb.server.door import NEEDS_TLS, WRONG_PROTOCOL, WRONG_TOKEN, NoDoor, introduce, knock
 from gmdb.server.entrance import find_place, is_loopback
@@ -300,10 +299,9 @@ def connect_to_owner(directory: Path, **given: Any) -> Connection | None:
 
 def open_here(directory: Path, **options: Any) -> Connection:
     """A connection of the process that has the database open: this one."""
-    with without_collection():
-        from gmdb.database.connection import open_connection
-        from gmdb.server.endpoint import serve
-        from gmdb.sql.runner import Runner
+    from gmdb.database.connection import open_connection
+    from gmdb.server.endpoint import serve
+    from gmdb.sql.runner import Runner
 
     connection = open_connection(directory, statements=Runner, **options)
     serve(connection._database)

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from prompt_toolkit.utils import get_cwidth
-
+from gmdb.cli.shell.table_layout import width_of
 from gmdb.inspect.canvas import Paint
 
 # ---- Cutting what is typed or read into statements: each ends with a semicolon that is not in a text or a comment.
@@ -168,4 +167,4 @@ def _pointed_at(line: str, column: int) -> Iterator[str]:
     before = "…" if start else ""
     head = before + line[start:column].replace("\t", " ")
     yield head + line[column:end].replace("\t", " ") + ("…" if end < len(line) else "")
-    yield " " * get_cwidth(head) + "^"
+    yield " " * width_of(head) + "^"

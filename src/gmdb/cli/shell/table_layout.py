@@ -17,7 +17,6 @@ from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
-from prompt_toolkit.utils import get_cwidth
 
 from gmdb.format.columns import ColumnType
 from gmdb.inspect.canvas import PLAIN, Paint
@@ -77,6 +76,15 @@ _WIDTHS = {"INT": 11, "BIGINT": 20, "DOUBLE": 24, "BOOLEAN": 5, "DATE": 10, "TIM
 Row = tuple[Any, ...]
 
 
+def width_of(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from prompt_toolkit.utils import get_cwidth  # knows of wide and combining characters; most texts have none
+
+    return get_cwidth(text)
+
+
 class Layout:
     """How the rows of one result are written."""
 
@@ -93,7 +101,7 @@ class Layout:
         self._headings = [shown(name.upper())[0] for name in names]
         self._null = f"{paint.dim}{NULL}{paint.off}"
         self._widths = [
-            max(get_cwidth(heading), _type_width(type_) or _found_width(first, n, others_follow), len(NULL))
+            max(width_of(heading), _type_width(type_) or _found_width(first, n, others_follow), len(NULL))
             for n, (heading, type_) in enumerate(zip(self._headings, types, strict=True))
         ]
         self._is_text = [_type_width(type_) is None for type_ in types]
@@ -108,7 +116,7 @@ class Layout:
         """Take places from the columns of long texts, the widest first, as far as that helps."""
         if room is None:
             return
-        low = [max(NARROW, get_cwidth(heading)) for heading in self._headings]
+        low = [max(NARROW, width_of(heading)) for heading in self._headings]
         shrinkable = [n for n, is_text in enumerate(self._is_text) if is_text and self._widths[n] > low[n]]
         if self._total() - sum(self._widths[n] - low[n] for n in shrinkable) > room:
             return
@@ -146,17 +154,17 @@ class Layout:
         return " ".join(padded).rstrip()
 
     def _places(self, cell: str) -> int:
-        return len(NULL) if cell == self._null else get_cwidth(cell)
+        return len(NULL) if cell == self._null else width_of(cell)
 
     def _column_lines(self, row: Row) -> Iterator[str]:
         self._count += 1
         if self._count > 1:
             yield ""
         yield f"ROW {self._count}"
-        width = max((get_cwidth(heading) for heading in self._headings), default=0)
+        width = max((width_of(heading) for heading in self._headings), default=0)
         for heading, value in zip(self._headings, row, strict=True):
             cell = [self._null] if value is None else shown(text_of(value))
-            yield f"{heading}{' ' * (width - get_cwidth(heading))} {cell[0]}".rstrip()
+            yield f"{heading}{' ' * (width - width_of(heading))} {cell[0]}".rstrip()
             yield from (" " * (width + 1) + part for part in cell[1:])
 
 
@@ -179,7 +187,7 @@ def wrapped(text: str, width: int) -> list[str]:
     for line in shown(text):
         start, places = 0, 0
         for at, character in enumerate(line):
-            wide = get_cwidth(character)
+            wide = width_of(character)
             if places + wide > width and at > start:
                 lines.append(line[start:at])
                 start, places = at, 0
@@ -203,5 +211,5 @@ def _type_width(type_: ColumnType | None) -> int | None:
 
 def _found_width(rows: Sequence[Row], column: int, others_follow: bool) -> int:
     texts = (shown(text_of(row[column])) for row in rows if row[column] is not None)
-    found = max((get_cwidth(line) for lines in texts for line in lines), default=0)
+    found = max((width_of(line) for lines in texts for line in lines), default=0)
     return min(found + found // 2 if others_follow else found, WIDTH_MAX)
