@@ -94,16 +94,16 @@ def create_device(directory: Path, device: int, space_id: int, name: str, page_s
             file.write(device_page(device, space_id, name, page_size, page_count, pages_max), 0)
             file.sync()
         except StorageError:
-            with suppress(StorageError):  # what went wrong first is what the user must hear of
+            with suppress(StorageError):  # the user must see the first error
                 disk.current.remove(path)
             raise
 
 
 def untouched(count: int, dtype: Any) -> np.ndarray:
-    """Zeros that take memory only where somebody writes, and all of which goes when they go.
+    """Zeros that take memory only where they are written to, and give it back when they are freed.
 
-    Of arrays of some megabytes malloc does neither for long: once it has been given one back, it clears the next one
-    with its own hands, and keeps it when it is free.
+    malloc does neither for arrays of some megabytes once one has been freed: it clears the next one itself, and keeps
+    its memory.
     """
     size = count * np.dtype(dtype).itemsize
     return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype)

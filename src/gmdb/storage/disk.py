@@ -28,12 +28,12 @@ from gmdb.errors import DiskFull, StorageError
 
 MODE = 0o644  # less what the user's umask takes away
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# A link could lead out of the database, and opening a pipe would wait for somebody at its other end.
+# A link could lead out of the database, and opening a pipe would wait for its other end.
 _PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
-    """What the operating system's error means to a user."""
+    """The error for a user, from one of the operating system's."""
     if error.errno in _FULL:
         return DiskFull(f"{path}: {error.strerror}; nothing was changed, free some space and try again")
     if error.errno == errno.ELOOP:

@@ -1,4 +1,4 @@
-"""Documents: small JSON files beside the pages.  Anybody may have written them, so nothing in them is trusted.
+"""Documents: small JSON files beside the pages.  Any process may have written them, so nothing in them is trusted.
 
 A document becomes a dataclass whose fields have their declared types, and no value that arithmetic, paths or Arrow
 cannot take.  Everything else is a ValueError; the caller, which reads the file, adds its name.

@@ -5,7 +5,7 @@ The log has the changes of tables with a change feed; a number there says by whi
 come: the log is kept from there on, but not more of it than the reader's limit.
 
 Invariants
- 1. A definition is on disk before a row is logged that goes by it.  Its number is never given to another one.
+ 1. A definition is on disk before a row that it describes is logged.  Its number is never used again.
  2. A reader's file is written whole by the reader, and only removed by the database's owner, or by a user.
  3. A reader first writes its file, then checks whether the log is still there.
 """
@@ -183,7 +183,7 @@ def remove_reader(directory: Path, name: str) -> None:
 
 
 def log_needed(directory: Path, database_id: str, end: int) -> int | None:
-    """The LSN from which on readers need the log, of which ``end`` is the end; None if nobody does.
+    """The LSN from which on readers need the log, of which ``end`` is the end; None if none does.
 
     A reader that is further behind than its limit does not count: it gets PositionGone.  While one cannot be read, all
     log is kept.

@@ -182,7 +182,7 @@ class _FrozenDevice:
 
 
 class FrozenStore:
-    """What a scan needs of a store, over the pages of a pin.
+    """The part of a store that a scan needs, over the pages of a pin.
 
     ``skip`` is called with damaged pages, which are left out then; without it they raise Corruption.
     """
@@ -295,7 +295,7 @@ class FrozenStore:
         self._memory.release()
 
     def load_all_undo(self) -> None:
-        """Have the undo of every transaction under way in memory: for reads that do not go by ranges of pages."""
+        """Have the undo of every transaction under way in memory: for reads that are not by ranges of pages."""
         self._load_undo(np.arange(len(self._lock_ids)))
 
     def _load_undo(self, chosen: np.ndarray) -> None:
@@ -382,7 +382,7 @@ class FrozenStore:
         return result
 
     def _load_missing(self, before: int) -> int:
-        """Read the page that a kernel stumbled over; ``before`` is the one of the last time."""
+        """Read the page for which a kernel returned DAMAGED; ``before`` is the one of the last time."""
         page_id = int(self._area["state"]["damaged_page"][0])
         device = self.devices.get(device_of(page_id))
         is_here = device is not None and offset_of(page_id) < device.hwm and device.verified[offset_of(page_id)]

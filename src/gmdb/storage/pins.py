@@ -54,7 +54,7 @@ class Pin:
     holder: Holder
     devices: dict[int, int]
     tables: list[Any] = field(default_factory=list)
-    is_kept: bool = True  # False: it holds only until somebody opens the database to change it
+    is_kept: bool = True  # False: it holds only until the database is opened for writing
     log_from: int = 0  # LSN from which on the log has all that was committed after it
     shares_images: bool = True  # with older pins, in whose files they may be; readers that do not know that refuse it
 
@@ -154,7 +154,7 @@ def read_pin(directory: Path, name: str) -> Pin:
         return pin
     except FileNotFoundError:
         require_seen(directory)
-        why = _why_given_up(directory, name) or "nobody read by it for too long, or it was dropped"
+        why = _why_given_up(directory, name) or "it was not read by for too long, or it was dropped"
         raise SnapshotExpired(f"{directory} has no snapshot {name} any more: {why}; load again") from None
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}") from error
@@ -220,7 +220,7 @@ def expires_at(directory: Path, pin: Pin) -> float:
 
 
 def pin_closed(directory: Path, lease: float, holder: Holder, tables: list[Any], devices: dict[int, int]) -> Pin:
-    """Pin a database that was closed and that nobody has open; the caller holds its lock alone."""
+    """Pin a database that was closed properly and is not open; the caller holds its lock alone."""
     control = read_control(directory)
     pin = Pin(
         new_name(control["ckpt_id"]),
@@ -240,7 +240,7 @@ def pin_closed(directory: Path, lease: float, holder: Holder, tables: list[Any],
 
 
 def drop_closed(directory: Path, name: str) -> None:
-    """Drop a pin of a database that nobody has open."""
+    """Drop a pin of a database that is not open."""
     lock = DirectoryLock(directory, exclusive=True)
     try:
         read_pin(directory, name)

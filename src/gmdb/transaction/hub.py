@@ -106,7 +106,7 @@ class Transactions:
     def log_from(self) -> int:
         """The LSN from which on the log has all changes for readers of transactions that others do not see yet."""
         with self.guard:
-            if self.redo is None:  # nobody can change anything
+            if self.redo is None:  # the database is read-only
                 return int(self.store.control["redo_lsn"])
             active = [session.call[FEED_FROM] for session in self.active.values()]
             begun = [*active, *(began for _, _, _, began, _ in self._pending)]

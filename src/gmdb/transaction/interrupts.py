@@ -81,7 +81,7 @@ class Interruptible:
 
     def _do_nothing_yet(self) -> None:
         self.busy = threading.RLock()  # one operation at a time
-        self.held = Held(weakref.proxy(self))  # no circle: what nobody uses any more goes at once
+        self.held = Held(weakref.proxy(self))  # no reference cycle: an unused session is freed at once
         self.closing = False  # another thread waits for the work to end, and closes the session then
         self.interrupted = False  # the work that is going on is to end
         self._working = 0  # statements that are running, one within the other
@@ -114,7 +114,7 @@ class Interruptible:
     def watch(self, work: Work) -> None:
         """End this work, too, on an interrupt, until ``unwatch``."""
         self._elsewhere.add(work)
-        if self.interrupted:  # before anybody could know of the work
+        if self.interrupted:  # before the work could be interrupted
             work.interrupt()
 
     def unwatch(self, work: Work) -> None:

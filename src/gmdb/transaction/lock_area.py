@@ -119,7 +119,7 @@ class TransactionMemory:
         return int(self.transactions[slot]["number"])
 
     def free(self, slot: int) -> None:
-        """Nothing refers to the transaction any more; if a damaged page kept one of its locks, nobody else gets it."""
+        """Reuse a transaction's slot, to which nothing refers any more; not if a damaged page kept one of its locks."""
         if self.transactions[slot]["locks"] == 0:
             self._free_slots.append(slot)
 

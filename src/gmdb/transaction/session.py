@@ -149,7 +149,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self.call[LATEST] = int(self._reads_latest())
 
     def set_isolation(self, isolation: str) -> None:
-        """What transactions see of others from now on; not while one is open, which goes by what it began with."""
+        """What transactions see of others from now on; refused while one is open, which keeps its own."""
         require_level(isolation)
         self.require_open()
         if self.in_transaction and isolation != self.isolation:
@@ -202,7 +202,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         call[SCN] = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
 
     def prepare(self) -> None:
-        """Make sure that a single read or change goes by the right snapshot.  The guard is held."""
+        """Set the snapshot of a single read or change.  The guard is held."""
         if self.closed:
             self.require_open()
         if not self.call[LATEST]:
@@ -413,7 +413,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             return Segment.create(self.hub.store, space, obj_id, name, kind, pct_free, self.call_address)
 
     def drop_segment(self, obj_id: int, segment: Segment) -> None:
-        """Have a segment's pages given back once the transaction has committed and nobody needs them."""
+        """Have a segment's pages given back once the transaction has committed and no snapshot needs them."""
         with self.hub.guard:
             self.begin_if_needed()
             self.reserve_records()
@@ -497,7 +497,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
 
     def _end(self, scn: int) -> None:
         hub = self.hub
-        if self.slot >= 0 and hub.store.failure is None:  # else what it did stays as it is, and nobody sees it
+        if self.slot >= 0 and hub.store.failure is None:  # else its changes stay as they are, invisible to all
             del hub.active[self.slot]
             records = self._records[: self.mark()].copy()
             ended = Ended(self.slot, scn, records, self._segments_used, self._pages_to_tidy)

@@ -30,7 +30,7 @@ class Snapshot:
         self._registry = registry
         self.scn = scn
         self.undo_mark = undo_mark  # how many of the session's own changes it sees
-        self.form = NO_FORM  # as kernels read it, if a cursor goes by it
+        self.form = NO_FORM  # as kernels read it, if a cursor uses it
         self._cancelled: Error | None = None
 
     def cancel(self, reason: Error) -> None:

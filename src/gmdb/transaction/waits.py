@@ -4,7 +4,7 @@ Invariants
  1. Sessions that wait for the same thing get it in order of arrival; but one that holds it already and wants more of
     it goes first, since all others wait for that one.
  2. A wait that would close a circle of transactions waiting for each other is refused at once.
- 3. Nobody waits while holding the store's guard.
+ 3. No session waits while it holds the store's guard.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class LockWaits:
             self._wake(queue[0])
 
     def _wake(self, waiter: _Waiter) -> None:
-        """Wake a session to try again; until it waits again, it waits for nobody."""
+        """Wake a session to try again; until then it counts as not waiting."""
         waiter.turn.set()
         self._waits_for.pop(waiter.session, None)
 

@@ -61,7 +61,7 @@ INTERVAL = 0.005
 
 @dataclass(frozen=True)
 class Note:
-    """What a backup says of itself."""
+    """A backup's description of itself."""
 
     database_id: str
     time: int  # its instant: microseconds since 1970

@@ -82,7 +82,7 @@ def position_behind(end: np.void, whole: int) -> LogPosition:
 
 
 class ChangeLog:
-    """The log of a database's directory, to be read by anybody who can read its files."""
+    """The log of a database's directory, for any process that can read its files."""
 
     def __init__(self, directory: Path) -> None:
         control = read_control(directory)
@@ -231,7 +231,7 @@ class LogScan:
         return self._lsn
 
     def steps(self, until: int | None = None) -> Iterator[Committed]:
-        """What there is by now, step by step; may be called again for what has come since.
+        """The changes committed by now, step by step; may be called again for those committed since.
 
         ``until``: an SCN, behind which nothing is wanted; it is not called again then.
         """

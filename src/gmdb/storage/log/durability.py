@@ -166,7 +166,7 @@ class Durability:
             self._thread = None
 
     def close(self, clean: bool) -> None:
-        """Let go of the files.  ``clean``: after a last checkpoint, so that nothing of the log is needed."""
+        """Close the files.  ``clean``: after a last checkpoint, so that the log is not needed."""
         try:
             if clean:
                 end = self.redo.end

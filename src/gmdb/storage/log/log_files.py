@@ -56,7 +56,7 @@ class RedoFiles:
         self.archiving = archiving
         self._open: dict[int, DiskFile] = {}
         self._unsynced: set[int] = set()
-        self._held: list[int] = []  # LSNs from which on somebody needs the files
+        self._held: list[int] = []  # LSNs from which on the files are held
         self._keeping = threading.Lock()  # who holds files, and which of them go
         self.needed = Hook(_nobody)  # from where on readers need the log that ends at an LSN
 
@@ -123,7 +123,7 @@ class RedoFiles:
                 self._unsynced |= numbers
             raise
 
-    # ---- files that nobody needs
+    # ---- files that are not needed any more
 
     def hold(self, lsn: int) -> None:
         """Hold the files from ``lsn`` on, until ``release``."""
@@ -135,7 +135,7 @@ class RedoFiles:
             self._held.remove(lsn)
 
     def oldest_held(self) -> int:
-        """The LSN from which on somebody needs the log, whatever checkpoints say."""
+        """The LSN from which on the log is held, whatever checkpoints need."""
         with self._keeping:
             return min(self._held, default=NOWHERE)
 

@@ -93,14 +93,14 @@ class Images:
         self._reach: dict[int, int] = {}  # how far each device is pinned
         self._kept: dict[int, np.ndarray] = {}  # by device, whether a page was kept or rewritten since the newest pin
         self._pins: list[int] = []  # the checkpoints of all pins, in order
-        self._beginning: Pin | None = None  # a pin that is being taken, and listed by nobody yet
+        self._beginning: Pin | None = None  # a pin that is being taken, and is not listed yet
         self._images: dict[int, list[KeptPage]] = defaultdict(list)  # by page id, the oldest first
         self._sizes: dict[Path, int] = {}  # of the files
         self.give_up_oldest = Hook(_nothing_to_give_up)
         self._next_number = 0
         for _, number, path in image_files(store.directory):
             self._next_number = max(self._next_number, number + 1)
-            with suppress(OSError):  # what cannot be read is nobody's
+            with suppress(OSError):  # what cannot be read is not used
                 self._sizes[path] = path.stat().st_size
                 for page_id, image in read_images(path):
                     insort(self._images[page_id], image)
@@ -222,7 +222,7 @@ class Images:
         if self._file is None:
             directory = self._store.directory
             path = image_path(directory, self._newest, self._next_number)
-            self._next_number += 1  # no name is given twice: somebody may have the file open that had it
+            self._next_number += 1  # no name is used twice: a reader may have the older file open
             self._file = disk.current.open(path, create=True, exclusive=True)
             disk.current.sync_directory(path.parent)
             self._end, self._path = 0, path
@@ -372,7 +372,7 @@ _DIRTY_AT = STATE.fields["dirty_bytes"][1] // 8  # type: ignore[index]
 
 @dataclass
 class Instant:
-    """What the transactions say of an instant: the newest commit, what of later ones is in the pages, the tables."""
+    """The transactions' part of an instant: the newest commit, the locks of those under way, the tables."""
 
     scn: int
     locks: bytes
@@ -503,7 +503,7 @@ class Pins:
         return over or not pin_path(self._store.directory, pin.name).exists()
 
     def expire(self) -> None:
-        """Remove pins that nobody needs any more; called now and then."""
+        """Remove pins whose lease or holder is gone; called now and then."""
         if not self._pins or time.monotonic() - self._checked < EXPIRY_INTERVAL:
             return
         self._checked = time.monotonic()

@@ -9,8 +9,8 @@ half of them each.
 Invariants
  1. Bytes reach the files in the order of their LSNs; ``synced`` never runs ahead of what was synced.
  2. A write or sync that failed is final: what was in the system's cache may be gone, so nothing after it counts.
- 3. ``on_durable`` is called with each LSN up to which commits may be shown to others, before anybody who waits for
-    it goes on: a session that has committed gives its tables and its slot away.
+ 3. ``on_durable`` is called with each LSN up to which commits may be shown to others, before any thread that
+    waits for it goes on: a session that has committed releases its tables and its slot.
  4. A thread that is interrupted (by Ctrl-C, which may strike at any line) leaves nothing undone that others wait for:
     bytes that were taken from kernels are written by the next, and so is the next round led.
 """
@@ -276,7 +276,7 @@ class RedoLog:
             self._set("log_limit", BUFFER_SIZE)
 
     def close(self) -> None:
-        """Stop logging.  Nobody changes pages any more."""
+        """Stop logging.  Pages do not change any more."""
         self._set("log_buffer", 0)
         self.files.close()
 

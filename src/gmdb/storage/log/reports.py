@@ -1,4 +1,4 @@
-"""What checkpoints, backups and recoveries report while they run, and at their end."""
+"""Reports of checkpoints, backups and recoveries, while they run and at their end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class BackupReport:
 
 @dataclass
 class Recovery:
-    """What opening a database that was not closed has done."""
+    """The work that opening a database did that was not closed."""
 
     torn_pages: list[int] = field(default_factory=list)
     redo_bytes: int = 0
@@ -79,7 +79,7 @@ class Recovery:
         )
 
     def document(self) -> dict[str, Any]:
-        """What it did in plain values, for JSON."""
+        """The report in plain values, for JSON."""
         shown = {name: value for name, value in asdict(self).items() if name not in _INTERNAL}
         return {**shown, "torn_pages": [page_name(page_id) for page_id in self.torn_pages]}
 

@@ -1,7 +1,7 @@
 """Giving the free pages at the end of devices back to the operating system.
 
-Bulk loads write to pages above the high-water mark straight away, so that mark comes down only when nothing that is
-behind it can still come: no private copy, no page of a checkpoint under way, no redo.  In this order:
+Bulk loads write to pages above the high-water mark straight away, so that mark comes down only when nothing above it
+can still turn up: no private copy, no page of a checkpoint under way, no redo.  In this order:
 
  1. The pages are gathered at the end of the list of free pages, and measured.
  2. A checkpoint: it has the pages in the file, and redo of them lies before where the log counts from.

@@ -71,7 +71,7 @@ _BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' nu
 
 
 class Definition(Protocol):
-    """What a heap must know of its table."""
+    """The part of a table's definition that a heap uses."""
 
     @property
     def name(self) -> str: ...
@@ -316,14 +316,14 @@ class Heap:
     def _try_update_lobs(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
         """``try_update`` of a table that has large objects; those that were stored in vain are removed."""
         assert self.lobs is not None
-        given = values.values() if isinstance(values, Mapping) else values
-        if not any(self.lobs.is_long(value) for value in given):
+        all_values = values.values() if isinstance(values, Mapping) else values
+        if not any(self.lobs.is_long(value) for value in all_values):
             return self._try_patch(row_id, values)
         session = self.session
         is_own, mark = not session.depth, session.mark()
         with self._all_or_nothing():
-            kept = self._keep_some(values)
-            while (status := self._try_patch(row_id, kept)) == CHANGED and is_own:
+            stored = self._keep_some(values)
+            while (status := self._try_patch(row_id, stored)) == CHANGED and is_own:
                 session.see_newest()
             if is_own:
                 self.refuse_if_failed(status, row_id)
@@ -334,11 +334,11 @@ class Heap:
     def _keep_row(self, values: Sequence[Any]) -> list[Any]:
         """A row's values, with long ones on pages."""
         assert self.lobs is not None
-        kept = list(values)
-        if len(kept) == len(self.columns):  # else encoding it raises what is wrong
+        stored = list(values)
+        if len(stored) == len(self.columns):  # else encoding it raises what is wrong
             for n in self.lobs.positions:
-                kept[n] = self.lobs.keep(self.columns[n], kept[n])
-        return kept
+                stored[n] = self.lobs.keep(self.columns[n], stored[n])
+        return stored
 
     def _keep_some(self, values: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any] | Mapping[str, Any]:
         assert self.lobs is not None
@@ -612,7 +612,7 @@ class Heap:
             return ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes")
         if status == HASHES_CLASH:
             clash = "several long keys of the row's versions have the same hash"
-            return ValueTooLong(f"{where}: {clash}; commit, and change the row again when nobody reads the old ones")
+            return ValueTooLong(f"{where}: {clash}; commit, and change the row again when no reader needs the old ones")
         place = self.session.call[BLOCKED]
         row_id = RowId(place >> 16, place & 0xFFFF)
         violation = UniqueViolation(f"{where}: row {row_id} has the same key already")

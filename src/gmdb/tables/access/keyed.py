@@ -215,7 +215,7 @@ class KeyedRows:
 
     @property
     def encoders(self) -> Mapping[int, Callable[[Sequence[Any]], bytes]]:
-        """What writes a key of so many columns as an entry."""
+        """A function that encodes a key of so many columns as an entry."""
         return self._encoders
 
     def probe(
@@ -284,7 +284,7 @@ class KeyedRows:
     def _some(self, walk: Walk, snapshot: Snapshot, form: np.ndarray, view: View, limit: int) -> bytes:
         """The next rows, as a kernel gives them out.
 
-        Nobody gives the snapshot up while the guard is held: then the index may be gone, too.
+        The snapshot cannot be given up while the guard is held; after that the index may be gone, too.
         """
         store = self._heap.segment.store
         self._heap.session.check_interrupted()
@@ -304,7 +304,7 @@ class Unread(Exception):
 
 
 class Shape(NamedTuple):
-    """What the ranges of keys that a probe looks up have in common."""
+    """The shape that all ranges of keys of a probe share."""
 
     low_columns: int = 0
     high_columns: int = 0

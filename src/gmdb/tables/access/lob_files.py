@@ -95,7 +95,7 @@ ReadAt = Callable[[int, int], bytes]  # from a place and a number of bytes to th
 
 
 class OpenLob(NamedTuple):
-    """A large object that can be read from until it is let go."""
+    """A large object that can be read until it is released."""
 
     read_at: ReadAt
     length: int

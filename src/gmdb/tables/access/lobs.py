@@ -64,35 +64,35 @@ class Lobs:
 
     def keep_pieces(self, column: Column, pieces: Iterator[bytes]) -> Any:
         writer = LobWriter(self._store, self._session, self.segment, self._space_id, f"{self._table}.{column.name}")
-        kept = bytearray()
+        inline = bytearray()
         for piece in pieces:
             if writer.is_begun:
                 writer.write(piece)
                 continue
-            kept += piece
-            if len(kept) > self._inline_max:
-                writer.write(bytes(kept))
+            inline += piece
+            if len(inline) > self._inline_max:
+                writer.write(bytes(inline))
         if writer.is_begun:
             return writer.locator
-        return kept.decode() if column.type.name == "CLOB" else bytes(kept)
+        return inline.decode() if column.type.name == "CLOB" else bytes(inline)
 
     # ---- reading them
 
     def decoder(
         self, decode: Callable[[bytes], tuple[Any, ...]], check: Check, wanted: Container[int] | None
     ) -> Callable[[bytes], tuple[Any, ...]]:
-        """What makes rows' values out of their bytes, with the large objects of the wanted columns read."""
+        """A function that decodes rows' bytes, and reads the large objects of the wanted columns."""
         positions = [n for n in self.positions if wanted is None or n in wanted]
 
         def decode_whole(row: bytes) -> tuple[Any, ...]:
             values = decode(row)
             for n in positions:
                 if isinstance(values[n], Locator):
-                    made = list(values)
+                    whole = list(values)
                     for m in positions:
                         if isinstance(values[m], Locator):
-                            made[m] = self.read(self._all[m], values[m], check)
-                    return tuple(made)
+                            whole[m] = self.read(self._all[m], values[m], check)
+                    return tuple(whole)
             return values
 
         return decode_whole

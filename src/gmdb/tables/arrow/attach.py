@@ -2,7 +2,7 @@
 
 Invariants
  1. Every file is known to be whole before the first page of any is taken in.
- 2. A table that is overwritten is nobody's alone while files are taken in: they go to pages of its remade twin, which
+ 2. A table that is overwritten is not locked while files are taken in: they go to pages of its remade twin, which
     is put in its place at the end.  No writer waits long behind a load that waits for the table.
  3. Memory is bounded by a buffer of some pages, or by a batch, and what indexes need.
 """
@@ -316,16 +316,16 @@ class _Applying:
     def _held(self, key: Sequence[Any]) -> list[tuple[RowId, tuple[Any, ...]]]:
         """The row of a key, if it exists, locked."""
         while True:
-            found = self._by_key.find(key)
-            if not found:
+            rows = self._by_key.find(key)
+            if not rows:
                 return []
             try:
-                self._heap.lock(found[0][0])
+                self._heap.lock(rows[0][0])
             except NoSuchRow:
                 continue
-            again = self._by_key.find(key)
-            if [row_id for row_id, _ in again] == [found[0][0]]:
-                return again
+            locked = self._by_key.find(key)
+            if [row_id for row_id, _ in locked] == [rows[0][0]]:
+                return locked
 
     def _update(self, chosen: np.ndarray) -> np.ndarray:
         """Update the rows that exist; returns which do not."""
@@ -370,24 +370,24 @@ class _Applying:
         if self._empties:
             self._truncate()
         self._delete(self.changes.fates == Operation.DELETE)
-        made: list[list[Any]] = []
+        new_rows: list[list[Any]] = []
         for _, rows in self.changes.batches(self.changes.fates == Operation.PUT):
-            made += self._taken_away(rows)
-        for row in made:
+            new_rows += self._taken_away(rows)
+        for row in new_rows:
             self._insert(row)
 
     def _taken_away(self, rows: pa.RecordBatch) -> Iterator[list[Any]]:
         """The new rows; the old ones are deleted by then."""
         columns = self._table.columns
-        given = {name: rows.column(name).to_pylist() for name in rows.schema.names}
+        new_values = {name: rows.column(name).to_pylist() for name in rows.schema.names}
         for n, key in enumerate(self.changes.keys(rows)):
-            found = self._held(key)
-            for row_id, _ in found:
+            held = self._held(key)
+            for row_id, _ in held:
                 self._heap.delete(row_id)
-            if found:
-                old = found[0][1]
-                kept = [column.name not in self._apply.given for column in columns]
-                yield [old[p] if kept[p] else given[c.name][n] for p, c in enumerate(columns)]
+            if held:
+                old = held[0][1]
+                keeps_old = [column.name not in self._apply.given for column in columns]
+                yield [old[p] if keeps_old[p] else new_values[c.name][n] for p, c in enumerate(columns)]
             else:
                 numbered = with_numbers(self._catalog, self._table, rows.slice(n, 1))
                 yield [numbered.column(column.name)[0].as_py() for column in columns]
@@ -415,14 +415,14 @@ class NewTable:
 
 @dataclass(frozen=True)
 class Load:
-    """What is to be taken in: finished staging files of a load, in the order of their rows."""
+    """A load to be taken in: its finished staging files, in the order of their rows."""
 
     table: str
     load_id: str
     files: tuple[str, ...]
     overwrite: bool = False  # the table has these rows and no others
     create: NewTable | None = None
-    apply: Apply | None = None  # rows go by the primary key, instead of to those that are there
+    apply: Apply | None = None  # rows are put in by the primary key, instead of appended
 
 
 def take_batch(catalog: Catalog, session: Session, load: Load, batch: StreamBatch) -> int | None:

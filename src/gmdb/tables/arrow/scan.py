@@ -1,6 +1,6 @@
 """Scan a heap into record batches, on one snapshot, several ranges of pages at a time.
 
-Writers go on meanwhile: kernel/read/scan.py tells how a scan keeps out of their way.
+Writers go on meanwhile: kernel/read/scan.py says how a scan stays correct.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from gmdb.format.lob import CELL_MAX, LobSegment
 from gmdb.kernel.read.lookup import CURSOR, read_index, read_places
 from gmdb.kernel.read.scan import SCAN, measure_pages, scan_pages
 from gmdb.kernel.row import ARROW_COLUMN
-from gmdb.kernel.runtime.status import BUSY, NO_ROOM
+from gmdb.kernel.runtime.status import NO_ROOM
 from gmdb.process.late_imports import compute as pc
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.pinned_pages import FrozenStore
 from gmdb.storage.store import PageStore, Segment
 from gmdb.tables.access.index_entries import INDEX_KINDS, Walk
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange
+from gmdb.tables.access.sorted_runs import scan_some
 from gmdb.tables.arrow.arrow_types import stored_type
 from gmdb.tables.arrow.lob_columns import LobReading
 from gmdb.tables.catalog.schema import TableDefinition
@@ -141,7 +142,7 @@ class Scan:
     ) -> None:
         """``lobs``: where the table's large objects are.
 
-        ``places``: a last column tells where each row is, page id << 16 | slot.
+        ``places``: a last column says where each row is, page id << 16 | slot.
         """
         self._store = store
         self._obj_id = obj_id
@@ -218,22 +219,16 @@ class Scan:
             row_bytes *= 4  # rows that moved to pages outside of this range have more bytes than its pages
 
     def _run(self, scan: np.ndarray) -> bool:
-        """Scan to the end; with the guard where pages change too fast.  False: the buffers are too small."""
+        """Scan to the end.  False: the buffers are too small."""
         while scan["next_page"][0] < scan["page_count"][0]:
-            status = self._store.call(scan_pages, 0, scan.ctypes.data)
-            if status == BUSY:
-                with self._store.guard:
-                    scan["trusted"] = 1
-                    status = self._store.call(scan_pages, 0, scan.ctypes.data)
-                    scan["trusted"] = 0
-            if status == NO_ROOM:
+            if scan_some(self._store, scan_pages, scan) == NO_ROOM:
                 return False
         return True
 
 
 # ---- Rows that an index or a list of row ids leads to, as record batches.
 #
-# Not here: which go by pages, need no guard.
+# Not here: scans of pages, which need no guard.
 
 BATCH_ROWS = (64, 4096, 65536)  # of the first batch, the second, and all others: the first rows come soon
 VALUE_BYTES = 64  # of a variable value, as long as nothing else is known
@@ -290,11 +285,11 @@ class Lookup:
         number, value_bytes = 0, VALUE_BYTES
         while not is_over(cursor):
             rows = BATCH_ROWS[min(number, len(BATCH_ROWS) - 1)]
-            made, has_room = self._batch(cursor, rows, value_bytes, reading, read, is_over)
-            if len(made[1]):
+            batch, has_room = self._batch(cursor, rows, value_bytes, reading, read, is_over)
+            if len(batch[1]):
                 number += 1
-                for part, start, end in self._lobs.values(made[0], reading.check):
-                    yield part, made[1][start:end]
+                for part, start, end in self._lobs.values(batch[0], reading.check):
+                    yield part, batch[1][start:end]
             if not has_room:
                 value_bytes *= 4
 

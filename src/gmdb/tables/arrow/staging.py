@@ -31,7 +31,7 @@ BUFFER_SIZE = 1 << 20
 
 @dataclass(frozen=True)
 class PageFormat:
-    """What pages of a table are like: their bytes, and how many percent of them inserts leave free."""
+    """The shape of a table's pages: their size, and how many percent of it inserts leave free."""
 
     page_size: int
     pct_free: int
@@ -46,8 +46,8 @@ def definition_digest(columns: Sequence[Column], constraints: Sequence[Constrain
 
 def index_digest(index: IndexDefinition) -> bytes:
     """Leaves staged for one index fit another if, and only if, both have the same digest."""
-    said = (index.name, index.obj_id, index.table_id, index.entry_page, index.unique, index.positions)
-    return hashlib.sha256(repr(said).encode()).digest()[:16]
+    facts = (index.name, index.obj_id, index.table_id, index.entry_page, index.unique, index.positions)
+    return hashlib.sha256(repr(facts).encode()).digest()[:16]
 
 
 class StagedPages:

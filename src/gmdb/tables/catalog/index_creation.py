@@ -34,7 +34,7 @@ from gmdb.transaction.session import Session
 #      does.
 #  2. Shadow operations are applied in the order of commits, and none is purged before: the snapshot is held until then.
 
-FEW_RECORDS = 1000  # undo records that are left for the moment in which nobody else may use the table
+FEW_RECORDS = 1000  # undo records that are left for the moment in which the table is held alone
 ROUNDS_MAX = 20
 MOMENT = 0.2  # seconds that a build which was given up waits for the table at a time
 
@@ -78,7 +78,7 @@ class IndexBuild:
                 break
 
     def finish(self) -> None:
-        """Catch up with the rest; nobody else uses the table from here to the end of the session's transaction."""
+        """Catch up with the rest; the table is held alone from here to the end of the session's transaction."""
         self.session.take_alone(self._table, self._name)
         self._catch_up(is_alone=True)
 
@@ -162,7 +162,7 @@ class IndexMaking:
         return {index.name.lower() for table in tables for index in table.indexes}
 
     def take(self, name: str) -> TableDefinition:
-        """Take a table alone; returns its definition by then."""
+        """Take a table alone; returns its definition, as it is then."""
         while True:
             table = self._catalog.user_table(name, self._session)
             self._session.take_alone(table.number, f"table {table.name}")
@@ -192,7 +192,7 @@ class IndexMaking:
     ) -> tuple[IndexDefinition, Index]:
         """Create an index without entries.  Snapshots from before the transaction's commit will not use it.
 
-        Its own transaction goes by an index of a table as new as that at once: all rows are its own.
+        Its own transaction may use an index of a table that it created: all rows are its own.
         """
         kind, obj_id = INDEX_KINDS[using], self._catalog.new_number()
         space = self._catalog.store.spaces[table.space_id]

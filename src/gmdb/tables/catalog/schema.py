@@ -126,17 +126,17 @@ ColumnsGiven = Mapping[str, str] | Sequence[tuple[str, str] | Column]
 
 def make_columns(table: str, columns: ColumnsGiven) -> tuple[Column, ...]:
     """Columns as users write them, ``{"i": "INT", "s": "VARCHAR(10) NOT NULL"}``, or whole ones, checked."""
-    given = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
-    made = tuple(one if isinstance(one, Column) else parse_column(*one) for one in given)
-    if not 1 <= len(made) <= MAX_COLUMNS:
-        raise SchemaError(f"table {table} has {len(made)} columns; it must have 1 to {MAX_COLUMNS}")
+    pairs = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
+    checked = tuple(one if isinstance(one, Column) else parse_column(*one) for one in pairs)
+    if not 1 <= len(checked) <= MAX_COLUMNS:
+        raise SchemaError(f"table {table} has {len(checked)} columns; it must have 1 to {MAX_COLUMNS}")
     seen: set[str] = set()
-    for column in made:
+    for column in checked:
         if column.name.lower() in seen:
             raise SchemaError(f"table {table} has two columns called {column.name}")
         seen.add(column.name.lower())
         check_column(table, column)
-    return made
+    return checked
 
 
 def check_column(table: str, column: Column) -> None:

@@ -173,7 +173,7 @@ def create_system_tables(store: PageStore, session: Session) -> None:
 
 
 def open_system_tables(store: PageStore, session: Session) -> dict[str, TableDefinition]:
-    """What system tables there are.  Opened for writing, an older database gets those and the columns that it lacks."""
+    """The system tables that exist.  An older database gets what it lacks when it is opened for writing."""
     system = SystemTables(store, session, {"sys_tables": SYS_TABLES})
     entries = {name: entry for _, (_, name, _, entry, *_) in system.rows("sys_tables")}
     if "sys_columns" not in entries:
@@ -361,7 +361,7 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class StreamRecord:
-    """What is known of a stream, as its row has it."""
+    """The state of a stream, as its row has it."""
 
     name: str
     query_id: str | None
@@ -404,7 +404,7 @@ class Streams:
         self._lock = lock
 
     def hold(self, own: SystemTables, name: str) -> tuple[RowId, StreamRecord]:
-        """A stream, new or known, that nobody else changes before the transaction of ``own`` has ended."""
+        """A stream, new or known, locked until the transaction of ``own`` has ended."""
         heap = own.heap(TABLE)
         while True:
             row_id = self._place_of(name)
@@ -514,7 +514,7 @@ def bounds_of(sample: Iterable[Any]) -> tuple[Place, ...]:
 
 
 class Statistics:
-    """The statistics of all tables, by their numbers; kept in ``sys_statistics``, outside of anybody's transaction."""
+    """The statistics of all tables, by their numbers; kept in ``sys_statistics``, outside of users' transactions."""
 
     def __init__(self, system: SystemTables, session: Session, lock: threading.Lock) -> None:
         """``session``: used by nothing else while the lock is held."""

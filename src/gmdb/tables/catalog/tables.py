@@ -149,7 +149,7 @@ class Catalog:
     def current(self, table: TableDefinition, session: Session, scn: int | None = None) -> TableDefinition:
         """A table's definition as it is now, whatever its name is now; ``scn``: as a snapshot of then sees it.
 
-        A transaction that has changed the table's rows goes by the definition that it holds.
+        A transaction that has changed the table's rows uses the definition that it holds.
         """
         number, changed = table.number, session.definitions.now
         definition: TableDefinition | None
