@@ -291,7 +291,7 @@ def test_what_cannot_be_opened_is_named(db: Connection, heap: Heap) -> None:
     row_id = heap.insert((1, None, None))
     with pytest.raises(DataError, match="column b is NULL"):
         db.open_lob("t", "b", row_id)
-    with pytest.raises(SchemaError, match="column k is INT, no BLOB or CLOB"):
+    with pytest.raises(SchemaError, match="column k is INT, not BLOB or CLOB"):
         db.open_lob("t", "k", row_id)
     with pytest.raises(SchemaError, match="no column x"):
         db.open_lob("t", "x", row_id)

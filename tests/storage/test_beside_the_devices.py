@@ -226,11 +226,11 @@ def test_a_reader_that_is_not_there_is_named_with_those_that_are(path: Path) -> 
 def test_names_limits_and_positions_of_readers_are_checked() -> None:
     with pytest.raises(InterfaceError, match="not a name for a reader"):
         feeds.require_reader_name("a b")
-    with pytest.raises(InterfaceError, match="too little"):
+    with pytest.raises(InterfaceError, match="too few"):
         feeds.require_keep(feeds.KEEP_MIN - 1)
     position = feeds.LogPosition(1, 2, 3, 4)
     assert feeds.LogPosition.from_text(position.to_text("0123456789"), "01234567ab") == position
-    with pytest.raises(PositionUnknown, match="no position"):
+    with pytest.raises(PositionUnknown, match="not a position"):
         feeds.LogPosition.from_text("1-2", "01234567")
     with pytest.raises(PositionUnknown, match="another database"):
         feeds.LogPosition.from_text(position.to_text("0123456789"), "76543210")

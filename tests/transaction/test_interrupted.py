@@ -133,7 +133,7 @@ def test_isolation_changes_between_transactions_only(db: Connection, heap: Heap)
         db.isolation = "repeatable read"
     db.commit()
     db.isolation = "repeatable read"
-    with pytest.raises(SchemaError, match="is none of"):
+    with pytest.raises(SchemaError, match="is not one of"):
         db.isolation = "chaos"
     assert db.isolation == "repeatable read"
 
