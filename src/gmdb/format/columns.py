@@ -275,7 +275,7 @@ def _blob(_: ColumnType, value: Any) -> bytes:
     if isinstance(value, Locator):
         return encode_cell(value)
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise TypeMismatch(f"a {type(value).__name__} is no bytes")
+        raise TypeMismatch(f"a {type(value).__name__} is not bytes")
     return encode_cell(bytes(value))
 
 
@@ -283,7 +283,7 @@ def _clob(_: ColumnType, value: Any) -> bytes:
     if isinstance(value, Locator):
         return encode_cell(value)
     if not isinstance(value, str):
-        raise TypeMismatch(f"a {type(value).__name__} is no str")
+        raise TypeMismatch(f"a {type(value).__name__} is not a str")
     return encode_cell(encode_text(value))
 
 

@@ -62,7 +62,7 @@ class Transactions:
         # LSN, slot, SCN of commits that are not on disk yet, from where on the log has their changes, and what
         # definitions they have changed
         self._pending: deque[tuple[int, int, int, int, Changes]] = deque()
-        self.has_abandoned = False  # a session was interrupted while it waited for its commit to be on disk
+        self.has_abandoned_commits = False  # a session was interrupted while it waited for its commit to be on disk
         self.memory = TransactionMemory(store)
         self.memory.set("undo_entry", UNDO_ENTRY)
         self.snapshots = Snapshots(self.memory)
@@ -123,14 +123,14 @@ class Transactions:
                         session.tables_seen.clear()
                 self.memory.publish(slot, scn)
                 self._pending.popleft()
-        if self.has_abandoned:
-            self.has_abandoned = bool(self._pending)
+        if self.has_abandoned_commits:
+            self.has_abandoned_commits = bool(self._pending)
             self.waits.wake()
 
     def finish_commits(self) -> None:
         """Bring commits to disk for which no session waits any more, so that others see them and get their rows."""
         with self.guard:
-            last = self._pending[-1][0] if self.has_abandoned and self._pending else 0
+            last = self._pending[-1][0] if self.has_abandoned_commits and self._pending else 0
         if last and self.redo is not None:
             self.redo.make_durable(last)
 

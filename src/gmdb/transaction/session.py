@@ -448,7 +448,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
                 self._log_commit()
             except BaseException:
                 if self._logged_at:  # another thread will have it on disk: it cannot be rolled back any more
-                    self.hub.has_abandoned = True
+                    self.hub.has_abandoned_commits = True
                     self._finish_commit()
                 raise
         self._finish_commit()

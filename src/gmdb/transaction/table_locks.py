@@ -113,7 +113,7 @@ class HoldsTables:
         if not is_shared:
             _take(session, number, f"table {name}", lambda: tables.share(number, session))
         self._locks_taken.add(number)
-        if self.hub.has_abandoned:
+        if self.hub.has_abandoned_commits:
             self.hub.finish_commits()
 
     def use_table(self, number: int, definition: object, obj_id: int, entry_page: int, space_id: int) -> None:
