@@ -107,8 +107,8 @@ def test_a_row_of_many_large_objects_fits_its_page(db: Connection) -> None:
         ((1, None, b"bytes"), TypeMismatch, "column c: a bytes is not a str"),
         ((1, 7, None), TypeMismatch, "column b: a int is not bytes"),
         ((1, io.StringIO("text"), None), TypeMismatch, "column b: the file gives str"),
-        ((1, None, io.BytesIO(b"\xff" * 10)), DataError, "column c: what the file gives is no UTF-8"),
-        ((1, None, io.BytesIO("é".encode()[:1])), DataError, "column c: what the file gives is no UTF-8"),
+        ((1, None, io.BytesIO(b"\xff" * 10)), DataError, "column c: what the file gives is not UTF-8"),
+        ((1, None, io.BytesIO("é".encode()[:1])), DataError, "column c: what the file gives is not UTF-8"),
         ((1, None, "\ud800" * 2000), TypeMismatch, "cannot be written as UTF-8"),
         ((None, b"x" * 5000, None), NullNotAllowed, "column k is NOT NULL"),
         ((1, b"x" * 5000), DataError, "2 values for 3 columns"),
@@ -291,7 +291,7 @@ def test_what_cannot_be_opened_is_named(db: Connection, heap: Heap) -> None:
     row_id = heap.insert((1, None, None))
     with pytest.raises(DataError, match="column b is NULL"):
         db.open_lob("t", "b", row_id)
-    with pytest.raises(SchemaError, match="column k is INT, no BLOB or CLOB"):
+    with pytest.raises(SchemaError, match="column k is INT, not BLOB or CLOB"):
         db.open_lob("t", "k", row_id)
     with pytest.raises(SchemaError, match="no column x"):
         db.open_lob("t", "x", row_id)

@@ -220,7 +220,7 @@ def test_a_file_that_is_cut_off_or_changed_is_named_and_nothing_is_loaded(table)
         (whole[:5000] + flipped + whole[5001:], "its bytes are not those that were written"),
     ]:
         path.write_bytes(data)
-        with pytest.raises(Corruption, match=rf"{load.files[1]} is no whole staging file: .*{why}"):
+        with pytest.raises(Corruption, match=rf"{load.files[1]} is not a whole staging file: .*{why}"):
             table._attach_load(load)
         assert content(table) == expected(10)
     path.write_bytes(whole)
@@ -240,7 +240,7 @@ def test_a_file_that_is_cut_off_or_changed_is_named_and_nothing_is_loaded(table)
 def test_a_page_that_no_task_makes_is_refused(table, at, byte):
     load = stage(table, "tbl", numbers(10, ROWS))
     rewritten(staged_path(table.path, load.load_id, load.files[0]), 8192 + at, byte)
-    with pytest.raises(Corruption, match="part-00000 is no whole staging file: its page 1 is unsound"):
+    with pytest.raises(Corruption, match="part-00000 is not a whole staging file: its page 1 is unsound"):
         table._attach_load(load)
     assert content(table) == expected(10)
 
@@ -287,7 +287,7 @@ def test_rows_that_were_made_for_another_definition_are_refused(table):
     ("load_id", "name"), [("..", "x"), ("x", ".."), ("x", "a/b"), ("x", "/etc/passwd"), ("", "x"), ("x", "")]
 )
 def test_files_elsewhere_are_not_reached(table, load_id, name):
-    with pytest.raises(InterfaceError, match="is no name of a"):
+    with pytest.raises(InterfaceError, match="is not a name of a"):
         table._attach_load(Load("tbl", load_id, (name,)))
 
 

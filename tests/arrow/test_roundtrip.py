@@ -161,5 +161,5 @@ def test_a_scan_has_room_for_rows_that_moved_to_pages_outside_of_its_range(db: C
 def test_a_column_asked_for_twice_is_refused(db: Connection) -> None:
     db.create_table("t", {"i": "INT"})
     db.commit()
-    with pytest.raises(SchemaError, match="asked for twice in i, i"):
+    with pytest.raises(SchemaError, match="named twice in i, i"):
         db.arrow("t", columns=["i", "i"])

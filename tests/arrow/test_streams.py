@@ -106,7 +106,7 @@ def test_a_batch_is_a_transaction_of_its_own(table):
     table.autocommit = True
     table._take_batch(stage(table, "tbl", numbers(0, 10)), StreamBatch("s", "q", 0, 10))
     assert not table.in_transaction
-    with pytest.raises(InterfaceError, match="no name of a stream"):
+    with pytest.raises(InterfaceError, match="not a name of a stream"):
         StreamBatch("", None, 0, 0)
 
 

@@ -116,7 +116,7 @@ def test_a_column_can_be_altered(db: Connection) -> None:
         (Column("c", INT, True, identity="always"), "an identity column is INT or BIGINT, NOT NULL"),
         (Column("c", ColumnType("DOUBLE"), False, identity="always"), "an identity column is INT"),
         (Column("c", INT, False, "1", "always"), "has no default"),
-        (Column("c", INT, False, identity="sometimes"), "is none of always, by default"),
+        (Column("c", INT, False, identity="sometimes"), "is not one of always, by default"),
         (Column("c", INT, default="x" * 3000), "an expression has 1 to"),
         (Column("c", ColumnType("VARCHAR", 9000)), "needs a length"),
     ],
@@ -129,7 +129,7 @@ def test_a_column_that_cannot_be_is_refused(db: Connection, column: Column, said
 @pytest.mark.parametrize(
     ("constraint", "said"),
     [
-        (Constraint("foreign key", ("i",)), "no kind of constraint"),
+        (Constraint("foreign key", ("i",)), "not a kind of constraint"),
         (Constraint("unique"), "is about columns"),
         (Constraint("unique", ("i", "i")), "named twice"),
         (Constraint("unique", ("z",)), "has no column z"),

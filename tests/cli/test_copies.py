@@ -102,7 +102,7 @@ def test_reports_as_json_documents(shop: Path, capsys: Output) -> None:
         (["backup", "shop.gmdb", "shop.gmdb"], "is there already"),
         (["archive", "nothing", "on"], "nothing does not exist"),
         (["restore", "nothing", "there"], "nothing does not exist"),
-        (["restore", "shop.gmdb", "there"], "is no backup"),
+        (["restore", "shop.gmdb", "there"], "is not a backup"),
         (["restore", "shop.gmdb", "there", "--to", "noon"], "'noon' is no time"),
     ],
 )

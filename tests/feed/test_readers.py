@@ -99,7 +99,7 @@ def test_what_is_no_position(table: Connection, tmp_path: Path) -> None:
 
 def test_names_and_limits(table: Connection) -> None:
     for name in ("", "a/b", "..", "x" * 101):
-        with pytest.raises(InterfaceError, match="no name for a reader"):
+        with pytest.raises(InterfaceError, match="not a name for a reader"):
             table.changes(reader=name)
     with pytest.raises(InterfaceError, match="too little"):
         table.changes(reader="a", keep=KEEP_MIN - 1)

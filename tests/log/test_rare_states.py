@@ -148,9 +148,9 @@ def test_files_are_not_made_shorter_in_the_background_while_somebody_sees_to_tha
     assert db._database.durability is not None
     shrinking = db._database.durability.shrinking
     with shrinking.none_running():
-        assert answer(in_thread(lambda: shrinking.run(only_if_much=True))) == 0
+        assert answer(in_thread(lambda: shrinking.run(only_if_worth_it=True))) == 0
     assert shrinking.run() > 0
-    assert shrinking.run(only_if_much=True) == 0
+    assert shrinking.run(only_if_worth_it=True) == 0
 
 
 # ---- the log

@@ -227,7 +227,7 @@ def test_a_backup_that_was_opened_is_none_any_more(history: History) -> None:
     gmdb.connect(history.backup).close()
     caught = refused(history)
     assert caught.type is NotABackup
-    assert "was opened since" in str(caught.value)
+    assert "was opened for writing since" in str(caught.value)
 
 
 def test_a_time_before_the_backup_is_refused(history: History) -> None:

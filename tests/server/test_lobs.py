@@ -73,7 +73,7 @@ def test_what_is_refused_leaves_nothing(table: Connection, owner: Peer) -> None:
         heap.insert((1, io.StringIO(TEXT), None))
     with pytest.raises(TypeMismatch, match="column b: a str is not a BLOB"):
         heap.insert((1, "text", None))
-    with pytest.raises(DataError, match="no UTF-8"):
+    with pytest.raises(DataError, match="not UTF-8"):
         heap.insert((1, None, io.BytesIO(b"\xff" * 5000)))
     heap.insert((1, DATA, None))
     table.rollback()

@@ -232,10 +232,10 @@ def test_a_reader_that_was_dropped(table: Connection, changes: Any, query: Query
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"since": "1-2-3"}, "PositionUnknown: '1-2-3' is no position"),
+        ({"since": "1-2-3"}, "PositionUnknown: '1-2-3' is not a position"),
         ({"maxRowsPerBatch": "0"}, "InterfaceError: maxRowsPerBatch: '0'"),
         ({"schemaChange": "perhaps"}, "InterfaceError: schemaChange: 'perhaps' is not one of fail, follow"),
-        ({"reader": "a/b"}, "InterfaceError: 'a/b' is no name for a reader"),
+        ({"reader": "a/b"}, "InterfaceError: 'a/b' is not a name for a reader"),
         ({"keep": "12"}, "too little"),
         ({"beforeImages": "some"}, "beforeImages: 'some' is neither true nor false"),
         ({"columns": "i,nothing"}, "NoSuchColumn"),

@@ -65,7 +65,7 @@ def test_a_pin_file_that_says_nothing_is_damage_and_no_pin_in_the_list(filled: C
         assert [found.name for found in read_pins(filled.path)] == [other.name]
     file.unlink()
     file.mkdir()
-    with pytest.raises(StorageError, match="no regular file"):
+    with pytest.raises(StorageError, match="not a regular file"):
         read_pin(filled.path, pin.name)
     file.rmdir()
 
@@ -209,7 +209,7 @@ def test_readers_that_cannot_be_read_keep_all_of_the_log(path: Path) -> None:
     assert len(feeds.read_readers(path)) == 4
     feeds.remove_reader(path, "damaged")
     (path / "feeds" / "folder.reader").mkdir()
-    with pytest.raises(StorageError, match="no regular file"):
+    with pytest.raises(StorageError, match="not a regular file"):
         feeds.read_reader(path, "folder")
 
 
@@ -224,13 +224,13 @@ def test_a_reader_that_is_not_there_is_named_with_those_that_are(path: Path) -> 
 
 
 def test_names_limits_and_positions_of_readers_are_checked() -> None:
-    with pytest.raises(InterfaceError, match="no name for a reader"):
+    with pytest.raises(InterfaceError, match="not a name for a reader"):
         feeds.require_reader_name("a b")
-    with pytest.raises(InterfaceError, match="too little"):
+    with pytest.raises(InterfaceError, match="too few"):
         feeds.require_keep(feeds.KEEP_MIN - 1)
     position = feeds.LogPosition(1, 2, 3, 4)
     assert feeds.LogPosition.from_text(position.to_text("0123456789"), "01234567ab") == position
-    with pytest.raises(PositionUnknown, match="no position"):
+    with pytest.raises(PositionUnknown, match="not a position"):
         feeds.LogPosition.from_text("1-2", "01234567")
     with pytest.raises(PositionUnknown, match="another database"):
         feeds.LogPosition.from_text(position.to_text("0123456789"), "76543210")
@@ -288,9 +288,9 @@ def test_pins_are_what_their_files_say(filled: Connection) -> None:
 
 
 def test_names_of_loads_lead_nowhere_else(path: Path) -> None:
-    with pytest.raises(InterfaceError, match="no name of a load"):
+    with pytest.raises(InterfaceError, match="not a name of a load"):
         loads.load_path(path, os.path.join(os.pardir, "other"))
-    with pytest.raises(InterfaceError, match="no name of a staging file"):
+    with pytest.raises(InterfaceError, match="not a name of a staging file"):
         loads.staged_path(path, "load", os.path.join(os.pardir, "file"))
     assert loads.staged_path(path, "load", "part") == path / "loads" / "load" / "part"
 

@@ -61,7 +61,7 @@ def test_tables_that_somebody_may_still_read_keep_it(db: gmdb.Connection, path: 
         reader.execute("select * from other").fetchall()
         db.execute("drop table t")
         db.commit()
-        with pytest.raises(SchemaError, match="stay for as long as somebody may read them"):
+        with pytest.raises(SchemaError, match="stay for as long as a reader may need them"):
             db.drop_tablespace("fast")
     db.drop_tablespace("fast")
     db.close()

@@ -217,7 +217,7 @@ def test_pages_whose_redo_somebody_needs_are_not_cut_off(db: Connection) -> None
     size = file_size(db)
     assert db.shrink() == 0
     assert file_size(db) == size
-    files.let_go(lsn)
+    files.release(lsn)
     assert db.shrink() > 0
 
 
@@ -321,7 +321,7 @@ def test_of_space_that_becomes_free_meanwhile_not_much_is_left(
     def note_and_shrink(*arguments: Any) -> None:
         note_purged(*arguments)
         large.checkpoint()
-        shrinking(large).run(only_if_much=True)
+        shrinking(large).run(only_if_worth_it=True)
         sizes.append(file_size(large))
 
     monkeypatch.setattr(gc, "_note_purged", note_and_shrink)

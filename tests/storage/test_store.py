@@ -300,15 +300,15 @@ def test_every_page_size_holds_a_table(db: Connection, page_size: int) -> None:
 
 def test_bad_tablespaces_and_tables_are_refused(db: Connection) -> None:
     for make, message in [
-        (lambda: db.create_tablespace("x", page_size=4096), "page size 4096 is none of"),
+        (lambda: db.create_tablespace("x", page_size=4096), "page size 4096 is not one of"),
         (lambda: db.create_tablespace("main"), "there is a tablespace main already"),
-        (lambda: db.create_tablespace("x" * 40), "no tablespace name"),
+        (lambda: db.create_tablespace("x" * 40), "not a tablespace name"),
         (lambda: db.create_table("t", {"i": "INT"}, pct_free=95), "pct_free 95"),
         (lambda: db.create_table("t", {}), "0 columns"),
         (lambda: db.create_table("t", {"i": "INTT"}), "there is no type INTT"),
         (lambda: db.create_table("t", {"i": "INT", "I": "INT"}), "two columns called I"),
         (lambda: db.create_table("t", {"s": "VARCHAR(4001)"}), "1 to 4000 bytes"),
-        (lambda: db.create_table("", {"i": "INT"}), "no table name"),
+        (lambda: db.create_table("", {"i": "INT"}), "not a valid table name"),
         (lambda: db.create_table("t", {"i": "INT"}, tablespace="undo"), "gmdb's own"),
         (lambda: db.drop_table("sys_tables"), "is a system table"),
     ]:

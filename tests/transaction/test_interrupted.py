@@ -98,12 +98,12 @@ def test_work_that_a_session_has_elsewhere_is_told(db: Connection, heap: Heap) -
         def interrupt(self) -> None:
             self.told += 1
 
-    work, left_alone = Elsewhere(), Elsewhere()
+    work, unwatched = Elsewhere(), Elsewhere()
     db.session.watch(work)
-    db.session.watch(left_alone)
-    db.session.leave_alone(left_alone)
+    db.session.watch(unwatched)
+    db.session.unwatch(unwatched)
     interrupt(db, from_thread=True)
-    assert (work.told, left_alone.told) == (1, 0)
+    assert (work.told, unwatched.told) == (1, 0)
     heap.insert((1, 1))
 
 
@@ -133,7 +133,7 @@ def test_isolation_changes_between_transactions_only(db: Connection, heap: Heap)
         db.isolation = "repeatable read"
     db.commit()
     db.isolation = "repeatable read"
-    with pytest.raises(SchemaError, match="is none of"):
+    with pytest.raises(SchemaError, match="is not one of"):
         db.isolation = "chaos"
     assert db.isolation == "repeatable read"
 

@@ -125,7 +125,7 @@ def test_a_file_that_is_too_short(damage: Damage) -> None:
 def test_a_file_that_ends_within_a_page(damage: Damage) -> None:
     with open(device_path(damage.path, 5), "ab") as file:
         file.write(b"x" * 100)
-    assert len(in_file(damage, "device-0005", 32 * 16384, "100 bytes that are no whole page")) == 1
+    assert len(in_file(damage, "device-0005", 32 * 16384, "100 bytes that are not a whole page")) == 1
 
 
 def test_a_file_that_ends_below_the_high_water_mark(damage: Damage) -> None:

@@ -171,10 +171,10 @@ class Database:
         try:
             build.fill()
             build.finish()
-            session.leave_alone(worker)  # what follows is done whole
+            session.unwatch(worker)  # what follows is done whole
             making.finish(build)
         except BaseException:
-            session.leave_alone(worker)
+            session.unwatch(worker)
             worker.end_work()
             worker.forget_interrupt()
             making.abandon(build)

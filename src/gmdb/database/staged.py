@@ -82,7 +82,7 @@ class StagedIndex:
             self._drop_pin()
             entries = self._build.attach(self._leaves(names))
             self._build.finish()
-            self._session.leave_alone(self._worker)  # what follows is done whole
+            self._session.unwatch(self._worker)  # what follows is done whole
             self._making.finish(self._build)
         except BaseException:
             self.abandon()
@@ -132,7 +132,7 @@ class StagedIndex:
         if self._is_over:
             return
         self._is_over = True
-        self._session.leave_alone(self._worker)
+        self._session.unwatch(self._worker)
         self._worker.end_work()
         self._worker.forget_interrupt()
         self._making.abandon(self._build)

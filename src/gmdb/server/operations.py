@@ -363,7 +363,7 @@ class OwnerLob:
         self.opened = opened
 
     def close(self) -> None:
-        self.opened.let_go()
+        self.opened.release()
 
 
 @served()

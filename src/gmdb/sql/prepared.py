@@ -88,7 +88,7 @@ class Statement(ABC):
     def watch(self, stack: ExitStack, work: Work) -> None:
         """Have an interrupt of the session end the work in DuckDB, until the stack is closed."""
         self.session.watch(work)
-        stack.callback(self.session.leave_alone, work)
+        stack.callback(self.session.unwatch, work)
 
     @abstractmethod
     def run(self, parameters: Parameters) -> Result:

@@ -7,7 +7,7 @@ Invariants
  1. The file is at least as long as the device head says, and its blocks are allocated: writing pages cannot fail
     for want of space.
  2. A chunk, once mapped, stays where it is until the device is closed.  Where the file was cut off there are zeros,
-    for whoever still reads a page that nobody uses any more.
+    for a reader of a page that is not in use any more.
  3. A page that ``write_new`` writes has no private copy.
 """
 
@@ -94,16 +94,16 @@ def create_device(directory: Path, device: int, space_id: int, name: str, page_s
             file.write(device_page(device, space_id, name, page_size, page_count, pages_max), 0)
             file.sync()
         except StorageError:
-            with suppress(StorageError):  # what went wrong first is what the user must hear of
+            with suppress(StorageError):  # the user must see the first error
                 disk.current.remove(path)
             raise
 
 
 def untouched(count: int, dtype: Any) -> np.ndarray:
-    """Zeros that take memory only where somebody writes, and all of which goes when they go.
+    """Zeros that take memory only where they are written to, and give it back when they are freed.
 
-    Of arrays of some megabytes malloc does neither for long: once it has been given one back, it clears the next one
-    with its own hands, and keeps it when it is free.
+    malloc does neither for arrays of some megabytes once one has been freed: it clears the next one itself, and keeps
+    its memory.
     """
     size = count * np.dtype(dtype).itemsize
     return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype)
@@ -155,7 +155,7 @@ class Device:
         page = whole or self._file.read(page_size, 0)
         findings = check(page, page_id)
         if findings or PAGE_HEAD.at(page).page_type != PageType.DEVICE_HEAD:
-            where, what = findings[0] if findings else (0, "it is no device head")
+            where, what = findings[0] if findings else (0, "it is not a device head")
             raise Corruption(f"{self.path}: page 0, offset {where}: {what}", page_id, where)
         page_count = DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count
         if not 0 < page_count <= PAGES_PER_DEVICE:
@@ -271,12 +271,12 @@ class Device:
             self._state["page_count"] = max(target, self.page_count)
             set_page_count(self._area, self.number, target)
 
-    def let_go(self, first: int, end: int) -> None:
-        """Pages that the high-water mark has come down from may be taken again.  The guard is held."""
+    def reuse(self, first: int, end: int) -> None:
+        """Allow pages above a high-water mark that came down to be used again.  The guard is held."""
         self._verified[first:end] = RELEASED
 
     def cut(self) -> int:
-        """Cut the file off behind the pages that the device head says it has; answers by how many bytes.
+        """Cut the file off behind the pages that the device head says it has; returns by how many bytes.
 
         No redo of the pages behind may be needed any more, and no checkpoint may have them.
         """

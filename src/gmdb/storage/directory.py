@@ -44,19 +44,19 @@ def _numbers(directory: Path, prefix: str) -> list[int]:
 
 
 def note_dropped(directory: Path, device: int) -> None:
-    """Leave word that a device is no more."""
+    """Note that a device was dropped."""
     disk.current.open(directory / f"{DROPPED_PREFIX}{device:04d}", create=True).close()
     sync_directory(directory)
 
 
 def make_beside(target: Path) -> Path:
-    """A folder of a name of its own beside another: for what gets the other's name once it is whole.
+    """A new folder beside ``target``, under a name of its own: it gets the target's name once it is whole.
 
-    As the user's umask says, and never for others to write to.
+    Its mode is as the user's umask says, and never lets others write.
     """
-    made = target.parent / f".{target.name}.new-{secrets.token_hex(8)}"
-    os.mkdir(made, 0o755)
-    return made
+    unfinished = target.parent / f".{target.name}.new-{secrets.token_hex(8)}"
+    os.mkdir(unfinished, 0o755)
+    return unfinished
 
 
 def is_database(directory: Path) -> bool:
@@ -73,12 +73,12 @@ def require_database(directory: Path) -> None:
     if directory.is_file():
         raise NotADatabase(f"{directory} is a file; a gmdb database is a directory")
     if directory.is_dir():
-        raise NotADatabase(f"{directory} is a directory without {CONTROL_NAME}, so it is no gmdb database")
+        raise NotADatabase(f"{directory} is a directory without {CONTROL_NAME}, so it is not a gmdb database")
     raise NotADatabase(f"{directory} does not exist")
 
 
 def refuse_links(directory: Path) -> None:
-    """A folder of a database that is a link would have files written elsewhere."""
+    """Raise StorageError if anything in the directory is a link: files would be written elsewhere."""
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_symlink():
@@ -118,7 +118,7 @@ def check_devices_present(directory: Path, required: tuple[int, ...]) -> None:
 
 
 class DirectoryLock:
-    """A hold on a database's directory, until ``release``; exclusive for owners, shared for readers."""
+    """A lock on a database's directory, until ``release``; exclusive for owners, shared for readers."""
 
     def __init__(self, directory: Path, exclusive: bool) -> None:
         flags = os.O_RDWR | os.O_CREAT if exclusive else os.O_RDONLY

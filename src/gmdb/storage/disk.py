@@ -1,8 +1,8 @@
-"""The disk: all that the engine asks of the operating system's files, in one place.
+"""The disk: all requests of the engine to the operating system's files, in one place.
 
 The engine opens, renames and removes files through ``current``, and writes through the ``DiskFile`` it was given.
 Each request ends in one ``raw_`` method of the disk that opened the file, so that a test can put a disk in its place
-that records, fails or tears what is asked of it, while the engine runs unchanged.
+that records, fails or tears requests, while the engine runs unchanged.
 
 Invariants
  1. Every failure of the operating system leaves as StorageError, or DiskFull, and names the path.
@@ -28,12 +28,12 @@ from gmdb.errors import DiskFull, StorageError
 
 MODE = 0o644  # less what the user's umask takes away
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# A link could lead out of the database, and opening a pipe would wait for somebody at its other end.
+# A link could lead out of the database, and opening a pipe would wait for its other end.
 _PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
-    """What the operating system's error means to a user."""
+    """The error for a user, from one of the operating system's."""
     if error.errno in _FULL:
         return DiskFull(f"{path}: {error.strerror}; nothing was changed, free some space and try again")
     if error.errno == errno.ELOOP:
@@ -46,7 +46,7 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
     number = os.open(path, flags | _PLAIN, MODE)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return number
 
 
@@ -83,7 +83,7 @@ class DiskFile:
             return self._disk.raw_read(self, length, offset)
 
     def read_into(self, buffer: np.ndarray, offset: int) -> int:
-        """Fill a buffer of bytes; answers how many, fewer than it takes only where the file ends."""
+        """Fill a buffer of bytes; returns how many, fewer than it takes only where the file ends."""
         done = 0
         with _naming(self.path):
             while done < len(buffer):
@@ -108,7 +108,7 @@ class DiskFile:
         with _naming(self.path):
             done = self._disk.raw_write_pieces(self, memory, starts, size, offsets)
         for start, offset in zip(starts[done:].tolist(), offsets[done:].tolist(), strict=True):
-            self.write(memory.data[start : start + size], offset)  # what the system did not take: it will say why
+            self.write(memory.data[start : start + size], offset)  # for what the system did not take: this reports why
 
     def sync(self) -> None:
         """Make all that was written last, and the length.
@@ -137,7 +137,7 @@ class DiskFile:
             self._disk.raw_truncate(self, length)
 
     def close(self) -> None:
-        """Let go of the file; a second time does nothing."""
+        """Close the file; a second time does nothing."""
         if self.number >= 0:
             number, self.number = self.number, -1
             os.close(number)
@@ -237,7 +237,7 @@ current = Disk()
 
 @contextmanager
 def use(other: Disk) -> Iterator[Disk]:
-    """Have all files that are opened meanwhile, in any thread, opened by another disk."""
+    """Open files by another disk meanwhile, in any thread."""
     global current
     before, current = current, other
     try:

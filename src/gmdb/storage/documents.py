@@ -1,7 +1,7 @@
-"""Documents: small JSON files beside the pages.  Anybody may have written them, so nothing in them is taken on trust.
+"""Documents: small JSON files beside the pages.  Any process may have written them, so nothing in them is trusted.
 
-What one says becomes a dataclass, whose fields have the types that they are declared with, and nothing that arithmetic,
-paths or Arrow could not have.  Everything else is a ValueError, for whoever reads the file to name the file in.
+A document becomes a dataclass whose fields have their declared types, and no value that arithmetic, paths or Arrow
+cannot take.  Everything else is a ValueError; the caller, which reads the file, adds its name.
 Not here: reading and writing the files.
 """
 
@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 NUMBER_MAX = (1 << 63) - 1
 SECONDS_MAX = 1e11  # as times since 1970, some three thousand years
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 
 def parse(raw: str | bytes) -> Any:
-    """What a document says; ValueError if it is no JSON, or nested too deeply."""
+    """A document's content; ValueError if it is not JSON, or nested too deeply."""
     try:
         return json.loads(raw)
     except RecursionError:
@@ -30,12 +30,12 @@ def parse(raw: str | bytes) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one that counts something: neither below 0, nor too large for 8 bytes, nor a truth value."""
+    """Whether it is a count: an int, not a bool, from 0 up to what 8 bytes hold."""
     return type(value) is int and 0 <= value <= NUMBER_MAX
 
 
 def is_text(value: Any) -> bool:
-    """Whether it is a text that can be written; JSON has others."""
+    """Whether it is a text that UTF-8 can encode; JSON has others."""
     if not isinstance(value, str):
         return False
     try:
@@ -60,22 +60,22 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def make(kind: type[Made], plain: Any, **made: Any) -> Made:
-    """A dataclass out of a document's mapping; ``made`` are values that the caller has made of what it says."""
+def make(kind: type[T], plain: Any, **converted: Any) -> T:
+    """A dataclass out of a document's mapping; ``converted`` are fields that the caller has converted."""
     if not isinstance(plain, dict):
         raise ValueError(f"it says {str(plain)[:40]!r} instead of what {kind.__name__} is")
     for field in fields(kind):  # type: ignore[arg-type]
         fits = _FITS.get(str(field.type))
-        value = made.get(field.name, plain.get(field.name))
-        if fits is not None and (field.name in plain or field.name in made) and not fits(value):
+        value = converted.get(field.name, plain.get(field.name))
+        if fits is not None and (field.name in plain or field.name in converted) and not fits(value):
             raise ValueError(f"{field.name} is {str(value)[:40]!r}")
     try:
-        return kind(**{**plain, **made})
+        return kind(**{**plain, **converted})
     except TypeError as error:
         raise ValueError(str(error)) from None
 
 
-# ---- Who something is kept for: a process, as whoever runs beside it can find it again.
+# ---- For whom something is kept: a process, as other processes can find it again.
 #
 # What a Spark job leaves in a database's directory is named after its driver, a Java process, since the Python
 # processes that Spark plans and commits with come and go.  Process numbers are used again; starting times are not.
@@ -122,7 +122,7 @@ class Holder:
 
     @classmethod
     def from_plain(cls, plain: Any) -> Holder:
-        """What ``to_plain`` was given; ValueError if it was given something else."""
+        """The holder that ``to_plain`` wrote; ValueError if it is something else."""
         return make(cls, plain)
 
     def to_plain(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Holder:
 
 
 def _machine() -> tuple[str, str]:
-    """What tells machines and containers apart: since when this one runs, and whose process numbers count."""
+    """What identifies a machine and container: its boot, and its namespace of process numbers."""
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return boot_id, os.readlink("/proc/self/ns/pid")
@@ -159,7 +159,7 @@ def _machine() -> tuple[str, str]:
 
 
 def _fields(pid: int) -> list[str]:
-    """What /proc tells of a process behind its command's name; nothing if there is no such process."""
+    """The fields of /proc/PID/stat behind the command's name; none if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -181,7 +181,7 @@ def _started(pid: int) -> int:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether there is a process of that number of which /proc tells nothing: mounted with hidepid, it does so."""
+    """Whether a process of that number exists that /proc does not show: mounted with hidepid, it hides others'."""
     if _fields(pid):
         return False
     try:

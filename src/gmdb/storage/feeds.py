@@ -1,13 +1,13 @@
-"""Change feeds: what the folder ``feeds`` keeps beside the log.
+"""Change feeds: what the folder ``feeds`` has beside the log.
 
-The log has what became of the rows of tables with a change feed; it says by a number how such a row is to be read.
+The log has the changes of tables with a change feed; a number there says by which definition a row is read.
 ``definitions/NUMBER.json`` is the table's definition of that number.  ``NAME.reader`` says how far a named reader has
 come: the log is kept from there on, but not more of it than the reader's limit.
 
 Invariants
- 1. A definition is on disk before a row is logged that goes by it.  Its number is never given to another one.
- 2. A reader's file is written whole by whoever reads, and only removed by the database's owner, or by a user.
- 3. Whoever begins to read first says so in a file, then looks whether the log is still there.
+ 1. A definition is on disk before a row that it describes is logged.  Its number is never used again.
+ 2. A reader's file is written whole by the reader, and only removed by the database's owner, or by a user.
+ 3. A reader first writes its file, then checks whether the log is still there.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class LogPosition:
     def from_text(cls, text: str, database_id: str) -> LogPosition:
         match = _POSITION.fullmatch(text)
         if match is None:
-            raise PositionUnknown(f"{text!r} is no position in a change feed")
+            raise PositionUnknown(f"{text!r} is not a position in a change feed")
         if match.group(1) != database_id[:8]:
-            raise PositionUnknown(f"position {text} is one of another database's feed")
+            raise PositionUnknown(f"position {text} is of another database's feed")
         numbers = [int(digits) for digits in match.groups()[1:]]
         if not all(map(is_number, numbers)):
-            raise PositionUnknown(f"{text!r} is no position in a change feed")
+            raise PositionUnknown(f"{text!r} is not a position in a change feed")
         return cls(*numbers)
 
 
@@ -78,7 +78,7 @@ def _definition_path(directory: Path, version: int) -> Path:
 
 
 def write_definition(directory: Path, version: int, plain: Any) -> None:
-    """Keep a definition for whoever reads the log later."""
+    """Keep a definition for later readers of the log."""
     path = _definition_path(directory, version)
     for folder in (path.parent.parent, path.parent):
         _make_folder(folder)
@@ -102,8 +102,8 @@ def read_definition(directory: Path, version: int) -> Any:
 
 
 def definition_numbers(directory: Path) -> list[int]:
-    found = (path.stem for path in (directory / FOLDER / "definitions").glob("*.json"))
-    return [int(stem) for stem in found if stem.isdecimal()]
+    stems = (path.stem for path in (directory / FOLDER / "definitions").glob("*.json"))
+    return [int(stem) for stem in stems if stem.isdecimal()]
 
 
 # ---- readers
@@ -124,13 +124,13 @@ class Reader:
 
 def require_reader_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise InterfaceError(f"{name!r} is no name for a reader; letters, digits, '_', '-' and '.', 100 at most")
+        raise InterfaceError(f"{name!r} is not a name for a reader: use letters, digits, '_', '-' and '.', 100 at most")
     return name
 
 
 def require_keep(keep: int) -> int:
     if keep < KEEP_MIN:
-        raise InterfaceError(f"to keep {keep} bytes of log for a reader is too little; it must be {KEEP_MIN} or more")
+        raise InterfaceError(f"{keep} bytes of log are too few to keep for a reader; it must be {KEEP_MIN} or more")
     return keep
 
 
@@ -146,7 +146,7 @@ def write_reader(directory: Path, reader: Reader) -> None:
 
 
 def read_reader(directory: Path, name: str) -> Reader | None:
-    """A reader by its name; None if there is no such reader, or none any more."""
+    """A reader by its name; None if it does not exist, or not any more."""
     path = _reader_path(directory, name)
     try:
         reader = make(Reader, parse(read_plain(path)))
@@ -162,16 +162,16 @@ def read_reader(directory: Path, name: str) -> Reader | None:
 
 
 def read_readers(directory: Path) -> list[Reader]:
-    """All readers by name; what cannot be read is none."""
-    found = []
+    """All readers that can be read, by name."""
+    readers = []
     for path in sorted((directory / FOLDER).glob(f"*{_SUFFIX}")):
         try:
             reader = read_reader(directory, path.name.removesuffix(_SUFFIX))
         except (StorageError, InterfaceError):
             continue
         if reader is not None:
-            found.append(reader)
-    return found
+            readers.append(reader)
+    return readers
 
 
 def remove_reader(directory: Path, name: str) -> None:
@@ -183,10 +183,10 @@ def remove_reader(directory: Path, name: str) -> None:
 
 
 def log_needed(directory: Path, database_id: str, end: int) -> int | None:
-    """The LSN from which on readers need the log, of which ``end`` is the end; None if nobody does.
+    """The LSN from which on readers need the log, of which ``end`` is the end; None if none does.
 
-    A reader that is further behind than its limit is not waited for: it finds its place gone.  If one cannot be read
-    for now, all log is kept.
+    A reader that is further behind than its limit does not count: it gets PositionGone.  While one cannot be read, all
+    log is kept.
     """
     needed = []
     for path in (directory / FOLDER).glob(f"*{_SUFFIX}"):
@@ -225,9 +225,9 @@ def _make_folder(folder: Path) -> None:
 
 def _write_whole(path: Path, data: bytes) -> None:
     """Write a file under another name, and let it take its place."""
-    made = path.with_name(f".{path.name}-{secrets.token_hex(4)}.new")
-    with disk.current.open(made, create=True, exclusive=True) as file:
+    unfinished = path.with_name(f".{path.name}-{secrets.token_hex(4)}.new")
+    with disk.current.open(unfinished, create=True, exclusive=True) as file:
         file.write(data, 0)
         file.sync()
-    disk.current.replace(made, path)
+    disk.current.replace(unfinished, path)
     disk.current.sync_directory(path.parent)

@@ -1,12 +1,12 @@
 """Folders of bulk loads: ``loads/<load id>`` in the database's directory, with the staging files of a load.
 
-A note in the folder says which process the load belongs to: the driver, which plans it and has it taken in.  When
-that is gone, nobody will: the folder is litter, and the process that has the database open for writing removes it,
-when it opens the database and now and then from then on.
+A note in the folder says which process the load belongs to: the driver, which plans it and has it taken in.  Once
+that process is gone, the folder is litter: the process that has the database open for writing removes it, when it
+opens the database and every now and then.
 
 Invariants
  1. No folder is removed whose process lives.  A process of another machine, or of one that was started again since,
-    cannot be asked: its folder is litter when nothing in it has changed for a day.
+    cannot be checked: its folder is litter when nothing in it has changed for a day.
  2. Nothing in a folder is part of the database: backups, checks and recovery know nothing of them.
  3. A folder goes as a whole: it loses its name first, so that a task which is late finds none to write to.
 """
@@ -34,21 +34,21 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 
 def load_path(directory: Path, load_id: str) -> Path:
     if not _NAME.fullmatch(load_id):
-        raise InterfaceError(f"{load_id!r} is no name of a load")
+        raise InterfaceError(f"{load_id!r} is not a name of a load")
     return directory / LOADS_NAME / load_id
 
 
 def staged_path(directory: Path, load_id: str, name: str) -> Path:
     """Where a staging file is."""
     if not _NAME.fullmatch(name):
-        raise InterfaceError(f"{name!r} is no name of a staging file")
+        raise InterfaceError(f"{name!r} is not a name of a staging file")
     return load_path(directory, load_id) / name
 
 
 def new_load(directory: Path, driver: Holder, kin: str = "") -> str:
-    """Make a folder for a load that belongs to a process; answers the load's id.
+    """Make a folder for a load that belongs to a process; returns the load's id.
 
-    ``kin``: what the ids of loads that follow each other begin with.
+    ``kin``: a prefix that the ids of loads that follow each other share.
     """
     load_id = f"{kin}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(6)}"
     folder = load_path(directory, load_id)
@@ -84,7 +84,7 @@ def _remove(folder: Path) -> None:
 
 
 def remove_kin(directory: Path, driver: Holder, kin: str) -> None:
-    """Remove all folders of a process's loads whose ids begin alike."""
+    """Remove all folders of a process's loads whose ids have the prefix."""
     for folder in (directory / LOADS_NAME).glob(f"{kin}*"):
         if _driver_of(folder) == driver:
             remove_load(directory, folder.name)
@@ -96,7 +96,7 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def remove_litter(directory: Path) -> list[str]:
-    """Remove the folders of loads that nobody will finish; answers their names."""
+    """Remove the folders of loads whose process is gone; returns their names."""
     try:
         folders = sorted((directory / LOADS_NAME).iterdir())
     except OSError:
@@ -117,7 +117,7 @@ def _is_litter(folder: Path) -> bool:
     try:
         newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
     except OSError:
-        return False  # it changes just now
+        return False  # it is being changed
     return time.time() - newest > PATIENCE
 
 

@@ -27,9 +27,9 @@ from gmdb.storage.directory import device_path, read_control
 from gmdb.storage.disk import open_plain, read_plain, storage_error
 from gmdb.storage.pins import ImageIndex, Pin, locks_path, read_pin, renew, require_seen
 
-# ---- The locks of transactions that had not committed at a pin's instant, as bytes: for those who read by it.
+# ---- The locks of transactions that had not committed at a pin's instant, as bytes: for readers of it.
 #
-# A lock id that is not among them means none: whoever held it had committed.  Which of the transactions it was does not
+# A lock id that is not among them means no lock: its transaction had committed.  Which transaction it was does not
 # matter to a reader, so all of them share one place in the table of transactions, where they never commit.
 
 IN_FLIGHT = 1  # the place of all of them
@@ -61,8 +61,8 @@ def read_locks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ids = np.frombuffer(raw, "<u4", counts[0], 16)
     locks = np.frombuffer(raw, LOCK, counts[0], 16 + 4 * counts[0])
     loads = np.frombuffer(raw, LOAD, counts[1], 16 + counts[0] * (4 + LOCK.itemsize)).copy()
-    leads_astray = (ids >= LOCKS_MAX) | (locks["previous"] >= LOCKS_MAX) | (locks["transaction"] != IN_FLIGHT)
-    if leads_astray.any() or (loads["transaction"] != IN_FLIGHT).any():
+    is_damaged = (ids >= LOCKS_MAX) | (locks["previous"] >= LOCKS_MAX) | (locks["transaction"] != IN_FLIGHT)
+    if is_damaged.any() or (loads["transaction"] != IN_FLIGHT).any():
         raise Corruption(f"{path} is damaged; load again")
     area = np.zeros(LOCKS_MAX, LOCK)
     area[ids] = locks
@@ -72,8 +72,8 @@ def read_locks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 # ---- A database's pages as a pin has them, for kernels: read from the files while others change them.
 #
 # Pages are read when they are asked for, checked together, and taken from the images if the file's are newer than the
-# pin, or were being written.  A kernel that comes to a page which was not read answers DAMAGED for it, as for any page
-# that is not there; it is read then, and the kernel called again.
+# pin, or were being written.  A kernel returns DAMAGED for a page that was not read, as for one that does not exist;
+# the page is read then, and the kernel called again.
 #
 # Invariants
 #  1. No kernel sees a page that is newer than the pin, or not whole.
@@ -141,7 +141,7 @@ class _FrozenDevice:
             self._chunks[chunk] = self._memory.take()
             self._in_use.append(chunk)
             if chunk == 0 and self._head:
-                ctypes.memmove(int(self._chunks[0]), self._head, self.page_size)  # kernels read it unasked
+                ctypes.memmove(int(self._chunks[0]), self._head, self.page_size)  # kernels read it unchecked
         return int(self._chunks[chunk]) + place * self.page_size
 
     def bytes_at(self, offset: int, count: int) -> memoryview:
@@ -153,7 +153,7 @@ class _FrozenDevice:
         self._head = bytes(self.bytes_at(0, 1))
 
     def read(self, first: int, count: int) -> None:
-        """Read neighbouring pages from the file, to be checked; what it has not is left as zeros."""
+        """Read neighbouring pages from the file, to be checked; zeros where the file ends."""
         self.verified[first : first + count] = 0
         while count:
             part = min(count, self.per_chunk - first % self.per_chunk)
@@ -167,7 +167,7 @@ class _FrozenDevice:
             first, count = first + part, count - part
 
     def forget(self) -> None:
-        """The chunks go to whoever needs them next, but for page 0, which is put back."""
+        """Release the chunks for other pages; page 0 is put back later (``restore_head``)."""
         for chunk in self._in_use:
             self._chunks[chunk] = self._memory.nothing.ctypes.data
             self.verified[chunk * self.per_chunk : (chunk + 1) * self.per_chunk] = 0
@@ -182,9 +182,9 @@ class _FrozenDevice:
 
 
 class FrozenStore:
-    """What a scan needs of a store, over the pages of a pin.
+    """The part of a store that a scan needs, over the pages of a pin.
 
-    ``skip`` is told of damaged pages, which are left out then; without it they are raised as Corruption.
+    ``skip`` is called with damaged pages, which are left out then; without it they raise Corruption.
     """
 
     def __init__(self, directory: Path, pin: Pin) -> None:
@@ -200,7 +200,7 @@ class FrozenStore:
         self.area = self._area.ctypes.data
         self._memory = _Memory()
         try:
-            self.require_pin()  # with the images open: whoever drops the pin now takes nothing away
+            self.require_pin()  # with the images open: if the pin is dropped now, they stay readable
             self._set_locks()
             for number, hwm in pin.devices.items():
                 self.devices[number] = _FrozenDevice(self._area, directory, number, hwm, self._memory)
@@ -251,18 +251,18 @@ class FrozenStore:
         return sum(device.hwm * device.page_size for device in self.devices.values())
 
     def require_open(self) -> None:
-        """A frozen store is open for as long as it is."""
+        """A frozen store is always open."""
 
     # ---- pages
 
     def read_ahead(self, page_ids: np.ndarray) -> np.ndarray:
-        """Have these pages and the undo of their rows in memory, and no others; answers those that can be scanned."""
+        """Have these pages and the undo of their rows in memory, and no others; returns those that can be scanned."""
         ids = self.read_pages(page_ids)
         self._load_undo(np.flatnonzero(np.isin(self._locks["row_page"][self._lock_ids], ids)))
         return ids
 
     def read_pages(self, page_ids: np.ndarray) -> np.ndarray:
-        """Have these pages in memory, and no others; answers those that are whole."""
+        """Load these pages into memory, and no others; returns those that are whole."""
         self._renew()
         self.forget()
         for device in self.devices.values():
@@ -289,13 +289,13 @@ class FrozenStore:
         return starts
 
     def forget(self) -> None:
-        """Have no page in memory any more."""
+        """Release all pages."""
         for device in self.devices.values():
             device.forget()
         self._memory.release()
 
     def load_all_undo(self) -> None:
-        """Have the undo of every transaction under way in memory: for reads that do not go by ranges of pages."""
+        """Have the undo of every transaction under way in memory: for reads that are not by ranges of pages."""
         self._load_undo(np.arange(len(self._lock_ids)))
 
     def _load_undo(self, chosen: np.ndarray) -> None:
@@ -339,7 +339,7 @@ class FrozenStore:
         return refused[:count].tolist()
 
     def _take_images(self, refused: list[int], changed: list[int]) -> list[int]:
-        """Put images where the file's pages are not those of the pin; answers pages that are lost and to be skipped."""
+        """Put images where the file's pages are not those of the pin; returns pages that are lost and to be skipped."""
         if refused:
             self._images.refresh()
         lost = []
@@ -357,19 +357,19 @@ class FrozenStore:
         return lost
 
     def _refuse(self, page_id: int) -> None:
-        """A page that is as the pin needs it in no place."""
+        """Refuse a page that neither the file nor an image has as the pin needs it."""
         if self.pin.is_kept:
             read_pin(self.directory, self.pin.name)
         else:
             self.require_pin()
         device, page = self.devices[device_of(page_id)], bytes(self.page(page_id))
         findings = check(page, page_id)
-        said = f"page {page_name(page_id)} of {device.path}"
-        else_what = "it is newer than the snapshot" if any(page) else "it has only zeros, or the file ends before it"
-        what = f"offset {findings[0][0]}: {findings[0][1]}" if findings else else_what
+        where = f"page {page_name(page_id)} of {device.path}"
+        otherwise = "it is newer than the snapshot" if any(page) else "it has only zeros, or the file ends before it"
+        what = f"offset {findings[0][0]}: {findings[0][1]}" if findings else otherwise
         if self.skip is None:
-            raise Corruption(f"{said}, {what}; see gmstat page", page_id, findings[0][0] if findings else None)
-        self.skip(page_id, f"{said}, {what}")
+            raise Corruption(f"{where}, {what}; see gmstat page", page_id, findings[0][0] if findings else None)
+        self.skip(page_id, f"{where}, {what}")
 
     # ---- calling kernels
 
@@ -382,7 +382,7 @@ class FrozenStore:
         return result
 
     def _load_missing(self, before: int) -> int:
-        """Read the page that a kernel stumbled over; ``before`` is the one of the last time."""
+        """Read the page for which a kernel returned DAMAGED; ``before`` is the one of the last time."""
         page_id = int(self._area["state"]["damaged_page"][0])
         device = self.devices.get(device_of(page_id))
         is_here = device is not None and offset_of(page_id) < device.hwm and device.verified[offset_of(page_id)]

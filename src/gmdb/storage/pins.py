@@ -3,11 +3,11 @@
 ``NAME.pin`` says what the instant is: which checkpoint, which commits, which tables there were, how far the devices
 reached.  ``NAME.locks`` has the locks and bulk loads of transactions that had not committed.  Image files hold pages
 as they were before they were overwritten.  A pin lasts for its lease, counted from when its file was last
-touched: whoever reads by it touches it.
+touched; its readers touch it.
 
 Invariants
  1. A pin's file comes last and goes first: while it is there, all that it needs is.
- 2. Pins are named by their checkpoint and a random word, so that no name is given twice.
+ 2. Pins are named by their checkpoint and a random word, so that no name is used twice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FOLDER = "snapshots"
 LEASE = 600.0  # seconds that a pin lasts behind the last read by it
 LEASE_MIN = 1.0
 NOTES_LAST = 24 * 3600.0  # seconds for which it is known why a pin was given up
-_SUFFIX, _FALLEN = ".pin", ".fallen"
+_SUFFIX, _GIVEN_UP = ".pin", ".fallen"
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +54,7 @@ class Pin:
     holder: Holder
     devices: dict[int, int]
     tables: list[Any] = field(default_factory=list)
-    is_kept: bool = True  # False: it holds only until somebody opens the database to change it
+    is_kept: bool = True  # False: it holds only until the database is opened for writing
     log_from: int = 0  # LSN from which on the log has all that was committed after it
     shares_images: bool = True  # with older pins, in whose files they may be; readers that do not know that refuse it
 
@@ -70,7 +70,7 @@ class Pin:
     def from_json(cls, text: str | bytes) -> Pin:
         plain = parse(text)
         if not isinstance(plain, dict):
-            raise ValueError("it is no pin")
+            raise ValueError("it is not a pin")
         holder, devices = Holder.from_plain(plain.get("holder")), _devices(plain.get("devices"))
         return make(cls, plain, holder=holder, devices=devices)
 
@@ -115,10 +115,10 @@ def skipped_path(directory: Path, name: str) -> Path:
 def write_pin(directory: Path, pin: Pin, locks: bytes) -> None:
     """Make a pin last.  ``locks`` is empty if no transaction was under way."""
     folder, path = folder_of(directory), pin_path(directory, pin.name)
-    made = path.with_suffix(".new")
+    unfinished = path.with_suffix(".new")
     _write(locks_path(directory, pin.name), locks) if locks else None
-    _write(made, pin.to_json().encode())
-    disk.current.replace(made, path)
+    _write(unfinished, pin.to_json().encode())
+    disk.current.replace(unfinished, path)
     disk.current.sync_directory(folder)
 
 
@@ -138,14 +138,14 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def remove_pin(directory: Path, name: str) -> None:
-    """Let a pin go.  Its images are for the owner to remove, who knows who else needs them."""
+    """Remove a pin.  Its images are left to the owner, which knows which other pins need them."""
     for path in (pin_path(directory, name), locks_path(directory, name), skipped_path(directory, name)):
         if path.exists():
             disk.current.remove(path)
 
 
 def read_pin(directory: Path, name: str) -> Pin:
-    """A pin that is there; SnapshotExpired if it is not any more."""
+    """A pin by its name; SnapshotExpired if it is gone."""
     path = pin_path(directory, name)
     try:
         pin = Pin.from_json(read_plain(path))
@@ -154,7 +154,7 @@ def read_pin(directory: Path, name: str) -> Pin:
         return pin
     except FileNotFoundError:
         require_seen(directory)
-        why = _why_fallen(directory, name) or "nobody read by it for too long, or it was dropped"
+        why = _why_given_up(directory, name) or "it was not read by for too long, or it was dropped"
         raise SnapshotExpired(f"{directory} has no snapshot {name} any more: {why}; load again") from None
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}") from error
@@ -162,24 +162,24 @@ def read_pin(directory: Path, name: str) -> Pin:
         raise Corruption(f"{path} is damaged: {error}; drop it: gmdb snapshots drop") from error
 
 
-def note_fall(directory: Path, name: str, why: str) -> None:
-    """Leave word, for some time, of why a pin was given up.  If that cannot be, its readers are told less."""
+def note_given_up(directory: Path, name: str, why: str) -> None:
+    """Note, for some time, why a pin was given up.  If that fails, its readers get a less precise message."""
     with suppress(OSError):
-        for path in folder_of(directory).glob(f"*{_FALLEN}"):
+        for path in folder_of(directory).glob(f"*{_GIVEN_UP}"):
             if path.stat().st_mtime + NOTES_LAST < time.time():
                 path.unlink()
-        (folder_of(directory) / f"{name}{_FALLEN}").write_text(why)
+        (folder_of(directory) / f"{name}{_GIVEN_UP}").write_text(why)
 
 
-def _why_fallen(directory: Path, name: str) -> str:
+def _why_given_up(directory: Path, name: str) -> str:
     try:
-        return "it was given up, for " + (folder_of(directory) / f"{name}{_FALLEN}").read_text()
+        return "it was given up, for " + (folder_of(directory) / f"{name}{_GIVEN_UP}").read_text()
     except OSError:
         return ""
 
 
 def require_seen(directory: Path, database_id: str | None = None) -> None:
-    """Tell a pin that is gone from a database that this machine does not see, or sees another one in its place."""
+    """Raise NotADatabase if this machine sees no database, or another one, at the path: the pin may be elsewhere."""
     where = f"on {socket.gethostname()}, where this process runs"
     advice = "every worker must see the database's directory under the path that the driver has for it: mount it there"
     try:
@@ -191,18 +191,18 @@ def require_seen(directory: Path, database_id: str | None = None) -> None:
 
 
 def read_pins(directory: Path) -> list[Pin]:
-    """All pins, the oldest first; what cannot be read is none."""
-    found = []
+    """All pins that can be read, the oldest first."""
+    pins = []
     for path in sorted(folder_of(directory).glob(f"*{_SUFFIX}")):
         try:
-            found.append(read_pin(directory, path.name.removesuffix(_SUFFIX)))
+            pins.append(read_pin(directory, path.name.removesuffix(_SUFFIX)))
         except (SnapshotExpired, StorageError):
             continue
-    return found
+    return pins
 
 
 def renew(directory: Path, name: str) -> None:
-    """Start a pin's lease over; SnapshotExpired if it is gone.  Whoever may only read leaves that to others."""
+    """Start a pin's lease over; SnapshotExpired if it is gone.  Does nothing without the right to write."""
     try:
         os.utime(pin_path(directory, name))
     except FileNotFoundError:
@@ -220,7 +220,7 @@ def expires_at(directory: Path, pin: Pin) -> float:
 
 
 def pin_closed(directory: Path, lease: float, holder: Holder, tables: list[Any], devices: dict[int, int]) -> Pin:
-    """Pin a database that was closed and that nobody has open; the caller holds its lock alone."""
+    """Pin a database that was closed properly and is not open; the caller holds its lock alone."""
     control = read_control(directory)
     pin = Pin(
         new_name(control["ckpt_id"]),
@@ -240,11 +240,11 @@ def pin_closed(directory: Path, lease: float, holder: Holder, tables: list[Any],
 
 
 def drop_closed(directory: Path, name: str) -> None:
-    """Drop a pin of a database that nobody has open."""
+    """Drop a pin of a database that is not open."""
     lock = DirectoryLock(directory, exclusive=True)
     try:
         read_pin(directory, name)
-        remove_pin(directory, name)  # whoever opens the database next removes its images
+        remove_pin(directory, name)  # the next process that opens the database removes its images
     finally:
         lock.release()
 
@@ -252,10 +252,10 @@ def drop_closed(directory: Path, name: str) -> None:
 # ---- Image files of pins: what they are called, and finding in them the pages of an instant.
 #
 # A file is named by the checkpoint of the pin that was the newest when it was begun, and a number.  Pins share images,
-# which may move from file to file while somebody reads by them.
+# which may move from file to file while readers use them.
 #
 # Invariants
-#  1. Of several images of a page the newest counts that is not newer than the pin.
+#  1. Of several images of a page, the newest that is not newer than the pin counts.
 #  2. A file that was found once stays open: it can be read even if the pin is dropped meanwhile.
 
 SUFFIX = ".images"
@@ -276,12 +276,12 @@ def image_path(directory: Path, ckpt_id: int, number: int) -> Path:
 
 def image_files(directory: Path) -> list[tuple[int, int, Path]]:
     """Checkpoint, number and path of each file, in order."""
-    found = []
+    files = []
     for path in folder_of(directory).glob(f"*{SUFFIX}"):
         ckpt_id, _, number = path.name.removesuffix(SUFFIX).partition("-")
         if ckpt_id.isdecimal() and number.isdecimal():
-            found.append((int(ckpt_id), int(number), path))
-    return sorted(found)
+            files.append((int(ckpt_id), int(number), path))
+    return sorted(files)
 
 
 class KeptPage(NamedTuple):
@@ -313,7 +313,7 @@ class _File:
 
     def new_images(self) -> list[tuple[int, Image]]:
         """The images of batches that were added since the last time, with their page ids."""
-        found: list[tuple[int, Image]] = []
+        images: list[tuple[int, Image]] = []
         end = os.fstat(self.number).st_size
         while head := read_batch_head(os.pread(self.number, IMAGE_BATCH.size, self._read)):
             size = IMAGE_ENTRY.size * head["page_count"]
@@ -322,10 +322,10 @@ class _File:
             if entries is None or head["size"] != IMAGE_BATCH.size + size + int(entries[:, 2].sum(dtype=np.int64)):
                 break
             for page_id, ckpt_id, length in entries.tolist():
-                found.append((page_id, Image(ckpt_id, self.number, at, length)))
+                images.append((page_id, Image(ckpt_id, self.number, at, length)))
                 at += length
             self._read += head["size"]
-        return found
+        return images
 
     def close(self) -> None:
         os.close(self.number)
@@ -344,8 +344,8 @@ class ImageIndex:
     def refresh(self) -> None:
         """Look for images that were added."""
         gone: set[Path] = set()
-        while found := [path for _, _, path in image_files(self._directory) if path not in {*self._files, *gone}]:
-            for path in found:
+        while added := [path for _, _, path in image_files(self._directory) if path not in {*self._files, *gone}]:
+            for path in added:
                 try:
                     self._files[path] = _File(path)
                 except FileNotFoundError:

@@ -5,7 +5,7 @@ Invariants
  2. A store by itself writes no page but new ones above the high-water marks: checkpoints do (storage/log/).
  3. A kernel's NEED_SPACE, LOG_FULL and DAMAGED never reach a caller: devices are grown, the log is written out,
     damage is raised as Corruption.
- 4. After a write or sync of the log or a checkpoint failed, nothing is changed any more: ``failure`` says why.
+ 4. After a write or sync of the log or a checkpoint failed, no change is accepted any more: ``failure`` says why.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,7 +83,7 @@ class Tablespace:
         return self.devices[0].page_size
 
     def grow(self, pages: int) -> Device:
-        """Make room for ``pages`` pages side by side; answers the device that has it."""
+        """Make room for ``pages`` adjacent pages; returns the device that has it."""
         full: SpaceFull | None = None
         for device in self.devices:
             head = device.head
@@ -131,13 +132,13 @@ def _carried(control: dict[str, Any]) -> dict[str, Any]:
 
 
 def renew_identity(directory: Path) -> None:
-    """Make a closed database another one: log that was written under its old id is not taken for its own."""
+    """Give a closed database a new id: log that was written under its old id does not count as its own."""
     fields = {**_carried(files.read_control(directory)), "database_id": list(os.urandom(16))}
     files.write_control(directory, files.write_control(directory, fields))  # both copies
 
 
 def _no_log(_: bool, /) -> None:
-    raise AssertionError("pages are logged, but nobody writes the log")
+    raise AssertionError("pages are logged, but no log is open")
 
 
 def _nothing() -> None:
@@ -145,7 +146,7 @@ def _nothing() -> None:
 
 
 def _any_number(_: int, /) -> None:
-    """Nobody writes changed pages: they stay in memory."""
+    """Without checkpoints changed pages stay in memory."""
 
 
 def _no_pins(_: np.ndarray, /) -> None:
@@ -155,25 +156,25 @@ def _no_pins(_: np.ndarray, /) -> None:
 _open_stores: Living[PageStore] = Living()
 
 
-def _leave_to_parent() -> None:
-    """In a forked child: the database is the parent's.  The child lets go without writing."""
+def _close_in_child() -> None:
+    """In a forked child the database is the parent's: the child closes it without writing."""
     for store in list(_open_stores):
         store.close()
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 class PageStore:
-    """Pages by their id, for whoever holds the store.
+    """Pages by their id.
 
-    ``guard`` is held by whoever changes pages, and by whoever must not see them change.
+    ``guard`` is held while pages are changed, and by readers that must not see them change.
     """
 
     def __init__(
         self, directory: Path, read_only: bool = False, mend: Callable[[PageStore], Mended | None] | None = None
     ) -> None:
-        """Open a directory.  ``mend`` is asked, before any device is opened, for pages that a crash has torn."""
+        """Open a directory.  ``mend`` is called before any device is opened, for pages that a crash has torn."""
         self.directory = directory
         self.read_only = read_only
         self.control = files.read_control(directory)
@@ -213,7 +214,7 @@ class PageStore:
             if number < known:
                 self.devices[number] = Device(self._area, self.directory, number, self.read_only, mended)
             elif not self.read_only:
-                disk.current.remove(files.device_path(self.directory, number))  # its tablespace was never finished
+                disk.current.remove(files.device_path(self.directory, number))  # its tablespace was not finished
 
     def _check_spaces(self) -> None:
         """A tablespace is named by its first device, and has pages of one size: kernels rely on that."""
@@ -221,11 +222,11 @@ class PageStore:
             first = self.devices.get(device.space_id)
             is_own = device.number == device.space_id or device.number > FIRST_USER_DEVICE
             if first is None or first.space_id != first.number or first.page_size != device.page_size or not is_own:
-                said = f"it cannot be of tablespace {device.space_id}, with pages of {device.page_size} bytes"
-                raise Corruption(f"{device.path}: {said}", page_id_of(device.number, 0))
+                place = f"tablespace {device.space_id}, with pages of {device.page_size} bytes"
+                raise Corruption(f"{device.path}: it cannot be of {place}", page_id_of(device.number, 0))
         if self.devices[UNDO_DEVICE].page_size != UNDO_PAGE_SIZE:
-            said = f"{self.devices[UNDO_DEVICE].path}: undo pages have {UNDO_PAGE_SIZE} bytes"
-            raise Corruption(said, page_id_of(UNDO_DEVICE, 0))
+            message = f"{self.devices[UNDO_DEVICE].path}: undo pages must have {UNDO_PAGE_SIZE} bytes"
+            raise Corruption(message, page_id_of(UNDO_DEVICE, 0))
 
     # ---- tablespaces
 
@@ -246,16 +247,18 @@ class PageStore:
     def create_tablespace(self, name: str, page_size: int, devices: int, device_pages_max: int) -> Tablespace:
         self.require_writable()
         if page_size not in PAGE_SIZES:
-            raise SchemaError(f"tablespace {name}: page size {page_size} is none of {', '.join(map(str, PAGE_SIZES))}")
+            raise SchemaError(
+                f"tablespace {name}: page size {page_size} is not one of {', '.join(map(str, PAGE_SIZES))}"
+            )
         if not 1 <= len(name.encode()) <= 31:
-            raise SchemaError(f"{name!r} is no tablespace name: it must have 1 to 31 bytes")
+            raise SchemaError(f"{name!r} is not a tablespace name: it must have 1 to 31 bytes")
         if any(space.name == name for space in self.spaces.values()):
             raise SchemaError(f"there is a tablespace {name} already")
         first = self.control["next_device"]
         if devices < 1 or first + devices > DEVICES:
             raise SchemaError(f"tablespace {name}: {devices} devices; a database has at most {DEVICES}")
         for number in files.device_numbers(self.directory):
-            if number >= first:  # of an attempt before, for which the disk had no space
+            if number >= first:  # left by an earlier attempt that ran out of disk space
                 disk.current.remove(files.device_path(self.directory, number))
         for number in range(first, first + devices):
             create_device(self.directory, number, first, name, page_size, device_pages_max)
@@ -263,7 +266,7 @@ class PageStore:
         self.write_control(next_device=first + devices)
         for number in range(first, first + devices):
             self.adopt_device(number)
-            # Whoever brings an older copy of the database up to date learns of the device from the log.
+            # Recovery of an older copy of the database finds the device in the log.
             self.call(log_pages, first, 0, self.devices[number].address(0), page_size, 1, 0, 0)
         return self.spaces[first]
 
@@ -283,9 +286,9 @@ class PageStore:
         self.spaces = group_devices(list(self.devices.values()))
 
     def read_ahead(self, page_ids: np.ndarray) -> np.ndarray:
-        """Pages that a scan is about to read: runs of neighbours are fetched at once.  Answers those to be scanned.
+        """Fetch pages that a scan is about to read, runs of neighbours at once.  Returns those to be scanned.
 
-        A page that cannot be is left to the kernel that touches it, which says so.
+        A page that cannot exist is left to the kernel that touches it, which reports it.
         """
         breaks = np.flatnonzero(np.diff(page_ids.astype(np.int64)) != 1) + 1
         for run in np.split(page_ids, breaks):
@@ -302,8 +305,14 @@ class PageStore:
         """Run a kernel that may need pages of a tablespace."""
         return self._call(kernel, space_id, False, *arguments)
 
+    def call_guarded(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
+        """``call`` on an open store, with the guard held for it."""
+        with self.guard:
+            self.require_open()
+            return self._call(kernel, space_id, False, *arguments)
+
     def call_essential(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
-        """Run a kernel that ends a transaction: the last of the log's space is kept for those."""
+        """``call`` of a kernel that ends a transaction: the last of the log's space is reserved for those."""
         return self._call(kernel, space_id, True, *arguments)
 
     def _call(self, kernel: Callable[..., int], space_id: int, essential: bool, *arguments: int) -> int:
@@ -318,31 +327,33 @@ class PageStore:
         return result
 
     def call_surely(self, kernel: Callable[..., int], space_id: int, *arguments: int) -> int:
-        """``call_essential`` of a kernel that fails only if what it should work on is not what the pages say."""
+        """``call_essential`` of a kernel that fails only if undo and pages contradict each other."""
         result = self.call_essential(kernel, space_id, *arguments)
         if result < 0:
-            raise Corruption(f"{self.directory}: undo is about what is not there; see gmdb verify")
+            raise Corruption(
+                f"{self.directory}: an undo record refers to something that does not exist; see gmdb verify"
+            )
         return result
 
     def grow_for(self, space_id: int, pages: int) -> int:
         """Make room for a kernel that needs pages, for rows or for their undo: it does not say which, nor how many.
 
-        Answers how many to ask for if that was not enough.
+        Returns how many pages to request if that was not enough.
         """
         for space in {space_id, UNDO_DEVICE}:
             self.spaces[space].grow(pages)
         return min(2 * pages, PAGES_MAX)
 
     def damaged_page(self) -> int:
-        """The page that a kernel stumbled over last."""
+        """The page for which a kernel returned DAMAGED last."""
         return int(self._area["state"]["damaged_page"][0])
 
     def raise_damage(self) -> None:
-        """Raise what is wrong with the page that a kernel stumbled over."""
+        """Raise Corruption for the page for which a kernel returned DAMAGED."""
         raise self.damage_of(self.damaged_page())
 
     def damage_of(self, page_id: int) -> Corruption:
-        """What is wrong with a page that a kernel would not take."""
+        """The error for a page that a kernel refused."""
         name = page_name(page_id)
         device = self.devices.get(device_of(page_id))
         if device is None or offset_of(page_id) >= device.page_count:
@@ -358,36 +369,37 @@ class PageStore:
         """Whether a bulk load may have taken places for pages that it has yet to write."""
         return int(self._area["state"]["load_count"][0]) > 0
 
-    def under_guard(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do something short while the guard is held.
+    def under_guard(self, busy: AbstractContextManager[Any], work: Callable[..., T], *arguments: Any) -> T:
+        """Run something short, a kernel call as a rule, while a session is ``busy`` with it and the guard is held.
 
         An exception of a signal handler may strike here (process/signals.py), at any line but the one that releases:
         the guard is released whether it was taken by then or not.
         """
-        try:
-            if not self._acquire(False):
-                self._wait_for_guard()
-            if self._is_working:
-                raise InterfaceError("a signal handler cannot use a database while an operation on it is under way")
-            self._is_working = True
-            return work(*arguments)
-        finally:
-            self._is_working = False
-            try:  # noqa: SIM105  # calling anything else here would let a signal come before the release
-                self._release()
-            except RuntimeError:
-                pass  # it was not taken
+        with busy:
+            try:
+                if not self._acquire(False):
+                    self._wait_for_guard()
+                if self._is_working:
+                    raise InterfaceError("a signal handler cannot use a database while an operation on it is under way")
+                self._is_working = True
+                return work(*arguments)
+            finally:
+                self._is_working = False
+                try:  # noqa: SIM105  # calling anything else here would let a signal come before the release
+                    self._release()
+                except RuntimeError:
+                    pass  # it was not taken
 
     def _wait_for_guard(self) -> None:
         """Take the guard once it is free.  A thread in line for it would make every release a system call."""
         for _ in range(ATTEMPTS):
             if self._acquire(False):
                 return
-            time.sleep(0)  # whoever has it was put aside, and goes on now
+            time.sleep(0)  # lets the thread that has it run on
         self._acquire()
 
     def give_way(self) -> None:
-        """Called after short calls while scans run: let them have the GIL, for which they would wait milliseconds."""
+        """Release the GIL now and then, after short calls while scans run: else they wait milliseconds for it."""
         self._turns += 1
         if self._turns % TURNS == 0:
             time.sleep(1e-6)
@@ -449,7 +461,7 @@ class PageStore:
                 self.control.update({name: int(fields[name]) for name in self._carried()})
 
     def close(self) -> None:
-        """Let go of files and memory, without writing anything."""
+        """Close files and release memory, without writing anything."""
         for device in self.devices.values():
             device.close()
         self.devices = {}

@@ -1,4 +1,4 @@
-"""Garbage collection: what no snapshot needs any more is taken away.
+"""Garbage collection: what no snapshot needs any more is removed.
 
 Transactions enter the history when they end, in commit order.  Those that every snapshot sees are purged: their
 locks come off the rows, their undo records go, and rows that are deleted for everyone are removed from their pages.
@@ -6,7 +6,7 @@ locks come off the rows, their undo records go, and rows that are deleted for ev
 Invariants
  1. The guard is held for a batch of records or one page at a time, not longer.
  2. A transaction leaves the history when nothing is left of it: if the disk is full, it stays for the next time.
- 3. Its index entries are done with before its rows: once a row is, its lock may be another transaction's.
+ 3. A transaction's index entries are purged before its rows: then a row's lock may be another transaction's.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Collector:
         self._hub.finish_commits()
 
     def collect(self) -> int:
-        """Purge all that can be; answers how many transactions were done."""
+        """Purge all that can be purged; returns of how many transactions."""
         done = 0
         untidy: dict[tuple[int, int], tuple[int, int]] = {}
         with self._running:
@@ -91,7 +91,7 @@ class Collector:
         one.is_unordered = False
 
     def _purge(self, ended: list[Ended]) -> set[tuple[int, int]]:
-        """Take away all that is left of some transactions; answers the pages, with their tables, to be tidied."""
+        """Remove all that is left of some transactions; returns the pages, with their tables, to be tidied."""
         places = np.concatenate([one.undo[one.done :] for one in ended])
         pages = np.zeros(len(places), np.int64)
         done = 0
@@ -164,4 +164,4 @@ class BackgroundCollector:
             except DiskFull:
                 continue  # the next time there may be space
             except StorageError:
-                return  # the disk failed, or a page is damaged: whoever changes something is told so
+                return  # the disk failed, or a page is damaged: the next change raises that

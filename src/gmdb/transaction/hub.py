@@ -36,11 +36,11 @@ def create_undo_segment(store: PageStore) -> None:
     """Make a new database's undo segment."""
     segment = Segment.create(store, store.spaces[UNDO_DEVICE], UNDO_ID, "undo", SegmentType.UNDO, pct_free=0)
     if segment.entry_page != UNDO_ENTRY:
-        raise Corruption(f"{store.directory} says that it is new, but has pages", UNDO_ENTRY)
+        raise Corruption(f"{store.directory} is new by its control file, but has pages", UNDO_ENTRY)
 
 
 def _table_segment(store: PageStore) -> Segment:
-    """The segment of the table of committed transactions; made now if there is none."""
+    """The segment of the table of committed transactions; created if it does not exist."""
     space = store.spaces[UNDO_DEVICE]
     undo = Segment(store, space, UNDO_ENTRY)
     if undo.head.child_seg == NO_PAGE and not store.read_only:
@@ -62,7 +62,7 @@ class Transactions:
         # LSN, slot, SCN of commits that are not on disk yet, from where on the log has their changes, and what
         # definitions they have changed
         self._pending: deque[tuple[int, int, int, int, Changes]] = deque()
-        self.left_alone = False  # a session was interrupted while it waited for its commit to be on disk
+        self.has_abandoned_commits = False  # a session was interrupted while it waited for its commit to be on disk
         self.memory = TransactionMemory(store)
         self.memory.set("undo_entry", UNDO_ENTRY)
         self.snapshots = Snapshots(self.memory)
@@ -80,7 +80,7 @@ class Transactions:
             redo.on_durable.connect(self.publish)
 
     def recover(self, recovery: Recovery, progress: Progress | None) -> None:
-        """Go by what a crash has left."""
+        """Recover transactions after a crash."""
         self.memory.start_at(recovery.scn)
         self.memory.next_number = recovery.next_transaction
         undo = Segment(self.store, self.store.spaces[UNDO_DEVICE], UNDO_ENTRY)
@@ -94,7 +94,7 @@ class Transactions:
     # ---- commits
 
     def log_commit(self, slot: int, call_address: int, call: memoryview, definitions: Changes) -> int:
-        """Log a commit; answers the LSN that must be on disk for it to count, 0 if nothing was changed."""
+        """Log a commit; returns the LSN that must be on disk for it to count, 0 if nothing was changed."""
         with self.guard:
             self.store.require_healthy()
             now = time.time_ns() // 1000
@@ -106,7 +106,7 @@ class Transactions:
     def log_from(self) -> int:
         """The LSN from which on the log has all changes for readers of transactions that others do not see yet."""
         with self.guard:
-            if self.redo is None:  # nobody can change anything
+            if self.redo is None:  # the database is read-only
                 return int(self.store.control["redo_lsn"])
             active = [session.call[FEED_FROM] for session in self.active.values()]
             begun = [*active, *(began for _, _, _, began, _ in self._pending)]
@@ -123,19 +123,19 @@ class Transactions:
                         session.tables_seen.clear()
                 self.memory.publish(slot, scn)
                 self._pending.popleft()
-        if self.left_alone:
-            self.left_alone = bool(self._pending)
+        if self.has_abandoned_commits:
+            self.has_abandoned_commits = bool(self._pending)
             self.waits.wake()
 
     def finish_commits(self) -> None:
-        """Have commits on disk for which nobody waits any more, so that others see them and get their rows."""
+        """Bring commits to disk for which no session waits any more, so that others see them and get their rows."""
         with self.guard:
-            last = self._pending[-1][0] if self.left_alone and self._pending else 0
+            last = self._pending[-1][0] if self.has_abandoned_commits and self._pending else 0
         if last and self.redo is not None:
             self.redo.make_durable(last)
 
     def object_of(self, page_id: int) -> int:
-        """The table that a page belongs to at the moment."""
+        """The obj_id of the table that a page belongs to now; 0 if none."""
         device = self.store.devices.get(device_of(page_id))
         if device is None or offset_of(page_id) >= device.page_count:
             return 0
@@ -163,7 +163,7 @@ class Transactions:
         return self.memory.get("locks_used"), undo
 
     def settle(self) -> None:
-        """Leave no undo: everybody has ended.  What is kept for the next transactions to write to goes, too."""
+        """Remove all undo: all transactions have ended.  Undo pages that were kept for the next ones go, too."""
         self.collector.collect()
         undo = Segment(self.store, self.store.spaces[UNDO_DEVICE], UNDO_ENTRY)
         with self.guard:

@@ -5,10 +5,10 @@ connection take turns, an operation each.  Signals are held meanwhile (process/s
 
 Invariants
  1. Only what is under way when ``interrupt`` is called ends: a session that does nothing goes on as before.
- 2. Whoever is told, is told between two steps; a commit that is being written is never ended.
+ 2. An interrupt ends work between two steps; a commit that is being written is never ended.
  3. A signal handler may call ``interrupt``: in the main thread it takes no lock, which that thread might hold.
  4. What changes a session is an operation, or a single kernel call under the guard while ``busy`` is held: the fast
-    path.  Of that, all that must not be lost is written down by the kernel itself (``records`` of kernel.call.CALL).
+    path.  Of that, all that must not be lost is recorded by the kernel itself (``records`` of kernel.call.CALL).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gmdb.transaction.snapshots import Snapshot
 
 
-_PATIENCE = 0.02  # seconds until a thread that uses a connection which is to be closed is told again
+_PATIENCE = 0.02  # seconds until a thread that uses a connection which is to be closed is interrupted again
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -40,9 +40,9 @@ class HasSession(Protocol):
 
 
 def operation(method: Method, check: Callable[[Any], None] | None = None) -> Method:
-    """Make a method of something with a session an operation on that, which ``check`` may refuse.
+    """Make a method of an object with a session an operation on that session, which ``check`` may refuse.
 
-    Of a generator function, which reads, each step is one, and under autocommit the read is over with the last.
+    Of a generator function, which reads, each step is an operation; under autocommit the read ends with the last.
     """
     if inspect.isgeneratorfunction(method):
 
@@ -69,19 +69,19 @@ def operation(method: Method, check: Callable[[Any], None] | None = None) -> Met
 
 
 class Work(Protocol):
-    """Something that goes on outside of this engine, and can be ended."""
+    """Work outside of this engine that can be ended."""
 
     def interrupt(self) -> None: ...
 
 
 class Interruptible:
-    """The part of a session that others can tell to stop."""
+    """The part of a session that others can interrupt."""
 
     hub: Transactions
 
     def _do_nothing_yet(self) -> None:
         self.busy = threading.RLock()  # one operation at a time
-        self.held = Held(weakref.proxy(self))  # no circle: what nobody uses any more goes at once
+        self.held = Held(weakref.proxy(self))  # no reference cycle: an unused session is freed at once
         self.closing = False  # another thread waits for the work to end, and closes the session then
         self.interrupted = False  # the work that is going on is to end
         self._working = 0  # statements that are running, one within the other
@@ -93,7 +93,7 @@ class Interruptible:
         self._working += 1
 
     def end_work(self) -> None:
-        """A statement has ended: an interrupt of it, which may be coming just now, is none of the next."""
+        """A statement has ended: an interrupt of it that comes only now does not end the next."""
         with self.hub.guard:
             self._working -= 1
             if not self._working:
@@ -101,10 +101,10 @@ class Interruptible:
 
     @contextmanager
     def ended_soon(self) -> Iterator[None]:
-        """Have the session for its end: what another thread does with it is interrupted, and finds it closed."""
+        """Have the session to close it: what another thread does with it is interrupted, and finds it closed."""
         self.closing = True
         while not self.busy.acquire(timeout=_PATIENCE):
-            self._interrupt()  # it may have begun to wait only now
+            self._interrupt()  # it may have begun to wait just now
         self.closing = False
         try:
             yield
@@ -112,16 +112,16 @@ class Interruptible:
             self.busy.release()
 
     def watch(self, work: Work) -> None:
-        """End this, too, until ``leave_alone``."""
+        """End this work, too, on an interrupt, until ``unwatch``."""
         self._elsewhere.add(work)
-        if self.interrupted:  # before anybody could know of the work
+        if self.interrupted:  # before the work could be interrupted
             work.interrupt()
 
-    def leave_alone(self, work: Work) -> None:
+    def unwatch(self, work: Work) -> None:
         self._elsewhere.discard(work)
 
     def check_interrupted(self) -> None:
-        """To be called between two steps of what may take long."""
+        """To be called between two steps of a long operation."""
         if self.interrupted:
             self.interrupted = False
             if self.closing:
@@ -129,12 +129,12 @@ class Interruptible:
             raise _interrupted()
 
     def forget_interrupt(self) -> None:
-        """A wait is over that was no part of a statement."""
+        """A wait that was not part of a statement is over."""
         if not self._working:
             self.interrupted = False
 
     def interrupt(self) -> None:
-        """Let what goes on in the session end with StatementInterrupted, soon."""
+        """Have the work under way in the session end soon, with StatementInterrupted."""
         if threading.get_ident() == threading.main_thread().ident:
             in_helper_thread(self._interrupt)
         else:

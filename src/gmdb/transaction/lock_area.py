@@ -108,7 +108,7 @@ class TransactionMemory:
         return slot
 
     def publish(self, slot: int, scn: int) -> None:
-        """Make the transaction's changes everyone's.  Costs the same however many they are."""
+        """Make the transaction's changes visible to all, at a cost that does not depend on their number."""
         self.transactions[slot]["scn"] = scn
         self.set("scn", scn)
 
@@ -119,16 +119,16 @@ class TransactionMemory:
         return int(self.transactions[slot]["number"])
 
     def free(self, slot: int) -> None:
-        """Nothing refers to the transaction any more; if a damaged page kept one of its locks, nobody else gets it."""
+        """Reuse a transaction's slot, to which nothing refers any more; not if a damaged page kept one of its locks."""
         if self.transactions[slot]["locks"] == 0:
             self._free_slots.append(slot)
 
     # ---- bulk loads
 
     def enter_load(self, slot: int, statement: int) -> int:
-        """Make a transaction's bulk load known; answers the number that its pages carry.
+        """Enter a transaction's bulk load; returns the number that its pages carry.
 
-        That is the transaction's; a further load of the same transaction has one of its own, for its statement.
+        That is the transaction's number; a further load of the same transaction gets a number of its own.
         """
         number = self.number(slot)
         used = self.get("load_count")
@@ -146,7 +146,7 @@ class TransactionMemory:
         return number
 
     def forget_load(self, slot: int) -> None:
-        """Everyone sees the transaction's bulk loads, or nobody ever will."""
+        """Remove the transaction's bulk loads: everyone sees them, or nobody ever will."""
         count = self.get("load_count")
         if count:
             entries = self.loads[:count]

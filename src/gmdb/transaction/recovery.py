@@ -1,7 +1,7 @@
-"""After a crash: what undo pages say of the transactions that were at work.
+"""After a crash: the transactions that were under way, as undo pages have them.
 
-Those that did not commit are rolled back; of those that did, what was kept for snapshots is cleaned up.  There is no
-lock area to rebuild for that: nobody else is there yet, and when it is done no row has a lock.
+Those that did not commit are rolled back; of those that did, what was kept for snapshots is removed.  The lock area is
+not rebuilt: no session is open yet, and afterwards no row has a lock.
 
 Invariants
  1. Every step is logged: a crash in the middle leaves fewer records to go through, the next time.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gmdb.transaction.hub import Transactions
 
 
-class _Left:
+class _Unfinished:
     """A transaction that undo pages have records of."""
 
     def __init__(self) -> None:
@@ -47,17 +47,17 @@ def recover_transactions(hub: Transactions, undo: Segment, recovery: Recovery, p
     started = time.monotonic()
     work = _Work(hub, undo)
     winners, losers = work.sort_out()
-    total = sum(len(left.places()) for left in losers.values())
-    for number, left in losers.items():
+    total = sum(len(transaction.places()) for transaction in losers.values())
+    for number, transaction in losers.items():
         recovery.rolled_back += 1
-        for place in reversed(left.places()):
+        for place in reversed(transaction.places()):
             work.take_back(place, number)
             recovery.records_undone += 1
             if progress is not None:
                 progress("rolling back", recovery.records_undone, total)
-    for left in winners.values():
+    for transaction in winners.values():
         recovery.cleaned_up += 1
-        work.clean_up(left.places())
+        work.clean_up(transaction.places())
     work.finish()
     recovery.seconds += time.monotonic() - started
 
@@ -71,26 +71,26 @@ class _Work:
 
     def _page(self, page_id: int, kind: PageType = PageType.DATA) -> memoryview:
         """A page of undo, or of the table of those that committed."""
-        found = self._store.call(check_page, UNDO_DEVICE, page_id) == DONE
+        is_sound = self._store.call(check_page, UNDO_DEVICE, page_id) == DONE
         device = self._store.devices.get(device_of(page_id))
-        if found and device is not None and device.page_size == UNDO_PAGE_SIZE:
+        if is_sound and device is not None and device.page_size == UNDO_PAGE_SIZE:
             page = device.memory(offset_of(page_id))
             if PAGE_HEAD.at(page).page_type == kind and PAGE_HEAD.at(page).seg_type == SegmentType.UNDO:
                 return page
         raise Corruption(f"page {page_name(page_id)} should be one of undo, and is not", page_id)
 
-    def sort_out(self) -> tuple[dict[int, _Left], dict[int, _Left]]:
+    def sort_out(self) -> tuple[dict[int, _Unfinished], dict[int, _Unfinished]]:
         """The transactions that committed, and those that did not, by their numbers."""
         table = self._hub.memory.table_page_ids()
         pages = (self._page(page_id, PageType.TRANSACTIONS) for page_id in table)
         done = {number for page in pages for _, number, _ in committed(page)}
-        found: dict[int, _Left] = defaultdict(_Left)
+        unfinished: dict[int, _Unfinished] = defaultdict(_Unfinished)
         for page_id in self._undo.page_ids().tolist():
-            self._read_page(page_id, found)
-        winners = {number: left for number, left in found.items() if number in done}
-        return winners, {number: left for number, left in found.items() if number not in done}
+            self._read_page(page_id, unfinished)
+        winners = {number: transaction for number, transaction in unfinished.items() if number in done}
+        return winners, {number: transaction for number, transaction in unfinished.items() if number not in done}
 
-    def _read_page(self, page_id: int, found: dict[int, _Left]) -> None:
+    def _read_page(self, page_id: int, unfinished: dict[int, _Unfinished]) -> None:
         page = self._page(page_id)
         if UNDO_HEAD.at(page, NODE_AT).slot_count == 0:
             return
@@ -100,16 +100,16 @@ class _Work:
         for offset, _, slot in record_extents(page):
             operation = UNDO_RECORD.at(page, offset).op_type
             if operation == UndoOperation.OWNER:
-                _keep(found, number, run, places)
+                _add_run(unfinished, number, run, places)
                 owner = UNDO_OWNER.at(page, offset + UNDO_RECORD.size)
                 number, run, places = owner.number, owner.run, []
             elif operation != UndoOperation.NONE:
                 places.append(place_of(page_id, slot))
                 self._note(UNDO_RECORD.at(page, offset))
-        _keep(found, number, run, places)
+        _add_run(unfinished, number, run, places)
 
     def _note(self, record: object) -> None:
-        """Rows on the record's page may be gone when it is done with."""
+        """The record's page may have rows to remove once the record is purged."""
         if record.op_type <= UndoOperation.HEAP_DELETE:  # type: ignore[attr-defined]
             self._untidy.add((record.obj_id, record.seg_entry, record.row_id.page_id))  # type: ignore[attr-defined]
 
@@ -126,7 +126,7 @@ class _Work:
     def _space(self, page_id: int) -> int:
         device = self._store.devices.get(device_of(page_id))
         if device is None:
-            raise Corruption(f"undo is about page {page_name(page_id)}, which no device has", page_id)
+            raise Corruption(f"an undo record refers to page {page_name(page_id)}, which no device has", page_id)
         return device.space_id
 
     def clean_up(self, places: list[int]) -> None:
@@ -154,6 +154,6 @@ class _Work:
             self._store.call_surely(release_dead_page, UNDO_DEVICE, page_id)
 
 
-def _keep(found: dict[int, _Left], number: int, run: int, places: list[int]) -> None:
+def _add_run(unfinished: dict[int, _Unfinished], number: int, run: int, places: list[int]) -> None:
     if places:
-        found[number].runs.append((run, places))
+        unfinished[number].runs.append((run, places))

@@ -1,11 +1,11 @@
 """A session: one transaction at a time, statement by statement.
 
 Invariants
- 1. A statement that fails leaves no trace: what it had done is taken back.
+ 1. A statement that fails leaves no trace: its changes are rolled back.
  2. Under read committed each statement has its own snapshot, under repeatable read each transaction.
  3. A session is used by one thread at a time.
- 4. A cursor keeps its instant, also when the transaction commits; if changes that it has seen are rolled back, it
-    is told so at its next step.
+ 4. A cursor keeps its instant, also when the transaction commits; if changes that it has seen are rolled back, its
+    next step raises CursorInvalid.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from gmdb.transaction.hub import Transactions
 from gmdb.transaction.interrupts import Interruptible
 from gmdb.transaction.snapshots import OWN, Snapshot, require_level
 from gmdb.transaction.table_locks import ChangedDefinitions, Changes, HoldsTables
-from gmdb.transaction.waits import change_with_patience, is_in_line
+from gmdb.transaction.waits import change_with_retries, must_queue
 
 # ---- Savepoints: named places in a transaction to which it can return.
 
@@ -70,7 +70,7 @@ class HasSavepoints:
         self._savepoints.append((name, session.mark()))
 
     def rollback_to(self, name: str) -> None:
-        """Take back all that was done since the savepoint; it stays set."""
+        """Roll back all changes since the savepoint, which stays set."""
         at = self._find_savepoint(name)
         cast("Session", self).take_back_to(self._savepoints[at][1])
         del self._savepoints[at + 1 :]
@@ -137,7 +137,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         if len(self._records) > RECORDS_KEPT:
             self._use_records(np.zeros(RECORDS_FIRST, np.int64))
         self._forget_savepoints()
-        self._hold_nothing()
+        self._release_tables()
         self.definitions = ChangedDefinitions()
         self._pages_to_tidy: set[tuple[int, int]] = set()
         self._snapshot: Snapshot | None = None
@@ -149,7 +149,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self.call[LATEST] = int(self._reads_latest())
 
     def set_isolation(self, isolation: str) -> None:
-        """What transactions see of others from now on; not while one is open, which goes by what it began with."""
+        """What transactions see of others from now on; refused while one is open, which keeps its own."""
         require_level(isolation)
         self.require_open()
         if self.in_transaction and isolation != self.isolation:
@@ -190,7 +190,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self._note_plain()
 
     def _note_plain(self) -> None:
-        """``plain``: a change needs nothing but its kernel, for the transaction is open and has all it needs."""
+        """``plain``: a change is a single kernel call, since the transaction is open and under read committed."""
         latest = bool(self.call[LATEST])
         self.plain = self.slot >= 0 and not self.autocommit and latest and not self.depth and not self.closed
 
@@ -202,7 +202,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         call[SCN] = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
 
     def prepare(self) -> None:
-        """Make sure that a single read or change goes by the right snapshot.  The guard is held."""
+        """Set the snapshot of a single read or change.  The guard is held."""
         if self.closed:
             self.require_open()
         if not self.call[LATEST]:
@@ -222,7 +222,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
 
     @property
     def held_scn(self) -> int | None:
-        """The instant by which the transaction reads from its first statement to its last; None: there is none."""
+        """The SCN of the one snapshot that the transaction reads by; None if it has none."""
         return None if self._snapshot is None else self._transaction_snapshot().scn
 
     @property
@@ -236,9 +236,9 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self.commit()
 
     def finish_read_if_idle(self) -> None:
-        """``finish_read``, of a read that came to its end in any thread, unless an operation of another one is running.
+        """``finish_read`` of a read that ended in any thread, unless another thread's operation is running.
 
-        It waits for nobody: the other thread may wait for this read.
+        It never waits: the other thread may wait for this read.
         """
         if self.busy.acquire(False):
             try:
@@ -247,13 +247,13 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
                 self.busy.release()
 
     def finish_failed(self) -> None:
-        """Under autocommit what failed has left nothing open."""
+        """Under autocommit, roll back what a failed operation left open."""
         if self.autocommit and not self.depth and not self.closed and self.in_transaction and self.hub.store.devices:
             self.rollback()
 
     @contextmanager
     def cursor(self, scn: int | None = None) -> Iterator[tuple[Snapshot, np.ndarray]]:
-        """A snapshot that is held for as long as somebody reads by it, and its form for kernels.
+        """A snapshot that is held while it is read by, and its form for kernels.
 
         ``scn``: that of another snapshot, which is held, too.
         """
@@ -310,7 +310,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
 
     @contextmanager
     def defining(self) -> Iterator[None]:
-        """A statement that changes definitions: it goes by the newest ones, whatever the transaction's snapshot."""
+        """A statement that changes definitions: it uses the newest ones, whatever the transaction's snapshot."""
         before, self._defining = self._defining, True
         self.call[LATEST] = 1
         try:
@@ -322,23 +322,23 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self._note_plain()
 
     def see_newest(self) -> None:
-        """After a wait: let the statement go by what was committed meanwhile."""
+        """After a wait: let the statement see what was committed meanwhile."""
         with self.hub.guard:
             self.call[SCN] = self.hub.memory.scn
 
     def change_definitions(self, changes: Changes) -> None:
-        """Go by other definitions from now on, and everybody once the transaction commits; undo records are written."""
+        """Use other definitions from now on, as all do once the transaction commits; their undo records are written."""
         self.definitions.change(changes, self.mark())
-        self._look_again(changes)
+        self._forget_definitions(changes)
 
     # ---- changes of rows
 
     def change(
         self, kernel: Any, space_id: int, key: RowId | None, arguments: tuple[int, ...], nowait: bool = False
     ) -> int:
-        """Run a kernel that changes a row; wait, make room and start over as it asks.  Answers its result.
+        """Run a kernel that changes a row; wait, make room and retry as its status requires.  Returns its result.
 
-        Within ``statement`` a CHANGED row is the caller's to handle; alone, it is tried on a new snapshot.
+        Within ``statement`` the caller handles a CHANGED row; else the change is retried on a new snapshot.
         """
         hub = self.hub
         if self.interrupted:
@@ -348,10 +348,10 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             hub.store.give_way()
         if self.slot < 0:
             hub.store.throttle()
-        result = hub.store.under_guard(self._try_change, kernel, key, arguments)
+        result = hub.store.under_guard(self.busy, self._try_change, kernel, key, arguments)
         try:
             if result < 0:
-                result = change_with_patience(self, kernel, space_id, key, arguments, nowait, result)
+                result = change_with_retries(self, kernel, space_id, key, arguments, nowait, result)
         except BaseException:
             if alone and self.autocommit:
                 self.rollback()
@@ -366,7 +366,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self._begin()
         self.prepare()
         self.reserve_records()
-        if self.hub.waits.queues and is_in_line(self, key, arguments):
+        if self.hub.waits.queues and must_queue(self, key, arguments):
             self.call[BLOCKER] = self.call[BLOCKED] = -1
             return LOCKED
         return kernel(self.hub.store.area, *arguments)
@@ -413,16 +413,15 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             return Segment.create(self.hub.store, space, obj_id, name, kind, pct_free, self.call_address)
 
     def drop_segment(self, obj_id: int, segment: Segment) -> None:
-        """Have a segment's pages given back once the transaction has committed and nobody needs them."""
+        """Have a segment's pages given back once the transaction has committed and no snapshot needs them."""
         with self.hub.guard:
             self.begin_if_needed()
             self.reserve_records()
             self.hub.store.call(mark_dropped, UNDO_DEVICE, self.call_address, obj_id, segment.entry_page)
 
     def log_table_change(self, feed: int, operation: int) -> None:
-        """Log what became of a table with a change feed, as part of the newest change of the transaction."""
-        with self.hub.guard:
-            self.hub.store.call(log_table_change, UNDO_DEVICE, self.call_address, feed, operation)
+        """Log a change of a table with a change feed, as part of the newest change of the transaction."""
+        self.hub.store.call_guarded(log_table_change, UNDO_DEVICE, self.call_address, feed, operation)
 
     def begin_if_needed(self) -> int:
         """The transaction's slot; it starts now if it had not.  The guard is held."""
@@ -442,14 +441,14 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self.call[LATEST] = int(self._reads_latest())
 
     def commit(self) -> None:
-        """Make what was changed last.  Returns once it is on disk; from then on others see it."""
+        """Commit.  Returns once the commit is on disk; from then on others see it."""
         self.require_open()
         if self.slot >= 0:
             try:
                 self._log_commit()
             except BaseException:
-                if self._logged_at:  # somebody will have it on disk: it cannot be rolled back any more
-                    self.hub.left_alone = True
+                if self._logged_at:  # another thread will have it on disk: it cannot be rolled back any more
+                    self.hub.has_abandoned_commits = True
                     self._finish_commit()
                 raise
         self._finish_commit()
@@ -472,7 +471,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self._end(self.call[COMMIT])
 
     def _log_commit(self) -> None:
-        """Have the commit on disk.  Not under the guard: whoever writes the log needs it."""
+        """Have the commit on disk.  Not under the guard: the thread that writes the log needs it."""
         for _, entry_page, last_page, space_id in self._loads:
             with self.hub.guard:
                 self.hub.store.call_essential(open_last_page, space_id, entry_page, last_page)
@@ -498,7 +497,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
 
     def _end(self, scn: int) -> None:
         hub = self.hub
-        if self.slot >= 0 and hub.store.failure is None:  # else what it did stays as it is, and nobody sees it
+        if self.slot >= 0 and hub.store.failure is None:  # else its changes stay as they are, invisible to all
             del hub.active[self.slot]
             records = self._records[: self.mark()].copy()
             ended = Ended(self.slot, scn, records, self._segments_used, self._pages_to_tidy)
@@ -528,11 +527,11 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
                     pass  # a segment goes a part at a time
                 self.call[RECORD_COUNT] -= 1
         self._loads = [load for load in self._loads if load[0] <= mark]
-        self._look_again(self.definitions.take_back_to(mark))
+        self._forget_definitions(self.definitions.take_back_to(mark))
         self.hub.waits.wake()
 
     def _cancel_cursors(self, place: int) -> None:
-        """Tell reads that have seen the newest change that it is about to be rolled back."""
+        """Cancel reads that have seen the newest change, which is about to be rolled back."""
         for cursor in list(self._cursors):
             if cursor.undo_mark < self.mark():
                 continue
@@ -554,7 +553,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         if not self.closed and self.hub.store.devices:
             lsn = self._logged_at
             if lsn and self.hub.redo is not None:
-                with suppress(StorageError):  # the one who commits is told
+                with suppress(StorageError):  # the thread that commits gets the error
                     self.hub.redo.make_durable(lsn)
                 self._finish_commit()
             self.rollback()

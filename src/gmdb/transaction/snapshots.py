@@ -2,7 +2,7 @@
 
 Invariants
  1. ``oldest`` in the global area is never newer than a snapshot in use that was not cancelled.
- 2. A cancelled snapshot's holder finds out before it hands out anything that it read.
+ 2. A reader by a cancelled snapshot raises before it returns anything that it read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OWN = list(SNAPSHOT.names or ()).index("transaction")  # in the form: the reader
 
 def require_level(isolation: str) -> None:
     if isolation not in ISOLATION_LEVELS:
-        raise SchemaError(f"isolation {isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
+        raise SchemaError(f"isolation {isolation!r} is not one of {', '.join(ISOLATION_LEVELS)}")
 
 
 class Snapshot:
@@ -30,11 +30,11 @@ class Snapshot:
         self._registry = registry
         self.scn = scn
         self.undo_mark = undo_mark  # how many of the session's own changes it sees
-        self.form = NO_FORM  # as kernels read it, if a cursor goes by it
+        self.form = NO_FORM  # as kernels read it, if a cursor uses it
         self._cancelled: Error | None = None
 
     def cancel(self, reason: Error) -> None:
-        """Whoever reads by it is told so before the next step."""
+        """Have ``check`` raise ``reason`` from now on."""
         self._cancelled = reason
         self._registry.remove(self)
 
@@ -47,7 +47,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """Whoever calls holds the store's guard."""
+    """The snapshots in use.  The caller holds the store's guard."""
 
     def __init__(self, memory: TransactionMemory) -> None:
         self._memory = memory
@@ -63,7 +63,7 @@ class Snapshots:
         self._held.pop(id(snapshot), None)
 
     def oldest(self) -> int:
-        """Up to which commit everyone sees everything; kernels are told, too."""
+        """The commit up to which everyone sees everything; kernels get it, too."""
         scn = min((s.scn for s in list(self._held.values())), default=self._memory.scn)
         self._memory.set("oldest", scn)
         return scn

@@ -1,6 +1,6 @@
-"""Definitions that a transaction has changed: its own until it commits, and taken back with what it did.
+"""Definitions that a transaction has changed: private until it commits, and rolled back with it.
 
-What a definition is, the catalog knows; here it is an object by the number of its table, None once that is dropped.
+Here a definition is any object of the catalog's, by the number of its table; None once the table is dropped.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ class ChangedDefinitions:
         self._before: list[tuple[int, Changes]] = []  # undo records when it was changed, what was changed until then
 
     def change(self, changes: Changes, undo_count: int) -> None:
-        """Note definitions whose changes have left undo records, of which there are ``undo_count`` by now."""
+        """Note changed definitions; the transaction has ``undo_count`` undo records by now."""
         self._before.append((undo_count, self.now))
         self.now = {**self.now, **changes}
 
     def take_back_to(self, undo_count: int) -> set[int]:
-        """Forget the changes of which undo records are gone; answers the tables that are as they were again."""
+        """Forget the changes whose undo records are gone; returns the tables that are as they were again."""
         reached = self.now
         while self._before and self._before[-1][0] > undo_count:
             _, self.now = self._before.pop()
         return {number for number in reached if reached[number] is not self.now.get(number, self)}
 
 
-# ---- Table locks: whoever changes rows shares a table, whoever changes its definition has it alone.
+# ---- Table locks: a transaction that changes rows shares a table, one that changes its definition has it alone.
 #
-# Names are taken alone, too, by whoever gives them to something or takes them away.  Readers take no lock: they go by
-# the definition that belongs to their snapshot, and what that leads to is kept for as long as the snapshot is held.
+# Names are taken alone, too, when they are given or removed.  Readers take no lock: they use the definition that
+# belongs to their snapshot, and what that leads to is kept for as long as the snapshot is held.
 
 
 class TableLocks:
-    """Who holds which table; held until the transaction ends.  Whoever calls holds the store's guard."""
+    """Which session holds which table until its transaction ends.  The caller holds the store's guard."""
 
     def __init__(self) -> None:
         self._shared: dict[Hashable, set[Session]] = {}
         self._alone: dict[Hashable, Session] = {}
 
     def share(self, key: Hashable, session: Session) -> list[Session]:
-        """Take the table together with others; answers who is in the way, nobody if it was taken."""
+        """Take the table together with others; returns the sessions in the way, none if it was taken."""
         holder = self._alone.get(key)
         if holder is not None and holder is not session:
             return [holder]
@@ -89,7 +89,7 @@ class HoldsTables:
 
     hub: Transactions
 
-    def _hold_nothing(self) -> None:
+    def _release_tables(self) -> None:
         self.tables_held: dict[int, object] = {}  # tables that are locked, and the definitions by which they are used
         self.tables_seen: dict[int, object] = {}  # definitions by which reads go; emptied when others come, by the hub
         self.has_read = False  # anything, in this transaction
@@ -100,35 +100,35 @@ class HoldsTables:
     def share_table(self, number: int, name: str) -> None:
         """Hold a table against changes of its definition until the transaction ends.
 
-        Whoever changed it before has let it go, and its commit is seen: also if it was interrupted while it waited
-        for the disk.
+        A transaction that changed it before has released it, and its commit is visible, also if it was interrupted
+        while it waited for the disk.
         """
         session = cast("Session", self)
         session.require_open()
         if number in self._locks_taken:
-            return  # also if others wait for it: whoever holds it stands in no line
+            return  # also if others wait for it: a holder does not queue
         tables = self.hub.tables
-        with self.hub.guard:  # the short way, while nobody waits for anything
-            taken = not self.hub.waits.queues and not tables.share(number, session)
-        if not taken:
+        with self.hub.guard:  # the fast path, while nobody waits for anything
+            is_shared = not self.hub.waits.queues and not tables.share(number, session)
+        if not is_shared:
             _take(session, number, f"table {name}", lambda: tables.share(number, session))
         self._locks_taken.add(number)
-        if self.hub.left_alone:
+        if self.hub.has_abandoned_commits:
             self.hub.finish_commits()
 
     def use_table(self, number: int, definition: object, obj_id: int, entry_page: int, space_id: int) -> None:
-        """Go by a definition of a table that is shared; ``obj_id``: whose its segment is."""
+        """Use a definition of a table that is shared; ``obj_id``: of its segment."""
         self.tables_held[number] = self.tables_seen[number] = definition
         self._segments_used[obj_id] = (entry_page, space_id)
 
-    def _look_again(self, numbers: Iterable[int]) -> None:
-        """Definitions of tables have changed: whoever uses them asks for them again."""
+    def _forget_definitions(self, numbers: Iterable[int]) -> None:
+        """Definitions of tables have changed: they are looked up again at their next use."""
         for number in numbers:
             self.tables_held.pop(number, None)
             self.tables_seen.pop(number, None)
 
     def note_load(self, entry_page: int, last_page: int, space_id: int) -> None:
-        """Inserts into the table go on at ``last_page`` once the transaction has committed."""
+        """Have inserts into the table go on at ``last_page`` once the transaction has committed."""
         self._loads.append((cast("Session", self).mark(), entry_page, last_page, space_id))
 
     def last_page_loaded(self, entry_page: int) -> int | None:
@@ -140,9 +140,9 @@ class HoldsTables:
         return key in self._locks_taken
 
     def take_alone(self, key: Hashable, what: str = "") -> None:
-        """Have a table, or a name, and nobody else, until the transaction ends; ``what`` it is, for people to read.
+        """Take a table, or a name, alone until the transaction ends; ``what``: how messages name it.
 
-        Whoever committed before has let it go, and is seen: also one that was interrupted while it waited for the disk.
+        A transaction that had it before has released it, and its commit is visible, as with ``share_table``.
         """
         session, tables = cast("Session", self), self.hub.tables
         if not tables.is_alone(key, session):
@@ -151,7 +151,7 @@ class HoldsTables:
             self.hub.finish_commits()
 
     def share_instead(self, number: int) -> None:
-        """Let others share a table that was taken alone; who needs it alone still waits."""
+        """Let others share a table that was taken alone; a session that needs it alone still waits."""
         session = cast("Session", self)
         with self.hub.guard:
             self.hub.tables.release(session, {number})
@@ -160,7 +160,7 @@ class HoldsTables:
 
 
 def _take(session: Session, key: Hashable, what: str, attempt: Callable[[], list[Session]]) -> None:
-    """Take a table, waiting for those who are in the way, which ``attempt`` tells, for as long as the session waits."""
+    """Take a table, waiting up to the session's lock timeout for the sessions in the way, which ``attempt`` returns."""
     deadline = time.monotonic() + session.lock_timeout
     goes_first = session.holds(key)
     key = ("table", key)

@@ -1,10 +1,10 @@
 """Waiting for rows and tables that others hold.
 
 Invariants
- 1. Whoever waits for the same thing gets it in order of arrival; but whoever holds it already and wants more of it goes
-    first, since all others wait for that one.
+ 1. Sessions that wait for the same thing get it in order of arrival; but one that holds it already and wants more of
+    it goes first, since all others wait for that one.
  2. A wait that would close a circle of transactions waiting for each other is refused at once.
- 3. Nobody waits while holding the store's guard.
+ 3. No session waits while it holds the store's guard.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LockWaits:
         self._waits_for: dict[Session, tuple[Hashable, list[Session]]] = {}
 
     def has_queue(self, key: Hashable, session: Session) -> bool:
-        """Whether others came first to wait for the same."""
+        """Whether others wait for the same already."""
         queue = self.queues.get(key)
         return bool(queue) and queue is not None and queue[0].session is not session
 
@@ -56,7 +56,7 @@ class LockWaits:
         deadline: float,
         goes_first: bool = False,
     ) -> None:
-        """Wait until the session is first in line for ``key`` and somebody has let go of something.
+        """Wait until the session is first in the queue for ``key`` and something was released.
 
         ``holders`` have it now; ``seen`` is what ``releases`` was before the caller tried.  The caller then tries
         again, and calls ``leave`` once it has what it wanted, or has given up.
@@ -104,39 +104,39 @@ class LockWaits:
         if not queue:
             del self.queues[key]
         else:
-            self._call(queue[0])
+            self._wake(queue[0])
 
-    def _call(self, waiter: _Waiter) -> None:
-        """Let a session look again; until it waits again, it waits for nobody."""
+    def _wake(self, waiter: _Waiter) -> None:
+        """Wake a session to try again; until then it counts as not waiting."""
         waiter.turn.set()
         self._waits_for.pop(waiter.session, None)
 
     def leave(self, key: Hashable, session: Session) -> None:
-        """The session has what it waited for, or gave up."""
+        """Remove a session from a queue: it has what it waited for, or gave up."""
         with self._lock:
             self._remove(key, session)
 
     def wake(self) -> None:
-        """Some transaction let go of something: whoever is first in line anywhere looks again."""
+        """A transaction released something: the first in each queue tries again."""
         with self._lock:
             self.releases += 1
             for queue in self.queues.values():
-                self._call(queue[0])
+                self._wake(queue[0])
 
     def interrupt(self, session: Session) -> None:
-        """Let a session look again, wherever it stands in line, so that it finds that it is to end."""
+        """Wake a session wherever it is in a queue, so that it finds out that it is interrupted."""
         with self._lock:
             for queue in self.queues.values():
                 for waiter in queue:
                     if waiter.session is session:
-                        self._call(waiter)
+                        self._wake(waiter)
 
     def is_waiting(self, session: Session) -> bool:
         with self._lock:
             return any(waiter.session is session for queue in self.queues.values() for waiter in queue)
 
     def _blockers(self, session: Session) -> list[Session]:
-        """Whom the session waits for: the holders, and whoever came first."""
+        """The sessions that this one waits for: the holders, and those before it in the queue."""
         waiting = self._waits_for.get(session)
         if waiting is None:
             return []
@@ -165,18 +165,18 @@ class LockWaits:
             return [(session, key) for session, (key, _) in self._waits_for.items()]
 
 
-# ---- A change of a row that cannot be made at once: wait for the row, make room, go by a newer snapshot, try again.
+# ---- A change of a row that cannot be made at once: wait for the row, make room, use a newer snapshot, retry.
 
-TRY_AGAIN = (LOCKED, CHANGED, NEED_SPACE, DAMAGED, LOCKS_FULL, UNDO_FULL, LOG_FULL)
+RETRIED = (LOCKED, CHANGED, NEED_SPACE, DAMAGED, LOCKS_FULL, UNDO_FULL, LOG_FULL)
 
 
-def is_in_line(session: Session, key: RowId | None, arguments: tuple[int, ...]) -> bool:
-    """Whether others came first to wait for the row; not if the session holds it already."""
+def must_queue(session: Session, key: RowId | None, arguments: tuple[int, ...]) -> bool:
+    """Whether others wait for the row already; not if the session holds it."""
     hub = session.hub
     return key is not None and hub.waits.has_queue(key, session) and not holds_row(hub.store.area, *arguments)
 
 
-def change_with_patience(
+def change_with_retries(
     session: Session,
     kernel: Any,
     space_id: int,
@@ -185,14 +185,14 @@ def change_with_patience(
     nowait: bool,
     result: int,
 ) -> int:
-    """Go on after a first try that ended with the status ``result``, until there is a result or no hope."""
+    """Retry after a first try that returned the status ``result``, until there is a result or an error."""
     waits = session.hub.waits
     deadline = time.monotonic() + session.lock_timeout
     waited = False
     session.pages_wanted = PAGES_MIN
-    seen = waits.releases - 1  # try once more at once: it may have been let go already
+    seen = waits.releases - 1  # retry at once: it may have been released already
     try:
-        while result in TRY_AGAIN:
+        while result in RETRIED:
             if result == CHANGED and session.depth and session.call[LATEST]:
                 return result
             if result == LOCKED and not nowait:
@@ -204,9 +204,9 @@ def change_with_patience(
                     if awaited != key:
                         waits.leave(awaited, session)
             else:
-                _overcome(session, result, key)
+                _make_retry_possible(session, result, key)
             seen = waits.releases
-            result = _try_again(session, kernel, space_id, key, arguments, result)
+            result = _retry(session, kernel, space_id, key, arguments, result)
         return result
     finally:
         if waited:
@@ -220,8 +220,8 @@ def _awaited(session: Session, key: RowId | None) -> RowId | None:
     return key if place < 0 else RowId.from_place(place)
 
 
-def _overcome(session: Session, result: int, key: RowId | None) -> None:
-    """Do what helps outside of the guard, or give up."""
+def _make_retry_possible(session: Session, result: int, key: RowId | None) -> None:
+    """Do what a retry needs and must be done without the guard, or raise."""
     if result == LOCKED:
         raise RowLocked(f"row {key} is held by another transaction")
     if result in (LOCKS_FULL, UNDO_FULL):
@@ -233,7 +233,7 @@ def _overcome(session: Session, result: int, key: RowId | None) -> None:
         raise WriteConflict(f"row {key} was changed by another transaction since this one's snapshot")
 
 
-def _try_again(
+def _retry(
     session: Session, kernel: Any, space_id: int, key: RowId | None, arguments: tuple[int, ...], result: int
 ) -> int:
     store = session.hub.store
@@ -246,7 +246,7 @@ def _try_again(
             store.raise_damage()
         elif result == CHANGED:
             session.call[SCN] = session.hub.memory.scn
-        if is_in_line(session, key, arguments):
+        if must_queue(session, key, arguments):
             session.call[BLOCKER] = session.call[BLOCKED] = -1
             return LOCKED
         session.reserve_records()

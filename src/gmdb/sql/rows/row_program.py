@@ -124,8 +124,7 @@ class Quick:
             if failures > FAILURES_MAX:
                 return None
             try:
-                with busy:
-                    rows = under_guard(work, parameters, now)
+                rows = under_guard(busy, work, parameters, now)
                 if rows is None:
                     rows = self._run_with_patience(parameters, now)
             except Unread:
@@ -138,7 +137,8 @@ class Quick:
 
     @operation
     def _run_with_patience(self, parameters: Parameters, now: datetime | None) -> list[Row] | None:
-        return self.session.hub.store.under_guard(self.work, parameters, now) if self.prepare() else None
+        session = self.session
+        return session.hub.store.under_guard(session.busy, self.work, parameters, now) if self.prepare() else None
 
     @operation
     def prepare(self) -> bool:

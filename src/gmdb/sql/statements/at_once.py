@@ -70,13 +70,12 @@ def change_at_once(
 
     def change_one(parameters: Parameters, now: datetime | None) -> int | None:
         """A single call of a kernel, which signals cannot break."""
-        with busy:
-            return under_guard(work, parameters, now)
+        return under_guard(busy, work, parameters, now)
 
     def change_several(parameters: Parameters, now: datetime | None) -> int | None:
         with busy, session.held:
             try:
-                return under_guard(work, parameters, now)
+                return under_guard(busy, work, parameters, now)
             except _Partly as partly:
                 session.take_back_to(partly.mark)
                 return NOT_DONE

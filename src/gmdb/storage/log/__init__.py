@@ -1,1 +1,1 @@
-"""What makes commits last: the redo log, checkpoints, and recovery after a crash."""
+"""Durability: the redo log, checkpoints, and recovery after a crash."""

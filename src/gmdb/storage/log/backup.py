@@ -9,7 +9,7 @@ Invariants
  2. No page of the copy is newer than the LSN at which the copied log ends.
  3. The log that is being copied is held meanwhile, so that no checkpoint takes it away.
  4. A backup has its name only once all of it is on disk.
- 5. A backup that was opened for writing is no backup any more: its note goes before anything is changed.
+ 5. A backup that was opened for writing is not a backup any more: its note goes before anything is changed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ INTERVAL = 0.005
 
 @dataclass(frozen=True)
 class Note:
-    """What a backup says of itself."""
+    """A backup's description of itself."""
 
     database_id: str
     time: int  # its instant: microseconds since 1970
@@ -83,7 +83,7 @@ def read_note(directory: Path) -> Note:
     """A backup's note.  Raises NotADatabase or NotABackup."""
     require_database(directory)
     if not is_backup(directory):
-        raise NotABackup(f"{directory} is no backup, or was opened since it was one; gmdb backup makes one")
+        raise NotABackup(f"{directory} is not a backup, or was opened for writing since; gmdb backup makes one")
     try:
         return make(Note, parse(read_plain(directory / NOTE_NAME)))
     except (OSError, ValueError) as error:
@@ -91,7 +91,7 @@ def read_note(directory: Path) -> Note:
 
 
 def forget_note(directory: Path) -> bool:
-    """The directory is about to be changed, as a database of its own; answers whether it was a backup."""
+    """The directory is about to be changed, as a database of its own; returns whether it was a backup."""
     if not is_backup(directory):
         return False
     disk.current.remove(directory / NOTE_NAME)
@@ -109,16 +109,16 @@ def new_directory(target: Path) -> Iterator[Path]:
         raise TargetExists(f"{target} is there already; choose another path, or remove it first")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = make_beside(target)
+        unfinished = make_beside(target)
     except OSError as error:
         raise StorageError(f"{target}: {error.strerror}") from error
     try:
-        yield made
-        sync_directory(made)
-        disk.current.replace(made, target)
+        yield unfinished
+        sync_directory(unfinished)
+        disk.current.replace(unfinished, target)
         sync_directory(target.parent)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def copy_file(source: Path, target: Path, length: int, size: int, allocate: bool) -> None:
@@ -143,28 +143,28 @@ class Backup:
         self._done = self._total = 0
 
     def steps(self) -> Generator[Step, None, BackupReport]:
-        """Make it, step by step, so that whoever drives it can tell how far it is, or give it up."""
+        """Make it, step by step, so that the caller can report progress, or give it up."""
         files = self._redo.files
         files.hold(0)  # so that the file which the control record names is still there when it is held
         try:
             start = self._store.control["redo_lsn"]
             files.hold(start)
         finally:
-            files.let_go(0)
+            files.release(0)
         try:
-            with new_directory(self._target) as made:
-                return (yield from self._make(made, start))
+            with new_directory(self._target) as unfinished:
+                return (yield from self._make(unfinished, start))
         finally:
-            files.let_go(start)
+            files.release(start)
             if self._store.devices:
                 files.forget(self._store.control["redo_lsn"], self._redo.end)
 
-    def _make(self, made: Path, start: int) -> Generator[Step, None, BackupReport]:
+    def _make(self, unfinished: Path, start: int) -> Generator[Step, None, BackupReport]:
         began = time.monotonic()
         copied: set[int] = set()
         while True:
             for device in self._devices_but(copied):
-                for size in self._copy_pages(device, made):
+                for size in self._copy_pages(device, unfinished):
                     self._done += size
                     yield "copying pages", self._done, max(self._total, self._done)
                 copied.add(device.number)
@@ -177,17 +177,17 @@ class Backup:
                     break
         self._redo.write_through(end)
         for number, size in sizes.items():
-            with disk.current.open(device_path(made, number), writable=True) as file:
+            with disk.current.open(device_path(unfinished, number), writable=True) as file:
                 file.allocate(size)  # as long as it is at the end: so it can be opened for reading only, too
                 file.sync()
         yield "copying redo", 0, end - start
-        self._copy_redo(made, start, end)
+        self._copy_redo(unfinished, start, end)
         fields |= {"redo_lsn": start, "clean": 0, "archiving": 0, "redo_file_size": self._redo.files.file_size}
         for number in dropped_numbers(self._store.directory):
-            note_dropped(made, number)
-        write_control(made, write_control(made, fields))  # both copies
-        disk.current.open(made / LOCK_NAME, create=True).close()
-        write_note(made, Note(self._store.control["database_id"], now, start, end))
+            note_dropped(unfinished, number)
+        write_control(unfinished, write_control(unfinished, fields))  # both copies
+        disk.current.open(unfinished / LOCK_NAME, create=True).close()
+        write_note(unfinished, Note(self._store.control["database_id"], now, start, end))
         return BackupReport(str(self._target), self._done, end - start, now, time.monotonic() - began)
 
     # ---- pages
@@ -199,13 +199,13 @@ class Backup:
             self._total += sum(device.head.hwm * device.page_size for device in devices)
             return devices
 
-    def _copy_pages(self, device: Device, made: Path) -> Iterator[int]:
+    def _copy_pages(self, device: Device, unfinished: Path) -> Iterator[int]:
         """Copy what lies below the high-water mark.  Pages that are taken later are in the log as a whole."""
         size = device.page_size
         with self._store.guard:
             self._store.require_open()
             hwm = device.head.hwm
-        path = device_path(made, device.number)
+        path = device_path(unfinished, device.number)
         with disk.current.open(device.path) as source, disk.current.open(path, create=True, exclusive=True) as copy:
             for first in range(0, hwm, CHUNK // size):
                 count = min(CHUNK // size, hwm - first)
@@ -236,16 +236,15 @@ class Backup:
                     return page.tobytes()
                 if not self._store.loads_run() or time.monotonic() > deadline:
                     damage = self._store.damage_of(page_id)
-                    said = f"{device.path}: {damage}; no backup was made"
-                    raise Corruption(said, page_id, damage.offset)
+                    raise Corruption(f"{device.path}: {damage}; no backup was made", page_id, damage.offset)
             time.sleep(INTERVAL)  # a load has taken the place, and is about to write the page
 
     # ---- log
 
-    def _copy_redo(self, made: Path, start: int, end: int) -> None:
+    def _copy_redo(self, unfinished: Path, start: int, end: int) -> None:
         """Copy the log up to the instant; what comes after it is not part of the backup."""
         payload, file_size = self._redo.files.payload, self._redo.files.file_size
         for number in range(start // payload, max(end - 1, start) // payload + 1):
             length = HEAD_SPACE + min(end - number * payload, payload)
             source = redo_path(self._store.directory, number)
-            copy_file(source, redo_path(made, number), length, file_size, allocate=False)
+            copy_file(source, redo_path(unfinished, number), length, file_size, allocate=False)

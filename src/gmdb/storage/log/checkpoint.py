@@ -1,6 +1,6 @@
-"""Checkpoints: changed pages go to the device files, so that the log before them is needed no more.
+"""Checkpoints: changed pages go to the device files, so that the log before them is not needed any more.
 
-A checkpoint takes over the chain of changed pages and works it off in rounds: copy some pages under the guard, seal
+A checkpoint takes over the chain of changed pages and works through it in rounds: copy some pages under the guard, seal
 the copies, make the log durable up to where they stand, keep them in the mirror, write them to their places.  At the
 end the control file says from where on the log counts.  Writers go on all the while.
 
@@ -39,7 +39,7 @@ from gmdb.storage.store import PageStore
 #
 # Invariants
 #  1. A page goes to its place only after a sync of the mirror that holds it.
-#  2. The mirror is asked only about the checkpoint that was interrupted: older rounds hold older pages.
+#  2. Pages are taken from the mirror only for the checkpoint that was interrupted: older rounds hold older pages.
 
 NAME = "gmdb.mirror"
 
@@ -58,7 +58,7 @@ class Mirror:
             raise
 
     def write(self, ckpt_id: int, ids: np.ndarray, pages: memoryview) -> None:
-        """Keep a round of pages, whatever happens to them in their places."""
+        """Keep a copy of a round of pages, in case they are torn in their places."""
         self._file.write(pages, PAGES_AT)
         self._file.write(pack_mirror_head(self._database_id, ckpt_id, ids), 0)
         self._file.sync()
@@ -86,16 +86,19 @@ def torn_pages(directory: Path, database_id: bytes, ckpt_id: int) -> dict[int, b
     if not path.is_file():
         return {}
     with disk.current.open(path) as file:
-        found = read_mirror_head(file.read(PAGES_AT, 0))
-        if found is None or found[0]["database_id"] != database_id.hex() or found[0]["ckpt_id"] != ckpt_id:
+        mirrored = read_mirror_head(file.read(PAGES_AT, 0))
+        if mirrored is None:
+            return {}
+        head, pages = mirrored
+        if head["database_id"] != database_id.hex() or head["ckpt_id"] != ckpt_id:
             return {}
         rest = file.read(MIRROR_SIZE - PAGES_AT, PAGES_AT)
     torn: dict[int, bytes] = {}
     at = 0
     with contextlib.ExitStack() as opened:
-        numbers = {device_of(page_id) for page_id, _ in found[1]}
+        numbers = {device_of(page_id) for page_id, _ in pages}
         files = {n: opened.enter_context(disk.current.open(device_path(directory, n))) for n in numbers}
-        for page_id, size in found[1]:
+        for page_id, size in pages:
             copy, at = rest[at : at + size], at + size
             here = files[device_of(page_id)].read(size, offset_of(page_id) * size)
             if not _is_whole(here, page_id, size) and _is_whole(copy, page_id, size):
@@ -122,7 +125,7 @@ assert ROUND_BYTES <= ROUND_SIZE
 
 
 class Checkpoints:
-    """Makes checkpoints, one at a time.  ``fields`` tells what else belongs into the control file."""
+    """Makes checkpoints, one at a time.  ``counters`` returns what else belongs into the control file."""
 
     def __init__(self, store: PageStore, redo: RedoLog, mirror: Mirror) -> None:
         self._store = store
@@ -174,7 +177,7 @@ class Checkpoints:
         return CheckpointReport(ckpt_id, pages, size, time.monotonic() - started)
 
     def _round(self, ckpt_id: int, first: int) -> tuple[int, int, int]:
-        """Copy and write as many pages as the buffer takes; answers their number, the next page, their bytes."""
+        """Copy and write as many pages as the buffer takes; returns their number, the next page, their bytes."""
         count, following, length, end = self._copy(first)
         ids = self._pages[:count, 0].astype(np.int64)
         sizes = self._sizes(ids)

@@ -1,6 +1,6 @@
 """Committed changes of tables with a change feed, in the order of their commits, out of the log's files.
 
-Whoever reads needs nothing but the files: it may be another process, while the database is in use, closed or crashed.
+A reader needs nothing but the files: it may be another process, while the database is in use, closed or crashed.
 A transaction's changes lie anywhere before its commit, among those of others; so a position in the feed is the commit
 that was read last, and the LSN from which on the log may have changes of transactions that had not committed by then.
 
@@ -43,7 +43,7 @@ _ANOTHER_WAY = "it has gone another way since, as after a restore to an earlier 
 class Committed:
     """Changes of some commits, in order: of each, its place in the log, its commit, its number within that.
 
-    ``position`` is behind the last commit, be it that it has no change.
+    ``position`` is behind the last commit, even if that has no change.
     """
 
     changes: np.ndarray
@@ -62,14 +62,14 @@ class Committed:
         """Where each of the commits ends: the position behind it, and how many changes there are up to there."""
         scn = self.scn
         starts = np.flatnonzero(np.concatenate(([True], np.diff(scn) != 0))) if len(scn) else np.empty(0, np.int64)
-        found = np.zeros(len(starts), COMMIT_END)
+        ends = np.zeros(len(starts), COMMIT_END)
         if len(starts):
-            found["scn"], found["lsn"] = scn[starts], self.commits["lsn"][starts]
+            ends["scn"], ends["lsn"] = scn[starts], self.commits["lsn"][starts]
             needs = np.minimum.accumulate(self.changes["group"][::-1])[::-1]  # of this change and all behind it
             behind = np.append(needs[starts[1:]], self.position.needs)
-            found["needs"] = np.minimum(np.minimum(behind, self.position.needs), found["lsn"])
-            found["changes"] = np.append(starts[1:], len(scn))
-        return found
+            ends["needs"] = np.minimum(np.minimum(behind, self.position.needs), ends["lsn"])
+            ends["changes"] = np.append(starts[1:], len(scn))
+        return ends
 
     def part(self, wanted: np.ndarray | slice) -> Committed:
         return Committed(self.changes[wanted], self.commits[wanted], self.sequence[wanted], self.position)
@@ -81,7 +81,7 @@ def position_behind(end: np.void, whole: int) -> LogPosition:
 
 
 class ChangeLog:
-    """The log of a database's directory, to be read by anybody who can read its files."""
+    """The log of a database's directory, for any process that can read its files."""
 
     def __init__(self, directory: Path) -> None:
         control = read_control(directory)
@@ -132,14 +132,14 @@ class ChangeLog:
             raise PositionGone(f"{self.directory}: the log from position {text} on {_GONE}")
 
     def _is_there(self, lsn: int) -> bool:
-        """Whether the log can be read on from ``lsn``, be it that it ends there."""
+        """Whether the log can be read on from ``lsn``, or ends there."""
         if self._reader is not None and (self._reader.has(lsn) or self._reader.after_end(lsn) is not None):
             return True
         control = read_control(self.directory)
         return bool(control["clean"]) and int(control["redo_lsn"]) == lsn
 
     def sync(self, last: int) -> None:
-        """Have the log on disk up to an LSN, whoever has written it: all that recovery would need to get there."""
+        """Sync the log up to an LSN, also if another process wrote it: all that recovery would need to get there."""
         size = payload(self._file_size)
         for number in range(self._synced // size, last // size + 1):
             for folder in self._folders:
@@ -150,7 +150,7 @@ class ChangeLog:
         self._synced = max(self._synced, last)
 
     def goes_on_behind(self, lsn: int) -> bool:
-        """Whether there is log behind a place where none was found: then it is damaged there, or was being written."""
+        """Whether there is log behind a place without a whole group: then it is damaged there, or was being written."""
         assert self._reader is not None
         number = lsn // payload(self._file_size) + 1
         return int(read_control(self.directory)["redo_lsn"]) > lsn or self._reader.is_used(number)
@@ -212,14 +212,12 @@ class LogScan:
         self._log = log
         self._position = position
         self._lsn = position.needs
-        self._open: dict[
-            int, list[np.ndarray]
-        ] = {}  # by transaction, changes of which nobody knows what becomes of them
+        self._open: dict[int, list[np.ndarray]] = {}  # by transaction, changes that are not committed yet
         self._changes = np.empty(_ROOM, LOG_CHANGE)
         self._commits = np.empty(_COMMITS, LOG_COMMIT)
-        self._is_known = not position.lsn
+        self._is_right_log = not position.lsn
         self._data = b""
-        self._doubted = -1  # where there was no group, though the log goes on behind
+        self._retried_at = -1  # where there was no group, though the log goes on behind
 
     @property
     def position(self) -> LogPosition:
@@ -232,7 +230,7 @@ class LogScan:
         return self._lsn
 
     def steps(self, until: int | None = None) -> Iterator[Committed]:
-        """What there is by now, step by step; may be called again for what has come since.
+        """The changes committed by now, step by step; may be called again for those committed since.
 
         ``until``: an SCN, behind which nothing is wanted; it is not called again then.
         """
@@ -240,12 +238,12 @@ class LogScan:
         while not is_over and (until is None or self._position.scn < until):
             check()
             changes, commits, is_over = self._scan()
-            found = self._assemble(changes, commits)
+            committed = self._assemble(changes, commits)
             is_over = is_over and not self._goes_on_elsewhere()
-            if found.position != self._position:
-                self._position = found.position
-                yield found if until is None else found.part(found.scn <= until)
-        if not self._is_known:
+            if committed.position != self._position:
+                self._position = committed.position
+                yield committed if until is None else committed.part(committed.scn <= until)
+        if not self._is_right_log:
             raise self._unknown()
 
     def commits(self) -> Iterator[np.ndarray]:
@@ -283,11 +281,11 @@ class LogScan:
         if following is None:
             if not self._log.goes_on_behind(self._lsn):
                 return False
-            if self._doubted == self._lsn:  # it was read again since
+            if self._retried_at == self._lsn:  # it was read again since
                 raise self._log.damaged(self._lsn)
-            self._doubted = self._lsn
+            self._retried_at = self._lsn
             return True
-        self._lsn, self._open = following, {}  # no transaction outlives that
+        self._lsn, self._open = following, {}  # no transaction survives that
         return True
 
     # ---- what was committed
@@ -304,17 +302,17 @@ class LogScan:
             pending = _without_taken_back(pending)
         at = _find(commits["transaction"], pending["transaction"])
         self._hold(pending[at < 0])
-        given = np.flatnonzero(at >= 0)
-        given = given[is_new[at[given]]]
-        scn = commits["scn"][at[given]]
-        given = given[np.argsort(scn, kind="stable")]  # within a transaction they are in order already
-        done, of_commit = pending[given], commits[at[given]]
+        chosen = np.flatnonzero(at >= 0)
+        chosen = chosen[is_new[at[chosen]]]
+        scn = commits["scn"][at[chosen]]
+        chosen = chosen[np.argsort(scn, kind="stable")]  # within a transaction they are in order already
+        done, of_commit = pending[chosen], commits[at[chosen]]
         position = self._position
         if is_new.any():
             last = commits[np.argmax(commits["scn"])]
             needs = min([int(last["lsn"]), *(int(held[0]["group"][0]) for held in self._open.values())])
             position = LogPosition(int(last["scn"]), int(last["lsn"]), needs, self._position.whole)
-        return Committed(done, of_commit, _numbered(of_commit["scn"], done["operation"]), position)
+        return Committed(done, of_commit, _sequence_numbers(of_commit["scn"], done["operation"]), position)
 
     def _take_up(self, changes: np.ndarray, transactions: list[int]) -> np.ndarray:
         """Changes, behind those that were held of some transactions."""
@@ -328,11 +326,12 @@ class LogScan:
             self._open.setdefault(number, []).append(changes[numbers == number])
 
     def _check(self, commits: np.ndarray, is_new: np.ndarray) -> None:
-        """See that the log is the one that the position is of, and has all of the commits that are given out."""
-        if not self._is_known and len(commits):
+        """Check that the log is the one that the position is of, and has all of the commits that are given out."""
+        if not self._is_right_log and len(commits):
             before = commits[~is_new]
-            self._is_known = bool(np.any((before["scn"] == self._position.scn) & (before["lsn"] == self._position.lsn)))
-            if not self._is_known and is_new.any():
+            scn, lsn = self._position.scn, self._position.lsn
+            self._is_right_log = bool(np.any((before["scn"] == scn) & (before["lsn"] == lsn)))
+            if not self._is_right_log and is_new.any():
                 raise self._unknown()
         began = commits["began"][is_new]
         if np.any((began > 0) & (began < self._position.whole)):
@@ -340,11 +339,11 @@ class LogScan:
 
     def _unknown(self) -> PositionUnknown:
         text = self._position.to_text(self._log.database_id)
-        return PositionUnknown(f"{self._log.directory}: position {text} is none of its log; {_ANOTHER_WAY}")
+        return PositionUnknown(f"{self._log.directory}: position {text} is not in its log; {_ANOTHER_WAY}")
 
 
 def _find(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """For each of the wanted numbers, which of the known ones it is; -1 if it is none."""
+    """For each of the wanted numbers, which of the known ones it is; -1 if it is not among them."""
     if not len(known):
         return np.full(len(wanted), -1)
     order = np.argsort(known)
@@ -352,7 +351,7 @@ def _find(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.where(known[at] == wanted, at, -1)
 
 
-def _numbered(scn: np.ndarray, operations: np.ndarray) -> np.ndarray:
+def _sequence_numbers(scn: np.ndarray, operations: np.ndarray) -> np.ndarray:
     """The numbers of changes within their transactions, which are neighbours.
 
     An update has two, whether or not a reader makes a deletion and an insertion of it.
@@ -377,12 +376,12 @@ def _without_taken_back(changes: np.ndarray) -> np.ndarray:
         if change["operation"]:
             stack.append(n)
             continue
-        while stack and _is_of(changes[stack[-1]], change):
+        while stack and _is_undone_by(changes[stack[-1]], change):
             keep[stack.pop()] = False
     return changes[keep]
 
 
-def _is_of(change: np.void, taken_back: np.void) -> bool:
+def _is_undone_by(change: np.void, taken_back: np.void) -> bool:
     """Whether a change is of an undo record that was taken back."""
     if change["undo"] != NO_PLACE:
         return bool(change["undo"] == taken_back["undo"])

@@ -125,7 +125,7 @@ class Durability:
                 continue
             try:
                 self.checkpoint()
-                self.shrinking.run(only_if_much=True)
+                self.shrinking.run(only_if_worth_it=True)
             except StorageError as error:
                 what = "the checkpoint failed" if self._store.failure else "its files cannot be made shorter"
                 _logger.error("%s: %s: %s", self._store.directory, what, error)
@@ -166,7 +166,7 @@ class Durability:
             self._thread = None
 
     def close(self, clean: bool) -> None:
-        """Let go of the files.  ``clean``: after a last checkpoint, so that nothing of the log is needed."""
+        """Close the files.  ``clean``: after a last checkpoint, so that the log is not needed."""
         try:
             if clean:
                 end = self.redo.end

@@ -4,7 +4,7 @@ Invariants
  1. Every file of the log is allocated whole before a byte of the stream goes there: writing cannot fail for want of
     space.
  2. The log goes on in a new file each time that the database is opened.
- 3. A file from which somebody holds the log is neither removed nor moved.
+ 3. A file that is held (``hold``) is neither removed nor moved.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from gmdb.errors import Corruption, RestoreError, StorageError
 from gmdb.format.redo import HEAD_SPACE, REDO_GROUP, pack_file_head, payload, read_file_head
@@ -36,7 +37,7 @@ def redo_numbers(directory: Path) -> list[int]:
 
 
 def open_if_there(path: Path) -> DiskFile | None:
-    """A file; None if it is not there, or not any more: whoever has the database open may move or remove it."""
+    """A file; None if it does not exist, or not any more: the owner of the database may move or remove it."""
     try:
         return disk.current.open(path)
     except StorageError as error:
@@ -55,7 +56,7 @@ class RedoFiles:
         self.archiving = archiving
         self._open: dict[int, DiskFile] = {}
         self._unsynced: set[int] = set()
-        self._held: list[int] = []  # LSNs from which on somebody needs the files
+        self._held: list[int] = []  # LSNs from which on the files are held
         self._keeping = threading.Lock()  # who holds files, and which of them go
         self.needed = Hook(_nobody)  # from where on readers need the log that ends at an LSN
 
@@ -68,7 +69,7 @@ class RedoFiles:
         return payload(self._file_size)
 
     def start(self, number: int, follows: int) -> int:
-        """Begin a new file after the log ended at ``follows``; answers the LSN at which it starts."""
+        """Begin a new file after the log ended at ``follows``; returns the LSN at which it starts."""
         for litter in redo_numbers(self._directory):
             if litter >= number:
                 disk.current.remove(redo_path(self._directory, litter))
@@ -85,7 +86,7 @@ class RedoFiles:
             disk.current.sync_directory(self._directory)
         except BaseException:
             file.close()
-            with contextlib.suppress(StorageError):  # what went wrong first is what the user must hear of
+            with contextlib.suppress(StorageError):  # the user must see the first error
                 disk.current.remove(path)
             raise
         self._open[number] = file
@@ -122,24 +123,24 @@ class RedoFiles:
                 self._unsynced |= numbers
             raise
 
-    # ---- files that nobody needs
+    # ---- files that are not needed any more
 
     def hold(self, lsn: int) -> None:
-        """Keep the files from ``lsn`` on, until ``let_go``."""
+        """Hold the files from ``lsn`` on, until ``release``."""
         with self._keeping:
             self._held.append(lsn)
 
-    def let_go(self, lsn: int) -> None:
+    def release(self, lsn: int) -> None:
         with self._keeping:
             self._held.remove(lsn)
 
     def oldest_held(self) -> int:
-        """The LSN from which on somebody needs the log, whatever checkpoints say."""
+        """The LSN from which on the log is held, whatever checkpoints need."""
         with self._keeping:
             return min(self._held, default=NOWHERE)
 
     def forget(self, lsn: int, end: int) -> None:
-        """Remove the files, or move them to the archive, that hold nothing from ``lsn`` on; ``end``: of the log."""
+        """Remove the files, or move them to the archive, that have nothing from ``lsn`` on; ``end``: of the log."""
         needed = self.needed(end)
         with self._keeping:
             first = min([lsn, *self._held, *([] if needed is None else [needed])]) // self.payload
@@ -157,13 +158,13 @@ class RedoFiles:
 
     def _retire(self, number: int, worth_keeping: bool = True) -> None:
         file = self._open.pop(number, None)
-        kept = self.archiving and worth_keeping
+        is_archived = self.archiving and worth_keeping
         if file is not None:
-            if kept:
-                file.sync()  # under sync="off" nobody has: pages need it no more, but the archive is to be whole
+            if is_archived:
+                file.sync()  # under sync="off" it was not synced, but the archive must be whole
             file.close()
         path = redo_path(self._directory, number)
-        if kept:
+        if is_archived:
             archive = self._directory / ARCHIVE
             archive.mkdir(exist_ok=True)
             disk.current.replace(path, archive / path.name)
@@ -182,6 +183,13 @@ def _nobody(_: int, /) -> int | None:
     """No reader needs the log."""
 
 
+class LogFile(NamedTuple):
+    """A file of the log, and the LSN at which the log before it ended."""
+
+    path: Path
+    follows: int
+
+
 class RedoReader:
     """The log's bytes from an LSN on, as long as one file leads to the next."""
 
@@ -190,8 +198,8 @@ class RedoReader:
         self._database_id = database_id.hex()
         self._file_size = file_size
 
-    def _find(self, number: int) -> tuple[Path, int] | None:
-        """A file that is whole at its head, and the LSN that it follows."""
+    def _find(self, number: int) -> LogFile | None:
+        """A file of this log whose head is whole."""
         for folder in self._folders:
             path = redo_path(folder, number)
             file = open_if_there(path)
@@ -200,11 +208,11 @@ class RedoReader:
             with file:
                 head = read_file_head(file.read(HEAD_SPACE, 0))
             if head and head["database_id"] == self._database_id and head["number"] == number:
-                return path, head["follows"]
+                return LogFile(path, head["follows"])
         return None
 
     def has(self, lsn: int) -> bool:
-        """Whether the log is there at ``lsn``, be it that it ends there."""
+        """Whether the log is there at ``lsn``, or ends there."""
         number, offset = divmod(lsn, payload(self._file_size))
         return self._find(number) is not None or (offset == 0 and number > 0 and self._find(number - 1) is not None)
 
@@ -222,24 +230,24 @@ class RedoReader:
         """
         number, offset = divmod(lsn, payload(self._file_size))
         while True:
-            found = self._find(number)
-            if found is None or (offset == 0 and lsn != start and found[1] != lsn):
+            log_file = self._find(number)
+            if log_file is None or (offset == 0 and lsn != start and log_file.follows != lsn):
                 return b""
-            file = open_if_there(found[0])
+            file = open_if_there(log_file.path)
             if file is not None:  # else it was moved to the archive meanwhile, or removed
                 with file:
                     return file.read(min(length, payload(self._file_size) - offset), HEAD_SPACE + offset)
 
     def after_end(self, lsn: int) -> int | None:
-        """Where the log goes on that ended at ``lsn`` in the middle of a file, for it was opened again after that."""
+        """Where the log goes on that ended at ``lsn`` in the middle of a file: the database was reopened then."""
         number = lsn // payload(self._file_size) + 1
-        found = self._find(number)
-        return number * payload(self._file_size) if found is not None and found[1] == lsn else None
+        log_file = self._find(number)
+        return number * payload(self._file_size) if log_file is not None and log_file.follows == lsn else None
 
     def is_used(self, number: int) -> bool:
         """Whether a file is there that log was written to."""
-        found = self._find(number)
-        file = open_if_there(found[0]) if found is not None else None
+        log_file = self._find(number)
+        file = open_if_there(log_file.path) if log_file is not None else None
         if file is None:
             return False
         with file:
@@ -247,26 +255,26 @@ class RedoReader:
 
     def is_left_behind(self, lsn: int) -> bool:
         """Whether the log goes on from before ``lsn``, as after a recovery up to an earlier time."""
-        found = self._find(lsn // payload(self._file_size) + 1)
-        return found is not None and found[1] < lsn
+        log_file = self._find(lsn // payload(self._file_size) + 1)
+        return log_file is not None and log_file.follows < lsn
 
     def end_of(self, number: int) -> int:
-        """The LSN before which groups of a file begin; what lies behind the end that the next file names is none."""
-        found = self._find(number + 1)
-        return (number + 1) * payload(self._file_size) if found is None else found[1]
+        """The LSN before which all groups of a file begin: the next file's head says where the log left it."""
+        log_file = self._find(number + 1)
+        return (number + 1) * payload(self._file_size) if log_file is None else log_file.follows
 
     def refuse_a_gap(self, lsn: int) -> None:
         """The log seems to end at ``lsn``.  Raise RestoreError if there is more of it further on: files are missing."""
         size = payload(self._file_size)
         for number in sorted({n for folder in self._folders for n in redo_numbers(folder)}):
-            found = self._find(number) if number * size > lsn else None
-            if found is None:
+            log_file = self._find(number) if number * size > lsn else None
+            if log_file is None:
                 continue
             if self.is_used(number):
-                missing = redo_path(found[0].parent, found[1] // size)
+                missing = redo_path(log_file.path.parent, log_file.follows // size)
                 raise RestoreError(
-                    f"the log is missing between LSN {lsn} and {found[0]}, which follows LSN {found[1]}: "
-                    f"{missing.name}, or a file before it, is not in {found[0].parent}, or is damaged"
+                    f"the log is missing between LSN {lsn} and {log_file.path}, which follows LSN {log_file.follows}: "
+                    f"{missing.name}, or a file before it, is not in {log_file.path.parent}, or is damaged"
                 )
 
     def behind(self, lsn: int, length: int) -> Iterator[tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""Pinning instants of a database that is in use, for readers in other processes, and letting them go.
+"""Pinning instants of a database that is in use, for readers in other processes, and releasing them.
 
 Taking a pin: if much has changed, a checkpoint first.  Then, while the guard is held, the pages that are changed in
 memory are copied there, and the locks of transactions under way are noted; nothing is written meanwhile.  From then on
@@ -48,7 +48,7 @@ from gmdb.storage.pins import (
     image_path,
     make_folder,
     new_name,
-    note_fall,
+    note_given_up,
     pin_path,
     read_images,
     read_pin,
@@ -59,14 +59,14 @@ from gmdb.storage.pins import (
 )
 from gmdb.storage.store import PageStore
 
-# ---- Keeping old pages for pins: whoever is about to overwrite a page in its file has it kept here first.
+# ---- Keeping old pages for pins: before a page is overwritten in its file, its old version is kept here.
 #
 # Invariants
 #  1. A page that a pin may need is overwritten only after its image was synced.
 #  2. A version of a page is kept once, for all pins that need it, and only while one does.  A pin needs the newest
 #     version that is not newer than it, be it an image or what the file has.
 #  3. What pins still need of a file is in another one, and synced, before the file is removed.
-#  4. If the disk gets full, or images would take more than their share, the oldest pin falls; never a writer fails.
+#  4. If the disk gets full, or images would take more than their share, the oldest pin is given up; no writer fails.
 
 DISK_RESERVE = 64 << 20  # bytes of the disk that images leave to writers
 # Images may take SHARE times the bytes of the database, or SHARE_MIN.  The newest pin stays all the same: it needs no
@@ -82,7 +82,7 @@ def _nothing_to_give_up(_: str, /) -> bool:
 
 
 class Images:
-    """The image files of an open database.  ``give_up_oldest`` lets the oldest pin fall, if any, and says why."""
+    """The image files of an open database.  ``give_up_oldest`` gives up the oldest pin, if any, and logs why."""
 
     def __init__(self, store: PageStore) -> None:
         self._store = store
@@ -93,14 +93,14 @@ class Images:
         self._reach: dict[int, int] = {}  # how far each device is pinned
         self._kept: dict[int, np.ndarray] = {}  # by device, whether a page was kept or rewritten since the newest pin
         self._pins: list[int] = []  # the checkpoints of all pins, in order
-        self._beginning: Pin | None = None  # a pin that is being taken, and listed by nobody yet
+        self._beginning: Pin | None = None  # a pin that is being taken, and is not listed yet
         self._images: dict[int, list[KeptPage]] = defaultdict(list)  # by page id, the oldest first
         self._sizes: dict[Path, int] = {}  # of the files
         self.give_up_oldest = Hook(_nothing_to_give_up)
         self._next_number = 0
         for _, number, path in image_files(store.directory):
             self._next_number = max(self._next_number, number + 1)
-            with suppress(OSError):  # what cannot be read is nobody's
+            with suppress(OSError):  # what cannot be read is not used
                 self._sizes[path] = path.stat().st_size
                 for page_id, image in read_images(path):
                     insort(self._images[page_id], image)
@@ -108,7 +108,7 @@ class Images:
     # ---- what pins need
 
     def follow(self, pins: list[Pin], kept: np.ndarray | None = None) -> None:
-        """Go by these pins from now on; pages ``kept`` are those whose images the newest needs no more."""
+        """Use these pins from now on; ``kept`` are pages of which the newest pin needs no image any more."""
         with self.lock:
             if self._beginning is not None:
                 pins = [*pins, self._beginning]
@@ -164,16 +164,17 @@ class Images:
             self._note(ids)
 
     def _keep_some(self, ids: np.ndarray) -> None:
-        pages, found, ckpt_ids = [], [], []
+        pages, page_ids, ckpt_ids = [], [], []
         for page_id in ids.tolist():
             page = self._store.devices[page_id >> OFFSET_BITS].read_from_file(page_id & (PAGES_PER_DEVICE - 1))
             ckpt_id = int.from_bytes(page[_CKPT_AT : _CKPT_AT + 4], "little")
             if self._is_wanted(page_id, ckpt_id) and _is_whole(page, page_id):
                 pages.append(page)
-                found.append(page_id)
+                page_ids.append(page_id)
                 ckpt_ids.append(ckpt_id)
         if pages:
-            self.append(np.array(found), np.array(ckpt_ids), np.array([len(page) for page in pages]), b"".join(pages))
+            sizes = np.array([len(page) for page in pages])
+            self.append(np.array(page_ids), np.array(ckpt_ids), sizes, b"".join(pages))
 
     def append(self, ids: np.ndarray, ckpt_ids: np.ndarray, sizes: np.ndarray, pages: bytes | memoryview) -> None:
         """Add a batch.  ``sync`` makes it last."""
@@ -212,8 +213,8 @@ class Images:
         self._end = self._sizes[self._path] = at
 
     def _require_space(self, size: int) -> None:
-        found = os.statvfs(self._store.directory)
-        if found.f_bavail * found.f_frsize < size + DISK_RESERVE:
+        disk_space = os.statvfs(self._store.directory)
+        if disk_space.f_bavail * disk_space.f_frsize < size + DISK_RESERVE:
             raise DiskFull(f"{self._store.directory}: little space is left on the disk")
 
     def _open_file(self) -> DiskFile:
@@ -221,7 +222,7 @@ class Images:
         if self._file is None:
             directory = self._store.directory
             path = image_path(directory, self._newest, self._next_number)
-            self._next_number += 1  # no name is given twice: somebody may have the file open that had it
+            self._next_number += 1  # no name is used twice: a reader may have the older file open
             self._file = disk.current.open(path, create=True, exclusive=True)
             disk.current.sync_directory(path.parent)
             self._end, self._path = 0, path
@@ -291,15 +292,15 @@ class Images:
         return pin is not None and not image.ckpt_id < self._in_file(page_id) <= pin
 
     def _tidy(self) -> None:
-        """Let go of images that no pin needs: of whole files, and of files that have more of those than of others."""
+        """Remove files most of whose images no pin needs; images that are still needed move to the newest file."""
         needed: dict[Path, list[tuple[int, KeptPage]]] = defaultdict(list)
         for page_id, images in list(self._images.items()):
             of_each = {image.ckpt_id: image for image in images}  # after a crash there may be two of one version
-            left = [image for image in of_each.values() if self._is_needed(page_id, image)]
-            for image in left:
+            needed_images = [image for image in of_each.values() if self._is_needed(page_id, image)]
+            for image in needed_images:
                 needed[image.path].append((page_id, image))
-            if left:
-                self._images[page_id] = left
+            if needed_images:
+                self._images[page_id] = needed_images
             else:
                 del self._images[page_id]
         sizes = {path: sum(image.size for _, image in needed[path]) for path in self._sizes}
@@ -316,7 +317,7 @@ class Images:
                 disk.current.remove(path)
 
     def _move(self, images: list[tuple[int, KeptPage]], path: Path) -> bool:
-        """Copy images of a file to the newest one; says whether there was room for them."""
+        """Copy images of a file to the newest one; returns whether there was room for them."""
         if not images:
             return True
         try:
@@ -361,7 +362,7 @@ def _is_whole(page: bytes, page_id: int) -> bool:
     return bool(page_is_whole(array.ctypes.data, page_id, len(page)))
 
 
-# ---- Pinning instants of a database that is in use, for readers in other processes, and letting them go.
+# ---- Pinning instants of a database that is in use, for readers in other processes, and releasing them.
 
 COPY_MAX = 16 << 20  # bytes of changed pages that are copied while writers wait; if there are more, a checkpoint first
 SLACK = 8 << 20  # for what is changed until they wait
@@ -371,7 +372,7 @@ _DIRTY_AT = STATE.fields["dirty_bytes"][1] // 8  # type: ignore[index]
 
 @dataclass
 class Instant:
-    """What the transactions say of an instant: the newest commit, what of later ones is in the pages, the tables."""
+    """The transactions' part of an instant: the newest commit, the locks of those under way, the tables."""
 
     scn: int
     locks: bytes
@@ -394,19 +395,19 @@ class Pins:
         self.images.give_up_oldest.connect(self._give_up_oldest)
         checkpoints.keep.connect(self.images.keep)
         store.keep_images.connect(self.images.keep)
-        self._pins = self._found()
+        self._pins = self._read_pins()
         shrinking.is_pinned.connect(lambda: bool(self._pins))
         self.images.follow(self._pins)
 
-    def _found(self) -> list[Pin]:
-        """The pins that an owner before has left; what is no pin of this database goes."""
-        found, mine = [], self._store.control["database_id"]
+    def _read_pins(self) -> list[Pin]:
+        """The pins that an owner before has left; those of another database, or that are over, are removed."""
+        pins, mine = [], self._store.control["database_id"]
         for pin in read_pins(self._store.directory):
             if pin.database_id == mine and pin.ckpt_id <= self._store.control["ckpt_id"] and not self._is_over(pin):
-                found.append(pin)
+                pins.append(pin)
             else:
                 remove_pin(self._store.directory, pin.name)
-        return found
+        return pins
 
     # ---- taking
 
@@ -467,14 +468,14 @@ class Pins:
             self._buffer = np.empty(size + (-size & 0x1FFF), np.uint8)
             self._buffer[::4096] = 0
 
-    # ---- letting go
+    # ---- releasing
 
     def listed(self) -> list[tuple[Pin, float]]:
         """Every pin, and when its lease runs out."""
         return [(pin, expires_at(self._store.directory, pin)) for pin in self._pins]
 
     def drop(self, name: str) -> None:
-        """Let a pin go; whoever reads by it is told so."""
+        """Remove a pin; its readers get SnapshotExpired."""
         read_pin(self._store.directory, name)
         self._drop([pin for pin in self._pins if pin.name == name])
 
@@ -487,13 +488,13 @@ class Pins:
             self.images.follow(self._pins)
 
     def _give_up_oldest(self, why: str) -> bool:
-        """There is no room for its pages: let the oldest pin fall."""
+        """Give up the oldest pin: there is no room for its pages."""
         with self._lock:
             if not self._pins:
                 return False
             oldest = self._pins[0]
             _logger.warning("%s: snapshot %s is given up: %s", self._store.directory, oldest.name, why)
-            note_fall(self._store.directory, oldest.name, why)
+            note_given_up(self._store.directory, oldest.name, why)
             self._drop([oldest])
             return True
 
@@ -502,7 +503,7 @@ class Pins:
         return over or not pin_path(self._store.directory, pin.name).exists()
 
     def expire(self) -> None:
-        """Let go of pins that nobody needs any more; called now and then."""
+        """Remove pins whose lease or holder is gone; called now and then."""
         if not self._pins or time.monotonic() - self._checked < EXPIRY_INTERVAL:
             return
         self._checked = time.monotonic()

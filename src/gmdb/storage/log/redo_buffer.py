@@ -1,15 +1,16 @@
 """The redo log of an open database: a buffer that kernels fill, written out and synced for commits.
 
-Whoever wants to see its commit on disk either writes the buffer out, for all who have committed by then, or waits for
-the one who is at it.  Each waits on a lock of its own; the writer, when it is done, lets go those whose commits it
-carried, and hands the next round to one that came too late for it.  Those who were let go are likely to be back soon:
-the next writer waits for them, at most as long as a sync takes.  One sync for all costs less than two for a half each.
+A thread that wants its commit on disk either writes the buffer out, for all that have committed by then, or waits for
+the thread that is writing.  Each waits on a lock of its own; the writer, when it is done, wakes the threads whose
+commits it carried, and hands the next round to one that came too late for it.  Those that were woken are likely to be
+back soon: the next writer waits for them, at most as long as a sync takes.  One sync for all costs less than two for
+half of them each.
 
 Invariants
  1. Bytes reach the files in the order of their LSNs; ``synced`` never runs ahead of what was synced.
  2. A write or sync that failed is final: what was in the system's cache may be gone, so nothing after it counts.
- 3. ``on_durable`` is called with each LSN up to which commits may be shown to others, before anybody who waits for
-    it goes on: a session that has committed gives its tables and its slot away.
+ 3. ``on_durable`` is called with each LSN up to which commits may be shown to others, before any thread that
+    waits for it goes on: a session that has committed releases its tables and its slot.
  4. A thread that is interrupted (by Ctrl-C, which may strike at any line) leaves nothing undone that others wait for:
     bytes that were taken from kernels are written by the next, and so is the next round led.
 """
@@ -31,12 +32,12 @@ from gmdb.storage.store import PageStore
 
 BUFFER_SIZE = 3 << 20
 GATHER_SECONDS = 0.001  # how long the writer under sync="group" waits for others to join, others at most
-PATIENCE = 1.0  # seconds after which whoever waits looks by itself: who should have called it may be gone
+PATIENCE = 1.0  # seconds after which a waiting thread looks by itself: the one that should wake it may be gone
 SYNC_MODES = ("full", "group", "off")
 
 
 class _Turn:
-    """A thread that wants the log on disk up to an LSN: it waits for whoever writes, or writes for all who wait."""
+    """A thread that wants the log on disk up to an LSN: it waits for the writer, or writes for all that wait."""
 
     def __init__(self, lsn: int, sync: bool) -> None:
         self.lsn = lsn
@@ -135,7 +136,7 @@ class RedoLog:
             self._synced_at = time.monotonic()
             self._sync_seconds = self._synced_at - started
         self._advance(end, turn.sync)
-        self._hand_on(turn)
+        self._end_turn(turn)
 
     def _gather(self) -> None:
         """Wait for those who took part in the last round, or are about to commit under sync="group"."""
@@ -159,29 +160,29 @@ class RedoLog:
         return (self._synced if turn.sync else self._durable) >= turn.lsn
 
     def _advance(self, end: int, synced: bool) -> None:
-        self.on_durable(end)  # first: whoever finds its LSN reached goes on as one whose commit others see
+        self.on_durable(end)  # first: a thread that finds its LSN reached goes on as one whose commit others see
         with self._lock:
             self._durable = max(self._durable, end)
             if synced:
                 self._synced = max(self._synced, end)
                 self._set("log_durable", self._synced)
 
-    def _hand_on(self, turn: _Turn) -> None:
-        """Let those go whose bytes were written, and one of the others lead."""
+    def _end_turn(self, turn: _Turn) -> None:
+        """Wake the threads whose bytes were written, and let one of the others lead."""
         with self._lock:
-            called = [waiting for waiting in self._turns if self._is_reached(waiting)]
+            woken = [waiting for waiting in self._turns if self._is_reached(waiting)]
             self._turns = [waiting for waiting in self._turns if not self._is_reached(waiting)]
             turn.leads = self._leading = False
-            self._company = len(called) + len(self._turns)
+            self._company = len(woken) + len(self._turns)
             if self._turns:
                 following = self._turns.pop(0)
                 self._leading = following.leads = True
-                called.insert(0, following)
-        for waiting in called:
+                woken.insert(0, following)
+        for waiting in woken:
             waiting.call.release()
 
     def _step_back(self, turn: _Turn, error: BaseException) -> None:
-        """The thread leaves with an error: the disk's is everyone's, any other its own."""
+        """The thread leaves with an error: one of the disk concerns everyone, any other only the thread."""
         with self._lock:
             if turn in self._turns:
                 self._turns.remove(turn)
@@ -190,7 +191,7 @@ class RedoLog:
         if isinstance(error, StorageError):
             self._fail(error)
         else:
-            self._hand_on(turn)
+            self._end_turn(turn)
 
     def _fail(self, failure: StorageError) -> None:
         self._store.failure = self._store.failure or failure
@@ -201,10 +202,10 @@ class RedoLog:
             turn.call.release()
 
     def _write_out(self) -> int:
-        """Hand what kernels have logged to the system; answers up to which LSN."""
+        """Hand what kernels have logged to the system; returns up to which LSN."""
         try:
             with self._store.guard:
-                self._writing.acquire()  # whoever has it needs no guard to finish
+                self._writing.acquire()  # a thread that has it needs no guard to finish
                 self._store.require_healthy()  # a write that failed left a hole: nothing may be written behind it
                 self._write_rest()
                 end = self._take_buffer()
@@ -216,16 +217,16 @@ class RedoLog:
                 self._writing.release()
 
     def _take_buffer(self) -> int:
-        """Give kernels the other buffer; answers the LSN at which that begins."""
+        """Give kernels the other buffer; returns the LSN at which that begins."""
         state, fields = self._store.state, self._fields
         start_at, end_at, group_at, buffer_at = (fields[n] for n in ("log_start", "log_end", "log_group", "log_buffer"))
         full, spare = self._buffer, self._spare
         spare_address = spare.ctypes.data
         start, length = state[start_at], state[end_at]
         end = start + length
-        taken = (start, full, length)
+        unwritten = (start, full, length)
         # No call among these lines: an interrupt does not come between them.
-        self._unwritten = taken
+        self._unwritten = unwritten
         self._buffer, self._spare = spare, full
         state[buffer_at] = spare_address
         state[start_at] = end
@@ -248,7 +249,7 @@ class RedoLog:
     # ---- room
 
     def _provide(self) -> None:
-        """See that the files have room for all that the buffers may hold; if the disk has none, kernels must ask."""
+        """Make sure that the files have room for all that the buffers may hold; without disk space kernels must ask."""
         try:
             while self.files.room(self.end) < BUFFER_SIZE + 4 * GROUP_MAX:
                 self.files.extend()
@@ -275,7 +276,7 @@ class RedoLog:
             self._set("log_limit", BUFFER_SIZE)
 
     def close(self) -> None:
-        """Stop logging.  Nobody changes pages any more."""
+        """Stop logging.  Pages do not change any more."""
         self._set("log_buffer", 0)
         self.files.close()
 

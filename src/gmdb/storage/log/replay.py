@@ -65,7 +65,7 @@ class Replayer:
         start = lsn
         data = b""
         while True:
-            signals.check()  # whoever opens the database next replays the log again
+            signals.check()  # the next process that opens the database replays the log again
             more = self._reader.read(lsn + len(data), CHUNK, start)
             data += more
             status = self._apply(data)
@@ -98,15 +98,15 @@ class Replayer:
         while (status := replay_groups(self._store.area, self._state.ctypes.data)) == NEED_SPACE:
             page_id = int(state["page_id"])
             device = self._store.devices.get(page_id >> OFFSET_BITS)
-            made = device.cover() if device is not None else self._make_device(data[int(state["at"]) :], page_id)
-            if not made:
+            has_room = device.cover() if device is not None else self._make_device(data[int(state["at"]) :], page_id)
+            if not has_room:
                 raise Corruption(f"the redo log changes page {page_name(page_id)}, which no device has", page_id)
         if status == DAMAGED:
             self._store.raise_damage()
         return status
 
     def _check(self) -> None:
-        """See that the pages are sound with all that was written to them, and as many as their devices say."""
+        """Check that the pages are sound with all that was written to them, and as many as their devices say."""
         for device in self._store.devices.values():
             device.cover()  # it may have grown without a page being used yet
         if check_replayed(self._store.area) == DAMAGED:

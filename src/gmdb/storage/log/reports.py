@@ -1,4 +1,4 @@
-"""What checkpoints, backups and recoveries tell of themselves, while they are at work and behind that."""
+"""Reports of checkpoints, backups and recoveries, while they run and at their end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def finish(steps: Generator[Step, None, T], progress: Progress | None = None) -> T:
-    """Take all steps of what takes long, and tell of each; returns what came of it."""
+    """Run all steps of a long operation, and report each; returns its result."""
     try:
         while True:
             step = next(steps)
@@ -52,7 +52,7 @@ class BackupReport:
 
 @dataclass
 class Recovery:
-    """What opening a database that was not closed has done."""
+    """The work that opening a database did that was not closed."""
 
     torn_pages: list[int] = field(default_factory=list)
     redo_bytes: int = 0
@@ -68,7 +68,7 @@ class Recovery:
     scn: int = 1
     stopped: bool = False  # at the time asked for
     last_commit: int = 0  # when the newest commit that was replayed was made: microseconds since 1970; 0 = none was
-    of_backup: bool = False  # it was a backup, of which nobody expects that it was closed
+    of_backup: bool = False  # it was a backup, which was never closed
 
     def __str__(self) -> str:
         return (
@@ -79,9 +79,9 @@ class Recovery:
         )
 
     def document(self) -> dict[str, Any]:
-        """What it did in plain values, for JSON."""
-        shown = {name: value for name, value in asdict(self).items() if name not in _OF_NO_INTEREST}
+        """The report in plain values, for JSON."""
+        shown = {name: value for name, value in asdict(self).items() if name not in _INTERNAL}
         return {**shown, "torn_pages": [page_name(page_id) for page_id in self.torn_pages]}
 
 
-_OF_NO_INTEREST = ("next_transaction", "scn", "of_backup")  # to whoever reads a report
+_INTERNAL = ("next_transaction", "scn", "of_backup")

@@ -1,7 +1,7 @@
 """Giving the free pages at the end of devices back to the operating system.
 
-Bulk loads write to pages above the high-water mark straight away, so that mark comes down only when nothing that is
-behind it can still come: no private copy, no page of a checkpoint under way, no redo.  In this order:
+Bulk loads write to pages above the high-water mark straight away, so that mark comes down only when nothing above it
+can still turn up: no private copy, no page of a checkpoint under way, no redo.  In this order:
 
  1. The pages are gathered at the end of the list of free pages, and measured.
  2. A checkpoint: it has the pages in the file, and redo of them lies before where the log counts from.
@@ -52,7 +52,7 @@ class Dropping:
         self._is_pinned = is_pinned
 
     def run(self, name: str) -> None:
-        """Remove a tablespace.  Whoever calls sees to it that no file is made shorter meanwhile."""
+        """Remove a tablespace.  The caller makes sure that no file is made shorter meanwhile."""
         with self._store.guard:
             space = self._store.space(name)
             if space.space_id <= FIRST_USER_DEVICE:
@@ -77,7 +77,7 @@ class Dropping:
         if segments:
             raise SchemaError(
                 f"tablespace {space.name} has {segments} segments: drop its tables first; "
-                "those that are dropped stay for as long as somebody may read them"
+                "dropped tables stay for as long as a reader may need them"
             )
 
 
@@ -118,25 +118,25 @@ class Shrinking:
         with self._running:
             yield
 
-    def run(self, only_if_much: bool = False) -> int:
-        """Make every device as short as its last page in use allows; answers how many bytes that gave back.
+    def run(self, only_if_worth_it: bool = False) -> int:
+        """Make every device as short as its last page in use allows; returns how many bytes that gave back.
 
-        ``only_if_much``: for the background, which waits for nobody, since others may wait for it.
+        ``only_if_worth_it``: for the background thread, which must not wait: others may wait for it.
         """
         if self.is_pinned():
             return 0
-        if only_if_much and not any(_may_be_much(device) for device in list(self._store.devices.values())):
+        if only_if_worth_it and not any(_may_be_worth_it(device) for device in list(self._store.devices.values())):
             return 0
-        if not self._running.acquire(blocking=not only_if_much):
+        if not self._running.acquire(blocking=not only_if_worth_it):
             return 0
         try:
             if self.is_pinned():  # since it was asked
                 return 0
             self.before()
-            given = 0
+            freed = 0
             for _ in range(ATTEMPTS):
                 wanted = [cut for device in list(self._store.devices.values()) for cut in self._plan(device)]
-                chosen = [cut for cut in wanted if not only_if_much or is_much(cut.device, cut.target)]
+                chosen = [cut for cut in wanted if not only_if_worth_it or is_worth_it(cut.device, cut.target)]
                 if not chosen:
                     break
                 ready = [cut for cut in chosen if self.gather(cut)]
@@ -145,15 +145,15 @@ class Shrinking:
                 done = [cut for cut in ready if self.lower(cut)]
                 if done:
                     self._checkpoint()
-                    given += sum(self._cut_file(cut.device) for cut in done)
+                    freed += sum(self._cut_file(cut.device) for cut in done)
                 if len(done) == len(chosen):
                     break
-            return given
+            return freed
         finally:
             self._running.release()
 
     def _plan(self, device: Device) -> list[Cut]:
-        """What could go at the end of a device, by a look without the guard."""
+        """What could go at the end of a device; most of that is looked at without the guard."""
         with self._store.guard:
             head = device.head
             page_count, hwm = head.page_count, head.hwm
@@ -178,19 +178,19 @@ class Shrinking:
             return bool(cut.measured["count"][0] == cut.device.head.hwm - cut.target)
 
     def lower(self, cut: Cut) -> bool:
-        """Step 3; False if the pages have changed, or somebody needs redo of them."""
-        store, found = self._store, np.zeros(1, TAIL)
-        address, number = found.ctypes.data, cut.device.number
+        """Step 3; False if the pages have changed, or their redo is still needed."""
+        store, now = self._store, np.zeros(1, TAIL)
+        address, number = now.ctypes.data, cut.device.number
         with store.guard:
             store.call(measure_tail, 0, number, cut.target, address)
-            same = all(found[name] == cut.measured[name] for name in ("count", "changes", "formats"))
-            whole = found["count"][0] == cut.device.head.hwm - cut.target and found["dirty"][0] == 0
+            same = all(now[name] == cut.measured[name] for name in ("count", "changes", "formats"))
+            whole = now["count"][0] == cut.device.head.hwm - cut.target and now["dirty"][0] == 0
             if not same or not whole or self._redo.files.oldest_held() < cut.redo_end:
                 return False
             page_count = max(cut.target, min(_least(cut.device), cut.device.head.page_count))
             before = cut.device.head.hwm
             store.call(cut_tail, 0, number, cut.target, page_count, address)
-            cut.device.let_go(cut.target, before)
+            cut.device.reuse(cut.target, before)
             return True
 
     def _cut_file(self, device: Device) -> int:
@@ -216,13 +216,13 @@ def _nothing() -> None:
     pass
 
 
-def _may_be_much(device: Device) -> bool:
+def _may_be_worth_it(device: Device) -> bool:
     head = device.head
-    return is_much(device, head.hwm - head.free_page_count)
+    return is_worth_it(device, head.hwm - head.free_page_count)
 
 
-def is_much(device: Device, target: int) -> bool:
-    """Whether the pages from ``target`` on are worth it without being asked."""
+def is_worth_it(device: Device, target: int) -> bool:
+    """Whether freeing the pages from ``target`` on is worth it in the background."""
     page_count = device.head.page_count
     pages = page_count - max(target, _least(device))
     return pages * SHARE >= page_count and pages * device.page_size >= SIZE_MIN

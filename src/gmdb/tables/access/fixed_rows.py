@@ -1,7 +1,7 @@
 """Rows that all have the same size, many at once.
 
 So are those of tables whose columns have fixed sizes, unless there are NULLs among them, or rows from before the table
-got its last columns.  They are unpacked by one call, if whoever reads looks at nothing but numbers.
+got its last columns.  They are unpacked by one call, if only numbers are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def fixed_split(columns: Sequence[Column], wanted: Container[int], row_ids: bool
     """What makes rows of bytes that ``kernel.index_read.read_rows`` gives out, with their row ids if they are asked
     for; None for other bytes.  Columns that are not wanted have any number.
 
-    None: the table is none of that kind.
+    None: the table has no such rows.
     """
     codes = [column.type.size_code for column in columns]
     if len(columns) > COLUMNS_PER_WORD or SizeCode.VARIABLE in codes:

@@ -73,7 +73,7 @@ _BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' nu
 
 
 class Definition(Protocol):
-    """What a heap must know of its table."""
+    """The part of a table's definition that a heap uses."""
 
     @property
     def name(self) -> str: ...
@@ -96,7 +96,7 @@ class Definition(Protocol):
 
 
 class Checked(Protocol):
-    """What somebody reads by, for as long as it is held."""
+    """A snapshot that is held while it is read by."""
 
     def check(self) -> None: ...
 
@@ -111,9 +111,9 @@ class View(NamedTuple):
 
 class Heap:
     def __init__(self, store: PageStore, session: Session, current: Callable[[int | None], Definition]) -> None:
-        """``current`` tells what the table is: as a snapshot sees it, or, if it is given None, now.
+        """``current`` returns the table's definition as a snapshot sees it, or, for None, as it is now.
 
-        It is asked for what is now whenever a transaction begins to change the table, which it holds by then.
+        It is called with None whenever a transaction begins to change the table, which it holds by then.
         """
         self.session = session
         self._current = current
@@ -126,7 +126,7 @@ class Heap:
         self._follow(current(session.definitions_scn))
 
     def _follow(self, definition: Definition) -> None:
-        """Go by a definition from now on: a table gets other columns, indexes, or a new segment."""
+        """Use a definition from now on: the table has other columns, indexes, or a new segment."""
         space = self._store.spaces.get(definition.space_id)
         if space is None:
             raise Corruption(f"table {definition.name} lies in tablespace {definition.space_id}, which has no device")
@@ -159,10 +159,10 @@ class Heap:
     def insert(self, values: Sequence[Any]) -> RowId:
         """Add a row, values in column order; returns the row id that it keeps for life."""
         place = self.insert_at_once(values) if self.lobs is None else -1
-        return self._insert_with_patience(values) if place < 0 else _new(RowId, (place >> 16, place & 0xFFFF))
+        return self._insert_slowly(values) if place < 0 else _new(RowId, (place >> 16, place & 0xFFFF))
 
     def insert_at_once(self, values: Sequence[Any]) -> int:
-        """``insert`` if nothing has to be waited or made room for, of a table without large objects.
+        """``insert`` on the fast path: without waiting or making room, into a table without large objects.
 
         Returns the place; less than 0: nothing was done.
         """
@@ -172,7 +172,7 @@ class Heap:
         return self._change_at_once(insert_row, row, len(row))
 
     @operation
-    def _insert_with_patience(self, values: Sequence[Any]) -> RowId:
+    def _insert_slowly(self, values: Sequence[Any]) -> RowId:
         self.share()
         if self.lobs is not None and any(self.lobs.is_long(value) for value in values):
             with self._all_or_nothing():
@@ -180,12 +180,11 @@ class Heap:
         return self._insert(values)
 
     def _change_at_once(self, kernel: Any, data: bytes, argument: int) -> int:
-        """Run a kernel that changes a row, with ``data`` in the buffer, if nothing has to be waited or made room for.
+        """Run a kernel that changes a row, with ``data`` in the buffer, on the fast path.
 
-        Less than 0: nothing was done.
+        Returns less than 0 if nothing was done, since it would have to wait or make room.
         """
-        with self.session.busy:
-            result = self._store.under_guard(self.try_at_once, kernel, data, len(data), argument)
+        result = self._store.under_guard(self.session.busy, self.try_at_once, kernel, data, len(data), argument)
         if self._store.scans:
             self._store.give_way()
         return result
@@ -195,7 +194,7 @@ class Heap:
         session = self.session
         if self._queues or not session.plain or session.tables_held.get(self.number) is not self.definition:
             return LOCKED
-        self._bytes[:size] = data  # nothing is called before the kernel: no signal's handler runs between the two
+        self._bytes[:size] = data  # no call before the kernel's: no signal handler runs between the two
         return kernel(self._area, self._target, argument)
 
     def _insert(self, values: Sequence[Any]) -> RowId:
@@ -210,14 +209,13 @@ class Heap:
     def fetch(self, row_id: RowId) -> tuple[Any, ...]:
         """The row's values; NoSuchRow if it is deleted or never was."""
         if self.lobs is None:
-            with self.session.busy:
-                row = self._store.under_guard(self._try_fetch, row_id[0] << 16 | row_id[1])
+            row = self._store.under_guard(self.session.busy, self._try_fetch, row_id[0] << 16 | row_id[1])
             if row:
                 return self.plain_decode(row)
-        return self._fetch_with_patience(row_id)
+        return self._fetch_slowly(row_id)
 
     def _try_fetch(self, place: int) -> bytes:
-        """The bytes of a row, if nothing has to be done first; else none."""
+        """The bytes of a row, on the fast path; none if that does not apply."""
         session = self.session
         if session.tables_seen.get(self.number) is not self.definition or not session.call[LATEST]:
             return b""
@@ -226,7 +224,7 @@ class Heap:
         return bytes(self._bytes[:size]) if size > 0 else b""
 
     @operation
-    def _fetch_with_patience(self, row_id: RowId) -> tuple[Any, ...]:
+    def _fetch_slowly(self, row_id: RowId) -> tuple[Any, ...]:
         try:
             with self._store.guard:
                 self._store.require_open()
@@ -251,14 +249,14 @@ class Heap:
             patch = self._encode_patch(values)
             if self._change_at_once(update_row, patch, row_id[0] << 16 | row_id[1]) >= 0:
                 return
-        self._update_with_patience(row_id, values)
+        self._update_slowly(row_id, values)
 
     @operation
-    def _update_with_patience(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
+    def _update_slowly(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         self.refuse_if_failed(self.try_update(row_id, values), row_id)
 
     def patch_encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
-        """What makes patches of some columns' values, which stand behind ``first`` others."""
+        """A function that encodes patches of some columns' values, which stand behind ``first`` others."""
         return self._patches.encoder(names, first)
 
     def try_change_at_once(self, row_id: RowId, patch: bytes) -> int:
@@ -267,9 +265,9 @@ class Heap:
         return self.try_at_once(kernel, patch, len(patch), row_id[0] << 16 | row_id[1])
 
     def try_changes_at_once(self, changes: Iterable[Change]) -> int:
-        """``try_change_at_once`` of many, while signals are held; answers how many were changed.
+        """``try_change_at_once`` of many, while signals are held; returns how many were changed.
 
-        If they are fewer, what was done is the caller's to take back.
+        If they are fewer, the caller must take back what was done.
         """
         session = self.session
         if self._queues or not session.plain or session.tables_held.get(self.number) is not self.definition:
@@ -282,7 +280,7 @@ class Heap:
         return change_rows(self._area, self._target, count) >> STATUS_BITS
 
     def change_some(self, changes: Sequence[Change]) -> int:
-        """Update or delete the first of some rows within a statement; answers how many, less if one has to wait."""
+        """Update or delete the first of some rows within a statement; returns how many, less if one has to wait."""
         size, count = 0, 0
         for _, patch in changes:
             size += BATCH_HEAD + len(patch)
@@ -297,7 +295,7 @@ class Heap:
         return 0 if self._queues else change_rows(area, target, count) >> STATUS_BITS
 
     def try_change(self, change: Change) -> int:
-        """``change_some`` of one row, which waits; answers a status."""
+        """``change_some`` of one row, which waits; returns a status."""
         row_id, patch = change
         if not patch:
             return self.try_delete(row_id)
@@ -305,7 +303,7 @@ class Heap:
         return self.session.change(update_row, self._space_id, row_id, (self._target, place_of(row_id[0], row_id[1])))
 
     def try_update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
-        """``update`` that answers a status if there is no such row, or it has changed."""
+        """``update`` that returns a status if there is no such row, or it has changed."""
         if self.session.tables_held.get(self.number) is not self.definition:
             self.share()
         if self.lobs is not None:
@@ -318,16 +316,16 @@ class Heap:
     # ---- large objects
 
     def _try_update_lobs(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
-        """``try_update`` of a table that has large objects; those that are put on pages for nothing are given back."""
+        """``try_update`` of a table that has large objects; those that were stored in vain are removed."""
         assert self.lobs is not None
-        given = values.values() if isinstance(values, Mapping) else values
-        if not any(self.lobs.is_long(value) for value in given):
+        all_values = values.values() if isinstance(values, Mapping) else values
+        if not any(self.lobs.is_long(value) for value in all_values):
             return self._try_patch(row_id, values)
         session = self.session
         is_own, mark = not session.depth, session.mark()
         with self._all_or_nothing():
-            kept = self._keep_some(values)
-            while (status := self._try_patch(row_id, kept)) == CHANGED and is_own:
+            stored = self._keep_some(values)
+            while (status := self._try_patch(row_id, stored)) == CHANGED and is_own:
                 session.see_newest()
             if is_own:
                 self.refuse_if_failed(status, row_id)
@@ -338,11 +336,11 @@ class Heap:
     def _keep_row(self, values: Sequence[Any]) -> list[Any]:
         """A row's values, with long ones on pages."""
         assert self.lobs is not None
-        kept = list(values)
-        if len(kept) == len(self.columns):  # else whoever encodes it says what is wrong
+        stored = list(values)
+        if len(stored) == len(self.columns):  # else encoding it raises what is wrong
             for n in self.lobs.positions:
-                kept[n] = self.lobs.keep(self.columns[n], kept[n])
-        return kept
+                stored[n] = self.lobs.keep(self.columns[n], stored[n])
+        return stored
 
     def _keep_some(self, values: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any] | Mapping[str, Any]:
         assert self.lobs is not None
@@ -353,7 +351,7 @@ class Heap:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """What happens within a statement, or as one of its own, leaves nothing behind if it fails."""
+        """Roll back what is done within, in a statement or as one of its own, if it fails."""
         session = self.session
         if not session.depth:
             with session.statement():
@@ -367,7 +365,7 @@ class Heap:
             raise
 
     def wanting(self, positions: Container[int] | None) -> Heap:
-        """The heap for somebody who looks at large objects of these columns only: others are not read.
+        """The heap for a reader of large objects of these columns only: others are not read.
 
         Rows have something in their place that is to be passed over.  None stands for all columns.
         """
@@ -378,14 +376,14 @@ class Heap:
         return other
 
     def decoder(self, snapshot: Checked) -> Callable[[bytes], tuple[Any, ...]]:
-        """What makes rows' values out of bytes that were read by a snapshot, which is held meanwhile."""
+        """A function that decodes rows' bytes, which were read by a snapshot that is held meanwhile."""
         if self.lobs is None:
             return self.plain_decode
         return self.lobs.decoder(self.plain_decode, snapshot.check, self._lobs_wanted)
 
     @operation
     def open_lob(self, column: str, row_id: RowId) -> OpenLob:
-        """A value of a BLOB or CLOB column, to be read from; the snapshot is held until it is let go."""
+        """A value of a BLOB or CLOB column, opened for reading; the snapshot is held until it is closed."""
         holding = ExitStack()
         holding.callback(self.session.finish_read)
         try:
@@ -412,7 +410,7 @@ class Heap:
         for n, known in enumerate(self.columns):
             if known.name in (column, column.lower()):
                 if not known.type.is_lob:
-                    raise SchemaError(f"table {self.name}: column {known.name} is {known.type}, no BLOB or CLOB")
+                    raise SchemaError(f"table {self.name}: column {known.name} is {known.type}, not BLOB or CLOB")
                 return n
         raise NoSuchColumn(f"table {self.name} has no column {column}")
 
@@ -433,7 +431,7 @@ class Heap:
 
     @operation
     def lock(self, row_id: RowId, nowait: bool = False) -> None:
-        """Hold the row against other writers until the transaction ends."""
+        """Lock the row against other writers until the transaction ends."""
         self.refuse_if_failed(self.try_lock(row_id, nowait), row_id)
 
     def try_lock(self, row_id: RowId, nowait: bool = False) -> int:
@@ -475,7 +473,7 @@ class Heap:
                 yield rows
 
     def page_ids(self, check: Callable[[], None]) -> np.ndarray:
-        """The table's pages; ``check`` refuses a snapshot that was given up: then they may be anybody's."""
+        """The table's pages; ``check`` raises if the snapshot was given up: then they may be another table's."""
         with self._store.guard:
             check()
             return self.segment.page_ids()
@@ -487,17 +485,17 @@ class Heap:
         store = self.segment.store
         obj_id, target, _ = view or self.view
         slots = np.empty(PAGE_SIZES[-1] // 2, np.uint16)
-        found = []
+        rows = []
         with store.guard:
             store.require_open()
             count = store.call(list_rows, 0, form.ctypes.data, obj_id, page_id, slots.ctypes.data)
             for slot in slots[: max(count, 0)].tolist():
                 size = store.call(fetch_row, 0, target, form.ctypes.data, place_of(page_id, slot))
-                found.append((RowId(page_id, slot), bytes(self._bytes[:size])))
-        return found
+                rows.append((RowId(page_id, slot), bytes(self._bytes[:size])))
+        return rows
 
     def encoded_row(self, row_id: RowId, form: np.ndarray, view: View | None = None) -> bytes | None:
-        """The bytes of the version of a row that a snapshot sees; None if there is none."""
+        """The bytes of the version of a row that a snapshot sees; None if it sees none."""
         store = self.segment.store
         target = (view or self.view).target
         with store.guard:
@@ -523,14 +521,14 @@ class Heap:
 
     @contextmanager
     def statement(self) -> Iterator[Steps]:
-        """A statement over many rows; all of it happens or nothing."""
+        """A statement over many rows, all or nothing."""
         self.share()
         with self.session.statement() as snapshot:
             yield Steps(self, snapshot)
 
     @property
     def target(self) -> int:
-        """Where kernels find out what the heap is."""
+        """The address of the heap's description for kernels."""
         return self._target
 
     @operation
@@ -544,7 +542,7 @@ class Heap:
         return keyed
 
     def by_seen(self, index: str) -> KeyedRows:
-        """``by``, of the table as it was seen last."""
+        """``by``, without looking at the definition again."""
         if index not in self._by_index:
             known = {definition.name: definition for definition in self.indexes if not definition.building}
             if index not in known:
@@ -555,13 +553,13 @@ class Heap:
     def _unknown_index(self, name: str, known: list[IndexDefinition]) -> Error:
         """The error for an index that the reader does not see: perhaps it came after the transaction's snapshot."""
         if self.session.held_scn is not None:
-            with suppress(Error):  # nor may the table be there any more
+            with suppress(Error):  # the table itself may be gone
                 if any(index.name == name and not index.building for index in self._current(None).indexes):
                     return SnapshotTooOld(f"index {name} is newer than this transaction's snapshot; start over")
         return no_such_index(self.name, name, known)
 
     def look(self) -> None:
-        """Go by the table as a read of now sees it.  The guard is held until that has been done."""
+        """Use the definition that a read of now sees.  The guard is held for that."""
         session = self.session
         if session.tables_seen.get(self.number) is not self.definition:
             self.see(session.reading_scn)
@@ -569,7 +567,7 @@ class Heap:
                 session.tables_seen[self.number] = self.definition
 
     def see(self, scn: int) -> None:
-        """Go by the table as a snapshot sees it, which is held: nobody has to be waited for."""
+        """Use the definition that a snapshot sees, which is held: no waiting."""
         definition = self._current(scn)
         if definition is not self.definition:
             self._follow(definition)
@@ -577,7 +575,7 @@ class Heap:
 
     @operation
     def share(self) -> None:
-        """Hold the table against changes of its definition until the transaction ends; for who changes its rows."""
+        """Lock the table against changes of its definition until the transaction ends: before rows are changed."""
         session = self.session
         if session.tables_held.get(self.number) is not self.definition:
             session.share_table(self.number, self.name)
@@ -588,7 +586,7 @@ class Heap:
         session.tables_seen[self.number] = self.definition
 
     def refuse_if_failed(self, status: int, row_id: RowId) -> None:
-        """Turn a status into the exception that it means."""
+        """Raise the exception that a status stands for."""
         if status < 0:
             self._refuse(status, row_id, self.session.refused_size)
 
@@ -616,7 +614,7 @@ class Heap:
             return ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes")
         if status == HASHES_CLASH:
             clash = "several long keys of the row's versions have the same hash"
-            return ValueTooLong(f"{where}: {clash}; commit, and change the row again when nobody reads the old ones")
+            return ValueTooLong(f"{where}: {clash}; commit, and change the row again when no reader needs the old ones")
         place = self.session.call[BLOCKED]
         row_id = RowId.from_place(place)
         violation = UniqueViolation(f"{where}: row {row_id} has the same key already")

@@ -111,7 +111,7 @@ class Filling:
         self._call(finish_tree, growing.address)
 
     def attach(self, leaves: Iterable[tuple[np.ndarray, int]]) -> int:
-        """Let the index, which is empty, have leaves that were made elsewhere; answers how many entries they have.
+        """Let the index, which is empty, have leaves that were made elsewhere; returns how many entries they have.
 
         They come in the order of their entries, checked, in buffers: with each, how many pages are in it.
         """
@@ -142,12 +142,10 @@ class Filling:
             for first in range(0, len(places), 1024):
                 self._call(check_shadows, places.ctypes.data + 8 * first, min(len(places) - first, 1024))
 
-    def _call(self, kernel: object, *arguments: int) -> int:
+    def _call(self, kernel: Callable[..., int], *arguments: int) -> int:
         self._heap.session.check_interrupted()
-        with self._store.guard:
-            self._store.require_open()
-            space_id, entry_page = self._tree.segment.space.space_id, self._tree.segment.entry_page
-            status = self._store.call(kernel, space_id, entry_page, *arguments)  # type: ignore[arg-type]
+        segment = self._tree.segment
+        status = self._store.call_guarded(kernel, segment.space.space_id, segment.entry_page, *arguments)
         if status in (DUPLICATE, KEY_TOO_LONG):
             self._refuse(status)
         return status

@@ -1,6 +1,6 @@
 """Indexes: entries of key and row id, found by their keys; in order in a B-tree, by a hash of the key in a hash index.
 
-Not here: which transactions see what an entry leads to.
+Not here: which transactions see the row of an entry.
 """
 
 from __future__ import annotations
@@ -78,8 +78,7 @@ class Index:
         return INDEX_HEAD.at(page, INDEX_AT)
 
     def _call(self, kernel: Any, *arguments: int) -> int:
-        with self._store.guard:
-            return self._store.call(kernel, self.segment.space.space_id, self.segment.entry_page, *arguments)
+        return self._store.call_guarded(kernel, self.segment.space.space_id, self.segment.entry_page, *arguments)
 
     # ---- entries
 
@@ -117,8 +116,7 @@ class Index:
         """The entries of a range, key and row id."""
         walk = Walk(self, keys)
         while not walk.done:
-            with self._store.guard:
-                used = self._store.call(walk_index, 0, walk.address)
+            used = self._store.call_guarded(walk_index, 0, walk.address)
             at, data = 0, walk.output[:used].tobytes()
             while at < used:
                 size = int.from_bytes(data[at + 4 : at + 6], "little")
@@ -170,7 +168,7 @@ class Walk:
         walk["high_bound"] = -1 if keys.high_open else 1
 
     def use_one_key(self) -> tuple[memoryview, memoryview]:
-        """Walk over the entries of one key; answers where it goes, in an entry's shape, and the walk's fields."""
+        """Walk over the entries of one key; returns memory for the key, in an entry's shape, and the walk's fields."""
         self._walk["low"] = self._walk["high"] = self._memory.ctypes.data
         return self._memory.data, self._fields
 

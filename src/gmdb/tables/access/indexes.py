@@ -1,4 +1,4 @@
-"""What an index is: its name, its columns, where its segment begins; and its keys as bytes."""
+"""The definition of an index: name, columns, where its segment begins; and its keys as bytes."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class IndexDefinition:
     entry_page: int
     unique: bool
     positions: tuple[int, ...]  # of its columns, in the table
-    since: int = 0  # snapshots older than this commit cannot go by it; ~scn if its own transaction is still open
+    since: int = 0  # snapshots older than this commit cannot use it; ~scn if its own transaction is still open
     using: str = "btree"  # or "hash", which finds whole keys only
-    building: bool = False  # nobody reads by it yet, and writers leave word of what they would do to it
+    building: bool = False  # readers do not use it yet, and writers record what they would do to it
 
     def require(self, keys: KeyRange) -> None:
-        """Refuse keys that the index cannot go by: a hash index finds whole keys, one at a time."""
+        """Refuse keys that the index cannot look up: a hash index finds whole keys, one at a time."""
         if self.using == "btree":
             return
         if keys.low:
@@ -58,7 +58,7 @@ class IndexDefinition:
             )
 
     def require_columns(self, count: int) -> None:
-        """Refuse a key of so many columns if the index cannot go by them."""
+        """Refuse a key of so many columns if the index cannot look it up."""
         if self.using != "btree" and count != len(self.positions):
             raise NotSupportedError(
                 f"index {self.name} finds keys by all of its {len(self.positions)} columns, not by {count}; "

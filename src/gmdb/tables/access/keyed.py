@@ -62,7 +62,7 @@ class KeyedRows:
         self._follow(index)
 
     def _follow(self, index: IndexDefinition) -> None:
-        """Go by the table as it is now; its heap is told whenever that has changed."""
+        """Use the table's definition of now; its heap follows changes of it."""
         heap = self._heap
         self.index = index
         self.idle_walks: list[Walk] = []
@@ -76,20 +76,18 @@ class KeyedRows:
         self.find = self._make_find()
 
     def _make_find(self) -> Callable[[Sequence[Any]], list[Found]]:
-        """``find``, with all that it needs bound to it: it is what a program calls most."""
+        """``find``, a fast path with all that it needs bound to it."""
         heap = self._heap
         if heap.lobs is not None:  # which are read by a snapshot that is held meanwhile
             return lambda key: list(self.range(key, key)) if len(key) else self._refuse(key)
-        session, under_guard, decode = heap.session, heap.segment.store.under_guard, heap.plain_decode
+        busy, under_guard, decode = heap.session.busy, heap.segment.store.under_guard, heap.plain_decode
         entry_of, try_read = self._entry_of, self._make_read()
         self._try_read = try_read
 
         def find(key: Sequence[Any]) -> list[Found]:
             """The rows whose first key columns are these."""
-            entry = entry_of(key)
-            with session.busy:
-                data = under_guard(try_read, entry, len(key))
-            return _decoded(data, decode) if data is not None else self._find_with_patience(key)
+            data = under_guard(busy, try_read, entry_of(key), len(key))
+            return _decoded(data, decode) if data is not None else self._find_slowly(key)
 
         return find
 
@@ -98,14 +96,14 @@ class KeyedRows:
         return encode(key) if encode is not None else self._refuse(key)
 
     def _make_read(self) -> Callable[[bytes, int], bytes | None]:
-        """What reads the rows of a key by the newest commit, while the guard is held; None: it cannot be done here."""
+        """A function that reads a key's rows by the newest commit under the guard; None if that does not apply."""
         heap, walk = self._heap, Walk(self.tree, room=ROOM)
         session, store, definition = heap.session, heap.segment.store, self._definition
         number, area, call, target = heap.number, store.area, session.call, heap.target
         walk_address, (walk_bytes, fields), output = walk.address, walk.use_one_key(), walk.output
 
         def try_read(entry: bytes, columns: int, _memory: object = heap.view) -> bytes | None:
-            """What the kernel is led to is held, though the heap may go by another definition meanwhile."""
+            """``_memory`` keeps alive what the kernel reads, if the heap gets another definition meanwhile."""
             size = len(entry)
             if session.tables_seen.get(number) is not definition or not call[LATEST] or not store.devices:
                 return None
@@ -120,8 +118,8 @@ class KeyedRows:
         return try_read
 
     @operation
-    def _find_with_patience(self, key: Sequence[Any]) -> list[Found]:
-        """``find`` that may look at the definition, read by an older snapshot, or give out more than a call does."""
+    def _find_slowly(self, key: Sequence[Any]) -> list[Found]:
+        """``find`` that may look up the definition, read by an older snapshot, or return more rows than one call."""
         data = None
         with self._heap.segment.store.guard:
             self.session.require_open()
@@ -135,14 +133,13 @@ class KeyedRows:
         return _decoded(data, self._heap.plain_decode)
 
     def change_at_once(self, key: Sequence[Any], patch_of: Callable[[tuple[Any, ...]], bytes] | None) -> int:
-        """Change the row of a key by the patch that ``patch_of`` makes of its values, and let nobody come between.
+        """Change the row of a key by the patch that ``patch_of`` makes of its values, under one hold of the guard.
 
-        Without ``patch_of`` the row is deleted.  Returns the number of rows; less than 0 if something has to be waited
-        for: then nothing was done.
+        Without ``patch_of`` the row is deleted.  Returns the number of rows; less than 0 if it would have to wait: then
+        nothing was done.
         """
         store = self._heap.segment.store
-        with self.session.busy:
-            count = store.under_guard(self._try_change, self._entry_of(key), len(key), patch_of)
+        count = store.under_guard(self.session.busy, self._try_change, self._entry_of(key), len(key), patch_of)
         if store.scans:
             store.give_way()
         return count
@@ -187,7 +184,7 @@ class KeyedRows:
         return Flattened.of(self.pieces(keys))
 
     def walk_by(self, keys: KeyRange, snapshot: Snapshot, form: np.ndarray) -> Iterator[Found]:
-        """``walk``, by a snapshot that somebody holds."""
+        """``walk``, by a snapshot that the caller holds."""
         self.index.require(keys)
         self.require_index()
         self.require_seen(snapshot.scn)
@@ -218,7 +215,7 @@ class KeyedRows:
 
     @property
     def encoders(self) -> Mapping[int, Callable[[Sequence[Any]], bytes]]:
-        """What writes a key of so many columns as an entry."""
+        """A function that encodes a key of so many columns as an entry."""
         return self._encoders
 
     def probe(
@@ -230,7 +227,7 @@ class KeyedRows:
         row_ids: bool = False,
         split: Split | None = None,
     ) -> Probe:
-        """What looks rows up by a snapshot that somebody holds for as long; ``check`` says whether it was given up."""
+        """A probe by a snapshot that the caller holds meanwhile; ``check`` raises if it was given up."""
         self.require_index()
         self.require_seen(scn)
         heap, address = self._heap, form.ctypes.data
@@ -250,7 +247,7 @@ class KeyedRows:
         return probe
 
     def newest_probe(self, decode: Decode, row_ids: bool = False, split: Split | None = None) -> Probe:
-        """What looks rows up by the session's own snapshot, while the guard is held; raises Unread."""
+        """A probe by the session's own snapshot, under the guard; raises Unread."""
         heap = self._heap
         area, target, snapshot, kernel = heap.segment.store.area, heap.target, heap.session.call_address, read_rows
 
@@ -267,11 +264,11 @@ class KeyedRows:
 
     @property
     def definition(self) -> object:
-        """What the table was when it was read last."""
+        """The table's definition when it was read last."""
         return self._definition
 
     def require_index(self) -> None:
-        """Refuse to read an index that was dropped, whose pages may be anybody's by now."""
+        """Refuse to read an index that was dropped, whose pages may be reused by now."""
         if self._heap.definition is not self._definition:
             same = [index for index in self._heap.indexes if index.name == self.index.name and not index.building]
             if not same:
@@ -287,7 +284,7 @@ class KeyedRows:
     def _some(self, walk: Walk, snapshot: Snapshot, form: np.ndarray, view: View, limit: int) -> bytes:
         """The next rows, as a kernel gives them out.
 
-        Nobody gives the snapshot up while the guard is held: then the index may be gone, too.
+        The snapshot cannot be given up while the guard is held; after that the index may be gone, too.
         """
         store = self._heap.segment.store
         self._heap.session.check_interrupted()
@@ -303,11 +300,11 @@ Read = Callable[[int, int], int]  # the next rows of a walk at an address, a num
 
 
 class Unread(Exception):
-    """What a read by the newest commit found is nothing to go by: read by a snapshot."""
+    """A read by the newest commit returned nothing usable: read by a snapshot."""
 
 
 class Shape(NamedTuple):
-    """What the ranges of keys that a probe looks up have in common."""
+    """The shape that all ranges of keys of a probe share."""
 
     low_columns: int = 0
     high_columns: int = 0
@@ -319,8 +316,7 @@ class Shape(NamedTuple):
 class Probe:
     """Rows by one key after another, or by ranges of keys, with the memory of one walk.
 
-    For one reader, who goes by one of its functions only, and is done with the rows of a key, or wants no more of them,
-    before asking for the next.
+    For one reader, which uses only one of its functions, and is done with a key's rows before it looks up the next.
     """
 
     def __init__(
@@ -339,7 +335,7 @@ class Probe:
         self._read, self._decode, self._row_ids, self._split = read, decode, row_ids, split
 
     def close(self) -> None:
-        """Nothing is asked of the probe any more: another one may have its memory."""
+        """The probe is done: another one may have its memory."""
         self._idle.append(self._walk)
 
     def _use(self, shape: Shape) -> None:

@@ -17,7 +17,7 @@ PIECE_SIZE = 256 << 10
 
 
 class Rereadable:
-    """A file that may be needed for several rows, or again for one: it is read from where it was at first."""
+    """A file that may be read several times, each time from where it stood at first."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -37,7 +37,7 @@ class Rereadable:
 
 
 def rereadable(parameters: Any) -> Any:
-    """Parameters of a statement, with files that can be read as often as it needs them."""
+    """Parameters of a statement, with files that can be read several times."""
     if isinstance(parameters, Mapping):
         return {name: Rereadable(value) if is_file(value) else value for name, value in parameters.items()}
     return [Rereadable(value) if is_file(value) else value for value in parameters]
@@ -64,8 +64,8 @@ def pieces_of(column: Column, value: Any) -> Iterator[bytes]:
             yield encode_text(value[at : at + PIECE_SIZE])
     else:
         if not isinstance(value, bytes | bytearray | memoryview):
-            said = f"column {column.name}: a {type(value).__name__} is not bytes, nor a file to read them from"
-            raise TypeMismatch(said)
+            message = f"column {column.name}: a {type(value).__name__} is not bytes, nor a file to read them from"
+            raise TypeMismatch(message)
         view = memoryview(value).cast("B")
         for at in range(0, len(view), PIECE_SIZE):
             yield bytes(view[at : at + PIECE_SIZE])
@@ -82,10 +82,10 @@ def _read_pieces(column: Column, file: Any, is_text: bool) -> Iterator[bytes]:
                     decoder.decode(bytes(piece))
                 yield bytes(piece)
             else:
-                raise TypeMismatch(f"column {column.name}: the file gives {type(piece).__name__}, no {column.type}")
+                raise TypeMismatch(f"column {column.name}: the file gives {type(piece).__name__}, not {column.type}")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        raise DataError(f"column {column.name}: what the file gives is no UTF-8: {error.reason}") from None
+        raise DataError(f"column {column.name}: what the file gives is not UTF-8: {error.reason}") from None
 
 
 # ---- A large object as a file: read from any place on, without being in memory as a whole.
@@ -95,11 +95,11 @@ ReadAt = Callable[[int, int], bytes]  # from a place and a number of bytes to th
 
 
 class OpenLob(NamedTuple):
-    """A large object that can be read from until it is let go."""
+    """A large object that can be read until it is released."""
 
     read_at: ReadAt
     length: int
-    let_go: Callable[[], None]
+    release: Callable[[], None]
     is_text: bool
 
 
@@ -107,7 +107,7 @@ class LobFile(io.RawIOBase):
     """The bytes of a large object, as they are for one snapshot, until it is closed or its transaction ends."""
 
     def __init__(self, opened: OpenLob) -> None:
-        self._read_at, self._length, self._let_go, _ = opened
+        self._read_at, self._length, self._release, _ = opened
         self._at = 0
 
     def readable(self) -> bool:
@@ -124,7 +124,7 @@ class LobFile(io.RawIOBase):
         self._require_open()
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}.get(whence)
         if start is None:
-            raise ValueError(f"whence {whence} is none of 0, 1 and 2")
+            raise ValueError(f"whence {whence} is not 0, 1 or 2")
         if start + offset < 0:
             raise ValueError(f"byte {start + offset} lies before the beginning")
         self._at = start + offset
@@ -148,7 +148,7 @@ class LobFile(io.RawIOBase):
     def close(self) -> None:
         with held:
             if not self.closed:
-                self._let_go()
+                self._release()
             super().close()
 
 

@@ -64,35 +64,35 @@ class Lobs:
 
     def keep_pieces(self, column: Column, pieces: Iterator[bytes]) -> Any:
         writer = LobWriter(self._store, self._session, self.segment, self._space_id, f"{self._table}.{column.name}")
-        kept = bytearray()
+        inline = bytearray()
         for piece in pieces:
             if writer.is_begun:
                 writer.write(piece)
                 continue
-            kept += piece
-            if len(kept) > self._inline_max:
-                writer.write(bytes(kept))
+            inline += piece
+            if len(inline) > self._inline_max:
+                writer.write(bytes(inline))
         if writer.is_begun:
             return writer.locator
-        return kept.decode() if column.type.name == "CLOB" else bytes(kept)
+        return inline.decode() if column.type.name == "CLOB" else bytes(inline)
 
     # ---- reading them
 
     def decoder(
         self, decode: Callable[[bytes], tuple[Any, ...]], check: Check, wanted: Container[int] | None
     ) -> Callable[[bytes], tuple[Any, ...]]:
-        """What makes rows' values out of their bytes, with the large objects of the wanted columns read."""
+        """A function that decodes rows' bytes, and reads the large objects of the wanted columns."""
         positions = [n for n in self.positions if wanted is None or n in wanted]
 
         def decode_whole(row: bytes) -> tuple[Any, ...]:
             values = decode(row)
             for n in positions:
                 if isinstance(values[n], Locator):
-                    made = list(values)
+                    whole = list(values)
                     for m in positions:
                         if isinstance(values[m], Locator):
-                            made[m] = self.read(self._all[m], values[m], check)
-                    return tuple(made)
+                            whole[m] = self.read(self._all[m], values[m], check)
+                    return tuple(whole)
             return values
 
         return decode_whole
@@ -107,17 +107,17 @@ class Lobs:
         except UnicodeDecodeError as error:
             raise Corruption(f"column {column.name}: a text is damaged: {error}", locator.first_page) from None
 
-    def open(self, column: Column, value: Any, check: Check, let_go: Check) -> OpenLob:
-        """A row's value, to be read from; the snapshot that ``check`` asks for is held until ``let_go``."""
+    def open(self, column: Column, value: Any, check: Check, release: Check) -> OpenLob:
+        """A row's value, to be read from; the snapshot that ``check`` asks for is held until ``release``."""
         is_text = column.type.name == "CLOB"
         if not isinstance(value, Locator):
             data = value.encode() if is_text else value
-            return OpenLob(lambda at, size: data[at : at + size], len(data), let_go, is_text)
+            return OpenLob(lambda at, size: data[at : at + size], len(data), release, is_text)
 
         def read_at(at: int, size: int) -> bytes:
             return read_bytes(self._store, self.segment.obj_id, value, at, size, check)
 
-        return OpenLob(read_at, value.length, let_go, is_text)
+        return OpenLob(read_at, value.length, release, is_text)
 
 
 class LobWriter:
@@ -179,5 +179,5 @@ def read_bytes(store: PageStore, obj_id: int, locator: Locator, at: int, size: i
 
 def damaged_lob(locator: Locator) -> Corruption:
     first = locator.first_page
-    said = f"a large object of {locator.length} bytes should begin at page {page_name(first)}, but does not"
-    return Corruption(f"{said}; see gmdb verify", first)
+    message = f"a large object of {locator.length} bytes should begin at page {page_name(first)}, but does not"
+    return Corruption(f"{message}; see gmdb verify", first)

@@ -25,14 +25,14 @@ class Patches:
     def encode(self, values: Sequence[Any] | Mapping[str, Any]) -> bytes:
         """A patch out of all values in column order, or of some by column name."""
         by_name = values if isinstance(values, dict) else self._by_name(values)
-        given = tuple(by_name)
-        encode, names = self._codecs.get(given) or self._codec(given)
+        columns = tuple(by_name)
+        encode, names = self._codecs.get(columns) or self._codec(columns)
         if len(names) == 1:
             return encode(by_name[names[0]])
         return encode([by_name[name] for name in names])
 
     def encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
-        """What makes patches of values of these columns, given in their order from the ``first`` on."""
+        """A function that encodes patches of these columns from values, in their order from number ``first`` on."""
         encode, ordered = self._codec(tuple(names))
         if len(ordered) == 1:
             return lambda values: encode(values[first])
@@ -48,20 +48,20 @@ class Patches:
             raise DataError(f"{len(values)} values for {len(self._columns)} columns")
         return {column.name: value for column, value in zip(self._columns, values, strict=True)}
 
-    def numbers(self, given: Iterable[str]) -> list[int]:
+    def numbers(self, names: Iterable[str]) -> list[int]:
         """The numbers of some columns, in the table's order."""
         positions = {column.name: n for n, column in enumerate(self._columns)}
-        for name in given:
+        for name in names:
             if name not in positions:
                 known = ", ".join(positions)
                 raise NoSuchColumn(f"table {self._table} has no column {name}; its columns are {known}")
-        return sorted(positions[name] for name in given)
+        return sorted(positions[name] for name in names)
 
-    def _codec(self, given: tuple[str, ...]) -> tuple[Callable[[Any], bytes], list[str]]:
-        """What encodes patches of these columns, and their order in the table."""
-        numbers = self.numbers(given)
+    def _codec(self, columns: tuple[str, ...]) -> tuple[Callable[[Any], bytes], list[str]]:
+        """A function that encodes patches of these columns, and their order in the table."""
+        numbers = self.numbers(columns)
         names = [self._columns[n].name for n in numbers]
         codec = RowCodec([self._columns[n] for n in numbers], numbers)
-        made = codec.encode_only() if len(names) == 1 else codec.encode, names
-        self._codecs[given] = made
-        return made
+        entry = codec.encode_only() if len(names) == 1 else codec.encode, names
+        self._codecs[columns] = entry
+        return entry

@@ -145,19 +145,24 @@ def sorted_runs(
         yield run
 
 
+def scan_some(store: PageStore | FrozenStore, kernel: Callable[..., int], scan: np.ndarray, *arguments: int) -> int:
+    """Have a kernel read some more pages of a scan; with the guard held if they change too fast.  Returns a status."""
+    status = store.call(kernel, 0, scan.ctypes.data, *arguments)
+    if status == BUSY:
+        with store.guard:
+            scan["trusted"] = 1
+            status = store.call(kernel, 0, scan.ctypes.data, *arguments)
+            scan["trusted"] = 0
+    return status
+
+
 def _extract(
     store: PageStore | FrozenStore, index_page: int, scan: np.ndarray, run: Run, check: Callable[[], None]
 ) -> None:
-    arguments = (scan.ctypes.data, index_page, run.fields.ctypes.data)
     while scan["next_page"][0] < scan["page_count"][0]:
         check()
         store.require_open()
-        status = store.call(extract_entries, 0, *arguments)
-        if status == BUSY:
-            with store.guard:
-                scan["trusted"] = 1
-                status = store.call(extract_entries, 0, *arguments)
-                scan["trusted"] = 0
+        status = scan_some(store, extract_entries, scan, index_page, run.fields.ctypes.data)
         if status == KEY_TOO_LONG:
             raise KeyTooLong
         if status == NO_ROOM:
@@ -188,7 +193,7 @@ class LeafMerge:
         return int(self._merge["entries"][0])
 
     def fill(self, buffer: np.ndarray, page_size: int, where: str, columns: Sequence[Column]) -> int:
-        """Put the next entries onto pages in a buffer; answers how many pages that are, 0 at the end.
+        """Put the next entries onto pages in a buffer; returns how many pages that are, 0 at the end.
 
         ``where`` and ``columns`` are for the error if an index that is unique gets a key twice.
         """

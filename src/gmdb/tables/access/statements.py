@@ -109,7 +109,7 @@ class Steps:
                 del some[:count]
 
     def lock(self, row_ids: Iterable[RowId], nowait: bool = False, skip_locked: bool = False) -> set[RowId]:
-        """Hold the rows against other writers; answers those that were skipped, since others hold them."""
+        """Lock the rows against other writers; returns those that were skipped because others hold them."""
         skipped = set()
         for row_id in row_ids:
             try:
@@ -128,7 +128,7 @@ class Steps:
 
     def start_over(self, changed: RowChanged) -> None:
         """Take back what was done, and see what was committed meanwhile."""
-        if self._session.hub.memory.scn == self._snapshot.scn:  # nobody else committed: it would happen again
+        if self._session.hub.memory.scn == self._snapshot.scn:  # nothing was committed meanwhile: it would fail again
             raise InterfaceError(f"{changed}, by the statement's own function") from None
         self._session.take_back_to(self._mark)
         self._session.start_over(self._snapshot)
@@ -143,47 +143,47 @@ LOCK_FIRST_FROM = 2
 
 
 def update_where(heap: Heap, changes: Mapping[str, Any] | Callable[[Row], Mapping[str, Any]], where: Condition) -> int:
-    """Change the rows that meet the condition; ``changes`` may be computed from a row.  Answers their number."""
+    """Change the rows that meet the condition; ``changes`` may be computed from a row.  Returns their number."""
 
-    given = changes if callable(changes) else rereadable(changes)
+    new_values = changes if callable(changes) else rereadable(changes)
 
-    def act(steps: Steps, found: Found) -> None:
-        steps.update((row_id, given(row) if callable(given) else given) for row_id, row in found)
+    def act(steps: Steps, rows: Found) -> None:
+        steps.update((row_id, new_values(row) if callable(new_values) else new_values) for row_id, row in rows)
 
     return len(_run(heap, where, act))
 
 
 def delete_where(heap: Heap, where: Condition) -> int:
-    """Delete the rows that meet the condition; answers their number."""
+    """Delete the rows that meet the condition; returns their number."""
     if where is None:
         heap = heap.wanting(())
-    return len(_run(heap, where, lambda steps, found: steps.delete(row_id for row_id, _ in found)))
+    return len(_run(heap, where, lambda steps, rows: steps.delete(row_id for row_id, _ in rows)))
 
 
 def select_for_update(
     heap: Heap, where: Condition, nowait: bool = False, skip_locked: bool = False
 ) -> list[tuple[RowId, Row]]:
-    """Lock the rows that meet the condition until the transaction ends; answers them."""
+    """Lock the rows that meet the condition until the transaction ends; returns them."""
     skipped: set[RowId] = set()
 
-    def act(steps: Steps, found: Found) -> None:
-        skipped.update(steps.lock((row_id for row_id, _ in found), nowait, skip_locked))
+    def act(steps: Steps, rows: Found) -> None:
+        skipped.update(steps.lock((row_id for row_id, _ in rows), nowait, skip_locked))
 
-    found = _run(heap, where, act)
-    return [(row_id, row) for row_id, row in found if row_id not in skipped]
+    rows = _run(heap, where, act)
+    return [(row_id, row) for row_id, row in rows if row_id not in skipped]
 
 
 def run_statement(heap: Heap, find: Callable[[Steps], list[Any]], act: Callable[[Steps, list[Any]], None]) -> list[Any]:
-    """Find rows, each of which begins with its row id, and act on them: all of it or nothing; answers the rows."""
+    """Find rows, each of which begins with its row id, and act on them, all or nothing; returns the rows."""
     with heap.statement() as steps:
         restarts = 0
         while True:
-            found = find(steps)
+            rows = find(steps)
             try:
                 if restarts >= LOCK_FIRST_FROM:
-                    steps.lock(row[0] for row in found)
-                act(steps, found)
-                return found
+                    steps.lock(row[0] for row in rows)
+                act(steps, rows)
+                return rows
             except RowChanged as changed:
                 steps.start_over(changed)
                 restarts += 1
@@ -195,9 +195,9 @@ def _run(heap: Heap, where: Condition, act: Callable[[Steps, Found], None]) -> F
 
 def _matching(heap: Heap, steps: Steps, where: Condition) -> Found:
     names: Sequence[str] = [column.name for column in heap.columns]
-    found = []
+    rows = []
     for row_id, values in steps.rows():
         row = dict(zip(names, values, strict=True))
         if where is None or where(row):
-            found.append((row_id, row))
-    return found
+            rows.append((row_id, row))
+    return rows

@@ -75,9 +75,8 @@ class PagePlacer:
             data = buffer[start * self.page_size : end * self.page_size]
             self._store.devices[page_id >> OFFSET_BITS].write_new(offset_of(page_id), data)
         self._log(buffer, count)
-        with self._hub.guard:
-            space_id = self._segment.space.space_id
-            self._store.call(publish_pages, space_id, self._segment.entry_page, places.ctypes.data, count)
+        space_id = self._segment.space.space_id
+        self._store.call_guarded(publish_pages, space_id, self._segment.entry_page, places.ctypes.data, count)
         self._last_page = int(places["page_id"][-1])
         self._to_enter += places["page_id"].tolist()
         if len(self._to_enter) * self.page_size >= ENTER_SIZE:
@@ -186,7 +185,7 @@ class PagePlacer:
 
 
 def append(heap: Heap, data: Any) -> int:
-    """Append all rows of ``data``, or none; answers how many."""
+    """Append all rows of ``data``, or none; returns how many."""
     heap.segment.store.require_writable()
     batches = batches_of(data)
     heap.share()
@@ -250,7 +249,7 @@ class _Load:
         return int(HEAP_NODE.at(page, HEAD_SIZE).slot_count)
 
     def finish(self) -> int:
-        """Place the last pages; answers the number of rows."""
+        """Place the last pages; returns the number of rows."""
         count = self._formatter.end()
         if count:
             self._placer.place(self._buffer, count)

@@ -136,12 +136,12 @@ def _without_excess_blanks(column: Column, values: pa.Array) -> pa.Array:
     return pc.utf8_rtrim(values, characters=" ")
 
 
-def _akin(given: pa.DataType, target: pa.DataType) -> bool:
-    if (pa.types.is_integer(given) or pa.types.is_decimal(given)) and pa.types.is_decimal(target):
+def _akin(source: pa.DataType, target: pa.DataType) -> bool:
+    if (pa.types.is_integer(source) or pa.types.is_decimal(source)) and pa.types.is_decimal(target):
         return True
-    if pa.types.is_integer(given) and pa.types.is_floating(target):
+    if pa.types.is_integer(source) and pa.types.is_floating(target):
         return True
-    return any(kin(given) and kin(target) for kin in _kinships())
+    return any(kin(source) and kin(target) for kin in _kinships())
 
 
 def _misfit(column: Column, values: pa.Array, target: pa.DataType, first_row: int, error: Exception) -> ValueOutOfRange:
@@ -161,17 +161,17 @@ def _misfit(column: Column, values: pa.Array, target: pa.DataType, first_row: in
 
 
 def python_columns(batch: pa.RecordBatch | pa.Table) -> list[list[Any]]:
-    """The values of each column; DataError if one is none that Python knows.
+    """The values of each column; DataError if Python cannot represent one.
 
-    A text that is no UTF-8, or a date before the year 1, can only come out of files that others have written.
+    A text that is not UTF-8, or a date before the year 1, can only come out of files that others have written.
     """
-    made = []
+    columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            made.append(column.to_pylist())
+            columns.append(column.to_pylist())
         except (ValueError, OverflowError) as error:
             raise DataError(f"column {name} has a value that Python cannot have: {error}") from error
-    return made
+    return columns
 
 
 # ---- Arrow columns out of NumPy's numbers.

@@ -2,7 +2,7 @@
 
 Invariants
  1. Every file is known to be whole before the first page of any is taken in.
- 2. A table that is overwritten is nobody's alone while files are taken in: they go to pages of its remade twin, which
+ 2. A table that is overwritten is not locked while files are taken in: they go to pages of its remade twin, which
     is put in its place at the end.  No writer waits long behind a load that waits for the table.
  3. Memory is bounded by a buffer of some pages, or by a batch, and what indexes need.
 """
@@ -50,7 +50,7 @@ from gmdb.transaction.session import Session
 
 
 class KeyedChanges:
-    """The changes of some staging files, each of which has a number; and what becomes of them."""
+    """The changes of some staging files, each with a number, and which of them count."""
 
     def __init__(self, table: TableDefinition, apply: Apply, files: Sequence[StagedFile]) -> None:
         self._table, self._apply, self._files = table, apply, files
@@ -135,8 +135,8 @@ class KeyedChanges:
         return places[last]
 
     def _refuse(self, key: dict[str, object]) -> NoReturn:
-        said = ", ".join(str(value) for value in key.values())
-        where = f"table {self._table.name}, key ({', '.join(self._key_names)}): {said}"
+        values = ", ".join(str(value) for value in key.values())
+        where = f"table {self._table.name}, key ({', '.join(self._key_names)}): {values}"
         if self._apply.has_operations:
             raise Corruption(f"{where}: two changes have the same _scn and _sequence; are they of several databases?")
         if self._apply.order_count:
@@ -196,10 +196,10 @@ def _comparable(column: Column, values: pa.Array) -> pa.Array:
 #  1. All of it happens in the session's transaction, or nothing.
 #  2. A row that is there is updated where it is, unless a unique index stands in the way of the others' new values:
 #     then all rows that change go first, and come back as they are to be.
-#  3. Whoever else changes a row meanwhile is waited for; what this load brings comes after that.
+#  3. A session that changes a row meanwhile is waited for; this load's change of it comes after that.
 
 ATTEMPTS = 5  # if others keep adding rows with the same keys
-CHECKED_EVERY = 1024  # rows after which somebody may stop it
+CHECKED_EVERY = 1024  # rows between two checks for an interrupt
 
 
 def with_numbers(catalog: Catalog, table: TableDefinition, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -215,7 +215,7 @@ def with_numbers(catalog: Catalog, table: TableDefinition, batch: pa.RecordBatch
 def apply_changes(
     catalog: Catalog, session: Session, name: str, files: Sequence[StagedFile], apply: Apply, is_first: bool
 ) -> int:
-    """Do what the changes say; answers their number.  ``is_first``: rows that are there are none of theirs."""
+    """Apply the changes; returns their number.  ``is_first``: rows that exist already are not from them."""
     applying = _Applying(catalog, session, name, files, apply)
     if is_first:
         applying.settle_existing()
@@ -225,7 +225,7 @@ def apply_changes(
 
 @contextmanager
 def all_or_nothing(session: Session) -> Iterator[None]:
-    """Several statements that leave nothing behind if one fails."""
+    """Several statements, all or nothing."""
     is_own = session.autocommit
     if is_own:
         session.begin()
@@ -260,19 +260,19 @@ class _Applying:
         self._empties = self.changes.truncates
 
     def settle_existing(self) -> None:
-        """Rows that were there before: refuse a snapshot that knows nothing of them, or let it take their place."""
+        """Rows that existed before: refuse a snapshot that does not know them, or let it replace them."""
         if self._apply.on_existing == REPLACE:
             self._empties = self._empties or self.changes.has_snapshot
         elif self._apply.on_existing == REFUSE and self.changes.has_snapshot and not self._is_empty():
             advice = '"upsert" keeps them, and changes those whose keys come; "replace" takes them away'
-            said = f"table {self._table.name} has rows, but the changes begin with a snapshot of all rows"
-            raise TableNotEmpty(f'{said}; .option("onExisting", ...) says what becomes of the others: {advice}')
+            message = f"table {self._table.name} has rows, but the changes begin with a snapshot of all rows"
+            raise TableNotEmpty(f'{message}; .option("onExisting", ...) says what becomes of the others: {advice}')
 
     def _is_empty(self) -> bool:
         return next(self._heap.wanting(()).rows(), None) is None
 
     def run(self) -> None:
-        """Put them in.  Somebody else may bring rows with the same keys meanwhile: then look again."""
+        """Put them in.  If another session adds rows with the same keys meanwhile, look again."""
         for left in reversed(range(ATTEMPTS)):
             mark = self._session.mark()
             try:
@@ -314,21 +314,21 @@ class _Applying:
             self._heap.delete(row_id)
 
     def _held(self, key: Sequence[Any]) -> list[tuple[RowId, tuple[Any, ...]]]:
-        """The row of a key, if there is one, which nobody else can change any more."""
+        """The row of a key, if it exists, locked."""
         while True:
-            found = self._by_key.find(key)
-            if not found:
+            rows = self._by_key.find(key)
+            if not rows:
                 return []
             try:
-                self._heap.lock(found[0][0])
+                self._heap.lock(rows[0][0])
             except NoSuchRow:
                 continue
-            again = self._by_key.find(key)
-            if [row_id for row_id, _ in again] == [found[0][0]]:
-                return again
+            locked = self._by_key.find(key)
+            if [row_id for row_id, _ in locked] == [rows[0][0]]:
+                return locked
 
     def _update(self, chosen: np.ndarray) -> np.ndarray:
-        """Update the rows that are there; answers which are not."""
+        """Update the rows that exist; returns which do not."""
         missing = np.zeros(len(chosen), bool)
         for numbers, rows in self.changes.batches(chosen):
             columns = [rows.column(name).to_pylist() for name in self._updated]
@@ -357,7 +357,7 @@ class _Applying:
             yield bool(done) if done >= 0 else self._update_row(key, dict(zip(names, values, strict=True)))
 
     def _update_row(self, key: Sequence[Any], values: dict[str, Any]) -> bool:
-        """Update the row of a key, whatever has to be waited or made room for."""
+        """Update the row of a key, waiting and making room if necessary."""
         for row_id, _ in self._held(key):
             self._heap.update(row_id, values)
             return True
@@ -370,24 +370,24 @@ class _Applying:
         if self._empties:
             self._truncate()
         self._delete(self.changes.fates == Operation.DELETE)
-        made: list[list[Any]] = []
+        new_rows: list[list[Any]] = []
         for _, rows in self.changes.batches(self.changes.fates == Operation.PUT):
-            made += self._taken_away(rows)
-        for row in made:
+            new_rows += self._taken_away(rows)
+        for row in new_rows:
             self._insert(row)
 
     def _taken_away(self, rows: pa.RecordBatch) -> Iterator[list[Any]]:
-        """The rows as they are to be; those that are there are gone by then."""
+        """The new rows; the old ones are deleted by then."""
         columns = self._table.columns
-        given = {name: rows.column(name).to_pylist() for name in rows.schema.names}
+        new_values = {name: rows.column(name).to_pylist() for name in rows.schema.names}
         for n, key in enumerate(self.changes.keys(rows)):
-            found = self._held(key)
-            for row_id, _ in found:
+            held = self._held(key)
+            for row_id, _ in held:
                 self._heap.delete(row_id)
-            if found:
-                old = found[0][1]
-                kept = [column.name not in self._apply.given for column in columns]
-                yield [old[p] if kept[p] else given[c.name][n] for p, c in enumerate(columns)]
+            if held:
+                old = held[0][1]
+                keeps_old = [column.name not in self._apply.given for column in columns]
+                yield [old[p] if keeps_old[p] else new_values[c.name][n] for p, c in enumerate(columns)]
             else:
                 numbered = with_numbers(self._catalog, self._table, rows.slice(n, 1))
                 yield [numbered.column(column.name)[0].as_py() for column in columns]
@@ -415,14 +415,14 @@ class NewTable:
 
 @dataclass(frozen=True)
 class Load:
-    """What is to be taken in: finished staging files of a load, in the order of their rows."""
+    """A load to be taken in: its finished staging files, in the order of their rows."""
 
     table: str
     load_id: str
     files: tuple[str, ...]
     overwrite: bool = False  # the table has these rows and no others
     create: NewTable | None = None
-    apply: Apply | None = None  # rows go by the primary key, instead of to those that are there
+    apply: Apply | None = None  # rows are put in by the primary key, instead of appended
 
 
 def take_batch(catalog: Catalog, session: Session, load: Load, batch: StreamBatch) -> int | None:
@@ -445,7 +445,7 @@ def take_batch(catalog: Catalog, session: Session, load: Load, batch: StreamBatc
 
 
 def attach(catalog: Catalog, session: Session, load: Load, is_first: bool = True) -> int:
-    """Take a load in, all of it or nothing; answers how many rows.
+    """Take a load in, all or nothing; returns how many rows.
 
     ``is_first``: rows that are there come from elsewhere, and not from an earlier batch of the same stream.
     """
@@ -503,20 +503,20 @@ class _Attaching:
         return self._take_in(self._catalog.current(table, self._session), heap, paths)
 
     def overwrite(self, name: str, paths: Sequence[Path]) -> int:
-        """Let the table have the rows instead of its own."""
+        """Replace the table's rows."""
         with self._session.defining():
-            made = DefinitionChanges(self._catalog, self._session).remake(name)
-        heap = Heap(self._catalog.store, self._session, lambda _: made)
+            remade = DefinitionChanges(self._catalog, self._session).remake(name)
+        heap = Heap(self._catalog.store, self._session, lambda _: remade)
         heap.share()
-        rows = self._take_in(made, heap, paths)
-        self._put_in_place(name, made)
+        rows = self._take_in(remade, heap, paths)
+        self._put_in_place(name, remade)
         return rows
 
-    def _put_in_place(self, name: str, made: TableDefinition) -> None:
-        """Have the table alone and change it, when nobody changes it.
+    def _put_in_place(self, name: str, remade: TableDefinition) -> None:
+        """Take the table alone and change it, once no session is changing it.
 
-        A writer that comes while somebody waits for a table stands in line behind that.  So the load waits for a
-        moment only, again and again, and writers go on in between.
+        A writer that comes while a session waits for the table alone queues behind that session.  So the load waits
+        for a moment only, again and again, and writers go on in between.
         """
         session, patience = self._session, self._session.lock_timeout
         deadline = time.monotonic() + patience
@@ -524,7 +524,7 @@ class _Attaching:
             session.lock_timeout = min(patience, MOMENT)
             try:
                 with session.defining():
-                    DefinitionChanges(self._catalog, session).put_in_place(name, made)
+                    DefinitionChanges(self._catalog, session).put_in_place(name, remade)
                 return
             except LockTimeout:
                 if time.monotonic() >= deadline:

@@ -1,7 +1,7 @@
 """Changes out of the log as record batches: the rows' columns, and what became of them, when and by whom.
 
 Invariant: without the values before, an update leaves the columns alone by which its row is known.  One that changes
-them comes as the deletion of the row as it was and the insertion of the row as it is, so that whoever keeps rows by
+them comes as the deletion of the row as it was and the insertion of the row as it is, so that a reader with rows by
 their keys loses none and keeps none.
 """
 
@@ -35,7 +35,7 @@ _ROWS = (ChangeOperation.INSERT, ChangeOperation.UPDATE, ChangeOperation.DELETE)
 
 @cache
 def meta_fields() -> tuple[pa.Field, ...]:
-    """What is told of a change beside the row."""
+    """The columns about a change beside the row's."""
     return (
         pa.field("_op", pa.string(), nullable=False),
         pa.field("_scn", pa.int64(), nullable=False),
@@ -51,7 +51,7 @@ def feed_columns(columns: Sequence[Column]) -> list[Column]:
 
 
 def change_schema(columns: Sequence[Column], before: bool) -> pa.Schema:
-    """What a table's changes look like; rows may have been of an older definition, or none: all may be NULL."""
+    """The schema of a table's changes; rows may be of an older definition, or missing: every column may be NULL."""
     fields = [pa.field(column.name, stored_type(column.type)) for column in feed_columns(columns)]
     old = [field.with_name(BEFORE + field.name) for field in fields] if before else []
     return pa.schema([*fields, *meta_fields(), *old])
@@ -155,8 +155,8 @@ def _divide_updates(part: Committed, rows: _Rows, which: np.ndarray) -> tuple[Co
     offsets = offsets[places]
     offsets[deleted] = len(rows.data) + old_offsets
     is_row = np.flatnonzero(np.isin(divided_part.changes["operation"], _ROWS))
-    made = _Rows(is_row, divided_part.changes[is_row], np.concatenate([rows.data, old]), offsets[is_row])
-    return divided_part, made, places
+    divided_rows = _Rows(is_row, divided_part.changes[is_row], np.concatenate([rows.data, old]), offsets[is_row])
+    return divided_part, divided_rows, places
 
 
 def _batch(
@@ -202,8 +202,8 @@ def _decode(
     form["columns"], form["column_count"] = plan.ctypes.data, len(plan)
     if known and decode_rows(form.ctypes.data, data.ctypes.data, offsets.ctypes.data, count) < 0:
         raise Corruption("a row in the log does not fit its table's definition")
-    made = {n: buffer.array(count) for n, buffer in buffers.items()}
-    return [pa.nulls(count) if n is None else made[n] for n in numbers]
+    arrays = {n: buffer.array(count) for n, buffer in buffers.items()}
+    return [pa.nulls(count) if n is None else arrays[n] for n in numbers]
 
 
 def _with_nulls(arrays: list[pa.Array], schema: pa.Schema) -> list[pa.Array]:

@@ -84,7 +84,7 @@ class PageFormatter:
         self.is_started = True
 
     def end(self) -> int:
-        """The buffer's pages are wanted; answers how many have rows."""
+        """End the buffer's last page; returns how many pages have rows."""
         count = int(self._state["page"][0]) + 1 if self.is_started else 0
         self.is_started = False
         return count
@@ -101,7 +101,7 @@ class PageFormatter:
             entry["values"] = buffers[2] if variable else buffers[1]
 
     def add(self, first: int, count: int) -> int:
-        """Put rows from number ``first`` of the columns on onto pages; answers how many found room."""
+        """Put rows from number ``first`` of the columns on onto pages; returns how many found room."""
         placed = format_rows(self.address, first, count)
         if placed < 0:
             self.refuse(placed)

@@ -38,8 +38,8 @@ class Apply:
         from gmdb.tables.arrow.staging import definition_digest  # brings compiled code, which planning does not need
 
         rows = definition_digest(table.columns, table.constraints)
-        said = (rows, table.primary_key, self.has_operations, self.order_count)
-        return hashlib.sha256(repr(said).encode()).digest()[:16]
+        facts = (rows, table.primary_key, self.has_operations, self.order_count)
+        return hashlib.sha256(repr(facts).encode()).digest()[:16]
 
 
 def require_key(table: TableDefinition) -> tuple[int, ...]:

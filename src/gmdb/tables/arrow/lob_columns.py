@@ -111,6 +111,6 @@ def cells_of(lobs: Lobs, column: Column, values: pa.Array) -> pa.Array:
         if not value.is_valid:
             cells.append(None)
             continue
-        kept = lobs.keep(column, value.as_py())
-        cells.append(encode_cell(kept.encode() if isinstance(kept, str) else kept))
+        stored = lobs.keep(column, value.as_py())
+        cells.append(encode_cell(stored.encode() if isinstance(stored, str) else stored))
     return pa.array(cells, pa.binary())

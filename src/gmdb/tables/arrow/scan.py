@@ -1,6 +1,6 @@
 """Scan a heap into record batches, on one snapshot, several ranges of pages at a time.
 
-Writers go on meanwhile: kernel/read/scan.py tells how a scan keeps out of their way.
+Writers go on meanwhile: kernel/read/scan.py says how a scan stays correct.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from gmdb.format.lob import CELL_MAX, LobSegment
 from gmdb.kernel.read.lookup import CURSOR, read_index, read_places
 from gmdb.kernel.read.scan import SCAN, measure_pages, scan_pages
 from gmdb.kernel.row import ARROW_COLUMN
-from gmdb.kernel.runtime.status import BUSY, NO_ROOM
+from gmdb.kernel.runtime.status import NO_ROOM
 from gmdb.process.late_imports import compute as pc
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.pinned_pages import FrozenStore
 from gmdb.storage.store import PageStore, Segment
 from gmdb.tables.access.index_entries import INDEX_KINDS, Walk
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange
+from gmdb.tables.access.sorted_runs import scan_some
 from gmdb.tables.arrow.arrow_types import stored_type
 from gmdb.tables.arrow.lob_columns import LobReading
 from gmdb.tables.catalog.schema import TableDefinition
@@ -104,7 +105,7 @@ def row_id_texts(places: np.ndarray) -> pa.Array:
 
 
 class Reading:
-    """What a scan goes by: a snapshot, as kernels read it, for as long as it is held."""
+    """The snapshot of a scan, as kernels read it, for as long as it is held."""
 
     def __init__(self, form: np.ndarray, snapshot: Snapshot | None = None) -> None:
         self.form = form
@@ -112,7 +113,7 @@ class Reading:
 
     @classmethod
     def of_closed(cls) -> Reading:
-        """Everything: for a database that nobody changes."""
+        """A reading that sees everything: for a database that does not change."""
         return cls(np.array([np.iinfo(np.int64).max, -1, 0], np.int64))
 
     @property
@@ -142,7 +143,7 @@ class Scan:
     ) -> None:
         """``lobs``: where the table's large objects are.
 
-        ``places``: a last column tells the place of each row.
+        ``places``: a last column says where each row is.
         """
         self._store = store
         self._obj_id = obj_id
@@ -189,7 +190,7 @@ class Scan:
 
     @staticmethod
     def _checked(batches: list[pa.RecordBatch], reading: Reading) -> list[pa.RecordBatch]:
-        """Nothing that was read by a snapshot which has been given up leaves the scan."""
+        """Raise if the snapshot was given up, before anything read by it leaves the scan."""
         reading.check()
         return [batch for batch in batches if batch.num_rows]
 
@@ -219,24 +220,18 @@ class Scan:
             row_bytes *= 4  # rows that moved to pages outside of this range have more bytes than its pages
 
     def _run(self, scan: np.ndarray) -> bool:
-        """Scan to the end; with the guard where pages change too fast.  False: the buffers are too small."""
+        """Scan to the end.  False: the buffers are too small."""
         while scan["next_page"][0] < scan["page_count"][0]:
-            status = self._store.call(scan_pages, 0, scan.ctypes.data)
-            if status == BUSY:
-                with self._store.guard:
-                    scan["trusted"] = 1
-                    status = self._store.call(scan_pages, 0, scan.ctypes.data)
-                    scan["trusted"] = 0
-            if status == NO_ROOM:
+            if scan_some(self._store, scan_pages, scan) == NO_ROOM:
                 return False
         return True
 
 
 # ---- Rows that an index or a list of row ids leads to, as record batches.
 #
-# Not here: which go by pages, need no guard.
+# Not here: scans of pages, which need no guard.
 
-BATCH_ROWS = (64, 4096, 65536)  # of the first batch, the second, and all others: whoever wants few gets them soon
+BATCH_ROWS = (64, 4096, 65536)  # of the first batch, the second, and all others: the first rows come soon
 VALUE_BYTES = 64  # of a variable value, as long as nothing else is known
 Batch: TypeAlias = "tuple[pa.RecordBatch, np.ndarray]"
 
@@ -291,11 +286,11 @@ class Lookup:
         number, value_bytes = 0, VALUE_BYTES
         while not is_over(cursor):
             rows = BATCH_ROWS[min(number, len(BATCH_ROWS) - 1)]
-            made, has_room = self._batch(cursor, rows, value_bytes, reading, read, is_over)
-            if len(made[1]):
+            batch, has_room = self._batch(cursor, rows, value_bytes, reading, read, is_over)
+            if len(batch[1]):
                 number += 1
-                for part, start, end in self._lobs.values(made[0], reading.check):
-                    yield part, made[1][start:end]
+                for part, start, end in self._lobs.values(batch[0], reading.check):
+                    yield part, batch[1][start:end]
             if not has_room:
                 value_bytes *= 4
 
@@ -317,7 +312,7 @@ class Lookup:
         while status != NO_ROOM and cursor["done"][0] < rows and not is_over(cursor):
             with self._store.guard:
                 self._store.require_open()
-                reading.check()  # once nobody holds the snapshot, the index may be gone, too
+                reading.check()  # once the snapshot is given up, the index may be gone, too
                 cursor["scn"], cursor["transaction"], cursor["statement"] = reading.form
                 status = read(cursor)
         done = int(cursor["done"][0])
@@ -327,7 +322,7 @@ class Lookup:
 
 
 def _of_no_columns(rows: int) -> pa.RecordBatch:
-    """Rows of which nothing is wanted but that they are there."""
+    """Rows of which no column is read, only their number."""
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 

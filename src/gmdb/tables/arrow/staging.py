@@ -31,23 +31,23 @@ BUFFER_SIZE = 1 << 20
 
 @dataclass(frozen=True)
 class PageFormat:
-    """What pages of a table are like: their bytes, and how many percent of them inserts leave free."""
+    """The shape of a table's pages: their size, and how many percent of it inserts leave free."""
 
     page_size: int
     pct_free: int
 
 
 def definition_digest(columns: Sequence[Column], constraints: Sequence[Constraint]) -> bytes:
-    """Rows that were made for one definition fit another if, and only if, both have the same digest."""
-    said = [(column.name, str(column.type), column.nullable) for column in columns]
+    """Rows staged for one definition fit another if, and only if, both have the same digest."""
+    facts = [(column.name, str(column.type), column.nullable) for column in columns]
     checks = sorted(constraint.text for constraint in constraints if constraint.kind == CHECK)
-    return hashlib.sha256(repr((said, checks)).encode()).digest()[:16]
+    return hashlib.sha256(repr((facts, checks)).encode()).digest()[:16]
 
 
 def index_digest(index: IndexDefinition) -> bytes:
-    """Leaves that were made for one index fit another if, and only if, both have the same digest."""
-    said = (index.name, index.obj_id, index.table_id, index.entry_page, index.unique, index.positions)
-    return hashlib.sha256(repr(said).encode()).digest()[:16]
+    """Leaves staged for one index fit another if, and only if, both have the same digest."""
+    facts = (index.name, index.obj_id, index.table_id, index.entry_page, index.unique, index.positions)
+    return hashlib.sha256(repr(facts).encode()).digest()[:16]
 
 
 class StagedPages:
@@ -79,7 +79,7 @@ class StagedPages:
         self._length += size
 
     def finish(self) -> int:
-        """Seal the file; answers how many rows it has."""
+        """Seal the file; returns how many rows it has."""
         if self._formatter.is_started:
             self._write()
         page_size, rows = self._formatter.page_size, self._formatter.row_count
@@ -163,7 +163,7 @@ class StagedFile:
         return seal
 
     def damage(self, what: str) -> Corruption:
-        return Corruption(f"{self.path} is no whole staging file: {what}; nothing was taken in, start over")
+        return Corruption(f"{self.path} is not a whole staging file: {what}; nothing was taken in, start over")
 
     def check(self, buffer: np.ndarray) -> None:
         """Read all of it, and compare its CRC."""

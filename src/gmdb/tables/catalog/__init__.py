@@ -1,1 +1,1 @@
-"""What the tables are: definitions kept as rows of tables like any other."""
+"""The catalog: definitions of tables, stored as rows of system tables."""

@@ -1,7 +1,7 @@
 """Changes of definitions, as part of a session's transaction.
 
 Invariants
- 1. Whoever changes a table's definition has the table alone until the transaction ends, and so each name that comes
+ 1. A session that changes a table's definition has the table alone until the transaction ends, and each name that comes
     or goes.
  2. A definition changes when its rows in the system tables and its segments have: whatever is taken back later, undo
     records lead to all of it.
@@ -40,7 +40,7 @@ from gmdb.transaction.session import Session
 
 
 class DefinitionChanges:
-    """What a session can do to definitions; it calls one of these within ``Session.defining``."""
+    """A session's changes of definitions, each called within ``Session.defining``."""
 
     def __init__(self, catalog: Catalog, session: Session) -> None:
         self._catalog = catalog
@@ -74,38 +74,38 @@ class DefinitionChanges:
         """Remove a table; its pages are free again when no reader needs them."""
         table = self._take(name)
         self._take_names(table.name, table.indexes)
-        self._system.strike(table)
+        self._system.remove(table)
         self._tell_readers(table, ChangeOperation.DROP)
         self._drop_segments(table)
         self._session.change_definitions({table.number: None})
 
     def truncate_table(self, name: str, restart: bool = False) -> None:
-        """Take all rows away at once: the table and its indexes get new segments.  ``restart``: its counters, too."""
+        """Remove all rows at once: the table and its indexes get new segments.  ``restart``: its counters, too."""
         table = self.put_in_place(self._take(name).name, self.remake(name))
         for column in table.columns if restart else ():
             if column.identity_id:
                 self._catalog.identities.restart(column.identity_id, 1)
 
     def remake(self, name: str) -> TableDefinition:
-        """A table as another is now, but without rows.  Nobody knows it before it is put in that one's place."""
+        """An empty table with the definition that another has now.  It is not visible until it replaces that one."""
         old = self._catalog.user_table(name, self._session)
         before = self._segment(old.entry_page)
         obj_id, pct_free = self._catalog.new_number(), int(before.head.pct_free)
         segment = self._session.create_segment(before.space, obj_id, old.name, SegmentType.HEAP, pct_free)
-        self._tell_readers(old, ChangeOperation.TRUNCATE)  # before rows come that may take the old ones' place
+        self._tell_readers(old, ChangeOperation.TRUNCATE)  # before new rows may take the old ones' places
         empty = replace(old, obj_id=obj_id, entry_page=segment.entry_page, number=obj_id, indexes=(), lobs=None)
         table = self._with_lobs(empty)
         indexes = [index for index in old.indexes if not index.building]
         planted = (self._indexes.plant(table, i.name, i.positions, i.unique, i.using)[0] for i in indexes)
         return replace(table, indexes=tuple(planted))
 
-    def put_in_place(self, name: str, made: TableDefinition) -> TableDefinition:
-        """Let a table have the rows of one that was remade from it, and no others."""
+    def put_in_place(self, name: str, remade: TableDefinition) -> TableDefinition:
+        """Replace a table's rows by those of one that was remade from it."""
         old = self._take(name)
-        if _shape(old) != _shape(made):
-            raise SchemaMismatch(f"table {name}: somebody has changed its definition meanwhile; try again")
-        table = replace(made, name=old.name, number=old.number)
-        self._system.strike(old)
+        if _shape(old) != _shape(remade):
+            raise SchemaMismatch(f"table {name}: its definition was changed meanwhile; try again")
+        table = replace(remade, name=old.name, number=old.number)
+        self._system.remove(old)
         self._drop_segments(old)
         self._system.enter(table)
         self._change(table)
@@ -122,7 +122,7 @@ class DefinitionChanges:
     # ---- change feeds
 
     def set_change_feed(self, name: str, on: bool) -> None:
-        """Log the table's changes for readers from now on, or no more."""
+        """Log the table's changes for readers from now on, or stop that."""
         table = self._take(name)
         if on == (table.feed is not None):
             return
@@ -146,7 +146,7 @@ class DefinitionChanges:
         return table
 
     def _tell_readers(self, table: TableDefinition, operation: ChangeOperation) -> None:
-        """Log what becomes of a table, behind the undo record that is newest."""
+        """Log a change of a table, behind the newest undo record."""
         if table.feed is not None:
             self._session.log_table_change(table.feed.version, int(operation))
 
@@ -181,7 +181,7 @@ class DefinitionChanges:
             heap.update(row_id, {column.name: first + n if column.identity else value})
 
     def rename_column(self, name: str, column: str, new_name: str, checks: Mapping[str, str]) -> None:
-        """``checks``: by their names, what the table's checks say from now on."""
+        """``checks``: new expressions of the table's checks, by their names."""
         table = self._take(name)
         position = table.position(column)
         old = table.columns[position].name
@@ -266,7 +266,7 @@ class DefinitionChanges:
         table = self._take(name)
         gone = table.constraint(constraint)
         table = replace(table, constraints=tuple(one for one in table.constraints if one is not gone))
-        self._system.strike_constraint(table, gone.name)
+        self._system.remove_constraint(table, gone.name)
         if gone.kind != CHECK:
             table = self._drop_index(table, table.index(gone.name))
         self._change(table)
@@ -285,11 +285,11 @@ class DefinitionChanges:
 
     def _drop_index(self, table: TableDefinition, index: IndexDefinition) -> TableDefinition:
         self._take_names("", [index])
-        self._system.strike_index(index)
+        self._system.remove_index(index)
         self._session.drop_segment(index.obj_id, self._segment(index.entry_page))
         return replace(table, indexes=tuple(other for other in table.indexes if other is not index))
 
-    # ---- what they have in common
+    # ---- shared parts
 
     def _take(self, name: str) -> TableDefinition:
         return self._indexes.take(name)
@@ -314,7 +314,7 @@ class DefinitionChanges:
                 )
 
     def _take_names(self, table: str, indexes: Sequence[IndexDefinition]) -> None:
-        """Nobody else gives something these names before the transaction has ended."""
+        """Lock some names: no other session can give them to anything before the transaction has ended."""
         if table:
             self._session.take_alone(Name("table", table.lower()))
         for index in indexes:
@@ -347,11 +347,11 @@ class DefinitionChanges:
 
 
 def _shape(table: TableDefinition) -> tuple[Any, ...]:
-    """What a table's definition says of its rows, wherever they lie."""
+    """The part of a table's definition that is about its rows, wherever they lie."""
     indexes = [(index.name, index.positions, index.unique, index.using) for index in table.indexes]
     return table.columns, table.constraints, indexes, table.feed
 
 
 def _row_shape(table: TableDefinition) -> tuple[list[tuple[str, ColumnType]], tuple[int, ...]]:
-    """What whoever reads the table's rows in the log must know."""
+    """What readers of the table's rows in the log need of its definition."""
     return [(column.name, column.type) for column in table.columns], table.known_by

@@ -33,8 +33,8 @@ def reading_catalog() -> Iterator[None]:
     try:
         yield
     except _NONSENSE as error:
-        said = f"the catalog makes no sense: {type(error).__name__}: {error}; see gmdb verify"
-        raise Corruption(said, SYS_TABLES_ENTRY) from error
+        message = f"the catalog makes no sense: {type(error).__name__}: {error}; see gmdb verify"
+        raise Corruption(message, SYS_TABLES_ENTRY) from error
 
 
 def require_place(store: PageStore, what: str, entry_page: int, space_id: int) -> None:
@@ -77,7 +77,7 @@ def _check_indexes(store: PageStore, table: TableDefinition) -> None:
 def _check_constraint(table: TableDefinition, constraint: Constraint) -> None:
     require_name("constraint", constraint.name)
     if not isinstance(constraint.kind, str) or not isinstance(constraint.text, str):
-        raise SchemaError(f"constraint {constraint.name} of table {table.name} says nothing")
+        raise SchemaError(f"constraint {constraint.name} of table {table.name} has no kind or no text")
 
 
 # ---- Definitions in plain terms, lists and numbers and texts, for files and messages; and back.
@@ -92,7 +92,7 @@ def table_to_plain(table: TableDefinition) -> list[Any]:
 
 
 def table_from_plain(plain: list[Any]) -> TableDefinition:
-    """What ``table_to_plain`` was given; Corruption if it was given something else."""
+    """The definition that ``table_to_plain`` wrote; Corruption if it is something else."""
     with reading_catalog():
         table = _table_from_plain(plain)
         require_name("table", table.name)
@@ -102,7 +102,7 @@ def table_from_plain(plain: list[Any]) -> TableDefinition:
 
 
 def _require_numbers(table: TableDefinition) -> None:
-    """Refuse numbers of objects, pages and columns that are none."""
+    """Refuse invalid numbers of objects, pages and columns."""
     numbers = [table.obj_id, table.space_id, table.entry_page, table.number, *(table.lobs or ()), *(table.feed or ())]
     for index in table.indexes:
         numbers += [index.obj_id, index.table_id, index.entry_page, *index.positions]
@@ -115,12 +115,14 @@ def _require_numbers(table: TableDefinition) -> None:
 
 def _table_from_plain(plain: list[Any]) -> TableDefinition:
     name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number, feed = plain
-    made = tuple(column_from_plain(column) for column in columns)
-    kept = tuple(constraint_from_plain(constraint) for constraint in constraints)
-    known = (index_from_plain(index) for index in indexes)
-    own = LobSegment(*lobs) if lobs else None
-    logged = Feed(*feed) if feed else None
-    return TableDefinition(name, obj_id, space_id, entry_page, made, tuple(known), kept, own, number, logged)
+    shape = tuple(column_from_plain(column) for column in columns)
+    checks = tuple(constraint_from_plain(constraint) for constraint in constraints)
+    entries = (index_from_plain(index) for index in indexes)
+    large_objects = LobSegment(*lobs) if lobs else None
+    changes = Feed(*feed) if feed else None
+    return TableDefinition(
+        name, obj_id, space_id, entry_page, shape, tuple(entries), checks, large_objects, number, changes
+    )
 
 
 def index_to_plain(index: IndexDefinition) -> list[Any]:

@@ -24,7 +24,7 @@ from gmdb.transaction.session import Session
 # ---- Building an index while transactions go on.
 #
 # The table is held alone for two moments only.  In the first the index is made known as being built: from then on
-# writers leave word of what they would have done to it (SHADOW operations, in their undo), and a snapshot is taken, by
+# writers record what they would have done to it (SHADOW operations, in their undo), and a snapshot is taken, by
 # which it is filled.  What they left is caught up with in rounds, until little is left; in the second moment the last
 # of it is done, and the index is everyone's.  Between the two it is filled here, or gets leaves that others have made
 # by the same snapshot, for which the table's pages are pinned meanwhile.
@@ -34,13 +34,13 @@ from gmdb.transaction.session import Session
 #      does.
 #  2. Shadow operations are applied in the order of commits, and none is purged before: the snapshot is held until then.
 
-FEW_RECORDS = 1000  # undo records that are left for the moment in which nobody else may use the table
+FEW_RECORDS = 1000  # undo records that are left for the moment in which the table is held alone
 ROUNDS_MAX = 20
 MOMENT = 0.2  # seconds that a build which was given up waits for the table at a time
 
 
 class IndexBuild:
-    """An index on its way.  Whoever makes it has the table alone, in ``session``."""
+    """An index that is being built.  Its ``session`` has the table alone."""
 
     def __init__(self, session: Session, heap: Heap, tree: Index, index: IndexDefinition) -> None:
         self.session = session
@@ -57,7 +57,7 @@ class IndexBuild:
         return self._snapshot.scn
 
     def let_others_in(self) -> None:
-        """From now on others use the table again."""
+        """Let others use the table again."""
         self.session.share_instead(self._table)
 
     def fill(self) -> None:
@@ -67,7 +67,7 @@ class IndexBuild:
         self._catch_up_with_most()
 
     def attach(self, leaves: Iterable[tuple[np.ndarray, int]]) -> int:
-        """Let the index have leaves that were made by the snapshot, and catch up; answers their number of entries."""
+        """Let the index have leaves that were made by the snapshot, and catch up; returns their number of entries."""
         entries = self._filling.attach(leaves)
         self._catch_up_with_most()
         return entries
@@ -78,12 +78,12 @@ class IndexBuild:
                 break
 
     def finish(self) -> None:
-        """Catch up with the rest; nobody else uses the table from here to the end of the session's transaction."""
+        """Catch up with the rest; the table is held alone from here to the end of the session's transaction."""
         self.session.take_alone(self._table, self._name)
         self._catch_up(is_alone=True)
 
     def _catch_up(self, is_alone: bool = False) -> int:
-        """Do what transactions left that have ended by now; answers how many undo records those had."""
+        """Apply shadow operations of transactions that have ended by now; returns how many undo records they had."""
         with self._hub.guard:
             self._snapshot.check()
             limit = self._hub.memory.scn if is_alone else self._known_limit()
@@ -100,7 +100,7 @@ class IndexBuild:
     def _known_limit(self) -> int:
         """Up to which commit all are known as ended: others see a commit a moment before.
 
-        Whoever has the table alone need not ask: who used it has ended, and let it go; others may take their time.
+        A session that has the table alone need not check: all that used it have ended and released it.
         """
         limit = self._hub.memory.scn
         for slot in self._hub.active:
@@ -115,9 +115,9 @@ class IndexBuild:
         return [one for one in history if self._snapshot.scn < one.scn <= limit and self._table_id in one.tables]
 
     def give_up(self, hurry: threading.Event | None = None) -> None:
-        """Take back what was made of an index that nobody is told of any more, once its last writers have ended.
+        """Remove an unfinished index that is not published any more, once its last writers have ended.
 
-        Whoever sets ``hurry`` ends them next.
+        If ``hurry`` is set, those are ended next.
         """
         if hurry is not None:
             self.session.lock_timeout = MOMENT
@@ -125,9 +125,9 @@ class IndexBuild:
             while self.session.in_transaction and not (hurry is not None and hurry.is_set()):
                 try:
                     self.session.take_alone(self._table, self._name)
-                except (LockTimeout, Deadlock):  # whoever waits for this one in turn goes first as well
+                except (LockTimeout, Deadlock):  # a session that waits for this one goes first as well
                     if hurry is not None:
-                        hurry.wait(MOMENT)  # whoever stands in line behind goes first
+                        hurry.wait(MOMENT)  # sessions behind in the queue go first
                     continue
                 self.session.rollback()
         self.end()
@@ -138,11 +138,11 @@ class IndexBuild:
         self.session.close()
 
 
-# ---- Indexes that come into being: within a transaction, or while others go on.
+# ---- Creating indexes: within a transaction, or while others go on.
 
 
 class Name(NamedTuple):
-    """A name that is given to something, or taken away: sessions lock it."""
+    """A name that is being given or removed, as sessions lock it."""
 
     kind: str
     name: str
@@ -162,7 +162,7 @@ class IndexMaking:
         return {index.name.lower() for table in tables for index in table.indexes}
 
     def take(self, name: str) -> TableDefinition:
-        """Have a table alone; answers what it is then."""
+        """Take a table alone; returns its definition, as it is then."""
         while True:
             table = self._catalog.user_table(name, self._session)
             self._session.take_alone(table.number, f"table {table.name}")
@@ -190,9 +190,9 @@ class IndexMaking:
     def plant(
         self, table: TableDefinition, name: str, positions: Sequence[int], unique: bool, using: str
     ) -> tuple[IndexDefinition, Index]:
-        """Make an index without entries.  Snapshots from before the transaction's commit will not go by it.
+        """Create an index without entries.  Snapshots from before the transaction's commit will not use it.
 
-        Its own transaction goes by an index of a table as new as that at once: all rows are its own.
+        Its own transaction may use an index of a table that it created: all rows are its own.
         """
         kind, obj_id = INDEX_KINDS[using], self._catalog.new_number()
         space = self._catalog.store.spaces[table.space_id]
@@ -231,7 +231,7 @@ class IndexMaking:
     # ---- while others go on: the session's transaction is for the index alone
 
     def begin(self, name: str, table_name: str, columns: Sequence[str], unique: bool, using: str) -> IndexBuild:
-        """Make an index that is to be filled, and let everybody know."""
+        """Create an index that is to be filled, and publish its definition."""
         table = self.take(table_name)
         positions = self._check(table, name, columns, using)
         index, tree = self.plant(table, name, positions, unique, using)
@@ -241,17 +241,17 @@ class IndexMaking:
         return build
 
     def finish(self, build: IndexBuild) -> None:
-        """The index is filled, and its table held alone: make it everyone's."""
+        """The index is filled, and its table held alone: publish it."""
         table, _ = self._catalog.index(build.index.name)
         self._catalog.system(self._session).enter_index(build.index)
-        made = replace(build.index, building=False, since=self._session.hub.memory.scn)
-        indexes = [made if other.obj_id == made.obj_id else other for other in table.indexes]
+        index = replace(build.index, building=False, since=self._session.hub.memory.scn)
+        indexes = [index if other.obj_id == index.obj_id else other for other in table.indexes]
         self._session.change_definitions({table.number: replace(table, indexes=tuple(indexes))})
         self._session.commit()
 
     def abandon(self, build: IndexBuild) -> None:
-        """The build has failed: the index is nobody's."""
+        """The build has failed: remove the index's definition."""
         for table in self._catalog.tables.values():
-            left = [i for i in table.indexes if not (i.building and i.obj_id == build.index.obj_id)]
-            if len(left) < len(table.indexes):
-                self._catalog.replace(replace(table, indexes=tuple(left)))
+            others = [i for i in table.indexes if not (i.building and i.obj_id == build.index.obj_id)]
+            if len(others) < len(table.indexes):
+                self._catalog.replace(replace(table, indexes=tuple(others)))

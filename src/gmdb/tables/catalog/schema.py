@@ -29,7 +29,7 @@ EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 
 @dataclass(frozen=True)
 class Constraint:
-    """What a table's rows must fulfil.
+    """A constraint on a table's rows.
 
     A primary key or a unique constraint is kept by the unique index of the same name; what a check says, and whether
     rows fulfil it, the one who changes rows must know.
@@ -38,7 +38,7 @@ class Constraint:
     kind: str  # "primary key", "unique" or "check"
     columns: tuple[str, ...] = ()
     text: str = ""  # of a check: the expression, as SQL writes it
-    name: str = ""  # if there is none, the table gives it one
+    name: str = ""  # if empty, the table chooses one
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +53,7 @@ class TableDefinition:
     indexes: tuple[IndexDefinition, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     lobs: LobSegment | None = None  # where its large objects are, if it has columns for them
-    number: int = 0  # by which sessions know the table: its first obj_id, also when it has got another segment
+    number: int = 0  # by which sessions know the table: its first obj_id, also after it got another segment
     feed: Feed | None = None  # its changes are logged for readers
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class TableDefinition:
 
     @property
     def known_by(self) -> tuple[int, ...]:
-        """The positions of the columns by which others know its rows: its primary key, or all if it has none."""
+        """The positions of the columns that identify its rows: its primary key, or all if it has none."""
         if self.primary_key:
             return tuple(self.position(name) for name in self.primary_key)
         return tuple(n for n, column in enumerate(self.columns) if not column.type.is_lob)
@@ -99,10 +99,10 @@ class TableDefinition:
         """The numbers of some columns, each named once; None stands for all."""
         if names is None:
             return list(range(len(self.columns)))
-        found = [self.position(name) for name in names]
-        if len(set(found)) < len(found):
-            raise SchemaError(f"table {self.name}: a column is asked for twice in {', '.join(names)}")
-        return found
+        positions = [self.position(name) for name in names]
+        if len(set(positions)) < len(positions):
+            raise SchemaError(f"table {self.name}: a column is named twice in {', '.join(names)}")
+        return positions
 
     def index(self, name: str) -> IndexDefinition:
         for index in self.indexes:
@@ -126,17 +126,17 @@ ColumnsGiven = Mapping[str, str] | Sequence[tuple[str, str] | Column]
 
 def make_columns(table: str, columns: ColumnsGiven) -> tuple[Column, ...]:
     """Columns as users write them, ``{"i": "INT", "s": "VARCHAR(10) NOT NULL"}``, or whole ones, checked."""
-    given = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
-    made = tuple(one if isinstance(one, Column) else parse_column(*one) for one in given)
-    if not 1 <= len(made) <= MAX_COLUMNS:
-        raise SchemaError(f"table {table} has {len(made)} columns; it must have 1 to {MAX_COLUMNS}")
+    pairs = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
+    checked = tuple(one if isinstance(one, Column) else parse_column(*one) for one in pairs)
+    if not 1 <= len(checked) <= MAX_COLUMNS:
+        raise SchemaError(f"table {table} has {len(checked)} columns; it must have 1 to {MAX_COLUMNS}")
     seen: set[str] = set()
-    for column in made:
+    for column in checked:
         if column.name.lower() in seen:
             raise SchemaError(f"table {table} has two columns called {column.name}")
         seen.add(column.name.lower())
         check_column(table, column)
-    return made
+    return checked
 
 
 def check_column(table: str, column: Column) -> None:
@@ -147,7 +147,7 @@ def check_column(table: str, column: Column) -> None:
     if column.identity is None:
         return
     if column.identity not in IDENTITIES:
-        raise SchemaError(f"{where}: identity {column.identity!r} is none of {', '.join(IDENTITIES)}")
+        raise SchemaError(f"{where}: identity {column.identity!r} is not one of {', '.join(IDENTITIES)}")
     if column.type.name not in ("INT", "BIGINT") or column.default is not None or column.nullable:
         raise SchemaError(f"{where}: an identity column is INT or BIGINT, NOT NULL and has no default")
 
@@ -177,7 +177,7 @@ def require_expression(where: str, text: str | None) -> None:
 
 def require_name(what: str, name: str) -> None:
     if not 1 <= len(name.encode()) <= 63 or "\0" in name:
-        raise SchemaError(f"{name!r} is no {what} name: it must have 1 to 63 bytes")
+        raise SchemaError(f"{name!r} is not a valid {what} name: it must have 1 to 63 bytes")
 
 
 SYS_TABLES_COLUMNS = make_columns(
@@ -281,7 +281,7 @@ def named(table: TableDefinition, constraint: Constraint, index_names: Container
     """A constraint that the table can have, with its name; ``index_names`` are taken, in small letters."""
     kind = constraint.kind
     if kind not in _ENDINGS:
-        raise SchemaError(f"table {table.name}: {kind!r} is no kind of constraint, only {', '.join(_ENDINGS)} are")
+        raise SchemaError(f"table {table.name}: {kind!r} is not a kind of constraint, only {', '.join(_ENDINGS)} are")
     where = f"table {table.name}, {kind}"
     columns = tuple(table.column(name).name for name in constraint.columns)
     if kind == PRIMARY_KEY and table.primary_key:

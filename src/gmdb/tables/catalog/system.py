@@ -70,37 +70,39 @@ class SystemTables:
     def definitions(self) -> list[TableDefinition]:
         """All tables."""
         columns, indexes = self._columns(), self._indexes()
-        found = []
+        tables = []
         for _, (obj_id, name, space_id, entry_page, *more) in self.rows("sys_tables"):
             of_table = tuple(columns.get(obj_id, ())), tuple(indexes.get(obj_id, ()))
-            made = TableDefinition(name, obj_id, space_id, entry_page, *of_table, lobs=lob_segment(*more[:2]))
-            found.append(replace(made, feed=feed_of(*more[2:])))
+            table = TableDefinition(name, obj_id, space_id, entry_page, *of_table, lobs=lob_segment(*more[:2]))
+            tables.append(replace(table, feed=feed_of(*more[2:])))
         constraints = self._constraints(columns)
-        return [replace(table, constraints=tuple(constraints.get(table.obj_id, ()))) for table in found]
+        return [replace(table, constraints=tuple(constraints.get(table.obj_id, ()))) for table in tables]
 
     def _columns(self) -> dict[int, list[Column]]:
-        found: dict[int, list[tuple[int, Column]]] = {}
+        by_table: dict[int, list[tuple[int, Column]]] = {}
         for _, (obj_id, position, name, type_, length, scale, nullable, *more) in self.rows("sys_columns"):
             default, identity, identity_id = more
             column = Column(name, ColumnType(type_, length, scale), nullable, default, identity, identity_id or 0)
-            found.setdefault(obj_id, []).append((position, column))
-        return {obj_id: [column for _, column in sorted(pairs, key=lambda p: p[0])] for obj_id, pairs in found.items()}
+            by_table.setdefault(obj_id, []).append((position, column))
+        return {
+            obj_id: [column for _, column in sorted(pairs, key=lambda p: p[0])] for obj_id, pairs in by_table.items()
+        }
 
     def _indexes(self) -> dict[int, list[IndexDefinition]]:
-        found: dict[int, list[IndexDefinition]] = {}
+        by_table: dict[int, list[IndexDefinition]] = {}
         for _, (obj_id, table_id, name, entry_page, unique, positions, kind) in self.rows("sys_indexes"):
             index = IndexDefinition(
                 name, obj_id, table_id, entry_page, unique, _numbers(positions), using=kind or "btree"
             )
-            found.setdefault(table_id, []).append(index)
-        return found
+            by_table.setdefault(table_id, []).append(index)
+        return by_table
 
     def _constraints(self, columns: Mapping[int, list[Column]]) -> dict[int, list[Constraint]]:
-        found: dict[int, list[Constraint]] = {}
+        by_table: dict[int, list[Constraint]] = {}
         for _, (table_id, name, kind, positions, text) in self.rows("sys_constraints"):
             names = tuple(columns[table_id][n].name for n in _numbers(positions))
-            found.setdefault(table_id, []).append(Constraint(kind, names, text or "", name))
-        return found
+            by_table.setdefault(table_id, []).append(Constraint(kind, names, text or "", name))
+        return by_table
 
     # ---- changing them
 
@@ -123,15 +125,15 @@ class SystemTables:
     def enter_constraint(self, table: TableDefinition, constraint: Constraint) -> None:
         self.heap("sys_constraints").insert(constraint_row(table, constraint))
 
-    def strike(self, table: TableDefinition) -> None:
+    def remove(self, table: TableDefinition) -> None:
         """Take a table, and all that belongs to it, out of the catalog."""
         for name, column in (("sys_tables", 0), ("sys_columns", 0), ("sys_indexes", 1), ("sys_constraints", 0)):
             self._delete(name, lambda values, column=column: values[column] == table.obj_id)  # type: ignore[misc]
 
-    def strike_index(self, index: IndexDefinition) -> None:
+    def remove_index(self, index: IndexDefinition) -> None:
         self._delete("sys_indexes", lambda values: values[0] == index.obj_id)
 
-    def strike_constraint(self, table: TableDefinition, name: str) -> None:
+    def remove_constraint(self, table: TableDefinition, name: str) -> None:
         self._delete("sys_constraints", lambda values: values[:2] == (table.obj_id, name))
 
     def change_table(self, table: TableDefinition) -> None:
@@ -163,7 +165,7 @@ def create_system_tables(store: PageStore, session: Session) -> None:
     """Make the system tables of a new database; they list themselves."""
     known = {name: _make(store, session, name) for name in SYSTEM_TABLES}
     if known["sys_tables"].entry_page != SYS_TABLES_ENTRY:
-        raise Corruption(f"{store.directory} says that it is new, but has pages", SYS_TABLES_ENTRY)
+        raise Corruption(f"{store.directory} is new by its control file, but has pages", SYS_TABLES_ENTRY)
     system = SystemTables(store, session, known)
     for table in known.values():
         system.enter(table)
@@ -171,7 +173,7 @@ def create_system_tables(store: PageStore, session: Session) -> None:
 
 
 def open_system_tables(store: PageStore, session: Session) -> dict[str, TableDefinition]:
-    """What system tables there are.  Opened for writing, an older database gets those and the columns that it lacks."""
+    """The system tables that exist.  An older database gets what it lacks when it is opened for writing."""
     system = SystemTables(store, session, {"sys_tables": SYS_TABLES})
     entries = {name: entry for _, (_, name, _, entry, *_) in system.rows("sys_tables")}
     if "sys_columns" not in entries:
@@ -239,7 +241,7 @@ def _numbers(positions: str) -> tuple[int, ...]:
 #
 # Invariants
 #  1. No number is handed out twice: ``sys_identities`` has, committed, the first number of which none is handed out.
-#     What it gains and loses is no part of a user's transaction.
+#     Its changes are not part of a user's transaction.
 #  2. Numbers may be left out: those of rows that were rolled back, and after a crash the rest of a block.
 
 BLOCK = 1000  # numbers that are taken from sys_identities together
@@ -255,7 +257,7 @@ class _Counter:
 
 class Identities:
     def __init__(self, system: SystemTables, session: Session, lock: threading.Lock) -> None:
-        """``session``: in which nothing else happens while the lock is held."""
+        """``session``: used by nothing else while the lock is held."""
         self._system = system
         self._session = session
         self._lock = lock
@@ -264,13 +266,13 @@ class Identities:
         session.commit()
 
     def create(self, number: int, start: int = 1) -> None:
-        """A new counter.  It is there at once; if its column never comes about, nobody asks for it."""
+        """A new counter, which exists at once; if its column is never created, the counter stays unused."""
         with self._lock:
             row_id = self._commit(lambda: self._system.heap("sys_identities").insert((number, start)))
             self._counters[number] = _Counter(row_id, start)
 
     def take(self, number: int, count: int) -> int:
-        """The first of ``count`` numbers that nobody else gets."""
+        """Reserve ``count`` numbers; returns the first."""
         with self._lock:
             counter = self._counter(number)
             first, following = counter.following, counter.following + count
@@ -294,14 +296,14 @@ class Identities:
             counter.following = counter.end = start
 
     def settle(self) -> None:
-        """Give back what is left of blocks: the database is about to be closed."""
+        """Give back the unused numbers of blocks: the database is about to be closed."""
         with self._lock:
             for number, counter in self._counters.items():
                 if counter.end > counter.following:
                     self._write(counter, number, counter.following)
 
     def forget_all_but(self, used: Iterable[int]) -> None:
-        """Remove counters that are no column's any more."""
+        """Remove counters whose columns are gone."""
         gone = set(self._counters) - set(used)
         for number in gone:
             self._system.heap("sys_identities").delete(self._counters.pop(number).row_id)
@@ -321,7 +323,7 @@ class Identities:
         counter.end = end
 
     def _commit(self, change: Callable[[], Any]) -> Any:
-        """Do something in the catalog's own session, and make it last."""
+        """Make a change in the catalog's own session, and commit it."""
         try:
             made = change()
             self._session.commit()
@@ -336,8 +338,7 @@ class Identities:
 #
 # Invariants
 #  1. A batch's rows and the note that they are there are one transaction's, so that there are both or neither.
-#  2. A stream has one row, and whoever takes a batch in holds it: two who bring the same batch come one after the
-#      other.
+#  2. A stream has one row, which a session that takes a batch in locks: two with the same batch take turns.
 
 NAME_MAX = 200  # bytes of a stream's name
 TABLE = "sys_streams"
@@ -355,12 +356,12 @@ class StreamBatch:
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.stream.encode()) <= NAME_MAX:
-            raise InterfaceError(f"{self.stream!r} is no name of a stream: it must have 1 to {NAME_MAX} bytes")
+            raise InterfaceError(f"{self.stream!r} is not a name of a stream: it must have 1 to {NAME_MAX} bytes")
 
 
 @dataclass(frozen=True)
 class StreamRecord:
-    """What is known of a stream, as its row has it."""
+    """The state of a stream, as its row has it."""
 
     name: str
     query_id: str | None
@@ -370,20 +371,20 @@ class StreamRecord:
     batch_time: datetime | None
 
     def has(self, batch: StreamBatch) -> bool:
-        """Whether a batch is the last that was taken in, come again; StreamConflict if it cannot be told."""
+        """Whether a batch is a repetition of the last that was taken in; StreamConflict if that is not known."""
         if None not in (self.query_id, batch.query_id) and self.query_id != batch.query_id:
-            said = f"stream {self.name} is query {self.query_id}'s, whose batches up to {self.batch_id} are here"
+            state = f"stream {self.name} is query {self.query_id}'s, whose batches up to {self.batch_id} are here"
             why = f"this is batch {batch.batch_id} of query {batch.query_id}, whose checkpoint is another"
-            raise StreamConflict(f"{said}; {why}: give its stream another name, or forget the old one")
+            raise StreamConflict(f"{state}; {why}: give its stream another name, or forget the old one")
         if self.batch_id is None or batch.batch_id == self.batch_id:
             return self.batch_id is not None
-        said = f"stream {self.name}: batch {batch.batch_id} comes, but the last one here is {self.batch_id}"
+        state = f"stream {self.name}: batch {batch.batch_id} comes, but the last one here is {self.batch_id}"
         if batch.batch_id < self.batch_id:
             why = "the checkpoint is an older copy, and its batches may have other rows than they had"
-            raise StreamConflict(f"{said}; {why}: start with a new checkpoint")
+            raise StreamConflict(f"{state}; {why}: start with a new checkpoint")
         if batch.in_sequence and batch.batch_id > self.batch_id + 1:
             why = "those between are missing, as if the database was put back to an earlier time"
-            raise StreamConflict(f"{said}; {why}: bring their rows, forget the stream, and start again")
+            raise StreamConflict(f"{state}; {why}: bring their rows, forget the stream, and start again")
         return False
 
     def with_batch(self, batch: StreamBatch, table: str) -> StreamRecord:
@@ -397,13 +398,13 @@ class StreamRecord:
 
 class Streams:
     def __init__(self, system: SystemTables, session: Session, lock: threading.Lock) -> None:
-        """``session``: in which nothing else happens while the lock is held."""
+        """``session``: used by nothing else while the lock is held."""
         self._system = system
         self._session = session
         self._lock = lock
 
     def hold(self, own: SystemTables, name: str) -> tuple[RowId, StreamRecord]:
-        """A stream, new or known, that nobody else changes before the transaction of ``own`` has ended."""
+        """A stream, new or known, locked until the transaction of ``own`` has ended."""
         heap = own.heap(TABLE)
         while True:
             row_id = self._place_of(name)
@@ -411,16 +412,16 @@ class Streams:
                 heap.lock(row_id)
                 return row_id, StreamRecord(*heap.fetch(row_id))
             except NoSuchRow:
-                continue  # somebody has let it be forgotten meanwhile
+                continue  # it was forgotten meanwhile
             except LockTimeout as error:
-                raise LockTimeout(f"stream {name}: somebody else is bringing a batch of it; {error}") from None
+                raise LockTimeout(f"stream {name}: another session is bringing a batch of it; {error}") from None
 
     def note(self, own: SystemTables, row_id: RowId, record: StreamRecord) -> None:
-        """Keep what is known of a stream that is held, as part of the transaction of ``own``."""
+        """Write the state of a stream that is held, as part of the transaction of ``own``."""
         own.heap(TABLE).update(row_id, record.values)
 
     def forget(self, own: SystemTables, name: str) -> None:
-        """Know nothing of a stream any more, once the transaction of ``own`` has committed."""
+        """Forget a stream, once the transaction of ``own`` has committed."""
         for row_id, values in own.rows(TABLE):
             if values[0] == name:
                 own.heap(TABLE).delete(row_id)
@@ -435,7 +436,7 @@ class Streams:
             return rows
 
     def _place_of(self, name: str) -> RowId:
-        """Where a stream's row is; a new stream gets one at once, so that whoever else brings it finds the same."""
+        """Where a stream's row is; a new stream gets one at once, for all sessions."""
         with self._lock:
             try:
                 row_id = next((row_id for row_id, values in self._system.rows(TABLE) if values[0] == name), None)
@@ -451,7 +452,7 @@ class Streams:
 
 # ---- What ANALYZE found out about tables: how many rows there are, how many keys, and how they are spread.
 #
-# They say which way to rows is short.  They are as old as the last ANALYZE, and no answer depends on them.
+# The planner chooses access paths by them.  They are as old as the last ANALYZE; no result depends on them.
 
 BOUNDS = 33  # values of a column that part its rows into equal shares
 BOUNDS_BYTES_MAX = 4000
@@ -513,10 +514,10 @@ def bounds_of(sample: Iterable[Any]) -> tuple[Place, ...]:
 
 
 class Statistics:
-    """The statistics of all tables, by their numbers; kept in ``sys_statistics``, outside of anybody's transaction."""
+    """The statistics of all tables, by their numbers; kept in ``sys_statistics``, outside of users' transactions."""
 
     def __init__(self, system: SystemTables, session: Session, lock: threading.Lock) -> None:
-        """``session``: in which nothing else happens while the lock is held."""
+        """``session``: used by nothing else while the lock is held."""
         self._system = system
         self._session = session
         self._lock = lock
@@ -527,41 +528,41 @@ class Statistics:
     def of(self, number: int) -> TableStatistics | None:
         return self._tables.get(number)
 
-    def keep(self, number: int, found: TableStatistics) -> None:
+    def keep(self, number: int, statistics: TableStatistics) -> None:
         """Replace what is known of a table."""
         with self._lock:
-            self._strike({number})
+            self._delete_rows({number})
             heap = self._system.heap("sys_statistics")
-            for row in rows_of(number, found):
+            for row in rows_of(number, statistics):
                 heap.insert(row)
             self._session.commit()
-            self._tables[number] = found
+            self._tables[number] = statistics
             self.version += 1
 
     def forget_all_but(self, used: Iterable[int]) -> None:
         """Remove what was known of tables that are gone."""
         gone = set(self._tables) - set(used)
         if gone:
-            self._strike(gone)
+            self._delete_rows(gone)
             self._session.commit()
-            self._tables = {number: found for number, found in self._tables.items() if number not in gone}
+            self._tables = {number: known for number, known in self._tables.items() if number not in gone}
 
     def listed(self) -> list[tuple[Any, ...]]:
-        return [row for number, found in sorted(self._tables.items()) for row in rows_of(number, found)]
+        return [row for number, known in sorted(self._tables.items()) for row in rows_of(number, known)]
 
-    def _strike(self, numbers: set[int]) -> None:
+    def _delete_rows(self, numbers: set[int]) -> None:
         heap = self._system.heap("sys_statistics")
         for row_id, values in self._system.rows("sys_statistics"):
             if values[0] in numbers:
                 heap.delete(row_id)
 
 
-def rows_of(number: int, found: TableStatistics) -> list[tuple[Any, ...]]:
+def rows_of(number: int, statistics: TableStatistics) -> list[tuple[Any, ...]]:
     """Statistics as rows of ``sys_statistics``."""
-    rows: list[tuple[Any, ...]] = [(number, "", found.rows, found.rows, None)]
-    for positions, key in found.keys.items():
+    rows: list[tuple[Any, ...]] = [(number, "", statistics.rows, statistics.rows, None)]
+    for positions, key in statistics.keys.items():
         bounds = json.dumps(key.bounds) if key.bounds else None
-        rows.append((number, ",".join(map(str, positions)), found.rows, key.distinct, bounds))
+        rows.append((number, ",".join(map(str, positions)), statistics.rows, key.distinct, bounds))
     return rows
 
 
@@ -580,7 +581,7 @@ def _bounds(text: str) -> tuple[Place, ...]:
     """Bounds as the catalog has them: numbers only, or texts only."""
     bounds = parse(text)
     if not isinstance(bounds, list):
-        raise SchemaError(f"the bounds of a key are no list: {text[:40]}")
+        raise SchemaError(f"the bounds of a key are not a list: {text[:40]}")
     for kinds in ((int, float), (str,)):
         if all(type(bound) in kinds for bound in bounds):
             return tuple(bounds)
@@ -592,6 +593,6 @@ def _column_numbers(positions: str) -> tuple[int, ...]:
 
 
 def key_columns(indexes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
-    """The first columns of indexes, alone and together: what statistics are worth having of."""
-    found = {tuple(positions[: n + 1]) for positions in indexes for n in range(len(positions))}
-    return sorted(found)
+    """The first columns of indexes, alone and together: those for which statistics are useful."""
+    columns = {tuple(positions[: n + 1]) for positions in indexes for n in range(len(positions))}
+    return sorted(columns)

@@ -1,10 +1,10 @@
-"""The catalog of an open database: which tables there are, for everybody and for a session.
+"""The catalog of an open database: its tables, as committed and as a session sees them.
 
 Invariants
  1. ``tables`` are the committed definitions.  What a transaction changes is in its session until it commits, and comes
     here in the moment in which others see the commit.
  2. Definitions of before are kept for as long as a snapshot is held that is older than what came instead of them.
- 3. All of these are replaced, never changed: whoever goes through them needs no lock.
+ 3. All of these are replaced, never changed: iterating over them needs no lock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Catalog:
     """Table definitions, in memory as they are in the system tables."""
 
     def __init__(self, store: PageStore, session: Session) -> None:
-        """``session`` is the catalog's own, for what is no transaction's."""
+        """``session`` is the catalog's own, for changes outside of users' transactions."""
         self.store = store
         self._snapshots = session.hub.snapshots
         self._before: tuple[_Version, ...] = ()  # what older snapshots see, oldest first
@@ -62,13 +62,13 @@ class Catalog:
         self._now = _Version(since, by_number)
 
     def publish(self, changes: Changes, scn: int) -> None:
-        """A transaction has committed: what it changed is what snapshots from now on see.  The guard is held."""
-        made = {number: table and _as_of(table, scn) for number, table in changes.items()}
+        """A transaction has committed: let new snapshots see its changes.  The guard is held."""
+        committed = {number: table and _as_of(table, scn) for number, table in changes.items()}
         versions = [version for version in (*self._before, self._now) if version.since < scn]
         ends = [*(version.since for version in versions[1:]), scn]
         oldest = self._snapshots.oldest()
         self._before = tuple(version for version, end in zip(versions, ends, strict=True) if end > oldest)
-        now = {**self._now.by_number, **made}
+        now = {**self._now.by_number, **committed}
         self._use((table for table in now.values() if table is not None), scn)
 
     def _as_of(self, scn: int) -> Mapping[int, TableDefinition]:
@@ -82,19 +82,19 @@ class Catalog:
         raise SnapshotTooOld("the snapshot is too old: the definitions it needs were given up; start over")
 
     def replace(self, table: TableDefinition) -> None:
-        """Let everybody go by another definition at once; the caller has the table alone."""
+        """Replace a definition for everyone at once; the caller has the table alone."""
         with self.store.guard:
             self._use({**self._now.by_number, table.number: table}.values(), self._now.since)
 
     def new_number(self) -> int:
-        """A number for a table, an index or a counter.  It is not used again, whatever comes of it."""
+        """A new number for a table, an index or a counter.  It is never used again."""
         with self._numbering:
             number = int(self.store.control["next_obj_id"])
             self.store.write_control(next_obj_id=number + 1)
             return number
 
     def numbers_used(self) -> int:
-        """The largest number that something has."""
+        """The largest number in use."""
         tables = self.tables.values()
         indexes = [index.obj_id for table in tables for index in table.indexes]
         lobs = [table.lobs.obj_id for table in tables if table.lobs is not None]
@@ -104,7 +104,7 @@ class Catalog:
     def system(self, session: Session) -> SystemTables:
         return SystemTables(self.store, session, self._system_tables)
 
-    # ---- what there is, as a session sees it
+    # ---- tables and indexes, as a session sees them
 
     def tables_of(self, session: Session | None) -> Mapping[str, TableDefinition]:
         """All tables by name; without a session, those that are committed."""
@@ -149,22 +149,22 @@ class Catalog:
     def current(self, table: TableDefinition, session: Session, scn: int | None = None) -> TableDefinition:
         """A table's definition as it is now, whatever its name is now; ``scn``: as a snapshot of then sees it.
 
-        A transaction that has changed the table's rows goes by the definition that it holds.
+        A transaction that has changed the table's rows uses the definition that it holds.
         """
         number, changed = table.number, session.definitions.now
-        found: TableDefinition | None
+        definition: TableDefinition | None
         if number in changed:
-            found = changed[number]
+            definition = changed[number]
         elif scn is None or number in session.tables_held:
-            found = self._now.by_number.get(number)
+            definition = self._now.by_number.get(number)
         else:
-            found = self._as_of(scn).get(number)
-        if found is None:
+            definition = self._as_of(scn).get(number)
+        if definition is None:
             raise NoSuchTable(f"table {table.name} was dropped")
-        return found
+        return definition
 
     def require_seen(self, table: TableDefinition, session: Session) -> None:
-        """Refuse to change a table that has other rows or columns by now than the transaction's snapshot sees.
+        """Refuse to change a table whose definition has changed since the transaction's snapshot.
 
         ``table`` is what it is now, and the session holds it.
         """

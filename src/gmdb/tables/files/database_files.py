@@ -4,7 +4,7 @@ Nothing here is compiled and nothing is locked, so it is quick to import, serves
 opens what the engine would refuse.  It sees what is in the files: a running owner may hold newer pages in memory.
 
 Invariants
- 1. ``page`` answers with any bytes that the file has; what follows a map or decodes rows reads only pages whose CRC
+ 1. ``page`` returns any bytes that the file has; what follows a map or decodes rows reads only pages whose CRC
     and place are right, and raises Corruption naming the page otherwise.
  2. Following the map of a damaged segment ends.
 """
@@ -83,12 +83,14 @@ class DatabaseFiles:
 
     def device(self, page_id: int) -> DeviceFile:
         """The device that a page lies on."""
-        found = self.devices.get(device_of(page_id))
-        if found is None:
+        device = self.devices.get(device_of(page_id))
+        if device is None:
             have = ", ".join(map(str, self.devices)) or "none"
-            said = f"page {page_name(page_id)}: {self.path} has no device {device_of(page_id)}; its devices are {have}"
-            raise StorageError(said)
-        return found
+            message = (
+                f"page {page_name(page_id)}: {self.path} has no device {device_of(page_id)}; its devices are {have}"
+            )
+            raise StorageError(message)
+        return device
 
     def page(self, page_id: int) -> bytes:
         """A page's bytes, unchecked."""
@@ -104,7 +106,7 @@ class DatabaseFiles:
 
     def starts(self, page_ids: np.ndarray, size: int) -> np.ndarray:
         """The first ``size`` bytes of many pages, a row each; zeros where a file ends before."""
-        made = np.zeros((len(page_ids), size), np.uint8)
+        starts = np.zeros((len(page_ids), size), np.uint8)
         owners = page_ids >> OFFSET_BITS
         for number in np.unique(owners).tolist():
             chosen = np.flatnonzero(owners == number)
@@ -112,8 +114,8 @@ class DatabaseFiles:
                 part = np.zeros((len(chosen), size), np.uint8)
                 offsets = (page_ids[chosen] & (PAGES_PER_DEVICE - 1)).tolist()
                 self.devices[number].starts(offsets, size, part)
-                made[chosen] = part
-        return made
+                starts[chosen] = part
+        return starts
 
     def page_sizes(self, page_ids: np.ndarray) -> np.ndarray:
         """The sizes of many pages; 0 where there is no such device."""
@@ -123,7 +125,7 @@ class DatabaseFiles:
         return sizes[page_ids >> OFFSET_BITS]
 
     def sound_page(self, page_id: int) -> bytes:
-        """A page's bytes, after its CRC and its place were found right."""
+        """A page's bytes, after a check of its CRC and its place."""
         page = self.page(page_id)
         require_sound(page, page_id)
         return page
@@ -137,12 +139,12 @@ class DatabaseFiles:
         """The entry pages of the segments that start on a device, found by looking at every page in use."""
         file = self.devices[device]
         used = min(file.hwm, file.file_pages)
-        found: list[int] = []
+        entries: list[int] = []
         for first in range(0, used, HEADS_AT_ONCE):
             ids = page_id_of(device, first) + np.arange(min(HEADS_AT_ONCE, used - first))
             heads = self.starts(ids, HEAD_SIZE).view(PAGE_HEAD.dtype)[:, 0]
-            found += ids[heads["page_type"] == PageType.SEGMENT_ENTRY].tolist()
-        return found
+            entries += ids[heads["page_type"] == PageType.SEGMENT_ENTRY].tolist()
+        return entries
 
     def map_pages(self, entry: int) -> list[int]:
         """The map pages of the segment at ``entry``, the entry page first."""
@@ -168,8 +170,8 @@ class DatabaseFiles:
             head, map_head = PAGE_HEAD.at(page), segment.MAP_HEAD.at(page, segment.map_head_at(page))
             owner = head.obj_id if owner < 0 else owner
             if map_head.prior != prior or head.obj_id != owner:
-                said = f"map page {page_name(at)} belongs behind {page_name(map_head.prior)} of object {head.obj_id}"
-                raise Corruption(f"{said}, but {page_name(prior)} of object {owner} leads to it", at)
+                place = f"map page {page_name(at)} belongs behind {page_name(map_head.prior)} of object {head.obj_id}"
+                raise Corruption(f"{place}, but {page_name(prior)} of object {owner} leads to it", at)
             yield at, _map_entries(page, at)
             at, prior = map_head.next, at
 
@@ -181,10 +183,10 @@ class DatabaseFiles:
             if prior == NO_PAGE:
                 raise
             raise Corruption(f"map page {page_name(prior)} leads on to a bad page: {error}", prior) from error
-        found = PAGE_HEAD.at(page).page_type
-        if found != wanted:
-            said = f"page {page_name(page_id)} should be a {wanted.name} page, but its page_type is {found}"
-            raise Corruption(said, page_id, PAGE_HEAD.offset("page_type"))
+        page_type = PAGE_HEAD.at(page).page_type
+        if page_type != wanted:
+            message = f"page {page_name(page_id)} should be a {wanted.name} page, but its page_type is {page_type}"
+            raise Corruption(message, page_id, PAGE_HEAD.offset("page_type"))
         return page
 
     # ---- tables
@@ -198,32 +200,32 @@ class DatabaseFiles:
                 f"sys_tables, page {page_name(SYS_TABLES_ENTRY)}, does not list sys_columns", SYS_TABLES_ENTRY
             )
         columns = self._columns(entries[SYS_COLUMNS_ID])
-        made = []
+        tables = []
         for obj_id, name, space_id, entry, *more in sorted(listed, key=lambda values: values[0]):
             if not columns.get(obj_id):
                 raise Corruption(f"sys_columns lists no column of table {name}", entries[SYS_COLUMNS_ID])
             table = TableDefinition(name, obj_id, space_id, entry, columns[obj_id], lobs=lob_segment(*more[:2]))
-            made.append(replace(table, feed=feed_of(*more[2:])))
-        return made
+            tables.append(replace(table, feed=feed_of(*more[2:])))
+        return tables
 
     def _columns(self, entry: int) -> dict[int, tuple[Column, ...]]:
         source = TableDefinition("sys_columns", SYS_COLUMNS_ID, SYSTEM_DEVICE, entry, SYS_COLUMNS_COLUMNS)
-        found: dict[int, list[tuple[int, Column]]] = {}
+        by_table: dict[int, list[tuple[int, Column]]] = {}
         for row_id, (obj_id, position, name, type_name, length, scale, nullable, *more) in self.rows(source):
             numbers = [length, scale] if type_name == "DECIMAL" else [length] if length else []
             try:
                 column = Column(name, make_type(type_name, numbers), nullable, more[0], more[1], more[2] or 0)
             except SchemaError as error:
                 raise Corruption(f"sys_columns, row {row_id}: {error}", row_id.page_id) from None
-            found.setdefault(obj_id, []).append((position, column))
-        return {obj_id: tuple(c for _, c in sorted(pairs, key=lambda p: p[0])) for obj_id, pairs in found.items()}
+            by_table.setdefault(obj_id, []).append((position, column))
+        return {obj_id: tuple(c for _, c in sorted(pairs, key=lambda p: p[0])) for obj_id, pairs in by_table.items()}
 
     def table(self, name: str) -> TableDefinition:
         """A table by its name, as it was given or in small letters."""
         return choose_table(name, self.tables(), self.path)
 
     def index_rows(self) -> Iterator[tuple[RowId, IndexDefinition]]:
-        """Every index, and the row of sys_indexes that lists it; a database of before there were any has none."""
+        """Every index, and the row of sys_indexes that lists it; a database older than indexes has none."""
         entries = {obj_id: entry for _, (obj_id, _, _, entry, *_) in self.rows(SYS_TABLES)}
         if SYS_INDEXES_ID not in entries:
             return
@@ -233,8 +235,8 @@ class DatabaseFiles:
             try:
                 numbers = tuple(map(int, positions.split(",")))
             except ValueError:
-                said = f"sys_indexes, row {row_id}: {positions!r} are no positions of columns"
-                raise Corruption(said, row_id.page_id) from None
+                message = f"sys_indexes, row {row_id}: {positions!r} are not positions of columns"
+                raise Corruption(message, row_id.page_id) from None
             yield row_id, IndexDefinition(name, obj_id, table_id, entry_page, unique, numbers, using=kind or "btree")
 
     # ---- rows
@@ -267,12 +269,12 @@ class DatabaseFiles:
 def require_sound(page: bytes, page_id: int) -> None:
     """Raise if a page's CRC or its place is not right."""
     if page_crc(page) != stored_crc(page):
-        said = f"page {page_name(page_id)} is damaged: its CRC does not match its bytes"
-        raise Corruption(said, page_id, len(page) - TAIL_SIZE)
-    found = PAGE_HEAD.at(page).page_id
-    if found != page_id:
-        said = f"page {page_name(page_id)} is damaged: its head says that it is page {page_name(found)}"
-        raise Corruption(said, page_id, PAGE_HEAD.offset("page_id"))
+        message = f"page {page_name(page_id)} is damaged: its CRC does not match its bytes"
+        raise Corruption(message, page_id, len(page) - TAIL_SIZE)
+    named = PAGE_HEAD.at(page).page_id
+    if named != page_id:
+        message = f"page {page_name(page_id)} is damaged: its head says that it is page {page_name(named)}"
+        raise Corruption(message, page_id, PAGE_HEAD.offset("page_id"))
 
 
 def choose_table(name: str, listed: list[TableDefinition], path: Path) -> TableDefinition:
@@ -308,6 +310,6 @@ def _map_entries(page: bytes, page_id: int) -> np.ndarray:
     head = segment.MAP_HEAD.at(page, head_at)
     room = segment.map_capacity(len(page), head_at == segment.ENTRY_MAP_AT)
     if head.map_count > room:
-        said = f"map page {page_name(page_id)} counts {head.map_count} entries, but has room for {room}"
-        raise Corruption(said, page_id, head_at + segment.MAP_HEAD.offset("map_count"))
+        message = f"map page {page_name(page_id)} counts {head.map_count} entries, but has room for {room}"
+        raise Corruption(message, page_id, head_at + segment.MAP_HEAD.offset("map_count"))
     return np.frombuffer(page, segment.MAP_ENTRY.dtype, head.map_count, segment.map_entry_at(page, 0))

@@ -1,6 +1,6 @@
 """A device's file, read page by page, whatever state it is in.
 
-A device head that makes no sense does not stop anybody from reading the pages behind it: the page size then
+A device head that makes no sense does not prevent reading the pages behind it: the page size then
 falls back to what such a device usually has, and the page count to what the file holds.
 """
 
@@ -25,7 +25,7 @@ USUAL_UNDO_PAGE_SIZE = PAGE_SIZES[-1]
 
 
 class DeviceFile:
-    """One device of a database: what its head says of it, and its pages."""
+    """One device of a database: its head, and its pages."""
 
     def __init__(self, path: Path, number: int) -> None:
         self.path, self.number = path, number
@@ -69,11 +69,11 @@ class DeviceFile:
             return page
         name = page_name(page_id_of(self.number, offset))
         if page:
-            said = f"page {name} is cut short: {self.path} has {len(page)} of its {self.page_size} bytes"
-            raise Corruption(said, page_id_of(self.number, offset))
+            message = f"page {name} is cut short: {self.path} has {len(page)} of its {self.page_size} bytes"
+            raise Corruption(message, page_id_of(self.number, offset))
         if offset < self.page_count:
-            said = f"page {name} is missing: {self.path} ends after {self.file_pages} of {self.page_count} pages"
-            raise Corruption(said, page_id_of(self.number, offset))
+            message = f"page {name} is missing: {self.path} ends after {self.file_pages} of {self.page_count} pages"
+            raise Corruption(message, page_id_of(self.number, offset))
         raise StorageError(f"there is no page {name}: {self.path} has {self.file_pages} pages, counted from 0")
 
     def head(self, offset: int) -> bytes:
@@ -96,14 +96,14 @@ class DeviceFile:
 
     def problems(self) -> list[str]:
         """What is wrong with the device as a whole."""
-        found = []
+        problems = []
         if not self.has_head:
-            found.append(f"the device head is damaged; taken for pages of {self.page_size} bytes")
+            problems.append(f"the device head is damaged; taken for pages of {self.page_size} bytes")
         if self.file_pages < self.page_count:
-            found.append(f"the file ends after {self.file_pages} of {self.page_count} pages")
+            problems.append(f"the file ends after {self.file_pages} of {self.page_count} pages")
         if self.file_size % self.page_size:
-            found.append(f"the file ends in {self.file_size % self.page_size} bytes that are no whole page")
-        return found
+            problems.append(f"the file ends in {self.file_size % self.page_size} bytes that are not a whole page")
+        return problems
 
     def close(self) -> None:
         if self._file >= 0:
@@ -146,13 +146,13 @@ class Space:
         return self.devices[0].seg_num
 
     def problems(self) -> list[str]:
-        found = [f"device {device.number}: {problem}" for device in self.devices for problem in device.problems()]
+        problems = [f"device {device.number}: {problem}" for device in self.devices for problem in device.problems()]
         if self.devices[0].number != self.space_id:
-            found.insert(0, f"its first device, {self.space_id}, is missing")
+            problems.insert(0, f"its first device, {self.space_id}, is missing")
         elif self.devices[0].has_head and self.devices[0].space_free_pages != self.free_pages:
-            said = f"the space head counts {self.devices[0].space_free_pages} free pages"
-            found.append(f"{said}, its devices {self.free_pages}")
-        return found
+            counted = f"the space head counts {self.devices[0].space_free_pages} free pages"
+            problems.append(f"{counted}, its devices {self.free_pages}")
+        return problems
 
     def document(self) -> dict[str, Any]:
         """The tablespace in plain values, for JSON."""

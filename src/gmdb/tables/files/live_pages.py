@@ -1,6 +1,6 @@
 """The pages of a database that this process has open, as the inspector reads them: memory where that is newer.
 
-A page that somebody has used is shown as a checkpoint would write it, with its CRC; another one as the file has it,
+A page that was used is shown as a checkpoint would write it, with its CRC; another one as the file has it,
 damage included.
 """
 
@@ -39,15 +39,15 @@ class LivePages(DatabaseFiles):
         return super().head(page_id) if used is None else used[:HEAD_SIZE]
 
     def starts(self, page_ids: np.ndarray, size: int) -> np.ndarray:
-        made = super().starts(page_ids, size)
+        starts = super().starts(page_ids, size)
         for number, page_id in enumerate(page_ids.tolist()):
             used = self._used(page_id)
             if used is not None:
-                made[number] = np.frombuffer(used, np.uint8, size)
-        return made
+                starts[number] = np.frombuffer(used, np.uint8, size)
+        return starts
 
     def _used(self, page_id: int) -> bytes | None:
-        """A page's bytes in memory, if somebody has used it."""
+        """A page's bytes in memory, if it was used."""
         device = self._store.devices.get(device_of(page_id))
         with self._store.guard:
             if device is None or offset_of(page_id) >= device.page_count:

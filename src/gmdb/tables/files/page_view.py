@@ -136,7 +136,7 @@ def view_row(page: bytes, slot: int, offset: int, columns: Sequence[Column] | No
 
 
 def _is_dead(lock_word: int) -> bool:
-    """Whether a row is gone for everybody: then its columns may be those of a definition that was rolled back."""
+    """Whether a row is deleted for everyone: then its columns may be those of a definition that was rolled back."""
     return bool(_flags(lock_word) & RowFlag.DELETE) and lock_word & NO_LOCK == NO_LOCK
 
 
@@ -151,8 +151,8 @@ def view_cells(page: bytes, offset: int, end: int, columns: Sequence[Column]) ->
         column = columns[number]
         start = at - 2 if code == SizeCode.VARIABLE else at
         if code not in (SizeCode.NULL, column.type.size_code):
-            said = f"column {column.name}: its size bits are {code}, but {column.type} has {column.type.size_code}"
-            raise DataError(said)
+            message = f"column {column.name}: its size bits are {code}, but {column.type} has {column.type.size_code}"
+            raise DataError(message)
         value = None if code == SizeCode.NULL else column.type.decode(page[at : at + length])
         cells.append(Cell(column.name, start, value))
     return tuple(cells) + tuple(Cell(column.name, end, None) for column in columns[len(cells) :])
@@ -187,7 +187,7 @@ class UndoRecordView:
         return UndoOperation(kind).name if kind in list(UndoOperation) else f"unknown operation {kind}"
 
     def is_about(self, place: RowId) -> bool:
-        """Whether it tells of the row at a place; an insert's record may be of several slots, or of whole pages."""
+        """Whether it is about the row at a place; an insert's record may be of several slots, or of whole pages."""
         first, count = self.row_id, 1
         if self.head["op_type"] == UndoOperation.HEAP_INSERT:
             if first.slot_id == NO_SLOT:

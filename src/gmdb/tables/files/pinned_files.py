@@ -32,7 +32,7 @@ class PinnedFiles(DatabaseFiles):
         self._images.close()
 
     def page(self, page_id: int) -> bytes:
-        """A page as the pin has it; what is in neither place is answered as the file has it."""
+        """A page as the pin has it; what is in neither place is returned as the file has it."""
         page = super().page(page_id)
         here = self._ckpt_id(page, page_id)
         if here < 0:
@@ -41,7 +41,7 @@ class PinnedFiles(DatabaseFiles):
         if image is not None and image.ckpt_id > here:
             return os.pread(image.file, image.size, image.offset)
         if here < 0 and self.pin.is_kept:
-            read_pin(self.path, self.pin.name)  # if it is gone, that is what is wrong
+            read_pin(self.path, self.pin.name)  # if it is gone, that is the error
         return page
 
     def _ckpt_id(self, page: bytes, page_id: int) -> int:
