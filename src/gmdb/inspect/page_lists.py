@@ -143,7 +143,7 @@ PAGES = (
     ListColumn("fill", DOUBLE, "of a data page: share of the room for entries and slots that is in use"),
     ListColumn("free_list", INT, "the free list that it is on, 14 for empty pages; NULL: none"),
     ListColumn("slots", INT, "slots of its directory, freed ones included"),
-    ListColumn("live_rows", INT, "of a heap page: rows at home here that nobody has deleted, wherever they are"),
+    ListColumn("live_rows", INT, "of a heap page: rows at home here that are not deleted, wherever their values are"),
     ListColumn("dead_rows", INT, "deleted rows, committed or not, that are not yet removed"),
     ListColumn("left_rows", INT, "those of the live and dead ones that have moved to another page"),
     ListColumn("came_rows", INT, "rows at home on another page that have moved here"),

@@ -39,7 +39,7 @@ UNDO = (
     ListColumn("transaction", BIGINT, "the transaction that wrote it; NULL: none is named on the page"),
     ListColumn("run", BIGINT, "which of the transaction's runs of records it is in", True),
     ListColumn("operation", TEXT, "what was done, such as `HEAP_UPDATE`; `NONE`: the record no longer counts"),
-    ListColumn("state", TEXT, "`in flight` or `committed`, when it was read; NULL: the record no longer counts"),
+    ListColumn("state", TEXT, "`in flight` or `committed`, at the instant; NULL: the record no longer counts"),
     ListColumn("scn", BIGINT, "when the transaction committed; NULL: it had not"),
     ListColumn("row", TEXT, "the row, as SQL's rowid"),
     ListColumn("row_page", BIGINT, "its page", True),
