@@ -103,7 +103,7 @@ def test_reports_as_json_documents(shop: Path, capsys: Output) -> None:
         (["archive", "nothing", "on"], "nothing does not exist"),
         (["restore", "nothing", "there"], "nothing does not exist"),
         (["restore", "shop.gmdb", "there"], "is not a backup"),
-        (["restore", "shop.gmdb", "there", "--to", "noon"], "'noon' is no time"),
+        (["restore", "shop.gmdb", "there", "--to", "noon"], "'noon' is not a time"),
     ],
 )
 def test_bad_input_is_status_2(
@@ -127,7 +127,7 @@ def test_a_backup_is_not_backed_up(shop: Path, capsys: Output) -> None:
 def test_times_are_local_or_have_a_zone() -> None:
     assert parse_time("2026-11-15 12:00:00") == datetime(2026, 11, 15, 12).astimezone()
     assert parse_time("2026-11-15T12:00:00+02:00") == parse_time("2026-11-15T10:00:00Z")
-    with pytest.raises(InterfaceError, match="is no time"):
+    with pytest.raises(InterfaceError, match="is not a time"):
         parse_time("2026-13-15")
 
 

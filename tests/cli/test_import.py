@@ -339,7 +339,7 @@ def test_parquet_brings_its_types(tmp_path: Path) -> None:
         ("twice.csv", "a,A\n1,2\n", "two columns are called a"),
         ("ragged.csv", "a,b\n1,2\n1\n", "cannot be read as CSV"),
         ("fake.sqlite", "SQLite format 3\0 and no more", "SQLite cannot read it"),
-        ("fake.parquet", "PAR1 and no more", "is no Parquet file"),
+        ("fake.parquet", "PAR1 and no more", "is not a Parquet file"),
     ],
 )
 def test_files_that_cannot_be_read_are_refused(

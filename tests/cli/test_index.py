@@ -121,7 +121,7 @@ def test_a_damaged_tree_is_shown_as_far_as_it_goes(tmp_path: Path, capsys: pytes
     damage.write(entry, INDEX_AT, page_id_of(4, 1).to_bytes(4, "little"))
     lines = shown(capsys, str(damage.path), "orders_id", status=1)
     assert lines[1].endswith("root page none")
-    assert lines[-1].endswith("leads to page 4:1, but it is no B-tree page")
+    assert lines[-1].endswith("leads to page 4:1, but it is not a B-tree page")
 
 
 def test_an_index_of_a_database_that_is_open_elsewhere_is_shown_as_it_is_now(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_damaged_hash_index_is_shown_as_far_as_it_goes(
     index.lead(root, index.block(root, buckets[2]), page_id_of(4, 1))
     index.lead(root, index.block(root, buckets[5]), buckets[0])
     lines = shown(capsys, str(index.path), "orders_id", "--full", status=1)
-    assert any("leads to page 4:1, but it is no hash page" in line for line in lines)
+    assert any("leads to page 4:1, but it is not a hash page" in line for line in lines)
     assert any(f"leads to page {page_name(buckets[0])}, but the index leads there twice" in line for line in lines)
     assert sum("  bucket, " in line for line in lines) == len(buckets) - 2
 

@@ -87,7 +87,7 @@ def test_a_filter_and_a_range_of_pages_choose(states: dict[str, Path], capsys: p
     assert gmstat(["rows", str(states["closed"]), "tt"]) == 2
     assert "has no segment tt" in capsys.readouterr().err
     assert gmstat(["rows", str(states["closed"]), "t_i"]) == 2
-    assert "t_i is no table" in capsys.readouterr().err
+    assert "t_i is not a table" in capsys.readouterr().err
 
 
 def test_fill_is_a_histogram(states: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:

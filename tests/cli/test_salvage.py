@@ -104,4 +104,4 @@ def test_a_folder_that_is_there_is_not_touched(
     states: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert gmstat(["salvage", str(states["closed"]), str(tmp_path)]) == 2
-    assert "name a folder that is not there yet" in capsys.readouterr().err
+    assert "name a folder that does not exist yet" in capsys.readouterr().err

@@ -51,7 +51,7 @@ def test_a_token_that_others_can_read_is_not_used(made: Path) -> None:
     file = made / "gmdb.token"
     file.write_text(TOKEN)
     os.chmod(file, 0o644)
-    assert "others than you can read" in refused(made, "--port", "0")
+    assert "other users can read" in refused(made, "--port", "0")
 
 
 def test_a_certificate_that_cannot_be_used_is_told_of(made: Path, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_port_that_is_taken_is_told_of(made: Path) -> None:
         taken = str(listener.getsockname()[1])
         assert f"cannot listen at 127.0.0.1, port {taken}: " in refused(made, "--port", taken)
         assert f"port {taken}: " in refused(made, "--port", "0", "--flight-port", taken)
-    assert "70000 is no port" in refused(made, "--port", "70000")
+    assert "70000 is not a port" in refused(made, "--port", "70000")
     assert "is not an address to listen at" in refused(made, "--host", "no-such-host.invalid")
 
 

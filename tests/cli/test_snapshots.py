@@ -38,7 +38,7 @@ def test_of_an_open_database(table: Path, peer: Peer, capsys: pytest.CaptureFixt
 
 def test_what_there_is_not(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snapshots", "drop", str(table)]) == 2
-    assert "or say --all" in capsys.readouterr().err
+    assert "or use --all" in capsys.readouterr().err
     assert main(["snapshots", "drop", str(table), "0000000001-00000000"]) == 2
     assert "no snapshot 0000000001-00000000" in capsys.readouterr().err
     assert main(["snapshots", "list", str(table.parent / "nothing")]) == 2

@@ -168,7 +168,7 @@ def test_what_cannot_be_exported_is_named(shop: Path, tmp_path: Path, capsys) ->
         capsys, "export", shop, "tbl", target, "--columns", "i", "--partition-by", "day"
     )
     assert "`nope` cannot be resolved" in refused(capsys, "export", shop, "tbl", target, "--where", "nope = 1")
-    assert "there is one file at least" in refused(capsys, "export", shop, "tbl", target, "--files", 0)
+    assert "write at least one file" in refused(capsys, "export", shop, "tbl", target, "--files", 0)
     (tmp_path / "file").touch()
     assert refused(capsys, "export", shop, "tbl", tmp_path / "file").endswith("is a file; name a directory")
     assert not target.exists()

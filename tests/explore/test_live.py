@@ -154,7 +154,7 @@ def test_when_the_owner_is_killed_the_files_are_shown(tab: Page, scene: Scene, c
     expect(table_named(tab, "Waits").locator("tbody tr")).to_have_count(1)
     complaints.expected = "Failed to load resource"  # a request that is on its way when the process dies
     scene.owner.kill()
-    expect(tab.locator("main")).to_contain_text("No process has the database open: this is what its files tell.")
+    expect(tab.locator("main")).to_contain_text("No process has the database open: this is what its files show.")
     expect(tab.get_by_label("State")).to_have_value("files")
     expect(table_named(tab, "Waits")).to_contain_text("Nothing.")
     tab.goto(f"{scene.explorer.base}#page/{scene.page()}")

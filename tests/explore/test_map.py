@@ -184,7 +184,7 @@ def test_a_large_database_is_zoomed_into_from_all_of_it_to_one_page(tab: Page, l
     large.show(tab)
     sizes = [each(tab)]
     assert sizes[0] >= 256
-    expect(tab.locator(".legend")).to_contain_text(re.compile(r"told by \d+ of the [\d,]+ pages of a cell"))
+    expect(tab.locator(".legend")).to_contain_text(re.compile(r"sampled: \d+ of the [\d,]+ pages of a cell"))
     while sizes[-1] > 1:
         tab.keyboard.press("+")
         expect(canvas(tab)).not_to_have_attribute("data-each", str(sizes[-1]))

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from gmdb.explore.responses import ANSWERS
+from gmdb.explore.responses import RESPONSES
 from gmdb.inspect.inspector import LISTINGS
 from tests.explore.exploring import Exploring, refused
 from tests.inspect.build import build_database
@@ -161,14 +161,14 @@ def test_the_log_of_a_page_is_no_error_where_there_is_no_log(explorer: Exploring
         ("/api/listing?name=regions&arg=x", "'x' is not a page id"),
         ("/api/listing?name=regions&arg=4:9999", "page 4:9999"),
         ("/api/listing?name=regions&arg=77:1", "has no device 77"),
-        ("/api/listing?name=row&arg=4:7", "is no row id"),
-        ("/api/listing?name=seen&arg=4:7&arg=me", "is no number of a transaction"),
+        ("/api/listing?name=row&arg=4:7", "is not a row id"),
+        ("/api/listing?name=seen&arg=4:7&arg=me", "is not the number of a transaction"),
         ("/api/listing?name=cells&arg=x", "a map has 1 to"),
         ("/api/listing?name=spaces&pages=4:1", "takes no range"),
         ("/api/listing?name=pages&pages=x", "is not a page id"),
         ("/api/listing?name=spaces&since=4", "it takes nothing"),
-        ("/api/listing?name=redo&since=-4", "since=-4 is no number"),
-        ("/api/listing?name=redo&last=" + "9" * 5000, "is no number"),
+        ("/api/listing?name=redo&since=-4", "since=-4 is not a number"),
+        ("/api/listing?name=redo&last=" + "9" * 5000, "is not a number"),
         ("/api/listing?name=spaces&at=memory", "no process has the database open"),
         ("/api/listing?name=spaces&at=yesterday", "yesterday"),
         ("/api/listing?name=spaces&at=-4", "-4"),
@@ -212,7 +212,7 @@ def test_no_argument_is_too_odd(explorer: Exploring, name: str) -> None:
                 assert explorer.listing(name, one, *more, at=at).status in (200, 400), (one, more)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", RESPONSES)
 def test_no_query_is_too_odd(explorer: Exploring, name: str) -> None:
     for key in ("name", "arg", "at", "pages", "since", "last", "page", "one", "other"):
         for one in ODD:
@@ -242,7 +242,7 @@ def test_a_port_that_is_taken_is_told_of(tmp_path: Path) -> None:
         said = refused(database, "--port", str(taken))
     assert f"the explorer cannot listen on port {taken} of 127.0.0.1: " in said
     assert "--port 0 takes any that is free" in said
-    assert "70000 is no port" in refused(database, "--port", "70000")
+    assert "70000 is not a port" in refused(database, "--port", "70000")
 
 
 def test_what_is_no_database_is_told_of(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_every_step_since_the_checkpoint_is_rebuilt_though_memory_is_newer(db: C
 def test_the_newest_steps_alone(db: Connection, page: str):
     steps = db.inspect("history", page).to_pylist()
     assert db.inspect("history", page, 2).to_pylist() == steps[-2:]
-    with pytest.raises(InterfaceError, match="no number of steps"):
+    with pytest.raises(InterfaceError, match="not a number of steps"):
         db.inspect("history", page, "many")
 
 

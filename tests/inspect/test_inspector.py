@@ -271,5 +271,5 @@ def test_what_differs_is_told_by_fields_rows_and_bytes(states: dict[str, Path]) 
         assert after.diff(after).num_rows == 0
         page = rows[0]["page"]
         assert before.diff(page, page).num_rows == 0
-        with pytest.raises(InterfaceError, match="not of one size"):
+        with pytest.raises(InterfaceError, match="differ in size"):
             before.diff("4:1", "1:1")

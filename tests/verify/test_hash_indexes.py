@@ -43,7 +43,7 @@ def test_a_slot_that_leads_to_a_page_of_another_index_is_found(index: HashDamage
     root, other = index.root("t_k"), index.buckets("t_s")[0]
     block = index.block(root, index.buckets("t_k")[3])
     at = index.lead(root, block, other)
-    said = f"index t_k: slot {block[0]} of the directory leads to page {page_name(other)}, which is no page of this"
+    said = f"index t_k: slot {block[0]} of the directory leads to page {page_name(other)}, which is not a page of this"
     only(index, root, at, said)
 
 
@@ -134,10 +134,10 @@ def test_a_directory_that_should_have_given_way_is_found(index: HashDamage, chil
     index.make_directory(second, 0, {0: first} if children else {})
     index.make_directory(root, 10, {0: second})
     at = NODE_AT + HASH_NODE.offset("slot_count")
-    found(index, second, at, f"index t_k: the directory leads to {said}, and should have given way")
+    found(index, second, at, f"index t_k: the directory leads to {said}, and should have been removed")
 
 
-@pytest.mark.parametrize(("page_id", "said"), [(NO_PAGE, "not in use"), (page_id_of(4, 1), "no page of this index")])
+@pytest.mark.parametrize(("page_id", "said"), [(NO_PAGE, "not in use"), (page_id_of(4, 1), "not a page of this index")])
 def test_a_root_that_is_none_is_found(index: HashDamage, page_id: int, said: str) -> None:
     entry = index.index("t_k").entry_page
     at = index.set(entry, INDEX_HEAD, INDEX_AT, "root", page_id)
@@ -147,7 +147,7 @@ def test_a_root_that_is_none_is_found(index: HashDamage, page_id: int, said: str
 def test_a_root_that_is_a_bucket_is_found(index: HashDamage) -> None:
     entry, bucket = index.index("t_k").entry_page, index.buckets("t_k")[0]
     at = index.set(entry, INDEX_HEAD, INDEX_AT, "root", bucket)
-    only(index, entry, at, f"index t_k: the root leads to page {page_name(bucket)}, which is no directory")
+    only(index, entry, at, f"index t_k: the root leads to page {page_name(bucket)}, which is not a directory")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_bucket_of_other_addresses_is_found(index: HashDamage) -> None:
     first, second = index.block(root, buckets[a]), index.block(root, buckets[b])
     index.lead(root, first, buckets[b])
     index.lead(root, second, buckets[a])
-    findings = found(index, buckets[a], index.address_at(buckets[a], 0), "does not belong into the bucket, whose")
+    findings = found(index, buckets[a], index.address_at(buckets[a], 0), "does not belong in the bucket, whose")
     prefix = f"begin with bits {second[0] >> index.node(root)['level'] - depths[a]:0{depths[a]}b}"
     assert prefix in str(findings)
     assert [f.page_id for f in findings] == sorted((buckets[a], buckets[b]))

@@ -95,7 +95,7 @@ def test_a_child_that_is_no_page_of_the_index_is_found(tree: TreeDamage) -> None
     root, other = tree.root("t_k"), tree.leaves("t_w")[0]
     at = tree.offset(root, 2) + POINTER_AT
     tree.write(root, at, other.to_bytes(4, "little"))
-    only(tree, root, at, f"slot 2: the entry leads to page {page_name(other)}, which is no page of this index")
+    only(tree, root, at, f"slot 2: the entry leads to page {page_name(other)}, which is not a page of this index")
 
 
 def test_a_child_that_two_entries_lead_to_is_found(tree: TreeDamage) -> None:
@@ -105,7 +105,7 @@ def test_a_child_that_two_entries_lead_to_is_found(tree: TreeDamage) -> None:
     only(tree, root, at, f"leads to page {page_name(tree.child(root, 1))}, to which another entry leads already")
 
 
-@pytest.mark.parametrize(("page_id", "said"), [(NO_PAGE, "not in use"), (page_id_of(4, 1), "no page of this index")])
+@pytest.mark.parametrize(("page_id", "said"), [(NO_PAGE, "not in use"), (page_id_of(4, 1), "not a page of this index")])
 def test_a_root_that_is_none_is_found(tree: TreeDamage, page_id: int, said: str) -> None:
     at = tree.set(tree.index("t_k").entry_page, INDEX_HEAD, INDEX_AT, "root", page_id)
     only(
@@ -191,7 +191,7 @@ def test_a_separator_of_an_index_that_is_not_unique_has_the_row_id(tree: TreeDam
 @pytest.mark.parametrize(
     ("behind", "raw", "said"),
     [
-        (0, b"\xff\xff\xff\x02", "flags, 0x02, are none that entries have"),
+        (0, b"\xff\xff\xff\x02", "flags, 0x02, are not flags of an entry"),
         (4, b"\x03\x00", "an entry of 3 bytes"),
         (6, b"\x00\x00", "an entry has 1 to 16 columns, this one 0"),
         (8, b"\x02\x00\x00\x00", "the key is longer than its entry"),
@@ -243,7 +243,7 @@ def test_an_entry_that_leads_to_another_row_is_found(tree: TreeDamage) -> None:
     ("row_id", "said"),
     [
         (RowId(page_id_of(4, 4_000_000), 1), "whose page is not in use"),
-        (RowId(page_id_of(4, 1), 1), "but page 4:1 is no page of rows of table t"),
+        (RowId(page_id_of(4, 1), 1), "but page 4:1 is not a page of rows of table t"),
         (None, "which is not there"),
     ],
 )
@@ -348,10 +348,10 @@ def test_other_columns_in_the_head_are_found(tree: TreeDamage) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("table_id", 99, "index t_k is of object 99, which is no table"),
+        ("table_id", 99, "index t_k is of object 99, which is not a table"),
         ("positions", "9", "index t_k has a column number 9, but table t has 4 columns"),
         ("positions", "x", "the catalog cannot be read"),
-        ("entry_page", page_id_of(4, 3), "index t_k starts at page 4:3, which is no entry page"),
+        ("entry_page", page_id_of(4, 3), "index t_k starts at page 4:3, which is not an entry page"),
         ("obj_id", 2000, "index t_k has number 2000, which the next table or index would get"),
     ],
 )

@@ -201,8 +201,8 @@ def test_a_row_too_short_to_have_a_value_that_it_must_have(damage: Damage) -> No
         ("d18", (10**18).to_bytes(8, "little"), "more than 18 digits"),
         ("d38", (10**38).to_bytes(16, "little"), "more than 38 digits"),
         ("d38", (-(10**38)).to_bytes(16, "little", signed=True), "more than 38 digits"),
-        ("c", b"\xc3\x28\0", "no UTF-8"),
-        ("c", b"\xed\xa0\x80", "no UTF-8"),
+        ("c", b"\xc3\x28\0", "not UTF-8"),
+        ("c", b"\xed\xa0\x80", "not UTF-8"),
         ("c", b"abcdef", "does not end in NUL"),
     ],
 )

@@ -94,7 +94,7 @@ def test_an_entry_that_lists_a_page_that_is_not_in_use(damage: Damage) -> None:
 def test_an_entry_that_lists_a_map_page(damage: Damage) -> None:
     map_page, at = entry_of(damage, damage.pages("moved")[2])
     damage.write(map_page, at, damage.table("empty").entry_page.to_bytes(4, "little"))
-    found(damage, map_page, at, "which is no data page")
+    found(damage, map_page, at, "which is not a data page")
 
 
 def test_an_entry_that_lists_a_page_of_another_tablespace(damage: Damage) -> None:
@@ -125,8 +125,8 @@ def test_a_map_page_whose_prior_is_wrong(damage: Damage) -> None:
     ("target", "message"),
     [
         (page_id_of(4, 100_000), "which is not in use"),
-        (page_id_of(4, 2), "which is no map page"),
-        (page_id_of(4, 1), "which is no map page"),
+        (page_id_of(4, 2), "which is not a map page"),
+        (page_id_of(4, 1), "which is not a map page"),
     ],
 )
 def test_a_map_that_leads_astray(damage: Damage, target: int, message: str) -> None:

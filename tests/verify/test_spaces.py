@@ -96,7 +96,7 @@ def test_a_page_that_belongs_to_nobody(damage: Damage) -> None:
     at = PAGE_HEAD.offset("page_id")
     page[at : at + 4] = page_id.to_bytes(4, "little")
     damage.write_page(page_id, bytes(page))
-    found(damage, page_id, PAGE_HEAD.offset("obj_id"), "the page belongs to nobody: a heap page of object 16")
+    found(damage, page_id, PAGE_HEAD.offset("obj_id"), "the page has no owner: a heap page of object 16")
 
 
 # ---- devices
@@ -201,7 +201,7 @@ def test_a_control_file_of_another_length(damage: Damage) -> None:
 def test_a_copy_in_the_others_place(damage: Damage) -> None:
     sequence = CONTROL.values(control(damage), damage.newest_copy())["sequence"]
     place = damage.set_control("sequence", sequence + 1)
-    in_file(damage, CONTROL_NAME, place, "belongs into the other copy")
+    in_file(damage, CONTROL_NAME, place, "belongs in the other copy")
 
 
 def test_copies_that_do_not_follow_each_other(damage: Damage) -> None:

@@ -34,7 +34,7 @@ def test_a_table_that_starts_where_no_segment_does(damage: Damage) -> None:
     page_id, offset = catalog_row(damage, "sys_tables", "empty")
     at = offset + ROW_HEAD.size + 4 + 2 + 6 + 4
     damage.write(page_id, at, damage.pages("bulk")[0].to_bytes(8, "little"))
-    findings = found(damage, page_id, offset, "table empty starts at page 4:2, which is no entry page")
+    findings = found(damage, page_id, offset, "table empty starts at page 4:2, which is not an entry page")
     assert len(findings) == 2  # and its segment is nobody's
 
 
@@ -104,7 +104,7 @@ def test_two_columns_with_one_number(damage: Damage) -> None:
 def test_a_column_of_no_table(damage: Damage) -> None:
     page_id, offset = catalog_row(damage, "sys_columns", "vb")
     damage.write(page_id, offset + ROW_HEAD.size, (4711).to_bytes(4, "little"))
-    found(damage, page_id, offset, "column vb is of object 4711, which is no table")
+    found(damage, page_id, offset, "column vb is of object 4711, which is not a table")
 
 
 def test_two_columns_with_one_name(damage: Damage) -> None:
@@ -227,7 +227,7 @@ def test_a_closed_database_has_no_live_undo_record(dumped: Damage) -> None:
     ("field", "value", "message"),
     [
         ("row_id.page_id", page_id_of(4, 9_000), "damaged, or not in use"),
-        ("row_id.page_id", page_id_of(0, 3), "no data page of object 16"),
+        ("row_id.page_id", page_id_of(0, 3), "is not a data page of object 16"),
         ("row_id.slot_id", 4_000, "there is no row"),
         ("seg_entry", page_id_of(4, 2), "seg_entry 4:2 is not where table t starts"),
         ("lock_id", 99, "not 99"),
@@ -268,7 +268,7 @@ def test_records_of_whole_pages_name_pages_of_their_table(tmp_path: Path) -> Non
     loaded.write(page_id, offset + UNDO_RECORD.size + 8, (77).to_bytes(4, "little"))
     found(loaded, page_id, offset, "is not listed by entry 77 of map page 4:1, as the record has it")
     loaded.set(page_id, UNDO_RECORD, offset, "row_id.page_id", page_id_of(0, 3))
-    found(loaded, page_id, offset, "no data page of object 16")
+    found(loaded, page_id, offset, "is not a data page of object 16")
 
 
 # ---- runs of undo records, and the table of committed transactions
@@ -303,7 +303,7 @@ def test_an_undo_page_that_counts_its_dead_records_wrong(dumped: Damage) -> None
 def test_live_records_of_nobody(dumped: Damage) -> None:
     page_id = undo_page(dumped)
     dumped.write(page_id, OWNER_AT, bytes(8))
-    only(dumped, page_id, OWNER_AT, "no transaction is named that made them")
+    only(dumped, page_id, OWNER_AT, "but their transaction is not named")
 
 
 def test_one_run_that_is_there_twice(dumped: Damage) -> None:
@@ -382,6 +382,6 @@ def test_a_record_of_a_segment_that_is_not_there(in_between: Damage, kind: UndoO
     )
     entry = in_between.get(page_id, UNDO_RECORD, offset, "seg_entry")
     in_between.set(page_id, UNDO_RECORD, offset, "obj_id", 99)
-    found(in_between, page_id, offset, f"page {page_name(entry)} is no entry page of object 99")
+    found(in_between, page_id, offset, f"page {page_name(entry)} is not the entry page of object 99")
     in_between.set(page_id, UNDO_RECORD, offset, "row_id.page_id", page_id_of(4, 9))
     found(in_between, page_id, offset, "names another place than its segment's entry page")

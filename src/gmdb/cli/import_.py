@@ -24,7 +24,7 @@ NAME = "import"
 HELP = "bring a SQLite database, a CSV or a Parquet file over"
 DESCRIPTION = (
     "Read a SQLite database with its keys, defaults, checks, indexes and rows, or a CSV or Parquet file, into a\n"
-    "database, in one transaction: all of it is there afterwards, or nothing. What kind of file it is, the file says.\n"
+    "database, in one transaction: all or nothing. The kind of file is recognised from its first bytes.\n"
     "What gmdb does not have, such as foreign keys, views and triggers, is listed as left out.\n"
     "A CSV or Parquet file may go into a table that is there already, if its columns have the same names.\n"
     "Exit status: 0 everything is imported, 2 nothing is."
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--into", metavar="DB", type=Path, help="the database's directory; without it, FILE with the ending .gmdb"
     )
     parser.add_argument(
-        "--table", metavar="NAME", help="of SQLite: this table only; else: what the table is called, and not as FILE"
+        "--table", metavar="NAME", help="of SQLite: only this table; else the table's name, if it is not that of FILE"
     )
     parser.add_argument("--delimiter", metavar="CHARACTER", help="between the fields of a CSV file")
     add_json(parser)
@@ -86,14 +86,14 @@ def _source(arguments: argparse.Namespace) -> ImportSource:
 
 
 class Import:
-    """Makes tables out of plans, within the connection's transaction."""
+    """Creates tables from plans, in the connection's transaction."""
 
     def __init__(self, connection: Connection, remarks: list[str]) -> None:
         self._connection = connection
         self._remarks = remarks
 
     def run(self, plans: list[TablePlan]) -> list[dict[str, Any]]:
-        """Import them all; answers what was made."""
+        """Import all tables; returns for each what was imported."""
         done = []
         with progress("import", sum(plan.rows for plan in plans)) as step:
             for plan in plans:
@@ -118,8 +118,8 @@ class Import:
         checks = sum(self._add_check(plan.name, number, text) for number, text in enumerate(plan.checks, 1))
         if plan.identity is not None and plan.identity[1] > 0:
             connection.next_identity(plan.name, plan.identity[0], plan.identity[1])
-        made = {"table": plan.name, "rows": rows, "columns": len(plan.columns)}
-        return {**made, "keys": len(plan.keys), "indexes": len(plan.indexes), "checks": checks}
+        counts = {"table": plan.name, "rows": rows, "columns": len(plan.columns)}
+        return {**counts, "keys": len(plan.keys), "indexes": len(plan.indexes), "checks": checks}
 
     def _add_check(self, table: str, number: int, text: str) -> bool:
         from gmdb.cli.sources.plan import in_short
@@ -146,8 +146,8 @@ def _report(
         print_json({"database": str(database), "tables": done, "remarks": remarks, "seconds": seconds})
         return
     headings = ("table", "rows", "columns", "keys", "indexes", "checks")
-    print_table(headings, [tuple(made[heading] for heading in headings) for made in done])
+    print_table(headings, [tuple(table[heading] for heading in headings) for table in done])
     for line in remarks:
         print(printable(" ".join(line.split())))
-    rows = sum(made["rows"] for made in done)
+    rows = sum(table["rows"] for table in done)
     print(f"{database}: {rows:,} rows in {seconds:.1f} s")

@@ -22,7 +22,7 @@ from gmdb.tables.files.page_view import plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CELL_MAX = 60  # characters of a value that people get, unless they ask for all
+CELL_MAX = 60  # characters of a value that are printed without --all
 Draw = Callable[[Listing], None]
 
 
@@ -31,39 +31,39 @@ def add_output(parser: argparse.ArgumentParser, listing: str | None) -> None:
     add_json(parser)
     parser.add_argument("--csv", action="store_true", help="print comma-separated values instead, all columns")
     parser.add_argument("--arrow", metavar="FILE", help="write an Arrow file instead, all columns")
-    parser.add_argument("--where", metavar="CONDITION", help="show only what a condition of SQL is true of")
-    parser.add_argument("--all", action="store_true", help="show all columns, and all of long values, in the text, too")
+    parser.add_argument("--where", metavar="CONDITION", help="show only rows for which an SQL condition is true")
+    parser.add_argument("--all", action="store_true", help="print all columns, and long values in full")
     if listing is not None:
         parser.add_argument("--live", action="store_true", help="ask the process that has the database open")
-        parser.add_argument("--at", metavar="LSN", help="replay the log beside the files, up to an LSN, or to its end")
+        parser.add_argument("--at", metavar="LSN", help="replay the log in memory, up to an LSN, or to its 'end'")
         if takes_pages(listing):
-            parser.add_argument("--pages", metavar="RANGE", help="only pages of a range, such as 4:7..4:20")
+            parser.add_argument("--pages", metavar="RANGE", help="only a page, or a range of pages, such as 4:7..4:20")
 
 
-def make(arguments: argparse.Namespace, name: str, *asked: Any, live: bool = False, **options: Any) -> Listing:
-    """A listing, of the files, or of the owner's memory if that is asked for, or if ``live`` and there is one."""
+def make(arguments: argparse.Namespace, name: str, *positional: Any, live: bool = False, **options: Any) -> Listing:
+    """A listing from the owner's memory, with --live, or if ``live`` and there is an owner; else from the files."""
     if getattr(arguments, "pages", None) is not None:
         options["pages"] = arguments.pages
     if (live and arguments.at is None) or arguments.live:
-        answer = ask_owner(arguments.database, lambda owner: owner.inspect(name, *asked, **options))
-        if answer is not None:
-            return Listing.from_arrow(answer)
+        table = ask_owner(arguments.database, lambda owner: owner.inspect(name, *positional, **options))
+        if table is not None:
+            return Listing.from_arrow(table)
         if arguments.live:
             raise StorageError(f"no process has {arguments.database} open; without --live its files are read")
     with open_inspector(arguments.database, arguments.at) as inspector:
-        return inspector.listing(name, *asked, **options)
+        return inspector.listing(name, *positional, **options)
 
 
 def page_bytes(arguments: argparse.Namespace, files: DatabaseFiles) -> bytes:
-    """The page that the arguments name: of files, or of the owner's memory if that is asked for."""
+    """The page that the arguments name, from the owner's memory with --live, else from the files."""
     if not arguments.live:
         return files.page(parse_page_id(arguments.page))
-    found: bytes = make(arguments, "image", arguments.page).rows[0][2]
-    return found
+    page: bytes = make(arguments, "image", arguments.page).rows[0][2]
+    return page
 
 
 def show(arguments: argparse.Namespace, listing: Listing, draw: Draw | None = None) -> int:
-    """Print a listing as the arguments ask; ``draw`` is how people get it.  Answers the exit status."""
+    """Print a listing as the arguments say; ``draw`` prints it as text.  Returns the exit status."""
     if arguments.where:
         listing = filtered(listing, arguments.where)
     if arguments.arrow:
@@ -130,13 +130,13 @@ def _write_arrow(table: pa.Table, path: str) -> None:
 
 
 def _print_problems_aside(listing: Listing) -> None:
-    """What is wrong, where it does not get among the values."""
+    """Problems on stderr, so that they do not mix with the values."""
     for where, what in listing.problems:
         print(f"damaged: {where}: {what}", file=sys.stderr)
 
 
 def filtered(listing: Listing, where: str) -> Listing:
-    """The rows that a condition of SQL is true of."""
+    """The rows for which an SQL condition is true."""
     import pyarrow as pa
 
     from gmdb.sql.filtering import RowFilter

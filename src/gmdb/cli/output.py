@@ -61,7 +61,7 @@ def paint() -> Paint:
 
 
 def clear_line() -> None:
-    """Take away what stands in the line, such as the ^C that a terminal writes by itself."""
+    """Clear the line, such as of the ^C that a terminal prints by itself."""
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)
 
@@ -81,7 +81,7 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def progress_of_steps() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for whatever calls ``step(what, done, total)``; another ``what`` begins anew."""
+    """A bar for work that calls ``step(what, done, total)``; another ``what`` starts again."""
     bar: _Bar | None = None
 
     def step(what: str, done: int, total: int) -> None:
@@ -102,7 +102,7 @@ def progress_of_steps() -> Iterator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def progress_of_tasks(label: str, quiet: bool = False) -> Iterator[Callable[[int, int, int], None] | None]:
-    """A bar for whatever calls ``show(done, total, active)``, tasks each; nothing to call if nobody looks at it."""
+    """A bar for work that calls ``show(done, total, active)``, in tasks; None if there is no terminal."""
     if quiet or not sys.stdout.isatty() or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
         return
@@ -120,11 +120,11 @@ class _Bar:
         self._drawn = False
 
     def step(self, count: int) -> None:
-        """So many more are done."""
+        """Note that ``count`` more are done."""
         self.show(self._label, self._done + count, self._total)
 
     def show(self, label: str, done: int, total: int) -> None:
-        """So many are done by now, of so many."""
+        """Show that ``done`` of ``total`` are done."""
         self._label, self._done, self._total = label, done, max(total, 1)
         if time.monotonic() < self._due:
             return
@@ -145,7 +145,7 @@ class _Bar:
 
 
 class _TaskBar(_Bar):
-    """A bar that also says how many tasks there are, how many of them end in a second, and how long it will take."""
+    """A bar with the number of tasks, how many end per second, and the time left."""
 
     def __init__(self, label: str) -> None:
         super().__init__(label, 1)
@@ -167,7 +167,7 @@ class _TaskBar(_Bar):
 class Activity:
     """A line on stderr that says for how long something has been going on; it goes away at the end.
 
-    For work that cannot tell how far it is: ``with Activity("running") as activity: … activity.show()``.
+    For work of unknown length: ``with Activity("running") as activity: … activity.show()``.
     """
 
     def __init__(self, label: str) -> None:

@@ -1,7 +1,7 @@
-"""The two programs: what they are called, how they fail.
+"""The two programs, gmdb and gmstat: their commands and exit statuses.
 
-Exit status: 0 all is well, 1 what was looked at is damaged, 2 the command could not do its work.
-A command imports no compiled code unless it needs it; so does this file.
+Exit status: 0 all is well, 1 something is damaged, 2 the command failed.
+Neither this file nor a command imports compiled code unless it is needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMANDS = (
 )
 FAILED = 2
 INTERRUPTED = 130
-READER_GONE = 141  # what a shell reports of a program that SIGPIPE ended
+READER_GONE = 141  # what a shell reports for a program that SIGPIPE ended
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

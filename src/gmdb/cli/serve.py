@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from gmdb.server.entrance import Listening
 
 
-# ---- Commands that go on until they are told to end.
+# ---- Commands that run until a signal ends them.
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def until_told_to_end() -> Iterator[Callable[[], None]]:
-    """Gives a function that waits for Ctrl-C or SIGTERM.  One that comes before the wait ends the block as Ctrl-C does;
-    further ones change nothing, so that what is being closed is closed.
+def until_signalled() -> Iterator[Callable[[], None]]:
+    """Yields a function that waits for Ctrl-C or SIGTERM.
 
-    The signal may reach any thread: the system's own way of waking this one is a byte in a socket.
+    A signal before the wait raises KeyboardInterrupt in the block; further ones are ignored, so that closing is not
+    interrupted.  The signal may reach any thread; Python's wakeup socket wakes the one that waits.
     """
     woken, wake = socket.socketpair()
     wake.setblocking(False)
@@ -73,13 +73,11 @@ class ServeVerb:
         "gmdb sql gmdb://host:7433. Processes of the same user on this machine go on using its path. Ctrl-C "
         "and SIGTERM\n"
         "close it; transactions that are open are rolled back.\n"
-        "Every client shows a token. Without --token-file or --token there is one in DB/gmdb.token, made if "
-        "need be, that\n"
-        "only your user can read; clients find it in GMDB_TOKEN or are given it. To listen anywhere but on "
-        "loopback,\n"
-        "both a token and a certificate must be given.\n"
-        "Clients use two ports: that of --port, at which they knock, and one for Arrow Flight, of which they "
-        "are told."
+        "Every client needs a token. Without --token-file or --token it is the one in DB/gmdb.token, which is\n"
+        "created if need be and which only your user can read; clients take it from GMDB_TOKEN or an argument.\n"
+        "To listen on other addresses than loopback, both a token and a certificate must be given.\n"
+        "Clients use two ports: that of --port, to which they connect, and one for Arrow Flight, which the server\n"
+        "tells them."
     )
     EXAMPLE = (
         "examples:\n"
@@ -115,7 +113,7 @@ class ServeVerb:
         directory = Path(arguments.database).absolute()
         require_database(directory)
         wanted, where = _listening(arguments, directory)
-        with until_told_to_end() as wait:
+        with until_signalled() as wait:
             from gmdb.server.connect import open_here  # compiled code, which other commands do without
             from gmdb.server.endpoint import serve_network
 
@@ -140,12 +138,12 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 7433
 
 def port_number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 0xFFFF:
-        raise argparse.ArgumentTypeError(f"{text} is no port; a port is 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text} is not a port; a port is 0 to 65535")
     return int(text)
 
 
 def _listening(arguments: argparse.Namespace, directory: Path) -> tuple[Listening, str]:
-    """What was asked for, and where the token is, in words."""
+    """What the arguments say, and where the token is, as text."""
     from gmdb.server.entrance import Listening, NetworkEntrance
 
     def listening(token: str, is_given: bool) -> Listening:
@@ -164,10 +162,10 @@ def _listening(arguments: argparse.Namespace, directory: Path) -> tuple[Listenin
     elif arguments.token_file is not None:
         wanted, where = listening(_read_token(arguments.token_file), True), f"token in {arguments.token_file}"
     else:
-        NetworkEntrance(listening(secrets.token_hex(), False))  # what is refused leaves no file behind
-        made = directory / TOKEN_NAME
-        wanted, where = listening(_own_token(made), False), f"token in {made}"
-    NetworkEntrance(wanted)  # opening may take long: what is wrong is told before
+        NetworkEntrance(listening(secrets.token_hex(), False))  # refused arguments leave no file behind
+        token_file = directory / TOKEN_NAME
+        wanted, where = listening(_own_token(token_file), False), f"token in {token_file}"
+    NetworkEntrance(wanted)  # opening may take long, so arguments are checked first
     return wanted, where
 
 
@@ -179,18 +177,18 @@ def _read_token(file: Path) -> str:
 
 
 def _own_token(file: Path) -> str:
-    """The database's own token, of the first time that one was needed; nobody but its user can read it."""
+    """The database's own token, created when it is first needed; only the user can read the file."""
     try:
         if file.exists():
             if file.stat().st_mode & 0o077 or file.stat().st_uid != os.getuid():
-                raise CannotListen(f"others than you can read {file}; remove it, and there will be a new token")
+                raise CannotListen(f"other users can read {file}; remove it, and a new token will be created")
             return read_plain(file).decode("ascii", "replace").strip()
         token = secrets.token_hex(32)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
-            made.write(token + "\n")
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.write(token + "\n")
         return token
     except OSError as error:
-        raise CannotListen(f"{file}, for a token, cannot be made: {error}; give one with --token-file") from None
+        raise CannotListen(f"{file}, for a token, cannot be created: {error}; pass one with --token-file") from None
 
 
 class ExploreVerb:
@@ -205,8 +203,8 @@ class ExploreVerb:
         "what two\n"
         "moments differ in. The database may be closed, open in another process, crashed or damaged; nothing "
         "is changed.\n"
-        "The page comes from this machine alone, for whoever has the URL, until Ctrl-C. Nothing is fetched "
-        "from elsewhere."
+        "The page is served on loopback, to anyone on this machine who has the URL, until Ctrl-C. Nothing is\n"
+        "fetched from other hosts."
     )
     EXAMPLE = "examples:\n  gmdb explore shop.gmdb\n  gmdb explore shop.gmdb --no-browser --port 8080"
 
@@ -223,7 +221,7 @@ class ExploreVerb:
         from gmdb.explore.web import ExplorerServer
 
         with (
-            until_told_to_end() as wait,
+            until_signalled() as wait,
             Moments(arguments.database) as moments,
             ExplorerServer(moments, arguments.port) as server,
         ):

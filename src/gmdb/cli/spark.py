@@ -24,12 +24,12 @@ INTERRUPTED = 130
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for verb in VERBS:
-        made = add_verb(verbs, verb)
-        verb.add_arguments(made)
-        made.add_argument("--master", default="local[*]", help="where Spark works; local[*], all cores, if not given")
-        add_json(made)
-        made.add_argument("--quiet", action="store_true", help="show no progress bar")
-        made.set_defaults(run=run, verb=verb)
+        subparser = add_verb(verbs, verb)
+        verb.add_arguments(subparser)
+        subparser.add_argument("--master", default="local[*]", help="where Spark runs (local[*]: all cores here)")
+        add_json(subparser)
+        subparser.add_argument("--quiet", action="store_true", help="show no progress bar")
+        subparser.set_defaults(run=run, verb=verb)
 
 
 def run(arguments: argparse.Namespace) -> int:

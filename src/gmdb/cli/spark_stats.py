@@ -50,7 +50,7 @@ def _cell(value: Any) -> str:
 
 
 def spread(column: ColumnProfile) -> str:
-    """A histogram as a line of bars, or the most frequent values and how often each is there."""
+    """A histogram as a line of bars, or the most frequent values and their counts."""
     if column.histogram is not None:
         most = max(column.histogram.counts, default=0) or 1
         heights = (-(-count * len(LEVELS) // most) for count in column.histogram.counts)
@@ -63,7 +63,7 @@ def spread(column: ColumnProfile) -> str:
 
 
 def fleet_tables(fleet: Path, names: Sequence[str], columns: Sequence[str]) -> list[TableDefinition]:
-    """The tables that are asked for, as the first database that can be read has them."""
+    """The named tables, as defined in the first database that can be read."""
     from gmdb.spark.fleet import find_members
     from gmdb.spark.fleet_reader import first_table
 
@@ -104,7 +104,7 @@ def run_fleet(arguments: argparse.Namespace, work: Work) -> int:
 
 
 def _report_folder(arguments: argparse.Namespace) -> tempfile.TemporaryDirectory[str]:
-    """Where workers tell what they leave out: beside the databases, which they all reach, unless they are all here."""
+    """Where workers report what they skip: on a cluster beside the databases, which all workers reach."""
     from gmdb.spark.fleet import find_members
     from gmdb.spark.jobs import is_local
 
@@ -113,7 +113,7 @@ def _report_folder(arguments: argparse.Namespace) -> tempfile.TemporaryDirectory
     try:
         return tempfile.TemporaryDirectory(prefix=".gmdb-report-", dir=folder, ignore_cleanup_errors=True)
     except OSError as error:
-        raise StorageError(f"{beside}: {error.strerror}; workers must tell there what they leave out") from error
+        raise StorageError(f"{beside}: {error.strerror}; workers must report there what they skip") from error
 
 
 def _print(
@@ -253,10 +253,10 @@ def _tables(database: Path, wanted: list[str]) -> list[TableDefinition]:
     import gmdb
 
     with gmdb.connect(database, read_only=True) as connection:
-        found = [connection.table(name) for name in wanted or connection.tables()]
-    if not found:
+        tables = [connection.table(name) for name in wanted or connection.tables()]
+    if not tables:
         raise NoSuchTable(f"{database} has no tables")
-    return found
+    return tables
 
 
 def _print_segments(segments: list[SegmentSpace]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gmdb.cli.output import print_fleet, print_json, progress_of_tasks
-from gmdb.cli.verify import found_in_words, recover
+from gmdb.cli.verify import recover, summary_of
 from gmdb.errors import DatabaseInUse, NotClosed
 from gmdb.inspect.canvas import printable
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Work:
-    """A verb's way to Spark, which takes seconds to start: so a verb looks at its arguments first."""
+    """A verb's session of Spark; it takes seconds to start, so verbs check their arguments before."""
 
     def __init__(self, verb: str, master: str, quiet: bool) -> None:
         self._verb, self._master, self._quiet = verb, master, quiet
@@ -37,7 +37,7 @@ class Work:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken since Spark was there."""
+        """Seconds since Spark was ready."""
         return time.perf_counter() - self._began
 
     @contextmanager
@@ -48,16 +48,16 @@ class Work:
             self._began = time.perf_counter()
             with progress_of_tasks(self._verb, self._quiet) as show:
 
-                def tell(found: TasksDone) -> None:
+                def show_tasks(tasks: TasksDone) -> None:
                     if show is not None:
-                        show(found.done, found.total, found.active)
+                        show(tasks.done, tasks.total, tasks.active)
 
-                with watched(session, f"gmdb spark {self._verb}", tell if show is not None else None):
+                with watched(session, f"gmdb spark {self._verb}", show_tasks if show is not None else None):
                     yield session
 
 
 def summary(rows: int, size: int | None, seconds: float) -> str:
-    """How much it was, and how long it took."""
+    """How much was processed, and how long it took."""
     parts = [f"{rows:,} rows"]
     if size is not None:
         parts.append(f"{size / (1 << 20):,.1f} MiB" if size >= 1 << 20 else f"{size / 1024:,.1f} KiB")
@@ -75,11 +75,9 @@ class LoadVerb:
     NAME = "load"
     HELP = "load Parquet, CSV, JSON or ORC files into a table"
     DESCRIPTION = (
-        "Load files into a table. All rows are there afterwards, or none. What kind of files they are, their "
-        "names say,\n"
-        "or --format. CSV files begin with the names of their columns; what types these have is found out "
-        "from values.\n"
-        "Columns go by their names, so those of the table may stand in another order.\n"
+        "Load files into a table, all rows or none. The kind of files is that of their names, or of --format. CSV\n"
+        "files begin with the names of their columns, whose types are inferred from values. Columns are matched by\n"
+        "name, so those of the table may be in another order.\n"
         "Exit status: 0 everything is loaded, 2 nothing is."
     )
     EXAMPLE = (
@@ -98,9 +96,9 @@ class LoadVerb:
             "files", metavar="FILE", nargs="+", help="files, directories of files, or patterns (day-*.csv)"
         )
         parser.add_argument(
-            "--create", action="store_true", help="make the table, and the database, if it is not there"
+            "--create", action="store_true", help="create the table, and the database, if it does not exist"
         )
-        parser.add_argument("--overwrite", action="store_true", help="take the rows that the table has away")
+        parser.add_argument("--overwrite", action="store_true", help="remove the rows that the table has")
         parser.add_argument("--format", choices=("parquet", "csv", "json", "orc"), help="what kind of files they are")
 
     @staticmethod
@@ -117,7 +115,7 @@ class LoadVerb:
         from gmdb.spark.pipelines import load_files
 
         with work.spark() as spark:
-            made = load_files(
+            loaded = load_files(
                 spark,
                 arguments.database,
                 arguments.table,
@@ -126,9 +124,9 @@ class LoadVerb:
                 overwrite=arguments.overwrite,
             )
         if arguments.json:
-            print_json({"database": str(arguments.database), "table": arguments.table, **made.document()})
+            print_json({"database": str(arguments.database), "table": arguments.table, **loaded.document()})
         else:
-            print(f"{arguments.database}, table {arguments.table}: {summary(made.rows, made.size, made.seconds)}")
+            print(f"{arguments.database}, table {arguments.table}: {summary(loaded.rows, loaded.size, loaded.seconds)}")
         return 0
 
 
@@ -161,11 +159,9 @@ class ExportVerb:
         )
         parser.add_argument("--columns", metavar="COL,…", type=names, default=[], help="only these columns")
         parser.add_argument("--where", metavar="CONDITION", help="only rows that meet it, in Spark's SQL")
-        parser.add_argument("--overwrite", action="store_true", help="take what is in the directory away")
-        parser.add_argument(
-            "--files", metavar="N", type=int, help="about so many files, and not as many as it comes to"
-        )
-        parser.add_argument("--compression", choices=("zstd", "snappy"), default="zstd", help="zstd if not given")
+        parser.add_argument("--overwrite", action="store_true", help="remove what is in the directory")
+        parser.add_argument("--files", metavar="N", type=int, help="write about this many files")
+        parser.add_argument("--compression", choices=("zstd", "snappy"), default="zstd", help="of the files (zstd)")
 
     @staticmethod
     def require(arguments: argparse.Namespace) -> None:
@@ -176,7 +172,7 @@ class ExportVerb:
         require_database(arguments.database)
         require_target(arguments.target, arguments.database, arguments.overwrite)
         if arguments.files is not None and arguments.files < 1:
-            raise InterfaceError(f"--files {arguments.files}: there is one file at least")
+            raise InterfaceError(f"--files {arguments.files}: write at least one file")
 
     @staticmethod
     def run(arguments: argparse.Namespace, work: Work) -> int:
@@ -186,13 +182,13 @@ class ExportVerb:
             arguments.columns, arguments.where, arguments.partition_by, arguments.files, arguments.compression
         )
         with work.spark() as spark:
-            made = export_table(
+            exported = export_table(
                 spark, arguments.database, arguments.table, arguments.target, wanted, overwrite=arguments.overwrite
             )
         if arguments.json:
-            print_json({"table": arguments.table, "directory": arguments.target, **made.document()})
+            print_json({"table": arguments.table, "directory": arguments.target, **exported.document()})
         else:
-            print(f"{arguments.target}: {summary(made.rows, made.size, made.seconds)}")
+            print(f"{arguments.target}: {summary(exported.rows, exported.size, exported.seconds)}")
         return 0
 
 
@@ -221,11 +217,11 @@ class CreateIndexVerb:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("database", metavar="DB", type=Path, help="the database's directory")
-        parser.add_argument("name", metavar="NAME", help="what the index is called")
+        parser.add_argument("name", metavar="NAME", help="the name of the index")
         parser.add_argument("table", metavar="TABLE", help="the table")
         parser.add_argument("columns", metavar="COL[,COL…]", type=names, help="the columns of its key, in their order")
         parser.add_argument("--unique", action="store_true", help="no two rows may have the same key")
-        parser.add_argument("--using", default="btree", help="btree, which it is if not given")
+        parser.add_argument("--using", default="btree", help="the kind of index: btree, which is the default")
 
     @staticmethod
     def require(arguments: argparse.Namespace) -> None:
@@ -241,11 +237,11 @@ class CreateIndexVerb:
 
         what = (arguments.name, arguments.table, arguments.columns, arguments.unique)
         with work.spark() as spark:
-            made = create_index(spark, arguments.database, *what)
+            index = create_index(spark, arguments.database, *what)
         if arguments.json:
-            print_json({"database": str(arguments.database), "index": arguments.name, **made.document()})
+            print_json({"database": str(arguments.database), "index": arguments.name, **index.document()})
         else:
-            print(f"{arguments.database}, index {arguments.name}: {summary(made.entries, made.size, made.seconds)}")
+            print(f"{arguments.database}, index {arguments.name}: {summary(index.entries, index.size, index.seconds)}")
         return 0
 
 
@@ -259,10 +255,10 @@ class VerifyVerb:
         "workers:\n"
         "ranges of pages, leaves of indexes, rows against indexes. Several databases, or a pattern for them "
         "in quotes,\n"
-        "give a table with a row for each, and what is wrong with those that are not well.\n"
+        "give a table with a row for each, and the problems of those that have some.\n"
         "A database that was not closed properly is recovered first. Of one that is open elsewhere a copy is "
         "made beside\n"
-        "it, by the workers and as it is at one instant, and checked; everybody goes on meanwhile. A backup "
+        "it, by the workers and as it is at one instant, and checked; others go on working meanwhile. A backup "
         "is refused.\n"
         "Exit status: 0 nothing is wrong, 1 something is, 2 some database could not be checked."
     )
@@ -325,7 +321,7 @@ def _run_one(arguments: argparse.Namespace, work: Work) -> int:
             print(report.recovery)
         for finding in report.findings:
             print(printable(str(finding)))
-        print(found_in_words(report))
+        print(summary_of(report))
         print(f"1 database: {summary(report.rows, report.size, seconds)}")
     return 0 if report.clean else 1
 
@@ -334,21 +330,21 @@ def _run_fleet(arguments: argparse.Namespace, work: Work) -> int:
     from gmdb.spark.checking import verify_fleet
 
     with work.spark() as spark:
-        found = verify_fleet(spark, arguments.members, _recover)
+        healths = verify_fleet(spark, arguments.members, _recover)
         seconds = work.seconds
     if arguments.json:
-        print_json({"databases": [health.document() for health in found], "seconds": round(seconds, 3)})
+        print_json({"databases": [health.document() for health in healths], "seconds": round(seconds, 3)})
     else:
-        _print_fleet(found, seconds)
-    if any(health.report is None for health in found):
+        _print_fleet(healths, seconds)
+    if any(health.report is None for health in healths):
         return 2
-    return 0 if all(health.is_well for health in found) else 1
+    return 0 if all(health.is_well for health in healths) else 1
 
 
-def _print_fleet(found: Sequence[Health], seconds: float) -> None:
+def _print_fleet(healths: Sequence[Health], seconds: float) -> None:
     headings = ("database", "tables", "rows", "pages", "MiB", "status", "first problem")
     rows = []
-    for health in found:
+    for health in healths:
         report = health.report
         counts = ("", "", "", "")
         if report is not None:
@@ -357,18 +353,18 @@ def _print_fleet(found: Sequence[Health], seconds: float) -> None:
         rows.append((health.database, *counts, health.status, (health.problems or [""])[0]))
     print_fleet(headings, rows)
     print()
-    for health in found:
+    for health in healths:
         _print_problems(health)
-    reports = [health.report for health in found if health.report is not None]
-    well = sum(health.is_well for health in found)
-    states = {"ok": well, "with problems": len(reports) - well, "unreadable": len(found) - len(reports)}
-    told = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
+    reports = [health.report for health in healths if health.report is not None]
+    well = sum(health.is_well for health in healths)
+    states = {"ok": well, "with problems": len(reports) - well, "unreadable": len(healths) - len(reports)}
+    outcome = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
     total = summary(sum(report.rows for report in reports), sum(report.size for report in reports), seconds)
-    print(f"{len(found):,} database{'s' if len(found) > 1 else ''}: {told}; {total}")
+    print(f"{len(healths):,} database{'s' if len(healths) > 1 else ''}: {outcome}; {total}")
 
 
 def _print_problems(health: Health) -> None:
-    """In full, which the table may have no room for."""
+    """Print problems in full; the table may have cut them off."""
     if health.report is not None and health.report.recovery is not None:
         print(f"{health.database}: {health.report.recovery}")
     for problem in health.problems[:SHOWN]:

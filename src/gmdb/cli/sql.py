@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 NAME = "sql"
 HELP = "a shell for SQL, or statements from the command line or a file"
 DESCRIPTION = (
-    "Read statements and print what comes of them. On a terminal it is a shell with history and completion; help\n"
+    "Read statements and print their results. On a terminal it is a shell with history and completion; help\n"
     "lists its commands. Every statement is a transaction of its own until: set autocommit off. If another process\n"
-    "has the database open, the shell works through it; a database that is not there yet is made.\n"
-    "Statements of -c, -f or a pipe end at the first that fails.\n"
+    "has the database open, the shell works through it; a database that does not exist is created.\n"
+    "Statements of -c, -f or a pipe stop at the first that fails.\n"
     "Exit status: 0 all is well, 2 a statement failed, 130 one was interrupted."
 )
 EXAMPLE = (
@@ -122,9 +122,9 @@ def _converse(shell: Shell) -> int:
         try:
             text = prompt.read(begun)
             pieces = Pieces()
-            found = [Piece(text, 1)] if is_command(text) else pieces.feed(text + "\n")
+            complete = [Piece(text, 1)] if is_command(text) else pieces.feed(text + "\n")
             begun = pieces.rest.strip()
-            for piece in found:
+            for piece in complete:
                 shell.run(piece)
         except KeyboardInterrupt:
             begun = ""

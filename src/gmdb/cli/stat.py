@@ -20,14 +20,14 @@ from gmdb.cli.stat_verbs import (
 )
 from gmdb.cli.verbs import add_database, add_verb
 
-# ---- The verbs of gmstat that print a listing: what each is called, what it is asked by, and what it says of itself.
+# ---- The verbs of gmstat that print a listing: names, help texts and arguments.
 
 _SEGMENT = ("segment", "SEG", "a table or index by its name, or a segment by its entry page, such as 4:6")
 
 
 @dataclass(frozen=True)
 class ListVerb:
-    """``asks``: arguments as (name, how it is shown, help), optional ones with a name that ends in ``?``."""
+    """``asks``: arguments as (name, metavar, help); the names of optional ones end in ``?``."""
 
     NAME: str
     HELP: str
@@ -38,25 +38,25 @@ class ListVerb:
     is_live: bool = False
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        for name, shown, said in self.asks:
+        for name, shown, help_text in self.asks:
             if name.endswith("?"):
-                parser.add_argument(name[:-1], metavar=shown, nargs="?", help=said)
+                parser.add_argument(name[:-1], metavar=shown, nargs="?", help=help_text)
             else:
-                parser.add_argument(name, metavar=shown, help=said)
+                parser.add_argument(name, metavar=shown, help=help_text)
         add_output(parser, self.listing)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        given = [getattr(arguments, name.rstrip("?")) for name, _, _ in self.asks]
-        asked = [value for value in given if value is not None]
-        return show(arguments, make(arguments, self.listing, *asked, live=self.is_live))
+        values = [getattr(arguments, name.rstrip("?")) for name, _, _ in self.asks]
+        listing_arguments = [value for value in values if value is not None]
+        return show(arguments, make(arguments, self.listing, *listing_arguments, live=self.is_live))
 
 
 SNAPSHOTS = ListVerb(
     "snapshots",
     "snapshots that are pinned for readers in other processes, and what they take on disk",
     "List every pinned snapshot: when it was taken, by which commit, for which process, how long its lease runs,\n"
-    "and how many damaged pages reads by it have skipped. The files say so, whoever has the database open.\n"
-    "Below, what the images take on disk: pages that changed since, as they were. All snapshots share them.",
+    "and how many damaged pages its readers have skipped. It is read from files; the database may be open or closed.\n"
+    "Below is the size of the images, which are pages that changed since, as they were. All snapshots share them.",
     "example:\n  gmstat snapshots shop.gmdb",
     "snapshots",
 )
@@ -86,7 +86,7 @@ LIST_VERBS = (
     ListVerb(
         "maps",
         "a segment's map: which data pages it has, and on which free lists they are",
-        "List the entries of a segment's map pages. Where a data page's own head names another entry, that is said.",
+        "List the entries of a segment's map pages. Data pages whose heads name another entry are marked.",
         'examples:\n  gmstat maps shop.gmdb orders\n  gmstat maps shop.gmdb orders --where "list is not null"',
         "maps",
         (_SEGMENT,),
@@ -94,7 +94,7 @@ LIST_VERBS = (
     ListVerb(
         "freelists",
         "a segment's free lists, page by page in the order in which inserts take them",
-        "Follow the free lists of a segment from link to link, and say where one breaks.",
+        "Follow the free lists of a segment link by link, and report where one breaks.",
         "example:\n  gmstat freelists shop.gmdb orders",
         "freelists",
         (_SEGMENT,),
@@ -111,8 +111,7 @@ LIST_VERBS = (
     ListVerb(
         "rows",
         "a table's rows as they lie on pages, deleted and moved ones included",
-        "List the rows that lie on a table's pages, whoever may see them: their places, sizes, locks, flags and "
-        "values.",
+        "List the rows on a table's pages, whether visible or not: their places, sizes, locks, flags and values.",
         "examples:\n  gmstat rows shop.gmdb orders\n  gmstat rows shop.gmdb orders --where \"_flags = 'DELETE'\"",
         "rows",
         (_SEGMENT,),
@@ -120,8 +119,8 @@ LIST_VERBS = (
     ListVerb(
         "row",
         "one row, with its whole history of versions",
-        "Show a row as it is, and as it was before each change that the undo log still knows of, the newest version\n"
-        "first: who made it, whether that has committed, and where its bytes are.",
+        "Show a row as it is, and as it was before each change that the undo log still has, newest version first:\n"
+        "which transaction made it, whether that has committed, and where its bytes are.",
         "example:\n  gmstat row shop.gmdb 4:7:12",
         "row",
         (("row", "ROWID", "the row, as SQL's rowid: DEVICE:PAGE:SLOT"),),
@@ -145,19 +144,17 @@ LIST_VERBS = (
     ListVerb(
         "undo",
         "undo records: how rows were before transactions changed them",
-        "List the records of the undo log: where each is, whose it is, what was done to which row under which "
-        "lock, and\n"
-        "the values before. A database that was closed has none; --live asks the process that has it open.",
+        "List the records of the undo log: where each is, its transaction, what was done to which row under which\n"
+        "lock, and the values before. A database that was closed has none; --live asks the process that has it open.",
         "examples:\n  gmstat undo shop.gmdb --live\n  gmstat undo shop.gmdb --where \"state = 'in flight'\"",
         "undo",
     ),
     ListVerb(
         "locks",
         "row locks in use: their transactions, rows and undo records",
-        "List every lock that is in use: whose it is, what was done to which row first, the lock beneath it, and its\n"
-        "newest undo record. The process that has the database open is asked. If there is none, the undo log "
-        "says which\n"
-        "locks transactions held that never ended; a database that was closed has none.",
+        "List every lock in use: its transaction, its first change and the row, the lock beneath it, and its newest\n"
+        "undo record, from the process that has the database open. If there is none, the locks of transactions that\n"
+        "never ended are listed from the undo log; a database that was closed has none.",
         "example:\n  gmstat locks shop.gmdb",
         "locks",
         is_live=True,
@@ -165,19 +162,17 @@ LIST_VERBS = (
     ListVerb(
         "transactions",
         "transactions that are open, or have ended and left something to be cleaned up",
-        "List every transaction that is open, or has ended and is not yet purged: its state, its commit number "
-        "and how\n"
-        "many locks it has. The process that has the database open is asked. If there is none, the undo log "
-        "says which\n"
-        "transactions never ended; a database that was closed has none.",
+        "List every transaction that is open, or has ended and is not yet purged: its state, its commit number and\n"
+        "how many locks it has, from the process that has the database open. If there is none, transactions that\n"
+        "never ended are listed from the undo log; a database that was closed has none.",
         "example:\n  gmstat transactions shop.gmdb",
         "transactions",
         is_live=True,
     ),
     ListVerb(
         "waits",
-        "who waits for whose row or table",
-        "List the transactions that wait. The process that has the database open is asked; without one nobody waits.",
+        "transactions that wait for a lock, and for which row or table",
+        "List the transactions that wait, from the process that has the database open; without one, none wait.",
         "example:\n  gmstat waits shop.gmdb",
         "waits",
         is_live=True,
@@ -186,7 +181,7 @@ LIST_VERBS = (
     ListVerb(
         "checkpoints",
         "checkpoints: how many pages are of each, and what the control file says",
-        "List the checkpoints that wrote pages which are still so, with both copies of the control file.",
+        "List the checkpoints that were the last to write some page, with both copies of the control file.",
         "example:\n  gmstat checkpoints shop.gmdb",
         "checkpoints",
     ),
@@ -224,7 +219,7 @@ VERBS: list[Any] = sorted((*LIST_VERBS, *_DRAWN), key=lambda verb: _ORDER.index(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for verb in VERBS:
-        made = add_verb(verbs, verb)
-        add_database(made)
-        verb.add_arguments(made)
-        made.set_defaults(run=verb.run)
+        subparser = add_verb(verbs, verb)
+        add_database(subparser)
+        verb.add_arguments(subparser)
+        subparser.set_defaults(run=verb.run)

@@ -83,7 +83,7 @@ class HexVerb:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("page", metavar="PAGE", help="the page: DEVICE:PAGE, such as 4:7, or its number")
-        parser.add_argument("--no-color", action="store_true", help="use no colour, on a terminal either")
+        parser.add_argument("--no-color", action="store_true", help="use no colour, not even on a terminal")
         parser.add_argument("--full", action="store_true", help="print lines that are alike, too")
         add_output(parser, "regions")
 
@@ -118,8 +118,8 @@ class FillVerb:
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> int:
-        asked = [] if arguments.segment is None else [arguments.segment]
-        return show(arguments, make(arguments, "fill", *asked), _draw)
+        segment = [] if arguments.segment is None else [arguments.segment]
+        return show(arguments, make(arguments, "fill", *segment), _draw)
 
 
 WIDTH = 50
@@ -133,14 +133,13 @@ def _draw(listing: Listing) -> None:
 
 
 class FindVerb:
-    """``gmstat find``: the rows of a table that a condition is true of, wherever they lie and whoever may see them."""
+    """``gmstat find``: the rows of a table for which a condition is true, whether visible or not."""
 
     NAME = "find"
-    HELP = "rows of a table that a condition is true of, deleted ones included"
+    HELP = "rows of a table for which a condition is true, deleted ones included"
     DESCRIPTION = (
-        "List the rows on a table's pages that a condition of SQL is true of. Besides the table's columns it may "
-        "name what\n"
-        "gmstat rows shows: _rowid, _page_id, _slot, _size, _lock_id, _flags, _moved_to, _problem."
+        "List the rows on a table's pages for which an SQL condition is true. Besides the table's columns it may use\n"
+        "those of gmstat rows: _rowid, _page_id, _slot, _size, _lock_id, _flags, _moved_to, _problem."
     )
     EXAMPLE = (
         'examples:\n  gmstat find shop.gmdb orders "id between 10 and 20"\n'
@@ -150,7 +149,7 @@ class FindVerb:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("segment", metavar="SEG", help="a table by its name, or by its entry page")
-        parser.add_argument("condition", metavar="PREDICATE", help="what would stand behind WHERE")
+        parser.add_argument("condition", metavar="PREDICATE", help="an SQL condition, as after WHERE")
         add_output(parser, "rows")
 
     @staticmethod
@@ -166,12 +165,9 @@ class DiffVerb:
     NAME = "diff"
     HELP = "what differs between two pages, two databases, or one database at two places of its log"
     DESCRIPTION = (
-        "Tell what differs: fields by their names, rows by their values, and bytes. A and B are two pages of "
-        "DB (4:7 and\n"
-        "4:8), two places of its log (lsn:1024 and lsn:end), or B alone is another database, which DB is "
-        "compared with.\n"
-        "Which checkpoint wrote a page does not count, nor do CRCs. Between databases, --bytes also lists "
-        "bytes."
+        "Show what differs: fields by their names, rows by their values, and bytes. A and B are two pages of DB (4:7\n"
+        "and 4:8) or two places in its log (lsn:1024 and lsn:end); or A alone is another database to compare DB with.\n"
+        "CRCs, and which checkpoint wrote a page, are ignored. Between databases, --bytes also lists bytes."
     )
     EXAMPLE = (
         "examples:\n  gmstat diff shop.gmdb 4:7 4:8\n  gmstat diff shop.gmdb backup.gmdb\n"
@@ -222,9 +218,9 @@ class RedoVerb:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--since", metavar="LSN", type=int, default=0, help="only what begins at an LSN or behind it"
+            "--since", metavar="LSN", type=int, default=0, help="only records of groups that begin at this LSN or later"
         )
-        parser.add_argument("--follow", action="store_true", help="go on with what is written, until Ctrl-C")
+        parser.add_argument("--follow", action="store_true", help="go on with new records, until Ctrl-C")
         add_output(parser, "redo")
 
     @staticmethod
@@ -263,7 +259,7 @@ class HistoryVerb:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("page", metavar="PAGE", help="the page: DEVICE:PAGE, such as 4:7, or its number")
-        parser.add_argument("--step", metavar="N", type=int, help="draw the page as it was behind step N")
+        parser.add_argument("--step", metavar="N", type=int, help="draw the page as it was after step N")
         parser.add_argument("--full", action="store_true", help="with --step, draw every byte of long values too")
         add_output(parser, "history")
 
@@ -273,14 +269,14 @@ class HistoryVerb:
             return show(arguments, make(arguments, "history", arguments.page))
         page_id = parse_page_id(arguments.page)
         with DatabaseFiles(arguments.database) as files:
-            found = steps(files, page_id, Listing("", ()))
-            if not 1 <= arguments.step <= len(found):
-                raise InterfaceError(f"the log has {len(found)} changes of page {arguments.page}; there is no step "
+            changes = steps(files, page_id, Listing("", ()))
+            if not 1 <= arguments.step <= len(changes):
+                raise InterfaceError(f"the log has {len(changes)} changes of page {arguments.page}; there is no step "
                                      f"{arguments.step}")  # fmt: skip
-            page = found[arguments.step - 1].page
+            page = changes[arguments.step - 1].page
             if page is None:
                 raise InterfaceError(
-                    f"page {arguments.page} cannot be rebuilt at step {arguments.step}: the log that is there begins "
+                    f"page {arguments.page} cannot be rebuilt at step {arguments.step}: the redo files begin "
                     "after its formatting"
                 )
             view = view_of(files, page_id, sealed(page))
@@ -299,17 +295,12 @@ class IndexVerb:
     NAME = "index"
     HELP = "an index: its levels, how full they are, and its tree"
     DESCRIPTION = (
-        "Show an index: what it is of, how many pages and entries each level has and how full they are, then "
-        "its pages, a\n"
-        "page a line. Of a B-tree: the separator that bounds a page, its entries, its first and last key. Of "
-        "a hash\n"
-        "index: directories, by which bits of an address they lead to a bucket, and how many buckets have so "
-        "many bits.\n"
-        "Of a large index the root and some of its children are shown; --depth goes further down, --full "
-        "shows every\n"
-        "page. The process that has the database open is asked for the pages as they are now; if there is "
-        "none, they are\n"
-        "read from the files. gmdb verify checks an index in all its bytes.\n"
+        "Show an index: its table and columns, how many pages and entries each level has and how full they are,\n"
+        "then its pages, one per line. Of a B-tree: the separator that bounds a page, its entries, its first and\n"
+        "last key. Of a hash index: directories, the bits of an address that lead to each bucket, and the number of\n"
+        "buckets by the number of these bits. Of a large index the root and some of its children are shown;\n"
+        "--depth goes further down, --full shows every page. Pages are those of the process that has the database\n"
+        "open; if there is none, those of the files. gmdb verify checks all bytes of an index.\n"
         "--csv, --arrow and --where are about its pages, with --walk about its entries."
     )
     EXAMPLE = (
@@ -370,7 +361,7 @@ def _from_owner(owner: Connection, name: str) -> IndexView:
 
 
 def _missing(page_id: int) -> bytes:
-    raise StorageError(f"page {page_name(page_id)} is no page of the index's segment")
+    raise StorageError(f"page {page_name(page_id)} is not a page of the index's segment")
 
 
 def _print(view: IndexView, cut: Cut) -> None:
@@ -394,15 +385,11 @@ class SalvageVerb:
     NAME = "salvage"
     HELP = "every row that can still be read out of a damaged database, into Parquet files"
     DESCRIPTION = (
-        "Write the rows of every table that can still be read into OUT, a new folder: TABLE.parquet with the "
-        "table's\n"
-        "columns, _rowid, _deleted and _uncommitted (a transaction changed the row and never ended). Rows of "
-        "tables whose\n"
-        "definition is lost are written as bytes, from their headers on. report.json says what was lost and "
-        "where.\n"
-        "Pages are believed if their CRC and place are right; neither maps nor the catalog need be whole. "
-        "The database is\n"
-        "not changed."
+        "Write the rows that can still be read into OUT, a new folder: for each table, TABLE.parquet with its\n"
+        "columns, _rowid, _deleted and _uncommitted (a transaction changed the row and never ended). Rows of tables\n"
+        "whose definition is lost are written as bytes, with their headers. report.json says what was lost and\n"
+        "where. Pages are trusted if their CRC and place are right; neither maps nor the catalog need be whole.\n"
+        "The database is not changed."
     )
     EXAMPLE = (
         "examples:\n  gmstat salvage shop.gmdb rescued\n  gmstat salvage shop.gmdb rescued --deleted\n"
@@ -411,8 +398,8 @@ class SalvageVerb:
 
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("out", metavar="OUT", help="the folder to make")
-        parser.add_argument("--deleted", action="store_true", help="also deleted rows that are not yet taken away")
+        parser.add_argument("out", metavar="OUT", help="the folder to create")
+        parser.add_argument("--deleted", action="store_true", help="also deleted rows that are not yet removed")
         parser.add_argument("--at", metavar="LSN", help="replay the log beside the files, up to an LSN, or to its end")
         add_output(parser, None)
 
@@ -423,7 +410,7 @@ class SalvageVerb:
             try:
                 out.mkdir(parents=True)
             except OSError as error:
-                raise StorageError(f"{out}: {error.strerror}; name a folder that is not there yet") from None
+                raise StorageError(f"{out}: {error.strerror}; name a folder that does not exist yet") from None
             salvage = Salvage(files)
             with _Writers(out, salvage) as writers:
                 for row in salvage.rows(arguments.deleted):
@@ -434,7 +421,7 @@ class SalvageVerb:
         return show(arguments, listing)
 
 
-AT_ONCE = 4096  # rows of a table that are in memory
+AT_ONCE = 4096  # rows of a table that are held in memory
 
 
 class _Writers:
@@ -460,9 +447,9 @@ class _Writers:
         count = self.counts.setdefault(row.obj_id, Counter())
         count.update(rows=1, deleted=int(row.is_deleted), uncommitted=int(row.is_uncommitted))
         values = (row.raw,) if row.values is None else row.values
-        waiting = self._rows.setdefault(row.obj_id, [])
-        waiting.append((*values, str(row.row_id), row.is_deleted, row.is_uncommitted))
-        if len(waiting) >= AT_ONCE:
+        rows = self._rows.setdefault(row.obj_id, [])
+        rows.append((*values, str(row.row_id), row.is_deleted, row.is_uncommitted))
+        if len(rows) >= AT_ONCE:
             self._flush(row.obj_id)
 
     def _flush(self, obj_id: int) -> None:
@@ -480,7 +467,7 @@ class _Writers:
             self._open[obj_id].write_table(pa.table(arrays, schema=schema))
 
     def _file_name(self, obj_id: int) -> str:
-        """By the table's name, as far as a file can have it; two that would be alike are told apart."""
+        """The table's name, as far as a file name can have it; made unique among these files."""
         name = "".join(c if c.isalnum() or c in "-_" else "_" for c in self._salvage.name_of(obj_id))
         taken = {other.lower() for other in self.names.values()}
         return f"{name}-{obj_id}.parquet" if f"{name}.parquet".lower() in taken else f"{name}.parquet"

@@ -1,4 +1,4 @@
-"""What keeps a database well: backups and restoring them, archiving the log, shorter files, pins, readers, kernels."""
+"""Maintenance of a database: backup and restore, archiving the log, shrinking files, pins, readers of changes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ class BackupVerb:
     NAME = "backup"
     HELP = "copy a database, in use or not, as it is at one instant"
     DESCRIPTION = (
-        "Copy a database to a new directory, as it is at one instant. If another process has it open, that "
-        "process makes\n"
-        "the copy, and goes on with its work meanwhile. gmdb restore makes a database out of the copy; gmdb "
-        "verify checks\n"
-        "it. Exit status: 0 the backup was made, 2 it was not, and nothing is left of it."
+        "Copy a database to a new directory, as it is at one instant. If another process has it open, that process\n"
+        "makes the copy, and goes on with its work meanwhile. gmdb restore makes a database out of the copy; gmdb\n"
+        "verify checks it. Exit status: 0 the backup was made, 2 it was not, and nothing is left of it."
     )
     EXAMPLE = "examples:\n  gmdb backup shop.gmdb backups/monday\n  gmdb backup shop.gmdb backups/monday --json"
 
@@ -70,11 +68,9 @@ class RestoreVerb:
     NAME = "restore"
     HELP = "make a database out of a backup, as it was then or later"
     DESCRIPTION = (
-        "Make a database out of a backup, as it was when the backup was made. With the log that was archived "
-        "since, it is\n"
-        "brought to the last commit there, or to the last one up to a time. The backup stays as it is. The "
-        "new database\n"
-        "has an id of its own and archives nothing: log and backups of the old one are not for it.\n"
+        "Make a database out of a backup, as it was when the backup was made. With the log archived since then, it\n"
+        "is brought to the last commit in that log, or to the last one up to a time. The backup stays as it is. The\n"
+        "new database has an id of its own and archives nothing; log and backups of the old one do not fit it.\n"
         "Exit status: 0 the database was made, 2 it was not, and nothing is left of it."
     )
     EXAMPLE = (
@@ -96,7 +92,7 @@ class RestoreVerb:
     @staticmethod
     def run(arguments: argparse.Namespace) -> int:
         to = None if arguments.to is None else parse_time(arguments.to)
-        from gmdb.database.copies import restore  # compiled code, which other commands do without
+        from gmdb.database.copies import restore  # compiled code, which other commands do not need
 
         with progress_of_steps() as step:
             recovery = restore(arguments.backup, arguments.target, archive=arguments.archive, to=to, progress=step)
@@ -109,12 +105,12 @@ class RestoreVerb:
 
 
 def parse_time(text: str) -> datetime:
-    """A time as people write it; without a zone it is local."""
+    """A time in ISO form; without a zone it is local."""
     try:
         return datetime.fromisoformat(text.strip()).astimezone()
     except (ValueError, OverflowError):
-        said = "is no time; write it as 2026-11-15 12:00:00, or with a zone as 2026-11-15T12:00:00+01:00"
-        raise InterfaceError(f"{text!r} {said}") from None
+        hint = "is not a time; write it as 2026-11-15 12:00:00, or with a zone as 2026-11-15T12:00:00+01:00"
+        raise InterfaceError(f"{text!r} {hint}") from None
 
 
 def _summary(target: str, to: datetime | None, recovery: Recovery) -> str:
@@ -125,7 +121,7 @@ def _summary(target: str, to: datetime | None, recovery: Recovery) -> str:
         newest = f"the newest commit that was replayed is of {local_time(recovery.last_commit)}"
     if to is not None and not recovery.stopped:
         newest += f"; the log ends before {to:%Y-%m-%d %H:%M:%S}, so what was committed after that is not there"
-    return f"{target}: {newest}; make a backup of it, older ones are not for it"
+    return f"{target}: {newest}; make a new backup, older ones do not fit this database"
 
 
 class ArchiveVerb:
@@ -134,10 +130,8 @@ class ArchiveVerb:
     NAME = "archive"
     HELP = "keep a database's log, or do not, for gmdb restore"
     DESCRIPTION = (
-        "Have a database keep its log in its folder archive, where it is moved when it is needed no more, or "
-        "have it\n"
-        "removed. Together with a backup that was made since then, gmdb restore brings the database back to "
-        "any time. The\n"
+        "Keep a database's log: redo files that are no longer needed are moved to its folder archive instead of\n"
+        "being removed. With a backup made since then, gmdb restore can bring the database to any later time. The\n"
         "files may be moved elsewhere from that folder; gmdb removes none of them.\n"
         "Exit status: 0 done, 2 the command failed."
     )
@@ -171,9 +165,8 @@ class ShrinkVerb:
     DESCRIPTION = (
         "Give free pages at the end of a database's files back to the operating system, after rows were "
         "deleted or tables\n"
-        "dropped. Pages in use stay where they are, so free ones before the last of them remain, for rows to "
-        "come.\n"
-        "The database may be open in another process: then that one does it, while others go on working."
+        "dropped. Pages in use stay where they are, so free pages before the last of them remain, for new rows.\n"
+        "The database may be open in another process, which then does it while others go on working."
     )
     EXAMPLE = "examples:\n  gmdb shrink shop.gmdb\n  gmdb shrink shop.gmdb --json"
 
@@ -185,15 +178,15 @@ class ShrinkVerb:
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> int:
-        import gmdb  # compiled code, which other commands do without
+        import gmdb  # compiled code, which other commands do not need
 
         require_database(Path(arguments.database))
         with gmdb.connect(arguments.database) as db:
-            given = db.shrink()
+            freed = db.shrink()
         if arguments.json:
-            print_json({"bytes": given})
+            print_json({"bytes": freed})
         else:
-            print(f"{given / (1 << 20):,.1f} MiB given back")
+            print(f"{freed / (1 << 20):,.1f} MiB given back")
             if pins := read_pins(Path(arguments.database)):
                 print(f"files stay as long as they are for {len(pins)} pinned snapshots: see gmdb snapshots list")
         return 0
@@ -211,8 +204,8 @@ class SnapshotsVerb:
     )
     LIST_HELP, LIST_DESCRIPTION = SNAPSHOTS.HELP, SNAPSHOTS.DESCRIPTION
     DROP_DESCRIPTION = (
-        "Drop pinned snapshots: whoever still reads by one is told that it has expired, and what was kept for it is\n"
-        "removed. If a process has the database open, that one does it."
+        "Drop pinned snapshots, and remove what was kept for them; readers that still use one get an error that it\n"
+        "has expired. If a process has the database open, that process drops them."
     )
     EXAMPLE = "examples:\n  gmdb snapshots list shop.gmdb\n  gmdb snapshots drop shop.gmdb 0000000012-1f0c22aa\n"
     EXAMPLE += "  gmdb snapshots drop shop.gmdb --all"
@@ -253,11 +246,11 @@ class FeedsVerb:
     LIST_DESCRIPTION = (
         "List every named reader of changes: behind which commit it stands, when it last said so, how much "
         "log is kept\n"
-        "for it, and how much may be at most. The files say so, whoever has the database open."
+        "for it, and the limit. They are read from files, so the database may be open or closed."
     )
     DROP_DESCRIPTION = (
-        "Drop readers of changes: the log is kept for them no more. A stream that goes on with one is told that its\n"
-        "place is gone, and starts again from a snapshot."
+        "Drop readers of changes: the log is no longer kept for them. A stream that continues with one gets an error\n"
+        "that its place is gone, and starts again from a snapshot."
     )
     EXAMPLE = "examples:\n  gmdb feeds list shop.gmdb\n  gmdb feeds drop shop.gmdb nightly-copy"
 
@@ -282,12 +275,12 @@ HEADINGS = ("reader", "behind commit", "last seen", "log kept", "at most")
 
 def _list(arguments: argparse.Namespace) -> int:
     directory = database_directory(arguments)
-    found = [_fields(directory, reader) for reader in read_readers(directory)]
+    readers = [_fields(directory, reader) for reader in read_readers(directory)]
     if arguments.json:
-        print_json({"readers": found})
+        print_json({"readers": readers})
         return 0
     rows = [
-        (one["name"], one["scn"], one["seen"], _size(one["kept_bytes"]), _size(one["limit_bytes"])) for one in found
+        (one["name"], one["scn"], one["seen"], _size(one["kept_bytes"]), _size(one["limit_bytes"])) for one in readers
     ]
     print_table(HEADINGS, rows)
     return 0

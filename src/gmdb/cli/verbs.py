@@ -24,22 +24,22 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_verb(verbs: Any, verb: Any) -> argparse.ArgumentParser:
-    """Make a verb known; answers the parser for its arguments."""
-    made: argparse.ArgumentParser = verbs.add_parser(
+    """Add a verb; returns the parser of its arguments."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
         verb.NAME,
         help=verb.HELP,
         description=verb.DESCRIPTION,
         epilog=verb.EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    return made
+    return parser
 
 
 def add_list_and_drop(parser: argparse.ArgumentParser, command: Any, things: str) -> argparse.ArgumentParser:
-    """Give a command verbs that list things by their names and drop some; answers the parser of ``list``.
+    """Add the verbs ``list`` and ``drop`` of a command for named things; returns the parser of ``list``.
 
-    ``command`` is a class with LIST_HELP, LIST_DESCRIPTION, DROP_DESCRIPTION, too, and with ``names`` and ``drop``:
-    which things a database has, and dropping some.
+    ``command`` is a class that also has LIST_HELP, LIST_DESCRIPTION and DROP_DESCRIPTION, and two functions: ``names``
+    returns the names of a database's things, ``drop`` drops some.
     """
     raw = argparse.RawDescriptionHelpFormatter
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
@@ -51,9 +51,9 @@ def add_list_and_drop(parser: argparse.ArgumentParser, command: Any, things: str
         add_database(verb)
     add_json(dropping)
     metavar = things.upper().removesuffix("S")
-    dropping.add_argument("names", metavar=metavar, nargs="*", help=f"as gmdb {command.NAME} list names them")
+    dropping.add_argument("names", metavar=metavar, nargs="*", help=f"names, as gmdb {command.NAME} list prints them")
     dropping.add_argument("--all", action="store_true", help="all of them")
-    unnamed = f"name the {things} to drop, or say --all; gmdb {command.NAME} list names them"
+    unnamed = f"name the {things} to drop, or use --all; gmdb {command.NAME} list prints their names"
     dropping.set_defaults(run=lambda arguments: _drop(arguments, unnamed, command.names, command.drop))
     return listing
 
@@ -82,12 +82,12 @@ def database_directory(arguments: argparse.Namespace) -> Path:
     return directory
 
 
-# ---- What verbs ask of the process that has a database open, if there is one.
+# ---- Requests to the process that has a database open, if there is one.
 
 
 def ask_owner(database: str, question: Callable[[Connection], Any]) -> Any:
-    """The answer of the database's owner; None if no process has the database open for writing."""
-    from gmdb.server.connect import connect_to_owner  # brings pyarrow, which other verbs do without
+    """What ``question`` returns for a connection to the owner; None if no process has the database open for writing."""
+    from gmdb.server.connect import connect_to_owner  # imports pyarrow, which other verbs do not need
 
     directory = Path(database).absolute()
     require_database(directory)

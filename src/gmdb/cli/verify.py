@@ -46,12 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(report.recovery)
         for finding in report.findings:
             print(printable(str(finding)))
-        print(found_in_words(report))
+        print(summary_of(report))
     return 0 if report.clean else 1
 
 
 def _verify(database: str) -> Report:
-    from gmdb.verify import verify  # compiled code, which other commands do without
+    from gmdb.verify import verify  # compiled code, which other commands do not need
 
     bar = partial(progress, "verify")
     try:
@@ -90,9 +90,9 @@ def _verify_backup(database: str) -> Report:
     return report
 
 
-def found_in_words(report: Report) -> str:
-    """What was looked at, and whether something is wrong with it."""
+def summary_of(report: Report) -> str:
+    """What was checked, and whether something is wrong with it."""
     count = len(report.findings)
-    found = "nothing is wrong" if report.clean else f"{count:,} finding{'s' if count > 1 else ''}"
+    outcome = "nothing is wrong" if report.clean else f"{count:,} finding{'s' if count > 1 else ''}"
     size = f"{report.pages:,} pages ({report.size / (1 << 20):,.1f} MiB)"
-    return f"{size}, {report.tables} tables, {report.rows:,} rows: {found}"
+    return f"{size}, {report.tables} tables, {report.rows:,} rows: {outcome}"

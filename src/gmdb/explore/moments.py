@@ -1,7 +1,7 @@
-"""The states in which one database can be looked at, each by a word.
+"""The states in which a database can be shown, each with a name.
 
 ``files``: as the device files are now.  ``memory``: as the process that has the database open would write them.
-An LSN, or ``end``: the files with the log replayed beside them, up to there.
+An LSN, or ``end``: the files with the log replayed in memory, up to there.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from gmdb.database.connection import Connection
 
 FILES, MEMORY = "files", "memory"
-_FOUND_IN_MEMORY = ("transactions", "locks", "waits")
-_REPLAYED_MAX = 2  # states that are kept: what is compared is two of them
+_ONLY_IN_MEMORY = ("transactions", "locks", "waits")
+_REPLAYED_MAX = 2  # replayed states that are cached: a comparison is of two
 
 
 class Moments:
-    """Every call may come from a thread of its own."""
+    """The states of one database.  May be used by several threads."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
@@ -54,16 +54,16 @@ class Moments:
                 files.close()
 
     def devices(self) -> tuple[Listing, bool]:
-        """The devices as they are now, and whether that is told by a process that has the database open."""
-        found = self._from_owner("devices")
-        return (found, True) if found is not None else (self.listing(FILES, "devices"), False)
+        """The devices as they are now, and whether a process that has the database open listed them."""
+        listing = self._from_owner("devices")
+        return (listing, True) if listing is not None else (self.listing(FILES, "devices"), False)
 
     def listing(self, moment: str, name: str, *arguments: Any, **options: Any) -> Listing:
-        """A listing of the inspector's; what is nowhere but in memory is taken from there if it can be."""
-        if moment == MEMORY or (moment == FILES and name in _FOUND_IN_MEMORY):
-            found = self._from_owner(name, *arguments, **options)
-            if found is not None:
-                return found
+        """A listing of the inspector; what only memory has is taken from there, if a process has the database open."""
+        if moment == MEMORY or (moment == FILES and name in _ONLY_IN_MEMORY):
+            listing = self._from_owner(name, *arguments, **options)
+            if listing is not None:
+                return listing
             if moment == MEMORY:
                 raise InterfaceError("no process has the database open: there is no memory to look at")
         with self._files(moment) as files:
@@ -109,19 +109,19 @@ class Moments:
                 yield self._at(moment)
 
     def _at(self, moment: str) -> DatabaseFiles:
-        """The log replayed up to a place.  It is replayed again when there is more of it, or a checkpoint has been."""
+        """The files with the log replayed up to a place; cached until a file of the database changes."""
         place = parse_place(moment)
         key = (place, *((file.name, *_stamp(file)) for file in sorted(self.path.iterdir()) if file.is_file()))
-        found = self._replayed.pop(key, None) or open_files(self.path, moment)
+        files = self._replayed.pop(key, None) or open_files(self.path, moment)
         while len(self._replayed) >= _REPLAYED_MAX:
             self._replayed.pop(next(iter(self._replayed))).close()
-        self._replayed[key] = found
-        return found
+        self._replayed[key] = files
+        return files
 
 
 def _stamp(file: Path) -> tuple[int, int]:
     try:
-        found = file.stat()
+        status = file.stat()
     except FileNotFoundError:
         return 0, 0
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

@@ -1,4 +1,4 @@
-"""What the browser asks for, as JSON: listings, differences, and what database this is."""
+"""Responses to the browser's requests, as JSON: listings, differences, and what database this is."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gmdb.inspect.page_lists import Strip
 from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.tables.files.page_view import plain
 
-_EXACT = 1 << 53  # JavaScript's numbers are exact up to here; larger ones go as texts
+_EXACT = 1 << 53  # JavaScript's numbers are exact up to here; larger ones are sent as strings
 _ROWS_MAX = 20_000
 Query = Mapping[str, list[str]]
 
 
 def about(moments: Moments, query: Query) -> dict[str, Any]:
-    """The database: where it is, and how many pages a map of it has, in memory if there is a process that has it."""
+    """The database: where it is, how many pages its map has, and whether a process has it open."""
     del query
     devices, live = moments.devices()
     return {
@@ -51,7 +51,7 @@ def diff(moments: Moments, query: Query) -> dict[str, Any]:
     return _document(moments.diff(_moment(query, "one"), _moment(query, "other"), page))
 
 
-ANSWERS: dict[str, Callable[[Moments, Query], dict[str, Any]]] = {
+RESPONSES: dict[str, Callable[[Moments, Query], dict[str, Any]]] = {
     "about": about,
     "place": place,
     "listing": listing,
@@ -61,7 +61,7 @@ ANSWERS: dict[str, Callable[[Moments, Query], dict[str, Any]]] = {
 
 def _one(query: Query, name: str) -> str:
     if name not in query:
-        raise InterfaceError(f"what is asked for needs {name}=")
+        raise InterfaceError(f"the request needs {name}=")
     return query[name][0]
 
 
@@ -69,7 +69,7 @@ def _number(query: Query, name: str) -> int:
     text = _one(query, name)
     number = whole_number(text)
     if number < 0:
-        raise InterfaceError(f"{name}={text} is no number")
+        raise InterfaceError(f"{name}={text} is not a number")
     return number
 
 
@@ -77,15 +77,15 @@ def _moment(query: Query, name: str) -> str:
     return query.get(name, [FILES])[0] or FILES
 
 
-def _document(made: Listing) -> dict[str, Any]:
-    rows = [[_json(value) for value in row] for row in made.rows[:_ROWS_MAX]]
-    notes = list(made.notes)
-    if len(made.rows) > _ROWS_MAX:
-        notes.append(f"the first {_ROWS_MAX:,} of {len(made.rows):,}; gmstat {made.name} has all")
+def _document(listing: Listing) -> dict[str, Any]:
+    rows = [[_json(value) for value in row] for row in listing.rows[:_ROWS_MAX]]
+    notes = list(listing.notes)
+    if len(listing.rows) > _ROWS_MAX:
+        notes.append(f"the first {_ROWS_MAX:,} of {len(listing.rows):,}; gmstat {listing.name} has all")
     return {
-        "columns": [{"name": c.name, "meaning": c.meaning, "detail": c.is_detail} for c in made.columns],
+        "columns": [{"name": c.name, "meaning": c.meaning, "detail": c.is_detail} for c in listing.columns],
         "rows": rows,
-        "problems": made.problems,
+        "problems": listing.problems,
         "notes": notes,
     }
 

@@ -1,9 +1,9 @@
-"""The explorer's web server: on loopback, for whoever shows the token, and for reading alone.
+"""The explorer's web server: on loopback, read-only, for clients that have the token.
 
 Invariants
- 1. Nothing is answered without the token: in the URL the first time, in a cookie that scripts cannot read from then on.
- 2. A request must name this very host and port, so that no other site's name can be made to lead here.
- 3. The browser is told to run and load nothing but what comes from here.
+ 1. Every request needs the token: in the URL the first time, then in a cookie that scripts cannot read.
+ 2. A request must name this host and port, so that no other site's name can be made to resolve to this server.
+ 3. The content security policy lets the browser run and load only what this server sends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 
 from gmdb.errors import CannotListen, Error
 from gmdb.explore.moments import Moments
-from gmdb.explore.responses import ANSWERS
+from gmdb.explore.responses import RESPONSES
 
 HOST = "127.0.0.1"
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -44,11 +44,11 @@ class ExplorerServer(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
-            said = f"the explorer cannot listen on port {port} of {HOST}: {error.strerror}"
-            raise CannotListen(f"{said}; --port 0 takes any that is free") from None
+            problem = f"the explorer cannot listen on port {port} of {HOST}: {error.strerror}"
+            raise CannotListen(f"{problem}; --port 0 takes any that is free") from None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went elsewhere before it had its answer is no error."""
+        """Ignore browsers that close the connection before they have the response."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -58,12 +58,12 @@ class ExplorerServer(ThreadingHTTPServer):
 
     @property
     def names(self) -> tuple[str, str]:
-        """What a request may call this server."""
+        """The values of a request's Host header that name this server."""
         return f"{HOST}:{self.server_port}", f"localhost:{self.server_port}"
 
     @property
     def cookie(self) -> str:
-        """Cookies are shared by all ports of a host, so its name tells them apart."""
+        """The cookie's name has the port, since all ports of a host share cookies."""
         return f"gmdb-explorer-{self.server_port}"
 
 
@@ -74,41 +74,41 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        path, _, question = self.path.partition("?")
-        query = parse_qs(question)
+        path, _, query_string = self.path.partition("?")
+        query = parse_qs(query_string)
         if self.headers.get("Host") not in self.server.names:
-            self._say(HTTPStatus.MISDIRECTED_REQUEST, "This is not that host.\n")
+            self._send_text(HTTPStatus.MISDIRECTED_REQUEST, "This is not that host.\n")
         elif path == "/" and "token" in query:
-            self._let_in(query["token"][0])
+            self._log_in(query["token"][0])
         elif not self._has_cookie():
-            self._say(HTTPStatus.FORBIDDEN, _NO_TOKEN)
+            self._send_text(HTTPStatus.FORBIDDEN, _NO_TOKEN)
         elif path.startswith("/api/"):
-            self._answer(path.removeprefix("/api/"), query)
+            self._respond(path.removeprefix("/api/"), query)
         else:
             self._send_file(path.lstrip("/") or "index.html")
 
-    def _let_in(self, token: str) -> None:
-        """Take the token out of the address bar and into a cookie."""
+    def _log_in(self, token: str) -> None:
+        """Move the token from the URL into a cookie."""
         if not secrets.compare_digest(token.encode(), self.server.token.encode()):
-            self._say(HTTPStatus.FORBIDDEN, _NO_TOKEN)
+            self._send_text(HTTPStatus.FORBIDDEN, _NO_TOKEN)
             return
         cookie = f"{self.server.cookie}={token}; HttpOnly; SameSite=Strict; Path=/"
         self._send(HTTPStatus.SEE_OTHER, "text/plain", b"", {"Location": "/", "Set-Cookie": cookie})
 
     def _has_cookie(self) -> bool:
         try:
-            found = SimpleCookie(self.headers.get("Cookie", "")).get(self.server.cookie)
+            cookie = SimpleCookie(self.headers.get("Cookie", "")).get(self.server.cookie)
         except CookieError:
             return False
-        return found is not None and secrets.compare_digest(found.value.encode(), self.server.token.encode())
+        return cookie is not None and secrets.compare_digest(cookie.value.encode(), self.server.token.encode())
 
-    def _answer(self, name: str, query: dict[str, list[str]]) -> None:
-        answer = ANSWERS.get(name)
-        if answer is None:
-            self._say(HTTPStatus.NOT_FOUND, f"There is no {name}.\n")
+    def _respond(self, name: str, query: dict[str, list[str]]) -> None:
+        respond = RESPONSES.get(name)
+        if respond is None:
+            self._send_text(HTTPStatus.NOT_FOUND, f"There is no {name}.\n")
             return
         try:
-            status, document = HTTPStatus.OK, answer(self.server.moments, query)
+            status, document = HTTPStatus.OK, respond(self.server.moments, query)
         except Error as error:
             status, document = HTTPStatus.BAD_REQUEST, {"error": str(error)}
         except Exception as error:
@@ -117,14 +117,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, "application/json", json.dumps(document).encode())
 
     def _send_file(self, name: str) -> None:
-        """A file of ours; a name that is none of them is not looked for anywhere."""
-        found = {file.name: file for file in files("gmdb.explore").joinpath("static").iterdir()}.get(name)
-        if found is None:
-            self._say(HTTPStatus.NOT_FOUND, f"There is no {name}.\n")
+        """Send a file of ``static``; the name is looked up among these files alone, so no path leads elsewhere."""
+        file = {file.name: file for file in files("gmdb.explore").joinpath("static").iterdir()}.get(name)
+        if file is None:
+            self._send_text(HTTPStatus.NOT_FOUND, f"There is no {name}.\n")
         else:
-            self._send(HTTPStatus.OK, _TYPES[name.rpartition(".")[2]], found.read_bytes())
+            self._send(HTTPStatus.OK, _TYPES[name.rpartition(".")[2]], file.read_bytes())
 
-    def _say(self, status: HTTPStatus, text: str) -> None:
+    def _send_text(self, status: HTTPStatus, text: str) -> None:
         self._send(status, "text/plain", text.encode())
 
     def _send(self, status: HTTPStatus, kind: str, body: bytes, more: dict[str, str] | None = None) -> None:

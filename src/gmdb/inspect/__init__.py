@@ -1,6 +1,7 @@
 """A database's bytes, read from its files alone: works on closed and on damaged databases, takes no lock.
 
-``gmdb.inspect.open(PATH)`` answers with Arrow tables what ``gmstat`` shows: ``.pages("tbl")``, ``.rows("tbl")``…
+``gmdb.inspect.open(PATH)`` returns an inspector, whose methods return as Arrow tables what ``gmstat`` prints:
+``.pages("tbl")``, ``.rows("tbl")``…
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["open"]
 def open(path: str | Path, at: int | str | None = None) -> Inspector:
     """An inspector of the database at ``path``; nothing is changed and no lock is taken.
 
-    ``at``: of pages with the log replayed beside them, up to an LSN or to its ``"end"``, as recovery would do.
+    ``at``: show pages as recovery would leave them, with the log replayed up to this LSN, or to its ``"end"``.
     """
     from gmdb.inspect.inspector import open_inspector
 

@@ -32,7 +32,7 @@ class Block(NamedTuple):
 
 
 class Paint(NamedTuple):
-    """Terminal colours, or nothing at all."""
+    """Terminal escapes; all empty where there is no colour."""
 
     dim: str = ""
     bold: str = ""
@@ -46,7 +46,7 @@ RULE = Line(None, "+" + "-" * BOX_WIDTH + "+")
 
 
 def printable(text: str) -> str:
-    """Names come from bytes that may be damaged: what would steer a terminal is shown as a dot."""
+    """The text with control characters as dots: names from damaged bytes must not steer a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "·" for c in text)
 
 
@@ -59,7 +59,7 @@ def section_line(offset: int | None, section: str, field: str, *texts: str) -> L
 
 
 def byte_lines(raw: bytes, offset: int, beside: dict[int, str] | None = None, full: bool = False) -> Iterator[Line]:
-    """Bytes in hexadecimal, eight a line; ``beside`` has the text for a line, by the line's number."""
+    """Bytes in hexadecimal, eight a line; ``beside`` has texts to print beside lines, by line number."""
     notes = dict(beside or {})
     shown = len(raw) if full or len(raw) <= BYTES_SHOWN + BYTES_PER_LINE else BYTES_SHOWN
     for start in range(0, shown, BYTES_PER_LINE):
@@ -73,7 +73,7 @@ def byte_lines(raw: bytes, offset: int, beside: dict[int, str] | None = None, fu
 
 
 def render(lines: Iterable[Line], paint: Paint = PLAIN, marked: Iterable[int] = ()) -> Iterator[str]:
-    """The drawing's lines as text; the line that an offset of ``marked`` lies on gets a sign that it is wrong."""
+    """The drawing's lines as text; lines that an offset of ``marked`` lies on are flagged as wrong."""
     lines = list(lines)
     starts = sorted(line.offset for line in lines if line.offset is not None)
     wrong = {starts[max(bisect_right(starts, offset) - 1, 0)] for offset in marked} if starts else set()

@@ -72,7 +72,7 @@ _BULK_RESERVE = 2 * 15  # hexadecimal digits of the page head's reserve
 
 
 def in_words(field: str, value: Any) -> str:
-    """What a field's number stands for, where it stands for something."""
+    """What a field's number stands for; empty if it is only a number."""
     if field in _PAGE_IDS:
         return page_name(value)
     if field in _ENUMS:
@@ -86,7 +86,7 @@ def in_words(field: str, value: Any) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Byte arrays come as hexadecimal; one that is all zero is shown as 0."""
+    """A value as text; byte arrays come as hexadecimal, and one that is all zero is shown as 0."""
     if isinstance(value, str) and value and not value.strip("0"):
         return "0"
     return str(value)
@@ -95,22 +95,22 @@ def value_text(value: Any) -> str:
 def field_lines(
     layout: Layout, page: bytes, at: int, section: str, groups: Mapping[str, str] | None = None
 ) -> Iterator[Line]:
-    """A line a field; nested structures in braces; ``groups`` puts a heading before some fields."""
-    waiting: list[Region] = []
+    """One line per field; nested structures in braces; ``groups`` has headings to put before some fields."""
+    nested: list[Region] = []
     for region in layout.regions(page, at):
         outer, _, inner = region.name.partition(".")
-        if waiting and waiting[0].name.partition(".")[0] != outer:
-            yield _braces(waiting, section)
-            waiting, section = [], ""
+        if nested and nested[0].name.partition(".")[0] != outer:
+            yield _braces(nested, section)
+            nested, section = [], ""
         if inner:
-            waiting.append(region)
+            nested.append(region)
             continue
         if groups and outer in groups:
             yield section_line(None, "", groups[outer])
         yield field_line(region, section)
         section = ""
-    if waiting:
-        yield _braces(waiting, section)
+    if nested:
+        yield _braces(nested, section)
 
 
 def field_line(region: Region, section: str) -> Line:
@@ -169,7 +169,7 @@ def _bits_in_words(row: RowView) -> str:
 
 
 def _values_beside(row: RowView) -> dict[int, str]:
-    """Each value, beside the line of hexadecimal that it starts on."""
+    """The values as text, by the line of hexadecimal that each starts on."""
     if row.target is not None:
         return {0: f"moved to {row.target}"}
     if row.problem:
@@ -224,7 +224,7 @@ def _entry_lines(page: bytes, offset: int, end: int, slot: int, full: bool) -> I
 
 
 def directory_lines(page: bytes) -> Iterator[Line]:
-    """A hash directory's slots: one line for slots that lead to the same page."""
+    """A hash directory's slots: one line for neighbours that lead to the same page."""
     number, depth = 0, HASH_NODE.at(page, PAGE_HEAD.size).depth
     for page_id, same in groupby(slot_pages(page)):
         count = len(list(same))
@@ -235,7 +235,7 @@ def directory_lines(page: bytes) -> Iterator[Line]:
         number += count
 
 
-# ---- Segment heads and maps: lists by their ends, map entries one line each.
+# ---- Segment heads and maps: each list by its first and last entry, map entries one line each.
 
 _LIST_NAMES = {EMPTY_LIST: "empty", FREE_MAP_LIST: "unused", NO_LIST: "none"}
 
@@ -331,14 +331,14 @@ def draw_page(view: PageView, paint: Paint = PLAIN, full: bool = False) -> Itera
     """The page from head to tail, then what is wrong with it."""
     yield f"{paint.bold}{printable(title(view))}{paint.off}"
     count = len(view.findings)
-    said = f"{count} problem{'s' if count != 1 else ''}"
+    problems = f"{count} problem{'s' if count != 1 else ''}"
     if count:
-        yield f"{paint.red}damaged: {said}, listed at the end{paint.off}"
+        yield f"{paint.red}damaged: {problems}, listed at the end{paint.off}"
     yield ""
     yield from render(_lines(view, full), paint, (finding.offset for finding in view.findings))
     if count:
         yield ""
-        yield f"{paint.red}{said}:{paint.off}"
+        yield f"{paint.red}{problems}:{paint.off}"
         for finding in view.findings:
             yield f"  at {finding.offset}: {finding.message}"
 
@@ -389,7 +389,7 @@ def _body(view: PageView, full: bool) -> Iterator[Line]:
 
 
 def _slotted(view: PageView, node: Layout, entries_at: int, blocks: Blocks, full: bool) -> Iterator[Line]:
-    """Node head, entries in the order they lie in, the free bytes between, the slot directory."""
+    """Node head, entries in order of offset with the free bytes between them, slot directory."""
     page = view.page
     yield from field_lines(node, page, PAGE_HEAD.size, "node head")
     yield RULE
@@ -410,7 +410,7 @@ def _slotted(view: PageView, node: Layout, entries_at: int, blocks: Blocks, full
 
 
 def _directory(page: bytes, count: int) -> Iterator[Line]:
-    """The slot directory, which grows down: the last slot lies first."""
+    """The slot directory; it grows down, so the last slot comes first."""
     values = slots(page, count)
     yield section_line(None, "slots", "the last one first", f"{count} in all: where each one's entry starts")
     for last in range(count - 1, -1, -SLOTS_PER_LINE):
@@ -443,7 +443,7 @@ def _gap(offset: int, page: bytes, length: int, name: str, full: bool) -> Iterat
 
 
 def _regions(page: bytes, full: bool) -> Iterator[Line]:
-    """A page without a drawing of its own: each region a line."""
+    """A page of a kind that has no drawing of its own: one line per region."""
     for region in anatomy.regions(page):
         if region.name in ("free", "unused"):
             yield from _gap(region.offset, page, region.length, region.name, full)
@@ -462,11 +462,11 @@ _UNNAMED = ("free", "unused")
 
 
 def hex_lines(page: bytes, coloured: bool, full: bool) -> Iterator[str]:
-    """The page's lines; without ``full``, lines that are as the one before and begin nothing are left out."""
-    found = regions(page)
-    paints = _paints(page, found) if coloured else []
+    """The page's lines; without ``full``, lines that repeat the one before and begin no region are left out."""
+    parts = regions(page)
+    paints = _paints(page, parts) if coloured else []
     begins: dict[int, list[Region]] = {}
-    for region in found:
+    for region in parts:
         begins.setdefault(region.offset // PER_LINE * PER_LINE, []).append(region)
     left_out = 0
     previous = b""
@@ -495,29 +495,29 @@ def _line(start: int, raw: bytes, begun: list[Region], paints: list[str]) -> str
 
 
 def _names(begun: list[Region]) -> str:
-    """The regions that begin on a line; those of one structure are told by its name once."""
-    told: list[str] = []
+    """The regions that begin on a line; the name of their structure is given once."""
+    names: list[str] = []
     last = ""
     for region in begun:
         owner, dot, name = region.name.rpartition(".")
-        said = name if dot and owner == last else region.name
+        shown = name if dot and owner == last else region.name
         last = owner if dot else ""
-        told.append(said)
-    text = " ".join(told)
+        names.append(shown)
+    text = " ".join(names)
     return printable(text if len(text) <= _NAMES_MAX else text[: _NAMES_MAX - 1] + "…")
 
 
-def _paints(page: bytes, found: list[Region]) -> list[str]:
-    """A colour for every byte: neighbours that are of different structures have different ones."""
+def _paints(page: bytes, parts: list[Region]) -> list[str]:
+    """A colour for every byte; adjacent structures get different ones."""
     colours = cycle(_COLOURS)
-    made = [""] * len(page)
+    paints = [""] * len(page)
     owner, colour = "", ""
-    for region in found:
+    for region in parts:
         own = region.name.rpartition(".")[0] or region.name
         if region.name in _UNNAMED:
             colour, owner = _DIM, own
         elif own != owner:
             colour, owner = next(colours), own
         for at in range(region.offset, region.end):
-            made[at] = colour
-    return made
+            paints[at] = colour
+    return paints

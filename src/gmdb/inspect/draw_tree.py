@@ -1,4 +1,4 @@
-"""An index's pages as an outline of text, and as a graph for Graphviz; large ones with a note of what is left out."""
+"""An index's pages as an outline in text, or as a graph for Graphviz; of large indexes a part, and what is left out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Edge(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A page of an index of any kind, in words."""
+    """A page of an index of any kind, as text."""
 
     kind: str
     size: str
@@ -55,7 +55,7 @@ def _drawn_directory(node: HashPage) -> Drawn:
 
 
 def _shown(edges: list[Edge], cut: Cut) -> tuple[list[Edge], int, list[Edge]]:
-    """What a page leads to: the first, how many are left out, and the last."""
+    """The first children of a page that are shown, how many are left out, and the last ones shown."""
     if cut.depth is not None and cut.depth <= 0:
         return [], len(edges), []
     if cut.children is None or len(edges) <= cut.children:
@@ -85,7 +85,7 @@ def _count(number: int, what: str) -> str:
 
 
 def outline(view: IndexView, cut: Cut) -> Iterator[str]:
-    """The pages, a line each, those that one leads to indented below it."""
+    """One line per page, children indented below their parent."""
     if view.root is None:
         return
     yield from _outline(view.root, "root", 0, cut)
@@ -118,7 +118,7 @@ def _bound(key: Key) -> str:
 
 
 def dot(view: IndexView, cut: Cut) -> Iterator[str]:
-    """The pages in Graphviz' language: boxes, with dotted lines between siblings."""
+    """The pages in the language of Graphviz: boxes, with dotted lines between siblings."""
     columns = ", ".join(column.name for column in view.columns)
     yield f"digraph {_quoted(view.definition.name)} {{"
     yield f"  label={_quoted(f'index {view.definition.name} of {view.table.name} ({columns})')};"

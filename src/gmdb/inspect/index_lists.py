@@ -55,7 +55,7 @@ ENTRIES = (
     ListColumn("key", TEXT, "the key's values, as JSON"),
     ListColumn("row", TEXT, "the row that it leads to"),
     ListColumn("lock_id", BIGINT, "its lock; NULL: none"),
-    ListColumn("flags", TEXT, "`DELETE`: whoever deleted it may not have committed"),
+    ListColumn("flags", TEXT, "`DELETE`: it is deleted, by a transaction that may not have committed"),
     ListColumn("problem", TEXT, "what is wrong with it; NULL: nothing"),
 )
 LOBS = (
@@ -71,7 +71,7 @@ LOBS = (
 
 
 def view_of(files: DatabaseFiles, name: str) -> IndexView:
-    """An index, taken apart."""
+    """An index, decoded."""
     definition = find_index([index for _, index in files.index_rows()], name)
     tables = known_tables(files)
     if definition.table_id not in tables:
@@ -84,7 +84,7 @@ def index(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES) -> 
     view = view_of(files, name)
     if isinstance(view, HashView):
         return _hash_pages(view, pages)
-    made = Listing("index", INDEX, problems=list(view.problems))
+    listing = Listing("index", INDEX, problems=list(view.problems))
     parents: dict[int, tuple[int, Any]] = {}
     for node in walk(view.root):
         for key, child in zip(node.separators, node.children, strict=False):
@@ -92,7 +92,7 @@ def index(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES) -> 
         parent, up_to = parents.get(node.page_id, (NO_PAGE, None))
         if not pages.first <= node.page_id <= pages.last:
             continue
-        made.add(
+        listing.add(
             page_id=node.page_id,
             page=page_name(node.page_id),
             level=node.level,
@@ -106,7 +106,7 @@ def index(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES) -> 
             prev=_named(node.prev),
             next=_named(node.next),
         )
-    return made
+    return listing
 
 
 def hash_pages(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES) -> Listing:
@@ -118,7 +118,7 @@ def hash_pages(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES
 
 
 def _hash_pages(view: HashView, pages: PageSelection) -> Listing:
-    made = Listing("hash", HASH, problems=list(view.problems))
+    listing = Listing("hash", HASH, problems=list(view.problems))
     parents: dict[int, int] = {}
     for node in walk(view.root):
         parents |= {child.page_id: node.page_id for child in node.children}
@@ -128,7 +128,7 @@ def _hash_pages(view: HashView, pages: PageSelection) -> Listing:
         if not node.is_directory:
             fill = round(node.fill / 100, 4)
             of_kind = {"type": "bucket", "entries": node.entries, "bytes": node.used, "fill": fill}
-        made.add(
+        listing.add(
             page_id=node.page_id,
             page=page_name(node.page_id),
             level=node.level,
@@ -137,13 +137,13 @@ def _hash_pages(view: HashView, pages: PageSelection) -> Listing:
             depth=node.depth,
             **of_kind,
         )
-    return made
+    return listing
 
 
 def entries(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES) -> Listing:
     """The entries of an index, leaf by leaf in the order of keys, or bucket by bucket."""
     view = view_of(files, name)
-    made = Listing("entries", ENTRIES, problems=list(view.problems))
+    listing = Listing("entries", ENTRIES, problems=list(view.problems))
     for page_id in pages.of(_last_pages(view)):
         page = files.page(page_id)
         for offset, end, slot in bounded(page, entry_extents(page)):
@@ -154,9 +154,9 @@ def entries(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES) -
                 key = key_text(key_values(view.columns, page, offset))
             except (Corruption, DataError) as error:
                 problem = str(error)
-                made.wrong(f"{page_name(page_id)}:{slot}", problem)
+                listing.wrong(f"{page_name(page_id)}:{slot}", problem)
             lock = head.lock_id & NO_LOCK
-            made.add(
+            listing.add(
                 page_id=page_id,
                 page=page_name(page_id),
                 slot=slot,
@@ -166,7 +166,7 @@ def entries(files: DatabaseFiles, name: str, pages: PageSelection = ALL_PAGES) -
                 flags=" ".join(flag_names(head.lock_id >> 24)) or None,
                 problem=problem,
             )
-    return made
+    return listing
 
 
 def _last_pages(view: IndexView) -> Iterator[int]:
@@ -182,18 +182,18 @@ def key_text(key: tuple[Any, ...] | None) -> str | None:
 
 def lobs(files: DatabaseFiles, table: str | None = None) -> Listing:
     """The large objects of a table, or of all, by their first pages."""
-    made = Listing("lobs", LOBS)
+    listing = Listing("lobs", LOBS)
     for stored in segment_objects(files):
         owner = stored.table.name if stored.table is not None else None
         if stored.kind not in ("lobs", "lob") or (table is not None and owner != table.lower()):
             continue
         firsts: dict[int, Any] = {}
         counts: dict[int, int] = {}
-        for page_id in data_pages(files, stored.entry_page, made.wrong):
+        for page_id in data_pages(files, stored.entry_page, listing.wrong):
             try:
                 page = files.sound_page(page_id)
             except Error as error:
-                made.wrong(page_name(page_id), error)
+                listing.wrong(page_name(page_id), error)
                 continue
             if PAGE_HEAD.at(page).page_type == PageType.DATA:
                 node = LOB_NODE.values(page, NODE_AT)
@@ -201,25 +201,25 @@ def lobs(files: DatabaseFiles, table: str | None = None) -> Listing:
                 if node["first_page"] == page_id:
                     firsts[page_id] = (node, len(page))
         for first, count in sorted(counts.items()):
-            _add_lob(made, owner, first, count, firsts.get(first))
-    return made
+            _add_lob(listing, owner, first, count, firsts.get(first))
+    return listing
 
 
-def _add_lob(made: Listing, table: str | None, first: int, count: int, found: tuple[Any, int] | None) -> None:
+def _add_lob(listing: Listing, table: str | None, first: int, count: int, root: tuple[Any, int] | None) -> None:
     length = levels = expected = problem = None
-    if found is None:
+    if root is None:
         problem = "its first page is not there, or is damaged"
     else:
-        node, size = found
+        node, size = root
         length, levels = node["length"], node["level"] + 1
         if length > LOB_MAX:
             length, problem = None, f"it cannot have {length} bytes"
         else:
             expected = sum(page_counts(length, size))
-            problem = None if expected == count else f"{count} pages are its own, but its length asks for {expected}"
+            problem = None if expected == count else f"it has {count} pages, but a value of its length has {expected}"
     if problem:
-        made.wrong(f"large object {page_name(first)}", problem)
-    made.add(
+        listing.wrong(f"large object {page_name(first)}", problem)
+    listing.add(
         table=table,
         first=page_name(first),
         first_page=first,

@@ -1,6 +1,6 @@
-"""An index, taken apart: what it is of, how full each of its levels is, and its pages as a tree.
+"""An index, decoded: its columns, how full each of its levels is, and its pages as a tree.
 
-Nothing is trusted: what cannot be followed becomes a problem of the index, and the rest is shown.
+Nothing is trusted: a page that cannot be followed becomes a problem of the index, and the rest is shown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Table = tuple[tuple[str, ...], list[tuple[object, ...]]]  # headings and rows
 
 @dataclass
 class Node:
-    """A page of the tree.  ``separators`` are its own keys, by child; the last child has none."""
+    """A page of the tree.  ``separators`` are its own keys, one per child; that of the last child is None."""
 
     page_id: int
     level: int
@@ -48,7 +48,7 @@ class Node:
 
     @property
     def fill(self) -> float:
-        """Bytes of entries and slots in percent of those that there is room for."""
+        """How much of the room for entries and slots is in use, in per cent."""
         return 100 * self.used / self.capacity
 
     def document(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Level:
 
 @dataclass
 class IndexView(ABC):
-    """An index of any kind; ``root`` is a page of that kind, None if there is none that can be read."""
+    """An index of any kind; ``root`` is a page of that kind, None if it cannot be read."""
 
     definition: IndexDefinition
     table: TableDefinition
@@ -106,15 +106,15 @@ class IndexView(ABC):
 
     @abstractmethod
     def read(self, pages: Pages) -> None:
-        """Take the pages apart, from the root on."""
+        """Decode the pages, from the root on."""
 
     @abstractmethod
     def summary(self) -> dict[str, Any]:
-        """Its pages and entries, counted, in plain values."""
+        """Counts of its pages and entries, in plain values."""
 
     @abstractmethod
     def tables(self) -> list[Table]:
-        """The same for people."""
+        """The same as tables to print."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -131,7 +131,7 @@ class IndexView(ABC):
         }
 
     def page_below(self, pages: Pages, page_id: int, parent: int, seg_type: SegmentType) -> bytes | None:
-        """A page that another one leads to; None, and a problem, if it is none of the index."""
+        """A page that ``parent`` leads to; None, and a problem is noted, if it is not a page of the index."""
         wrong, page = "", b""
         try:
             page = pages(page_id)
@@ -140,7 +140,7 @@ class IndexView(ABC):
         if page:
             head = PAGE_HEAD.at(page)
             if (head.page_type, head.seg_type) != (PageType.DATA, seg_type):
-                wrong = f"it is no {self.kind} page"
+                wrong = f"it is not a {self.kind} page"
             elif head.obj_id != self.definition.obj_id:
                 wrong = f"it is a page of object {head.obj_id}"
         if wrong:
@@ -151,9 +151,9 @@ class IndexView(ABC):
         self.problems.append((page_name(parent), f"leads to page {page_name(page_id)}, but {wrong}"))
 
     def entries_on(self, page_id: int, page: bytes, count: int) -> tuple[np.ndarray, int]:
-        """Where a page's entries are, without those that cannot be on it, and the bytes that they take."""
-        found = np.array(slots(page, min(count, slot_room(page, ENTRIES_AT))), np.int64)
-        inside = found[(found >= ENTRIES_AT) & (found < len(page) - TAIL_SIZE - ROW_HEAD.size)]
+        """The offsets of a page's entries, those outside the page left out, and the bytes that entries take."""
+        offsets = np.array(slots(page, min(count, slot_room(page, ENTRIES_AT))), np.int64)
+        inside = offsets[(offsets >= ENTRIES_AT) & (offsets < len(page) - TAIL_SIZE - ROW_HEAD.size)]
         if len(inside) != count:
             self.problems.append((page_name(page_id), f"{count - len(inside)} slots lead outside the entries"))
         raw = np.frombuffer(page, np.uint8).astype(np.int64)
@@ -166,10 +166,10 @@ class BTreeView(IndexView):
 
     def levels(self) -> list[Level]:
         """The levels, the root's first."""
-        found: dict[int, Level] = {}
+        by_level: dict[int, Level] = {}
         for node in walk(self.root):
-            found.setdefault(node.level, Level(node.level)).count(node)
-        return [found[level] for level in sorted(found, reverse=True)]
+            by_level.setdefault(node.level, Level(node.level)).count(node)
+        return [by_level[level] for level in sorted(by_level, reverse=True)]
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -194,7 +194,7 @@ class BTreeView(IndexView):
 
 
 def walk(node: Any) -> Iterator[Any]:
-    """A page and all below it; none if there is none."""
+    """A page and all below it; nothing for None."""
     if node is not None:
         yield node
         for child in node.children:
@@ -206,7 +206,7 @@ def _plain_key(key: Key) -> list[Any] | None:
 
 
 def find_index(indexes: Sequence[IndexDefinition], name: str) -> IndexDefinition:
-    """An index by its name, as it was given or in small letters."""
+    """An index by its name, as written or in lower case."""
     by_name = {index.name: index for index in indexes}
     for spelling in (name, name.lower()):
         if spelling in by_name:
@@ -225,38 +225,38 @@ class _BTreeReader:
         self._view.root = self._read(root, None, entry)
 
     def _read(self, page_id: int, level: int | None, parent: int) -> Node | None:
-        """A page and those below it; None, and a problem, if the page cannot be the one that its parent means."""
+        """A page and those below it; None, and a problem is noted, if the page cannot be a child of ``parent``."""
         page = self._view.page_below(self._pages, page_id, parent, SegmentType.BTREE)
         if page is None:
             return None
-        found = BTREE_NODE.at(page, NODE_AT).level
-        if level is not None and found != level:
-            self._view.lost(page_id, parent, f"it is of level {found} instead of {level}")
+        own_level = BTREE_NODE.at(page, NODE_AT).level
+        if level is not None and own_level != level:
+            self._view.lost(page_id, parent, f"it has level {own_level} instead of {level}")
             return None
         if page_id in self._seen:
             self._view.lost(page_id, parent, "the tree leads there twice")
             return None
         self._seen.add(page_id)
-        return self._take_apart(page_id, page)
+        return self._decode(page_id, page)
 
-    def _take_apart(self, page_id: int, page: bytes) -> Node:
+    def _decode(self, page_id: int, page: bytes) -> Node:
         head = BTREE_NODE.at(page, NODE_AT)
         offsets, used = self._view.entries_on(page_id, page, head.slot_count)
         capacity = len(page) - ENTRIES_AT - TAIL_SIZE
-        made = Node(page_id, head.level, head.prev, head.next, len(offsets), used, capacity)
+        node = Node(page_id, head.level, head.prev, head.next, len(offsets), used, capacity)
         if head.level == 0:
             if len(offsets):
-                made.first, made.last = (self._key(page_id, page, int(offsets[n])) for n in (0, -1))
-            return made
+                node.first, node.last = (self._key(page_id, page, int(offsets[n])) for n in (0, -1))
+            return node
         for n, offset in enumerate(offsets.tolist()):
             at = offset + ROW_HEAD.size
             child = self._read(int.from_bytes(page[at : at + 4], "little"), head.level - 1, page_id)
             if child is not None:
-                made.separators.append(None if n == len(offsets) - 1 else self._key(page_id, page, offset))
-                made.children.append(child)
-        if made.children:
-            made.first, made.last = made.children[0].first, made.children[-1].last
-        return made
+                node.separators.append(None if n == len(offsets) - 1 else self._key(page_id, page, offset))
+                node.children.append(child)
+        if node.children:
+            node.first, node.last = node.children[0].first, node.children[-1].last
+        return node
 
     def _key(self, page_id: int, page: bytes, offset: int) -> Key:
         try:
@@ -271,15 +271,14 @@ def sibling(node: Node) -> int | None:
     return None if node.next == NO_PAGE else node.next
 
 
-# ---- A hash index, taken apart: its directories, its buckets, by how many bits these are chosen, and how full they
-# are.
+# ---- A hash index, decoded: its directories and buckets, how many bits choose each bucket, and how full it is.
 
 LEVELS_MAX = 12  # of directories
 
 
 @dataclass
 class HashPage:
-    """A directory or a bucket.  ``prefix``: the bits that lead there, of which the last ``own`` are its directory's."""
+    """A directory or a bucket.  ``prefix``: the bits that lead to it, the last ``own`` of them in its directory."""
 
     page_id: int
     level: int
@@ -296,7 +295,7 @@ class HashPage:
 
     @property
     def fill(self) -> float:
-        """Of a bucket: bytes of entries and slots in percent of those that there is room for."""
+        """Of a bucket: how much of the room for entries and slots is in use, in per cent."""
         return 100 * self.used / self.capacity if self.capacity else 0.0
 
     @property
@@ -321,13 +320,13 @@ class HashView(IndexView):
         return [page for page in walk(self.root) if page.is_directory == directories]
 
     def levels(self) -> list[dict[str, Any]]:
-        """Directories by their level, from the root's on, each with the buckets that they lead to."""
-        found = []
+        """The levels of directories, the root's first, each with the buckets that they lead to."""
+        rows = []
         buckets, directories = self._pages(False), self._pages(True)
         for level in range(max((page.level for page in directories), default=-1) + 1):
             own = [bucket for bucket in buckets if bucket.level == level + 1]
             fills = [bucket.fill for bucket in own]
-            found.append(
+            rows.append(
                 {
                     "level": level,
                     "directories": sum(page.level == level for page in directories),
@@ -338,10 +337,10 @@ class HashView(IndexView):
                     "fill_percent_min": round(min(fills), 1) if own else None,
                 }
             )
-        return found
+        return rows
 
     def depths(self) -> list[dict[str, int]]:
-        """How many buckets are chosen by how many bits of the address."""
+        """The number of buckets for each number of address bits that choose them."""
         buckets = sorted((len(bucket.prefix), bucket.entries) for bucket in self._pages(False))
         groups = ((bits, [entries for _, entries in same]) for bits, same in groupby(buckets, lambda one: one[0]))
         return [{"bits": bits, "buckets": len(counts), "entries": sum(counts)} for bits, counts in groups]
@@ -368,7 +367,7 @@ class HashView(IndexView):
     def _read(
         self, pages: Pages, page_id: int, parent: int, prefix: str, own: int, level: int, seen: set[int]
     ) -> HashPage | None:
-        """A page and those below it; None, and a problem, if the page cannot be the one that its parent means."""
+        """A page and those below it; None, and a problem is noted, if the page cannot be a child of ``parent``."""
         page = self.page_below(pages, page_id, parent, SegmentType.HASH)
         if page is None:
             return None
@@ -382,12 +381,12 @@ class HashView(IndexView):
         node = HASH_NODE.at(page, NODE_AT)
         if not is_directory(page):
             bits = prefix[: len(prefix) - own + min(node.depth, own)]
-            made = HashPage(page_id, level, bits, min(node.depth, own), node.depth, False)
-            offsets, made.used = self.entries_on(page_id, page, node.slot_count)
-            made.entries, made.capacity = len(offsets), len(page) - ENTRIES_AT - TAIL_SIZE
-            return made
+            bucket = HashPage(page_id, level, bits, min(node.depth, own), node.depth, False)
+            offsets, bucket.used = self.entries_on(page_id, page, node.slot_count)
+            bucket.entries, bucket.capacity = len(offsets), len(page) - ENTRIES_AT - TAIL_SIZE
+            return bucket
         slots = slot_pages(page)
-        made = HashPage(page_id, level, prefix, own, node.depth, True, len(slots), slots.count(NO_PAGE))
+        directory = HashPage(page_id, level, prefix, own, node.depth, True, len(slots), slots.count(NO_PAGE))
         first = 0
         for child_id, same in groupby(slots):
             bits = f"{first:0{node.depth}b}" if node.depth else ""
@@ -395,26 +394,26 @@ class HashView(IndexView):
             if child_id != NO_PAGE:
                 child = self._read(pages, child_id, page_id, prefix + bits, len(bits), level + 1, seen)
                 if child is not None:
-                    made.children.append(child)
-        return made
+                    directory.children.append(child)
+        return directory
 
 
-# ---- Taking an index apart, whatever its kind, which is the type of its segment; ``VIEWS`` says how each is read.
+# ---- Decoding an index of any kind: its kind is the type of its segment, by which ``VIEWS`` has the class.
 
 VIEWS: dict[SegmentType, tuple[str, type[IndexView]]] = {
     SegmentType.BTREE: ("B-tree", BTreeView),
     SegmentType.HASH: ("hash", HashView),
 }
-"""By the type of an index's segment: what the kind is called, and what takes it apart."""
+"""By the type of an index's segment: the name of the kind, and the class that decodes it."""
 
 
 def read_index(pages: Pages, definition: IndexDefinition, table: TableDefinition) -> IndexView:
-    """Take an index apart.  ``pages`` answers the bytes of a page."""
+    """Decode an index.  ``pages`` returns the bytes of a page."""
     kind = PAGE_HEAD.at(pages(definition.entry_page)).seg_type
     if kind not in VIEWS:
         known = ", ".join(name for name, _ in VIEWS.values())
-        said = f"index {definition.name} has a segment of type {kind}; gmstat index knows {known}"
-        raise InterfaceError(f"{said}; gmstat page DB {page_name(definition.entry_page)} draws its entry page")
+        problem = f"index {definition.name} has a segment of type {kind}; gmstat index knows {known}"
+        raise InterfaceError(f"{problem}; gmstat page DB {page_name(definition.entry_page)} draws its entry page")
     name, view_type = VIEWS[SegmentType(kind)]
     view = view_type(definition, table, name)
     view.read(pages)

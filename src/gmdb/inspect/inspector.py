@@ -1,8 +1,8 @@
 """The inspector: everything that gmstat shows, as Arrow tables.
 
-A listing is a function of a database's pages and of some arguments, all of them texts and numbers.  ``LISTINGS`` has
-them by name, each once: the inspector's methods are made from it, and it is what ``gmstat``, SQL's ``gm_…`` functions
-and clients of a running database go by.
+A listing is a function of a database's pages and of arguments that are strings or numbers.  ``LISTINGS`` declares each
+once, by name; the inspector's methods, ``gmstat``, SQL's ``gm_…`` functions and clients of a running database are all
+derived from it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ View = Callable[[str], Any]
 
 @dataclass(frozen=True)
 class Listed:
-    """A listing: what makes it of a database's files, and its columns; of rows, those before the table's own.
+    """A listing: the function that makes it from a database's files, and its columns.
 
-    ``live`` makes it of the views of a process that has the database open, where memory knows better than files do.
-    The log's columns are in redo_log.py.
+    Listings of rows have the table's columns behind these.  ``live`` makes it from the system views of the process
+    that has the database open, for what memory knows better than the files.  The log's columns are in redo_log.py.
     """
 
     make: Callable[..., Listing]
@@ -43,7 +43,7 @@ class Listed:
 
     @property
     def parameters(self) -> list[inspect.Parameter]:
-        """What it is asked by; a range of pages as a text."""
+        """Its parameters, a range of pages as a string."""
         _, *own = inspect.signature(self.make).parameters.values()
         return [one.replace(default=None, annotation="str | None") if one.name == "pages" else one for one in own]
 
@@ -85,9 +85,9 @@ LISTINGS = {
 
 
 class Inspector:
-    """A database that is looked at; use it as a context manager, or call ``close()``.
+    """Listings of one database.  Use it as a context manager, or call ``close()``.
 
-    ``view`` answers system views of the process that has the database open, if this is that process.
+    ``view`` returns a system view by its name; it is given if this process has the database open.
     """
 
     def __init__(self, files: DatabaseFiles, view: View | None = None) -> None:
@@ -104,7 +104,7 @@ class Inspector:
         self.files.close()
 
     def listing(self, name: str, /, *arguments: Any, pages: str | None = None, **options: Any) -> Listing:
-        """A listing by its name; ``pages`` leaves out others than ``4:7`` or ``4:7..4:20``."""
+        """A listing by its name; ``pages`` restricts it to ``4:7``, or to a range such as ``4:7..4:20``."""
         if name not in LISTINGS:
             raise InterfaceError(f"there is no listing {name}; there are {', '.join(LISTINGS)}")
         listed = LISTINGS[name]
@@ -116,9 +116,9 @@ class Inspector:
             options["pages"] = PageSelection.parse(pages)
         try:
             bound = inspect.signature(listed.make).bind(self.files, *arguments, **options)
-            given = bound.arguments.get("pages")
-            if given is not None and given is not options.get("pages"):
-                raise TypeError("too many arguments; a range of pages is given by its name")
+            by_position = bound.arguments.get("pages")
+            if by_position is not None and by_position is not options.get("pages"):
+                raise TypeError("too many arguments; pass a range of pages by keyword, pages=")
         except TypeError as error:
             raise InterfaceError(f"{name}: {error}; it takes {', '.join(arguments_of(name)) or 'nothing'}") from None
         for parameter in bound.signature.parameters.values():
@@ -132,11 +132,11 @@ class Inspector:
             """Every listing is a method: ``inspector.rows("tbl", pages="4:7")``."""
 
     def find(self, segment: str, predicate: pc.Expression, pages: str | None = None) -> pa.Table:
-        """Those rows of a table that an expression of Arrow's is true of: ``find("t", pc.field("a") > 5)``."""
+        """The rows of a table for which an Arrow expression is true: ``find("t", pc.field("a") > 5)``."""
         return self.rows(segment, pages).filter(predicate)
 
     def diff(self, first: Any, second: Any = None) -> pa.Table:
-        """What two pages of this database differ in, or this database and another inspector's."""
+        """What differs between two pages of this database, or between this database and another inspector's."""
         if isinstance(first, Inspector):
             return diff_databases(self.files, first.files, with_bytes=True).arrow()
         return self.listing("diff", first, second).arrow()
@@ -153,9 +153,9 @@ def _method(name: str, listed: Listed) -> Callable[..., Any]:
     signature = inspect.Signature([myself, *listed.parameters], return_annotation="pa.Table")
 
     def method(*arguments: Any, **options: Any) -> pa.Table:
-        asked = signature.bind(*arguments, **options).arguments
-        inspector = asked.pop("self")
-        return inspector.listing(name, **{key: value for key, value in asked.items() if value is not None}).arrow()
+        values = signature.bind(*arguments, **options).arguments
+        inspector = values.pop("self")
+        return inspector.listing(name, **{key: value for key, value in values.items() if value is not None}).arrow()
 
     method.__name__, method.__qualname__, method.__doc__ = name, f"Inspector.{name}", listed.make.__doc__
     method.__signature__ = signature  # type: ignore[attr-defined]
@@ -170,18 +170,18 @@ def takes_pages(name: str) -> bool:
 
 
 def arguments_of(name: str) -> list[str]:
-    """The names of what a listing is asked by, ranges of pages left out."""
+    """The names of a listing's arguments, without ``pages``."""
     return [one.name for one in LISTINGS[name].parameters if one.name != "pages"]
 
 
 def open_inspector(path: str | Path, at: int | str | None = None) -> Inspector:
-    """A database's files, whatever state they are in; ``at``: with the log replayed up to an LSN, or its ``end``."""
+    """An inspector of a database in any state; ``at``: with the log replayed up to an LSN, or to its ``end``."""
     return Inspector(open_files(path, at))
 
 
 def open_files(path: str | Path, at: int | str | None = None) -> DatabaseFiles:
     if at is None:
         return DatabaseFiles(path)
-    from gmdb.inspect.replayed import ReplayedFiles, parse_place  # reading the log brings compiled code
+    from gmdb.inspect.replayed import ReplayedFiles, parse_place  # reading the log imports compiled code
 
     return ReplayedFiles(path, parse_place(str(at)))

@@ -1,7 +1,7 @@
-"""A listing: a table that the inspector makes, with what its columns mean and what was found wrong on the way.
+"""A listing: a table that the inspector makes, with the meanings of its columns and the problems met on the way.
 
-Columns have the types that tables have, so that a listing becomes Arrow, is filtered by SQL and answers SQL as a
-table does.  Nothing here needs Arrow before somebody asks for it.
+Columns have the types of table columns, so that a listing converts to Arrow and can be queried in SQL like a table.
+Arrow is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAME, _PROBLEMS, _NOTES, _MEANING, _TYPE, _DETAIL = "listing", "problems", "not
 
 @dataclass(frozen=True)
 class ListColumn:
-    """A column of a listing.  ``is_detail``: people get it only if they ask for all that there is."""
+    """A column of a listing.  ``is_detail``: printed only on request."""
 
     name: str
     type: ColumnType
@@ -36,7 +36,7 @@ class ListColumn:
 
 @dataclass
 class Listing:
-    """Rows, in the order of ``columns``; ``problems`` are where and what; ``notes`` are for people."""
+    """Rows, in the order of ``columns``; ``problems`` as (where, what); ``notes`` are printed below the table."""
 
     name: str
     columns: Sequence[ListColumn]
@@ -45,7 +45,7 @@ class Listing:
     notes: list[str] = field(default_factory=list)
 
     def add(self, **values: Any) -> None:
-        """A row by the names of its columns; those that are not given are NULL."""
+        """Add a row, by column names; columns left out are NULL."""
         self.rows.append(tuple(values.pop(column.name, None) for column in self.columns))
         assert not values, f"{self.name} has no columns {', '.join(values)}"
 
@@ -60,7 +60,7 @@ class Listing:
         return [Column(column.name, column.type) for column in self.columns]
 
     def arrow(self) -> pa.Table:
-        """The listing as Arrow.  Fields say what they mean; the schema's metadata has what is wrong, as JSON."""
+        """The listing as Arrow; meanings are in the fields' metadata, problems, as JSON, in the schema's."""
         import pyarrow as pa
 
         from gmdb.tables.arrow.arrow_types import arrow_type
@@ -77,11 +77,11 @@ class Listing:
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> Listing:
-        """A listing that was made elsewhere."""
+        """A listing from its Arrow form, as another process sends it."""
         columns = []
         for field_, column in zip(table.schema, columns_of(table.schema), strict=True):
-            said = {key.decode(): value.decode() for key, value in field_.metadata.items()}
-            columns.append(ListColumn(column.name, column.type, said[_MEANING], bool(said[_DETAIL])))
+            metadata = {key.decode(): value.decode() for key, value in field_.metadata.items()}
+            columns.append(ListColumn(column.name, column.type, metadata[_MEANING], bool(metadata[_DETAIL])))
         more = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
         rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
         problems = [(where, what) for where, what in json.loads(more[_PROBLEMS])]
@@ -89,7 +89,10 @@ class Listing:
 
 
 def fitting_array(values: Sequence[Any], field_: pa.Field, problems: list[tuple[str, str]]) -> pa.Array:
-    """Values as a field has them; one that the field cannot have, which damage can make, is NULL and a problem."""
+    """The values as an array of the field's type.
+
+    A value that does not fit, as damaged bytes may have, becomes NULL and is added to ``problems``.
+    """
     import pyarrow as pa
 
     try:
@@ -102,20 +105,21 @@ def fitting_array(values: Sequence[Any], field_: pa.Field, problems: list[tuple[
             fitting.append(pa.scalar(value, field_.type))
         except (OverflowError, TypeError, ValueError) as error:
             fitting.append(None)
-            problems.append((f"{field_.name} of row {number}", f"{str(value)[:100]} is no {field_.type}: {error}"))
+            what = f"{str(value)[:100]} is not a valid {field_.type}: {error}"
+            problems.append((f"{field_.name} of row {number}", what))
     return pa.array(fitting, field_.type)
 
 
-def whole_number(given: Any) -> int:
-    """A number that a listing is asked by, also as a text; -1 if it is none."""
-    if isinstance(given, int):
-        return int(given)
-    is_number = isinstance(given, str) and given.isascii() and given.isdigit() and len(given) <= _DIGITS_MAX
-    return int(given) if is_number else -1
+def whole_number(value: Any) -> int:
+    """A whole number that is an argument of a listing, also as a string; -1 if it is not one."""
+    if isinstance(value, int):
+        return int(value)
+    is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX
+    return int(value) if is_number else -1
 
 
 def columns_of(schema: pa.Schema) -> list[Column]:
-    """The columns of a listing that became Arrow, as a table would have them."""
+    """The table columns of a listing, from the schema of its Arrow form."""
     return [parse_column(field_.name, field_.metadata[_TYPE.encode()].decode()) for field_ in schema]
 
 

@@ -24,13 +24,13 @@ from gmdb.tables.files.database_files import DatabaseFiles, require_sound
 
 _RECORDS_MAX = 1 << 40  # more than any log has
 REDO_MORE = (
-    ListColumn("object", TEXT, "what the page belongs to now: a table, an index…; NULL: nothing that is known"),
+    ListColumn("object", TEXT, "what the page belongs to now: a table, an index…; NULL: not known"),
     ListColumn("committed", TIMESTAMP, "when the record's transaction committed, in UTC; NULL: the log does not say"),
 )
 HISTORY = (
     ListColumn("step", INT, "which change of the page it is, counted from 1"),
     ListColumn("lsn", BIGINT, "where in the log its group begins"),
-    ListColumn("transaction", BIGINT, "the transaction; NULL: none, such as a purge"),
+    ListColumn("transaction", BIGINT, "the transaction; NULL: none, as for a purge"),
     ListColumn("committed", TIMESTAMP, "when that committed, in UTC; NULL: the log does not say", True),
     ListColumn("kind", TEXT, "`BYTES`, or `FORMAT` or `IMAGE` of the whole page"),
     ListColumn("page_create_no", BIGINT, "which formatting of the page it belongs to", True),
@@ -44,8 +44,8 @@ HISTORY = (
 )
 CHECKPOINTS = (
     ListColumn("ckpt_id", BIGINT, "the checkpoint"),
-    ListColumn("pages", BIGINT, "pages in the device files that it wrote and no later one has"),
-    ListColumn("sequence", BIGINT, "which write of the control file it is; NULL: no copy is of this checkpoint"),
+    ListColumn("pages", BIGINT, "pages in the device files that it was the last to write"),
+    ListColumn("sequence", BIGINT, "the number of the control file's write; NULL: no copy is of this checkpoint"),
     ListColumn("is_newest", BOOLEAN, "whether that copy counts"),
     ListColumn("clean", BOOLEAN, "whether the database was closed then"),
     ListColumn("redo_lsn", BIGINT, "where in the log replaying begins"),
@@ -53,12 +53,12 @@ CHECKPOINTS = (
     ListColumn("next_transaction", BIGINT, "the next transaction's number", True),
 )
 CHANGES = ("BYTES", RedoItem.FORMAT.name, RedoItem.IMAGE.name)  # kinds that change a page
-_SHOWN = 32  # bytes of a change that a line has room for
+_SHOWN = 32  # bytes of a change that are listed
 _FIELDS_MAX = 4
 
 
-def items(files: DatabaseFiles, made: Listing, since: int = 0) -> Iterator[dict[str, Any]]:
-    """The log's records in order, by the names of its columns."""
+def items(files: DatabaseFiles, listing: Listing, since: int = 0) -> Iterator[dict[str, Any]]:
+    """The log's records in order, as dictionaries by column names."""
     from gmdb.inspect.redo_log import REDO, file_records, log_files
 
     names = [column.name for column in REDO]
@@ -70,11 +70,11 @@ def items(files: DatabaseFiles, made: Listing, since: int = 0) -> Iterator[dict[
                 for row in zip(*columns, strict=True):
                     yield dict(zip(names, row, strict=True))
     except Error as error:
-        made.wrong("redo log", error)
+        listing.wrong("redo log", error)
 
 
 def redo(files: DatabaseFiles, pages: PageSelection = ALL_PAGES, since: int = 0, last: int = 0) -> Listing:
-    """The records of the log that the files have, from LSN ``since`` on; of pages in a range, and commits.
+    """The records of the redo files, from LSN ``since`` on: commits, and changes of ``pages``.
 
     ``last``: only so many, the newest.
     """
@@ -82,13 +82,13 @@ def redo(files: DatabaseFiles, pages: PageSelection = ALL_PAGES, since: int = 0,
 
     begin, most = whole_number(since), whole_number(last)
     if begin < 0 or most < 0:
-        raise InterfaceError(f"the log is listed from an LSN on, and so many of its records; not {since!r}, {last!r}")
-    made = Listing("redo", (*REDO, *REDO_MORE))
+        raise InterfaceError(f"since is an LSN and last a number of records, not {since!r} and {last!r}")
+    listing = Listing("redo", (*REDO, *REDO_MORE))
     names = {stored.obj_id: stored.name for stored in segment_objects(files)}
     owners: dict[int, str | None] = {}
-    found: deque[dict[str, Any]] = deque(maxlen=min(most, _RECORDS_MAX) or None)
+    records: deque[dict[str, Any]] = deque(maxlen=min(most, _RECORDS_MAX) or None)
     committed: dict[int, Any] = {}
-    for item in items(files, made, begin):
+    for item in items(files, listing, begin):
         page_id = item["page_id"]
         if item["kind"] == RedoItem.COMMIT.name:
             committed[item["transaction"]] = item["time"]
@@ -96,10 +96,10 @@ def redo(files: DatabaseFiles, pages: PageSelection = ALL_PAGES, since: int = 0,
             continue
         if page_id is not None and page_id not in owners:
             owners[page_id] = _owner(files, page_id, names)
-        found.append(item | {"object": None if page_id is None else owners[page_id]})
-    for item in found:
-        made.add(**item, committed=committed.get(item["transaction"]))
-    return made
+        records.append(item | {"object": None if page_id is None else owners[page_id]})
+    for item in records:
+        listing.add(**item, committed=committed.get(item["transaction"]))
+    return listing
 
 
 def _owner(files: DatabaseFiles, page_id: int, names: dict[int, str]) -> str | None:
@@ -115,7 +115,7 @@ def _owner(files: DatabaseFiles, page_id: int, names: dict[int, str]) -> str | N
 
 @dataclass(frozen=True)
 class Step:
-    """A change of a page.  ``page``: as it was then, not sealed; None if the log does not go back far enough."""
+    """A change of a page.  ``page``: as it was after it, without CRC; None if the log does not go back far enough."""
 
     number: int
     item: dict[str, Any]
@@ -123,49 +123,49 @@ class Step:
     page: bytes | None
 
 
-def steps(files: DatabaseFiles, page_id: int, made: Listing) -> list[Step]:
-    """What the log did to a page, rebuilt from its formatting, its newest image, or what the file has, on."""
+def steps(files: DatabaseFiles, page_id: int, listing: Listing) -> list[Step]:
+    """The changes of a page in the log; it is rebuilt from its formatting, an image, or the file's copy."""
     size = files.device(page_id).page_size
-    page = _base(files, page_id, made)
-    found: list[Step] = []
-    for item in items(files, made):
+    page = _base(files, page_id, listing)
+    changes: list[Step] = []
+    for item in items(files, listing):
         if item["page_id"] != page_id or item["kind"] not in CHANGES:
             continue
         before = page
-        after = replay_item(item, before, size, made)
-        found.append(
-            Step(len(found) + 1, item, before if before is not None and _is_before(item, before) else None, after)
+        after = replay_item(item, before, size, listing)
+        changes.append(
+            Step(len(changes) + 1, item, before if before is not None and _is_before(item, before) else None, after)
         )
         page = after if after is not None else page
-    return found
+    return changes
 
 
-def _base(files: DatabaseFiles, page_id: int, made: Listing) -> bytes | None:
-    """What the file has of the page, which may be older than the log; memory, if it is looked at, is newer."""
+def _base(files: DatabaseFiles, page_id: int, listing: Listing) -> bytes | None:
+    """The file's copy of the page, which may be older than the log; what memory has would be newer."""
     try:
         page = files.stored_page(page_id)
         require_sound(page, page_id)
         return page
     except Error as error:
-        made.notes.append(f"the file does not help: {error}")
+        listing.notes.append(f"the file's copy of the page cannot be used: {error}")
         return None
 
 
 def _is_before(item: dict[str, Any], page: bytes) -> bool:
-    """Whether a page is the one that the item changed."""
+    """Whether a page is in the state that the item changed."""
     head = PAGE_HEAD.at(page)
     return bool(item["page_create_no"] == head.page_create_no and item["chg_num"] - head.chg_num in (0, 1))
 
 
-def replay_item(item: dict[str, Any], page: bytes | None, size: int, made: Listing) -> bytes | None:
-    """The page with an item replayed on it; None if it cannot be."""
+def replay_item(item: dict[str, Any], page: bytes | None, size: int, listing: Listing) -> bytes | None:
+    """The page with an item replayed on it; None if that is not possible."""
     data = item["bytes"]
     if item["kind"] == RedoItem.FORMAT.name:
         return data[:HEAD_SIZE].ljust(size, b"\0") if len(data) >= HEAD_SIZE else None
     if item["kind"] == RedoItem.IMAGE.name:
         head = PAGE_HEAD.at(data) if len(data) >= HEAD_SIZE else None
         if head is None or head.free_end + len(data) - head.free_begin != size - TAIL_SIZE:
-            made.wrong(f"LSN {item['lsn']}", "the image of a page is not as long as its head says")
+            listing.wrong(f"LSN {item['lsn']}", "the image of a page is not as long as its head says")
             return None
         gap = bytes(head.free_end - head.free_begin)
         return bytes(data[: head.free_begin] + gap + data[head.free_begin :] + bytes(TAIL_SIZE))
@@ -178,27 +178,27 @@ def replay_item(item: dict[str, Any], page: bytes | None, size: int, made: Listi
 
 
 def sealed(page: bytes) -> bytes:
-    """A page as it would be written: with its CRC."""
+    """A page as it would be written, with its CRC."""
     return page[:-TAIL_SIZE] + PAGE_TAIL.pack(crc=page_crc(page))
 
 
 def history(files: DatabaseFiles, page: str, last: int = 0) -> Listing:
-    """What the log did to a page, step by step; ``last``: only so many steps, the newest."""
+    """The changes of a page in the log, step by step; ``last``: only so many, the newest."""
     page_id, most = parse_page_id(page), whole_number(last)
     if most < 0:
-        raise InterfaceError(f"{last!r} is no number of steps")
-    made = Listing("history", HISTORY)
+        raise InterfaceError(f"{last!r} is not a number of steps")
+    listing = Listing("history", HISTORY)
     committed: dict[int, Any] = {}
-    found = steps(files, page_id, made)
+    changes = steps(files, page_id, listing)
     for item in items(files, Listing("", ())):
         if item["kind"] == RedoItem.COMMIT.name:
             committed[item["transaction"]] = item["time"]
-    for step in found[-most:]:
+    for step in changes[-most:]:
         item, data = step.item, step.item["bytes"]
         at = item["offset"] or 0
         shown = data[:_SHOWN]
         before = None if step.before is None or item["offset"] is None else step.before[at : at + len(shown)]
-        made.add(
+        listing.add(
             step=step.number,
             **{name: item[name] for name in ("lsn", "transaction", "kind", "page_create_no", "chg_num", "offset")},
             committed=committed.get(item["transaction"]),
@@ -208,13 +208,13 @@ def history(files: DatabaseFiles, page: str, last: int = 0) -> Listing:
             after=shown.hex() if item["offset"] is not None else None,
             bytes=data,
         )
-    if not found:
-        made.notes.append(f"the log that is there has no change of page {page_name(page_id)}")
-    return made
+    if not changes:
+        listing.notes.append(f"the redo files have no change of page {page_name(page_id)}")
+    return listing
 
 
 def fields_of(page: bytes, offset: int, length: int, is_whole: bool) -> str:
-    """The names of the regions that some bytes of a page are."""
+    """The names of the regions that a range of bytes touches."""
     if is_whole:
         return "the whole page"
     names = [r.name for r in anatomy.regions(page) if r.offset < offset + length and offset < r.end]
@@ -226,28 +226,28 @@ def fields_of(page: bytes, offset: int, length: int, is_whole: bool) -> str:
 
 
 def checkpoints(files: DatabaseFiles) -> Listing:
-    """Checkpoints that wrote pages which are still so, and what the copies of the control file say."""
-    made = Listing("checkpoints", CHECKPOINTS)
+    """Checkpoints that were the last to write some page, and what the copies of the control file say."""
+    listing = Listing("checkpoints", CHECKPOINTS)
     written: Counter[int] = Counter()
     for number, device in files.devices.items():
         ids = np.arange(page_id_of(number, 0), page_id_of(number, min(device.hwm, device.file_pages)))
         for first in range(0, len(ids), 1 << 16):
             raw = files.starts(ids[first : first + (1 << 16)], HEAD_SIZE)
-            found, counts = np.unique(raw.view(PAGE_HEAD.dtype)[:, 0]["ckpt_id"], return_counts=True)
-            written.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+            ckpt_ids, counts = np.unique(raw.view(PAGE_HEAD.dtype)[:, 0]["ckpt_id"], return_counts=True)
+            written.update(dict(zip(ckpt_ids.tolist(), counts.tolist(), strict=True)))
     copies = _control_copies(files)
     newest = max((copy["sequence"] for copy in copies), default=-1)
     for ckpt_id in sorted(written.keys() | {copy["ckpt_id"] for copy in copies}):
         own = [copy for copy in copies if copy["ckpt_id"] == ckpt_id] or [{}]
         for copy in own:
-            made.add(
+            listing.add(
                 ckpt_id=ckpt_id,
                 pages=written[ckpt_id],
                 is_newest=copy["sequence"] == newest if copy else None,
                 clean=bool(copy["clean"]) if copy else None,
                 **{name: copy.get(name) for name in ("sequence", "redo_lsn", "scn", "next_transaction")},
             )
-    return made
+    return listing
 
 
 def _control_copies(files: DatabaseFiles) -> list[dict[str, Any]]:

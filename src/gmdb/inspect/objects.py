@@ -1,4 +1,4 @@
-"""What has a segment: tables, indexes, large objects, the undo log; found by name, however much is left."""
+"""What has a segment: tables, indexes, large objects, the undo log.  Found by name, also in damaged databases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gmdb.tables.files.page_view import known_tables
 
 @dataclass(frozen=True)
 class SegmentObject:
-    """A segment with whom it belongs to, as the catalog says, or else its own head."""
+    """A segment, and the object it belongs to, as the catalog or else the segment's own head names it."""
 
     name: str
     kind: str
@@ -28,13 +28,13 @@ class SegmentObject:
 
 
 def segment_objects(files: DatabaseFiles) -> list[SegmentObject]:
-    """Every segment whose entry page can be told for one, in order of address."""
-    named = {made.entry_page: made for made in _of_catalog(files)}
-    found = []
+    """Every segment whose entry page can be recognised, in order of address."""
+    named = {segment.entry_page: segment for segment in _of_catalog(files)}
+    segments = []
     for device in files.devices:
         for entry in files.segment_entries(device):
-            found.append(named.get(entry) or _of_head(files, entry))
-    return found
+            segments.append(named.get(entry) or _of_head(files, entry))
+    return segments
 
 
 def _of_catalog(files: DatabaseFiles) -> Iterator[SegmentObject]:
@@ -70,11 +70,11 @@ def _begins_segment(files: DatabaseFiles, entry: int) -> bool:
 
 
 def names_of(files: DatabaseFiles, page_ids: dict[int, int]) -> dict[int, str]:
-    """The names of objects, each by one of its pages, without looking for all segments that there are.
+    """The names of objects, each found from one of its pages, without searching for all segments.
 
-    What the catalog does not list is named by the head of its segment, to which pages lead by way of their maps.
+    An object that the catalog does not list is named by the head of its segment, which the page's map leads to.
     """
-    names = {made.obj_id: made.name for made in _of_catalog(files)}
+    names = {segment.obj_id: segment.name for segment in _of_catalog(files)}
     for obj_id, page_id in page_ids.items():
         if obj_id and obj_id not in names:
             with suppress(Error):  # a damaged page leads nowhere
@@ -94,23 +94,23 @@ def _entry_of(files: DatabaseFiles, page_id: int) -> int | None:
 
 
 def find_segment(files: DatabaseFiles, text: str) -> SegmentObject:
-    """A segment by the name of what it holds, or by its entry page.  Only what the catalog lacks is looked for."""
+    """A segment by the name of its object, or by its entry page.  Files are searched only if the catalog lacks it."""
     named = _by_name(_of_catalog(files), text)
     if named is not None and _begins_segment(files, named.entry_page):
         return named
-    found = segment_objects(files)
-    named = _by_name(found, text)
+    segments = segment_objects(files)
+    named = _by_name(segments, text)
     if named is not None:
         return named
     if text[:1].isdecimal():
         entry = parse_page_id(text)
-        for one in found:
+        for one in segments:
             if one.entry_page == entry:
                 return one
         kind = PAGE_HEAD.at(files.page(entry)).page_type
-        said = f"page {page_name(entry)} is no entry page of a segment"
-        raise NoSuchTable(f"{said}: its page_type is {PageType(kind).name if kind in list(PageType) else kind}")
-    names = [one.name for one in found]
+        wrong = f"page {page_name(entry)} is not the entry page of a segment"
+        raise NoSuchTable(f"{wrong}: its page_type is {PageType(kind).name if kind in list(PageType) else kind}")
+    names = [one.name for one in segments]
     near = difflib.get_close_matches(text.lower(), names, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
     raise NoSuchTable(f"{files.path} has no segment {text}; {hint}")

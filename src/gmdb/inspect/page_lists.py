@@ -1,4 +1,4 @@
-"""Listings of pages: each with its head, how full it is, its rows and what is wrong with it; and how full all are."""
+"""Listings of pages: heads, how full they are, their rows and problems; their bytes by name; a map of all pages."""
 
 from __future__ import annotations
 
@@ -31,32 +31,34 @@ from gmdb.inspect.objects import SegmentObject, find_segment, names_of, segment_
 from gmdb.tables.files.database_files import HEADS_AT_ONCE, DatabaseFiles
 from gmdb.tables.files.page_view import findings_of
 
-# ---- Which pages of a device, or of all, somebody wants to look at: ``4:7``, or ``4:7..4:20`` with both ends.
+# ---- Which pages to list.
 
 
 class PageSelection(NamedTuple):
+    """A range of pages, both ends included; written ``4:7``, or ``4:7..4:20``."""
+
     first: int = 0
     last: int = NO_PAGE - 1
 
     @classmethod
     def parse(cls, text: str) -> PageSelection:
         first, dots, last = text.partition("..")
-        found = cls(parse_page_id(first), parse_page_id(last if dots else first))
-        if found.last < found.first:
-            raise InterfaceError(f"{text!r} is no range of pages: it ends before it begins")
-        return found
+        selection = cls(parse_page_id(first), parse_page_id(last if dots else first))
+        if selection.last < selection.first:
+            raise InterfaceError(f"{text!r} is not a range of pages: it ends before it begins")
+        return selection
 
     def of(self, page_ids: Iterable[int]) -> Iterator[int]:
-        """Those of some pages that are in the range."""
+        """The pages out of ``page_ids`` that are in the range."""
         return (page_id for page_id in page_ids if self.first <= page_id <= self.last)
 
 
 ALL_PAGES = PageSelection()
 
 
-# ---- How full pages are: out of the starts of many pages at once.
+# ---- How full pages are, from the starts of many pages at once.
 
-_NODES: dict[int, tuple[Layout, int]] = {  # of each kind of segment, its pages' node head and where entries begin
+_NODES: dict[int, tuple[Layout, int]] = {  # by type of segment: the node head of its pages, and where entries begin
     SegmentType.SYSTEM: (heap.HEAP_NODE, heap.ROWS_AT),
     SegmentType.HEAP: (heap.HEAP_NODE, heap.ROWS_AT),
     SegmentType.UNDO: (undo.UNDO_HEAD, undo.RECORDS_AT),
@@ -64,15 +66,15 @@ _NODES: dict[int, tuple[Layout, int]] = {  # of each kind of segment, its pages'
     SegmentType.HASH: (btree.BTREE_NODE, btree.ENTRIES_AT),
     SegmentType.LOB: (lob.LOB_NODE, lob.DATA_AT),
 }
-START = HEAD_SIZE + max(node.size for node, _ in _NODES.values())  # bytes of a page that tell how full it is
-NONE = -1  # of a number: the page has no such thing
+START = HEAD_SIZE + max(node.size for node, _ in _NODES.values())  # bytes of a page that show how full it is
+NONE = -1  # in place of a number that the page does not have
 ROWS = ("live_rows", "dead_rows", "left_rows", "came_rows", "locked_rows")
 _ROW_SEGMENTS = (SegmentType.SYSTEM, SegmentType.HEAP)
 
 
 @dataclass(frozen=True)
 class Division:
-    """Pages by their starts: heads, and numbers of each, NONE where a page has no such thing."""
+    """How pages are divided: heads, room, free bytes, slots; NONE where a page does not have such a number."""
 
     heads: np.ndarray
     room: np.ndarray  # bytes for entries and their slots
@@ -86,7 +88,7 @@ class Division:
 
 
 def divide(starts: np.ndarray, sizes: np.ndarray) -> Division:
-    """``starts``: the first START bytes of each page; ``sizes``: the pages' sizes."""
+    """How pages are divided.  ``starts``: the first START bytes of each; ``sizes``: their sizes."""
     heads = np.ascontiguousarray(starts[:, :HEAD_SIZE]).view(PAGE_HEAD.dtype)[:, 0]
     begins, slots = np.full(len(starts), NONE, np.int64), np.full(len(starts), NONE, np.int64)
     is_data = heads["page_type"] == PageType.DATA
@@ -103,7 +105,7 @@ def divide(starts: np.ndarray, sizes: np.ndarray) -> Division:
 
 
 def count_rows(page: bytes) -> tuple[int, ...]:
-    """Of a page of rows: live, deleted, gone elsewhere, come from elsewhere, locked; then bytes that are not dead."""
+    """Counts of a page's rows, in the order of ROWS, then the bytes of those that are not deleted."""
     count = min(heap.HEAP_NODE.at(page, heap.NODE_AT).slot_count, slot_room(page, heap.ROWS_AT))
     end = len(page) - TAIL_SIZE
     places = np.frombuffer(page, "<u2", count, end - 2 * count).astype(np.int64)
@@ -115,9 +117,9 @@ def count_rows(page: bytes) -> tuple[int, ...]:
     sizes = raw[places + SIZE_AT] | raw[places + SIZE_AT + 1] << 8
     dead, came = flags & RowFlag.DELETE != 0, flags & RowFlag.LINK != 0
     at_home, left = ~came, flags & RowFlag.ENTRY != 0
-    kept = int(np.maximum(sizes, MIN_OCCUPIED)[~dead].sum())
+    live_bytes = int(np.maximum(sizes, MIN_OCCUPIED)[~dead].sum())
     counts = (at_home & ~dead, at_home & dead, at_home & left, came, at_home & (locks != NO_LOCK))
-    return (*(int(one.sum()) for one in counts), kept)
+    return (*(int(one.sum()) for one in counts), live_bytes)
 
 
 # ---- Listings of pages.
@@ -141,7 +143,7 @@ PAGES = (
     ListColumn("fill", DOUBLE, "of a data page: share of the room for entries and slots that is in use"),
     ListColumn("free_list", INT, "the free list that it is on, 14 for empty pages; NULL: none"),
     ListColumn("slots", INT, "slots of its directory, freed ones included"),
-    ListColumn("live_rows", INT, "of a heap page: rows at home here that nobody has deleted, wherever they are"),
+    ListColumn("live_rows", INT, "of a heap page: rows at home here that are not deleted, wherever their values are"),
     ListColumn("dead_rows", INT, "deleted rows, committed or not, that are not yet removed"),
     ListColumn("left_rows", INT, "those of the live and dead ones that have moved to another page"),
     ListColumn("came_rows", INT, "rows at home on another page that have moved here"),
@@ -152,10 +154,10 @@ PAGES = (
     ListColumn("problem", TEXT, "what is wrong with it; NULL: nothing"),
 )
 FILL = (
-    ListColumn("from_percent", INT, "pages that are at least so full"),
-    ListColumn("to_percent", INT, "and less than so full; 100 is among the last"),
-    ListColumn("pages", BIGINT, "how many they are"),
-    ListColumn("free_bytes", BIGINT, "bytes that are free on them"),
+    ListColumn("from_percent", INT, "the pages of the line are at least this full, in per cent"),
+    ListColumn("to_percent", INT, "and less full than this; full pages are in the last line"),
+    ListColumn("pages", BIGINT, "how many there are"),
+    ListColumn("free_bytes", BIGINT, "free bytes on them"),
 )
 REGIONS = (
     ListColumn("offset", INT, "where in the page the bytes begin"),
@@ -174,7 +176,7 @@ _STEP = 10
 
 
 def page_ids(files: DatabaseFiles, entry: int | None, pages: PageSelection) -> Iterator[int]:
-    """The pages of a segment in the order of its map, map pages first; without one, all that were ever used."""
+    """The pages of a segment, map pages first, then data pages in the order of the map; without one, all used pages."""
     if entry is None:
         for number, device in files.devices.items():
             first, last = page_id_of(number, 0), page_id_of(number, min(device.hwm, PAGES_PER_DEVICE)) - 1
@@ -189,49 +191,49 @@ def page_ids(files: DatabaseFiles, entry: int | None, pages: PageSelection) -> I
 
 
 def data_pages(files: DatabaseFiles, entry: int, wrong: Callable[[str, Error], None]) -> list[int]:
-    """The data pages of a segment, as far as its map can be followed; ``wrong`` hears where that ends."""
-    found: list[int] = []
+    """The data pages of a segment, as far as its map can be followed; ``wrong`` is called where that ends."""
+    ids_listed: list[int] = []
     try:
         for _, entries in files.maps(entry):
             ids = entries["page_id"]
-            found += ids[ids != NO_PAGE].tolist()
+            ids_listed += ids[ids != NO_PAGE].tolist()
     except Error as error:
         wrong(page_name(entry), error)
-    return found
+    return ids_listed
 
 
 def pages(files: DatabaseFiles, segment: str | None = None, pages: PageSelection = ALL_PAGES) -> Listing:
-    """Pages, each with what is wrong with it."""
-    made = Listing("pages", PAGES)
+    """Pages, each with its problem."""
+    listing = Listing("pages", PAGES)
     known = {stored.obj_id: stored for stored in segment_objects(files)}
     entry = None if segment is None else find_segment(files, segment).entry_page
     try:
         for page_id in page_ids(files, entry, pages):
-            _add_page(made, files, page_id, known)
+            _add_page(listing, files, page_id, known)
     except Error as error:
-        made.wrong(segment or str(files.path), error)
-    return made
+        listing.wrong(segment or str(files.path), error)
+    return listing
 
 
-def _add_page(made: Listing, files: DatabaseFiles, page_id: int, known: dict[int, SegmentObject]) -> None:
+def _add_page(listing: Listing, files: DatabaseFiles, page_id: int, known: dict[int, SegmentObject]) -> None:
     name = page_name(page_id)
     place = {"page_id": page_id, "name": name, "device": device_of(page_id), "offset": offset_of(page_id)}
     try:
         page = files.page(page_id)
     except Error as error:
-        made.wrong(name, error)
-        made.add(**place, problem=str(error))
+        listing.wrong(name, error)
+        listing.add(**place, problem=str(error))
         return
     size = len(page)
     starts = np.frombuffer(page, np.uint8, START).reshape(1, START)
-    found = divide(starts, np.array([size]))
+    division = divide(starts, np.array([size]))
     head = PAGE_HEAD.at(page)
     owner = known.get(head.obj_id)
     problems = findings_of(files, page_id, page)
     if problems:
-        made.wrong(name, problems[0].message)
-    free, room, slots = (int(one[0]) for one in (found.free, found.room, found.slots))
-    made.add(
+        listing.wrong(name, problems[0].message)
+    free, room, slots = (int(one[0]) for one in (division.free, division.room, division.slots))
+    listing.add(
         **place,
         page_size=size,
         obj_id=head.obj_id,
@@ -247,19 +249,19 @@ def _add_page(made: Listing, files: DatabaseFiles, page_id: int, known: dict[int
         fill=round(1 - free / room, 4) if free >= 0 and room > 0 else None,
         free_list=head.fl_flag - 1 if head.fl_flag else None,
         slots=slots if slots >= 0 else None,
-        **_rows(page, found),
+        **_rows(page, division),
         crc_ok=page_crc(page) == stored_crc(page),
         problem=problems[0].message if problems else None,
     )
 
 
-def _rows(page: bytes, found: Division) -> dict[str, int | None]:
-    if not found.has_rows[0]:
+def _rows(page: bytes, division: Division) -> dict[str, int | None]:
+    if not division.has_rows[0]:
         return {}
-    *counts, kept = count_rows(page)
+    *counts, live_bytes = count_rows(page)
     head = PAGE_HEAD.at(page)
     load = int.from_bytes(bytes.fromhex(PAGE_HEAD.values(page)["reserve"])[:8], "little")
-    dead = int(head.free_begin) - (len(page) - int(found.room[0]) - 8) - kept
+    dead = int(head.free_begin) - (len(page) - int(division.room[0]) - 8) - live_bytes
     rest = {"dead_bytes": dead, "load": load if 0 < load < 1 << 63 else None}
     return {**dict(zip(ROWS, counts, strict=True)), **rest}
 
@@ -268,12 +270,12 @@ def regions(files: DatabaseFiles, page: str) -> Listing:
     """Every byte of a page, named."""
     page_id = parse_page_id(page)
     raw = files.page(page_id)
-    made = Listing("regions", REGIONS)
+    listing = Listing("regions", REGIONS)
     findings = findings_of(files, page_id, raw)
-    made.problems = [(f"{page_name(page_id)}, offset {one.offset}", one.message) for one in findings]
+    listing.problems = [(f"{page_name(page_id)}, offset {one.offset}", one.message) for one in findings]
     for region in anatomy.regions(raw):
         wrong = [one.message for one in findings if region.offset <= one.offset < region.end]
-        made.add(
+        listing.add(
             offset=region.offset,
             length=region.length,
             name=region.name,
@@ -281,7 +283,7 @@ def regions(files: DatabaseFiles, page: str) -> Listing:
             meaning=region.meaning,
             problem="; ".join(wrong) or None,
         )
-    return made
+    return listing
 
 
 def image(files: DatabaseFiles, page: str) -> Listing:
@@ -295,40 +297,40 @@ def name_in(kinds: type[PageType] | type[SegmentType], value: int) -> str:
 
 
 def fill(files: DatabaseFiles, segment: str | None = None, pages: PageSelection = ALL_PAGES) -> Listing:
-    """How many data pages are how full, by steps of ten per cent.  Reads heads alone, and trusts them."""
-    made = Listing("fill", FILL)
+    """A histogram of how full data pages are, in steps of ten per cent.  Only heads are read, and trusted."""
+    listing = Listing("fill", FILL)
     counts, free = np.zeros(100 // _STEP, np.int64), np.zeros(100 // _STEP, np.int64)
     room = unknown = 0
-    ids = np.array(_ids_to_fill(made, files, segment, pages), np.int64)
+    ids = np.array(_ids_to_fill(listing, files, segment, pages), np.int64)
     for first in range(0, len(ids), HEADS_AT_ONCE):
         some = ids[first : first + HEADS_AT_ONCE]
-        found = divide(files.starts(some, START), files.page_sizes(some))
-        known = found.free >= 0
+        division = divide(files.starts(some, START), files.page_sizes(some))
+        known = division.free >= 0
         unknown += int((~known).sum())
-        percent = 100 - 100 * found.free[known] // np.maximum(found.room[known], 1)
+        percent = 100 - 100 * division.free[known] // np.maximum(division.room[known], 1)
         buckets = np.clip(percent, 0, 99) // _STEP
         counts += np.bincount(buckets, minlength=len(counts))
-        np.add.at(free, buckets, found.free[known])
-        room += int(found.room[known].sum())
+        np.add.at(free, buckets, division.free[known])
+        room += int(division.room[known].sum())
     for number, (many, rest) in enumerate(zip(counts.tolist(), free.tolist(), strict=True)):
-        made.add(from_percent=number * _STEP, to_percent=(number + 1) * _STEP, pages=many, free_bytes=rest)
+        listing.add(from_percent=number * _STEP, to_percent=(number + 1) * _STEP, pages=many, free_bytes=rest)
     share = f"{100 - 100 * int(free.sum()) / room:.1f} % full" if room else "no data pages"
-    made.notes.append(f"{int(counts.sum()):,} data pages, {share}, {int(free.sum()):,} bytes free")
+    listing.notes.append(f"{int(counts.sum()):,} data pages, {share}, {int(free.sum()):,} bytes free")
     if unknown and segment is not None:
-        made.wrong(segment, f"{unknown} of its pages have no head of a data page that makes sense")
-    return made
+        listing.wrong(segment, f"{unknown} of its pages do not have a valid head of a data page")
+    return listing
 
 
-def _ids_to_fill(made: Listing, files: DatabaseFiles, segment: str | None, pages: PageSelection) -> list[int]:
+def _ids_to_fill(listing: Listing, files: DatabaseFiles, segment: str | None, pages: PageSelection) -> list[int]:
     if segment is None:
         return list(page_ids(files, None, pages))
-    return list(pages.of(data_pages(files, find_segment(files, segment).entry_page, made.wrong)))
+    return list(pages.of(data_pages(files, find_segment(files, segment).entry_page, listing.wrong)))
 
 
 # ---- A database as a map: all pages in a row, device behind device, cut into cells of some pages each.
 #
-# What a cell is like is told by a few of its pages, evenly spread, so that a map of any size costs the same; cells of
-# few pages are told by all of them.
+# A cell is described by a sample of its pages, evenly spread, so that a map of any size costs the same; small cells are
+# read in full.
 
 CELLS = (
     ListColumn("first", BIGINT, "which page of the map the cell begins with"),
@@ -342,27 +344,27 @@ CELLS = (
     ListColumn("ckpt_id", BIGINT, "the newest checkpoint that wrote one of them"),
     ListColumn("rows", BIGINT, "of those read as a whole: their rows"),
     ListColumn("dead_rows", BIGINT, "of those read as a whole: deleted rows that are not yet removed"),
-    ListColumn("problem", TEXT, "of those read as a whole: what is wrong with one; NULL: nothing was found"),
+    ListColumn("problem", TEXT, "of those read as a whole: what is wrong with one; NULL: nothing"),
     ListColumn("is_whole", BOOLEAN, "whether pages were read as a whole, or their heads alone", True),
 )
-_READ_MAX = 1 << 13  # pages that are looked at for one map, by their heads
-_WHOLE_MAX = 1 << 11  # or as a whole, which takes a millisecond each
+_READ_MAX = 1 << 13  # pages whose heads are read for one map
+_WHOLE_MAX = 1 << 11  # pages that are read as a whole, at a millisecond each
 _CELLS_MAX = 1 << 14
 _PAGES_MAX = 1 << 42  # more than all devices have; so many times as many cells are still a number of 8 bytes
 
 
 def cells(files: DatabaseFiles, first: int = 0, pages_each: int = 1, count: int = 1024, whole: bool = False) -> Listing:
-    """``count`` cells of ``pages_each`` pages from the ``first`` on; ``whole``: look at rows and checksums too."""
+    """``count`` cells of ``pages_each`` pages, from page ``first`` of the map on; ``whole``: read rows and CRCs too."""
     first, pages_each, count, depth = (whole_number(one) for one in (first, pages_each, count, whole))
     is_place = 0 <= first < _PAGES_MAX and 0 < pages_each < _PAGES_MAX
     if not is_place or not 0 < count <= _CELLS_MAX or depth not in (0, 1):
-        said = f"a map has 1 to {_CELLS_MAX:,} cells of 1 page or more each, from page 0 on or later"
-        raise InterfaceError(f"{said}, and looks into them (1) or does not (0)")
-    made = Listing("cells", CELLS)
+        limits = f"a map has 1 to {_CELLS_MAX:,} cells of at least 1 page each, from page 0 or later on"
+        raise InterfaceError(f"{limits}; whole is 1 or 0")
+    listing = Listing("cells", CELLS)
     strip = Strip(files)
     count = min(count, max(-(-(strip.total - first) // pages_each), 0))
     if count == 0:
-        return made
+        return listing
     each = min(max((_WHOLE_MAX if depth else _READ_MAX) // count, 1), pages_each)
     steps = np.arange(each) * pages_each // each
     begins = first + np.arange(count, dtype=np.int64) * pages_each
@@ -371,18 +373,18 @@ def cells(files: DatabaseFiles, first: int = 0, pages_each: int = 1, count: int 
     there = places < strip.total
     places, owners = places[there], owners[there]
     ids = strip.page_ids(places)
-    found = divide(files.starts(ids, START), files.page_sizes(ids))
-    objects, firsts = np.unique(found.heads["obj_id"], return_index=True)
+    division = divide(files.starts(ids, START), files.page_sizes(ids))
+    objects, firsts = np.unique(division.heads["obj_id"], return_index=True)
     known = names_of(files, dict(zip(objects.tolist(), ids[firsts].tolist(), strict=True)))
     bounds = np.searchsorted(owners, np.arange(count + 1))
-    kinds = found.heads["page_type"].astype(np.int64) << 16 | found.heads["seg_type"].astype(np.int64)
-    shares = np.where(found.free >= 0, 1 - found.free / np.maximum(found.room, 1), np.nan)
+    kinds = division.heads["page_type"].astype(np.int64) << 16 | division.heads["seg_type"].astype(np.int64)
+    shares = np.where(division.free >= 0, 1 - division.free / np.maximum(division.room, 1), np.nan)
     for number in range(count):
         part = slice(int(bounds[number]), int(bounds[number + 1]))
-        obj_id, kind = _most(found.heads["obj_id"][part]), _most(kinds[part])
+        obj_id, kind = _most(division.heads["obj_id"][part]), _most(kinds[part])
         filled = shares[part][~np.isnan(shares[part])]
         begin = int(begins[number])
-        made.add(
+        listing.add(
             first=begin,
             page=page_name(int(ids[part.start])),
             pages=min(pages_each, strip.total - begin),
@@ -391,15 +393,15 @@ def cells(files: DatabaseFiles, first: int = 0, pages_each: int = 1, count: int 
             object=known.get(obj_id),
             kind=_kind(kind),
             fill=round(float(filled.mean()), 4) if len(filled) else None,
-            ckpt_id=int(found.heads["ckpt_id"][part].max()),
+            ckpt_id=int(division.heads["ckpt_id"][part].max()),
             is_whole=bool(depth),
-            **(_looked_into(files, ids[part].tolist(), found.has_rows[part].tolist()) if depth else {}),
+            **(_contents(files, ids[part].tolist(), division.has_rows[part].tolist()) if depth else {}),
         )
-    return made
+    return listing
 
 
 class Strip:
-    """All pages that devices use, in a row."""
+    """The used pages of all devices, one device behind the other."""
 
     def __init__(self, files: DatabaseFiles) -> None:
         self.numbers = np.array(sorted(files.devices), np.int64)
@@ -413,7 +415,7 @@ class Strip:
         return (self.numbers[which] << OFFSET_BITS) + (places - before)
 
     def place_of(self, page_id: int) -> int | None:
-        """Where in the row a page is; None: it is not in use."""
+        """The position of a page; None if it is not in use."""
         which = int(np.searchsorted(self.numbers, device_of(page_id)))
         if which == len(self.numbers) or self.numbers[which] != device_of(page_id):
             return None
@@ -433,8 +435,8 @@ def _kind(kind: int) -> str:
     return "empty" if page_type == PageType.NONE else name_in(PageType, page_type)
 
 
-def _looked_into(files: DatabaseFiles, page_ids: list[int], has_rows: list[bool]) -> dict[str, int | str | None]:
-    """Rows of pages, and whether their checksums and places are right; that finds what a disk does to them."""
+def _contents(files: DatabaseFiles, page_ids: list[int], has_rows: list[bool]) -> dict[str, int | str | None]:
+    """Counts of the rows on pages, and the first page whose CRC or place is wrong."""
     rows = dead = 0
     problem = None
     for page_id, with_rows in zip(page_ids, has_rows, strict=True):

@@ -1,8 +1,8 @@
-"""The redo log's records, as columns: of the files that are there, those of the archive included.
+"""The redo log's records as columns, of all files there are, the archive's included.
 
-The log is read file by file.  A file has the groups that begin in it, whose last one may go on in the next file.  It
-is read as recovery would, so it ends before the first group that is not whole: what is being written now is not there
-yet, and files that a checkpoint has removed since are not there any more.
+The log is read file by file.  A file has the groups that begin in it, the last of which may continue in the next file.
+As in recovery, reading ends before the first group that is not whole, so a group that is being written is not seen; nor
+are files that a checkpoint has removed meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gmdb.tables.arrow.arrow_types import labels, numbers, page_names
 
 CHUNK = 8 << 20
 BYTES_KIND = "BYTES"
-ITEMS_MAX = 1 << 18  # found at a time; more than a group can have
+ITEMS_MAX = 1 << 18  # read at a time; more than a group can have
 
 REDO = (
     ListColumn("lsn", BIGINT, "where in the log the record's group begins; a group counts as a whole or not at all"),
@@ -39,7 +39,7 @@ REDO = (
     ListColumn("chg_num", BIGINT, "the page's count of changes with it"),
     ListColumn("offset", INT, "of `BYTES`: where in the page they go"),
     ListColumn("length", INT, "how many bytes it has"),
-    ListColumn("bytes", BYTES, "these", True),
+    ListColumn("bytes", BYTES, "the bytes", True),
     ListColumn("scn", BIGINT, "of a commit: its number"),
     ListColumn("time", TIMESTAMP, "of a commit: when it was made, in UTC"),
     ListColumn("durable", BIGINT, "up to where the log was on disk when the group was made", True),
@@ -51,12 +51,12 @@ def log_folders(path: Path) -> list[Path]:
 
 
 def log_files(path: Path) -> list[int]:
-    """The numbers of the files that there are, those of the archive included."""
+    """The numbers of all redo files, the archive's included."""
     return sorted({number for folder in log_folders(path) for number in redo_numbers(folder)})
 
 
 def file_records(path: Path, number: int, wanted: Collection[str], since: int = 0) -> Iterator[dict[str, Any]]:
-    """The records of the groups that begin in a file, at ``since`` or behind it: some at a time, by REDO's names."""
+    """The records of the groups that begin in a file, at ``since`` or later, in batches of columns by REDO's names."""
     control = read_control(path)
     size = control["redo_file_size"]
     reader = RedoReader(log_folders(path), bytes.fromhex(control["database_id"]), size)
@@ -69,7 +69,7 @@ def file_records(path: Path, number: int, wanted: Collection[str], since: int = 
 
 
 def _groups(reader: RedoReader, number: int, size: int, since: int) -> Iterator[tuple[int, bytes, np.ndarray]]:
-    """Bytes of the log from an LSN on, and where in them the records of groups are that begin in a file."""
+    """(LSN, bytes of the log from there, offsets in them of groups and records) for the groups that begin in a file."""
     from gmdb.kernel.page.redo import MORE, find_items, first_group
 
     start, end = number * size, reader.end_of(number)
@@ -85,9 +85,9 @@ def _groups(reader: RedoReader, number: int, size: int, since: int) -> Iterator[
     places = np.zeros((ITEMS_MAX + 1, 2), "<i8")
     while True:
         memory = np.frombuffer(data, np.uint8)
-        found = find_items(memory.ctypes.data, len(data), lsn, places.ctypes.data, ITEMS_MAX)
-        done, reason = places[found].tolist()
-        mine = places[:found][places[:found, 0] + lsn < end]
+        count = find_items(memory.ctypes.data, len(data), lsn, places.ctypes.data, ITEMS_MAX)
+        done, reason = places[count].tolist()
+        mine = places[:count][places[:count, 0] + lsn < end]
         if len(mine):
             yield lsn, data, mine.copy()
         lsn, data = lsn + done, data[done:]
@@ -100,7 +100,7 @@ def _groups(reader: RedoReader, number: int, size: int, since: int) -> Iterator[
 
 
 def _read(reader: RedoReader, lsn: int, length: int, start: int) -> bytes:
-    """Up to ``length`` bytes, of the next file, too, where one ends."""
+    """Up to ``length`` bytes of the log, across files."""
     data = b""
     while len(data) < length and (more := reader.read(lsn + len(data), length - len(data), start)):
         data += more
@@ -145,6 +145,6 @@ def _values(
 
 
 def _records(data: bytes, offsets: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The structures that lie at some offsets."""
+    """The structures at some offsets."""
     memory = np.frombuffer(data, np.uint8)
     return np.ascontiguousarray(memory[offsets[:, None] + np.arange(dtype.itemsize)]).view(dtype)[:, 0]

@@ -1,8 +1,8 @@
-"""A database's pages as they were when the log had come to a place: the files, with the log replayed beside them.
+"""A database's pages as of a place in the log: the files, with the log replayed in memory.
 
-Nothing is written: pages that the log changes are kept in memory, and so are those that a checkpoint left torn, as its
-mirror has them.  So a database that crashed is seen as recovery would
-leave its pages, uncommitted changes included, and one database at two places of its log can be compared.
+Nothing is written: pages that the log changes are kept in memory, and so are torn pages, as the mirror has them.  So
+the pages of a crashed database are seen as redo would leave them, uncommitted changes included, and one database can be
+compared at two places of its log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ END = 1 << 62
 
 
 class ReplayedFiles(DatabaseFiles):
-    """``upto``: groups that begin before this LSN are replayed."""
+    """A database's files; groups that begin before LSN ``upto`` are replayed."""
 
     def __init__(self, path: str | Path, upto: int = END) -> None:
         super().__init__(path)
@@ -54,47 +54,47 @@ class ReplayedFiles(DatabaseFiles):
                 device.read_head(head)
 
     def _replay(self, upto: int) -> None:
-        heard = Listing("log", ())
+        log = Listing("log", ())
         changed: dict[int, bytes | None] = {**self._pages}
-        for item in items(self, heard):
+        for item in items(self, log):
             if item["lsn"] >= upto:
                 break
             page_id = item["page_id"]
             if page_id is None or item["kind"] not in CHANGES or device_of(page_id) not in self.devices:
                 continue
             if page_id not in changed:
-                changed[page_id] = self._as_it_is(page_id)
-            after = replay_item(item, changed[page_id], self.devices[device_of(page_id)].page_size, heard)
+                changed[page_id] = self._stored(page_id)
+            after = replay_item(item, changed[page_id], self.devices[device_of(page_id)].page_size, log)
             changed[page_id] = after if after is not None else changed[page_id]
         self._pages = {page_id: sealed(page) for page_id, page in changed.items() if page is not None}
-        self.problems += heard.problems
+        self.problems += log.problems
 
-    def _as_it_is(self, page_id: int) -> bytes | None:
+    def _stored(self, page_id: int) -> bytes | None:
         try:
             return super().sound_page(page_id)
         except Error:
-            return None  # the log may have all of it
+            return None  # the log may format it, or have an image of it
 
     def page(self, page_id: int) -> bytes:
-        found = self._pages.get(page_id)
-        return super().page(page_id) if found is None else found
+        page = self._pages.get(page_id)
+        return super().page(page_id) if page is None else page
 
     def head(self, page_id: int) -> bytes:
-        found = self._pages.get(page_id)
-        return super().head(page_id) if found is None else found[:HEAD_SIZE]
+        page = self._pages.get(page_id)
+        return super().head(page_id) if page is None else page[:HEAD_SIZE]
 
     def starts(self, page_ids: np.ndarray, size: int) -> np.ndarray:
-        made = super().starts(page_ids, size)
+        starts = super().starts(page_ids, size)
         for number, page_id in enumerate(page_ids.tolist()):
             if page_id in self._pages:
-                made[number] = np.frombuffer(self._pages[page_id], np.uint8, size)
-        return made
+                starts[number] = np.frombuffer(self._pages[page_id], np.uint8, size)
+        return starts
 
 
 def parse_place(text: str) -> int:
-    """A place of the log: an LSN, or ``end``."""
+    """A place in the log: an LSN, or ``end``."""
     if text == "end":
         return END
     if text.isdecimal():
         return int(text)
-    raise InterfaceError(f"{text!r} is no place of the log: write an LSN, as gmstat redo shows them, or end")
+    raise InterfaceError(f"{text!r} is not a place in the log: write an LSN, as gmstat redo shows them, or end")

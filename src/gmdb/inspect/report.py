@@ -35,7 +35,7 @@ def page_document(view: PageView) -> dict[str, Any]:
 
 
 def fields(layout: Layout, page: bytes, offset: int) -> dict[str, Any]:
-    """A structure's fields, nested as they are declared."""
+    """A structure's fields, nested as declared."""
     return nest(layout.regions(page, offset))
 
 
@@ -97,7 +97,7 @@ def _btree_entries(page: bytes) -> list[dict[str, Any]]:
 
 
 def leads_to_rows(page: bytes) -> bool:
-    """Whether the entries of a page have row ids: a leaf's, a bucket's."""
+    """Whether the entries of a page point to rows, as those of leaves and buckets do."""
     return bool(PAGE_HEAD.at(page).seg_type == SegmentType.HASH or btree.BTREE_NODE.at(page, btree.NODE_AT).level == 0)
 
 

@@ -1,4 +1,4 @@
-"""Listings of rows as they lie on pages: deleted ones, moved ones and those that cannot be read included."""
+"""Listings of rows as they are on pages, including deleted, moved and unreadable ones; and of their versions."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ _BYTES_COLUMN = ListColumn("_bytes", BYTES, "the values' bytes, where the row's 
 
 
 def rows(files: DatabaseFiles, segment: str, pages: PageSelection = ALL_PAGES) -> Listing:
-    """The rows of a table, a line for each place that one is in; behind that, the values of the table's columns."""
+    """The rows of a table, one line per slot: where it is, then the values of the table's columns."""
     stored = find_segment(files, segment)
     if stored.kind not in ("table", "heap", "system"):
-        raise InterfaceError(f"{stored.name} is no table, but {stored.kind}; its pages have no rows")
+        raise InterfaceError(f"{stored.name} is not a table but {stored.kind}; its pages have no rows")
     table = stored.table
-    made = Listing("rows", row_columns(table))
-    for page_id in pages.of(data_pages(files, stored.entry_page, made.wrong)):
+    listing = Listing("rows", row_columns(table))
+    for page_id in pages.of(data_pages(files, stored.entry_page, listing.wrong)):
         try:
             page = files.page(page_id)
             for finding in findings_of(files, page_id, page)[:1]:
-                made.wrong(page_name(page_id), finding.message)
-            add_rows(made, page_id, page, table)
+                listing.wrong(page_name(page_id), finding.message)
+            add_rows(listing, page_id, page, table)
         except Error as error:
-            made.wrong(page_name(page_id), error)
-    return made
+            listing.wrong(page_name(page_id), error)
+    return listing
 
 
 def row_columns(table: TableDefinition | None) -> tuple[ListColumn, ...]:
@@ -63,19 +63,19 @@ def row_columns(table: TableDefinition | None) -> tuple[ListColumn, ...]:
 
 
 def listed_type(column: Column) -> ColumnType:
-    """Large objects on pages are listed by where they are."""
+    """The type that the listing has for a column: large objects are listed as text that says where they are."""
     return TEXT if column.type.is_lob else column.type
 
 
-def add_rows(made: Listing, page_id: int, page: bytes, table: TableDefinition | None) -> None:
-    """The rows of one page, as far as its bytes make sense."""
+def add_rows(listing: Listing, page_id: int, page: bytes, table: TableDefinition | None) -> None:
+    """Add the rows of one page, as far as its bytes make sense."""
     if anatomy.structure_of(page) is not heap:
         return
     for view in views_of(page, table):
         place = RowId(page_id, view.slot)
-        made.rows.append((*place_values(place, view), *values_of(view, table)))
+        listing.rows.append((*place_values(place, view), *values_of(view, table)))
         if view.problem:
-            made.wrong(f"row {place}", view.problem)
+            listing.wrong(f"row {place}", view.problem)
 
 
 def views_of(page: bytes, table: TableDefinition | None) -> Iterator[RowView]:
@@ -91,7 +91,7 @@ def place_values(place: RowId, view: RowView) -> tuple[Any, ...]:
 
 
 def values_of(view: RowView, table: TableDefinition | None) -> tuple[Any, ...]:
-    """The row's values by the table's columns; NULLs where it has none."""
+    """The row's values in the order of the table's columns; NULLs if they cannot be read."""
     if table is None:
         return (view.raw,)
     if view.cells is None:
@@ -106,13 +106,13 @@ def listed_value(column: Column, value: Any) -> Any:
     return value.hex() if column.type.is_lob and isinstance(value, bytes) else value
 
 
-# ---- A row's versions: what it is now, and what it was before each change that the undo log still knows of.
+# ---- A row's versions: as it is now, and as it was before each change that the undo log still has.
 
 VERSION = (
     ListColumn("_version", INT, "0: as the row is now; 1: as it was before the newest change…"),
     ListColumn("_state", TEXT, "`here`, `deleted`, `not yet there`; `unknown`: the version cannot be read"),
-    ListColumn("_made_by", BIGINT, "the transaction that made the version; NULL: undo does not tell any more"),
-    ListColumn("_operation", TEXT, "what that did, such as `HEAP_UPDATE`"),
+    ListColumn("_made_by", BIGINT, "the transaction that made the version; NULL: undo no longer has it"),
+    ListColumn("_operation", TEXT, "what it did, such as `HEAP_UPDATE`"),
     ListColumn("_commit", TEXT, "`committed` or `in flight`"),
     ListColumn("_scn", BIGINT, "when it committed"),
     ListColumn("_place", TEXT, "where the bytes of the version are: a row, or an undo record, as PAGE:SLOT"),
@@ -132,12 +132,12 @@ def parse_row_id(text: str) -> RowId:
     page, _, slot = text.rpartition(":")
     if page.count(":") == 1 and slot.isdecimal() and int(slot) < 0xFFFF:
         return RowId(parse_page_id(page), int(slot))
-    raise InterfaceError(f"{text!r} is no row id: write DEVICE:PAGE:SLOT, such as 4:7:12")
+    raise InterfaceError(f"{text!r} is not a row id: write DEVICE:PAGE:SLOT, such as 4:7:12")
 
 
 @dataclass(frozen=True)
 class Version:
-    """A row as it is or was: where its bytes are, and the change that made it; None: undo does not tell any more."""
+    """A row as it is or was: where its bytes are, and the change that made it, None if undo no longer has it."""
 
     state: str
     where: str
@@ -146,23 +146,23 @@ class Version:
 
 
 def row(files: DatabaseFiles, row_id: str) -> Listing:
-    """A row with its whole history, as far as undo has it: the newest version first."""
+    """A row with all of its versions that undo still has, newest first."""
     place = parse_row_id(row_id)
     page = files.page(place.page_id)
-    made = Listing("row", VERSION)
+    listing = Listing("row", VERSION)
     table = known_tables(files).get(PAGE_HEAD.at(page).obj_id)
-    made.columns = (*VERSION, *value_columns(table))
+    listing.columns = (*VERSION, *value_columns(table))
     for finding in anatomy.check(page, place.page_id)[:1]:
-        made.wrong(page_name(place.page_id), finding.message)
-    scns = commits(files, made)
-    found = list(versions(files, page, place, table, changes_of(undo_rows(files, made), scns), made))
-    if found[0].state == NOT_YET and len(found) == 1:
+        listing.wrong(page_name(place.page_id), finding.message)
+    scns = commits(files, listing)
+    history = list(versions(files, page, place, table, changes_of(undo_rows(files, listing), scns), listing))
+    if history[0].state == NOT_YET and len(history) == 1:
         raise InterfaceError(
-            f"page {page_name(place.page_id)} has no row in slot {place.slot_id}, nor has undo one of it"
+            f"page {page_name(place.page_id)} has no row in slot {place.slot_id}, and undo has no version of one"
         )
-    for number, one in enumerate(found):
-        made.rows.append((number, one.state, *_made_by(one.maker, scns), one.where, _lock(one.maker), *one.values))
-    return made
+    for number, one in enumerate(history):
+        listing.rows.append((number, one.state, *_made_by(one.maker, scns), one.where, _lock(one.maker), *one.values))
+    return listing
 
 
 def value_columns(table: TableDefinition | None) -> tuple[ListColumn, ...]:
@@ -171,9 +171,9 @@ def value_columns(table: TableDefinition | None) -> tuple[ListColumn, ...]:
 
 
 def changes_of(records: Iterable[UndoRow], scns: dict[int, int]) -> list[UndoRow]:
-    """Those records of the undo log that tell of rows, the newest change first."""
-    found = [one for one in records if one.is_live and one.record.head["op_type"] in _HEAP]
-    return sorted(found, key=lambda one: _age(one, scns), reverse=True)
+    """The undo records that are about rows, newest change first."""
+    changes = [one for one in records if one.is_live and one.record.head["op_type"] in _HEAP]
+    return sorted(changes, key=lambda one: _age(one, scns), reverse=True)
 
 
 def versions(
@@ -182,10 +182,10 @@ def versions(
     place: RowId,
     table: TableDefinition | None,
     changes: Iterable[UndoRow],
-    made: Listing,
+    listing: Listing,
 ) -> Iterator[Version]:
-    """A row's versions out of ``changes``, the newest first; ``made`` hears of what cannot be read."""
-    state, where, values = _now(files, page, place, table, made)
+    """A row's versions out of ``changes``, newest first; what cannot be read is noted in ``listing``."""
+    state, where, values = _now(files, page, place, table, listing)
     for maker in changes:
         if maker.record.is_about(place):
             yield Version(state, where, values, maker)
@@ -193,9 +193,9 @@ def versions(
     yield Version(state, where, values, None)
 
 
-def _age(found: UndoRow, scns: dict[int, int]) -> tuple[int, int, int, int]:
-    """Later changes are more; one that has not committed is the newest."""
-    return scns.get(found.owner.number, 1 << 64), found.owner.number, found.owner.run, found.record.offset
+def _age(change: UndoRow, scns: dict[int, int]) -> tuple[int, int, int, int]:
+    """A sort key: later changes are greater, and one that has not committed is the newest."""
+    return scns.get(change.owner.number, 1 << 64), change.owner.number, change.owner.run, change.record.offset
 
 
 def _made_by(maker: UndoRow | None, scns: dict[int, int]) -> tuple[Any, ...]:
@@ -210,7 +210,7 @@ def _lock(maker: UndoRow | None) -> int | None:
 
 
 def _now(
-    files: DatabaseFiles, page: bytes, place: RowId, table: TableDefinition | None, made: Listing
+    files: DatabaseFiles, page: bytes, place: RowId, table: TableDefinition | None, listing: Listing
 ) -> tuple[str, str, tuple[Any, ...]]:
     """The row as it is: its state, where it is, its values."""
     nothing = (None,) * (len(table.columns) if table is not None else 0)
@@ -220,11 +220,11 @@ def _now(
     try:
         view, where = _followed(files, page, place, at, table)
     except Error as error:
-        made.wrong(f"row {place}", error)
+        listing.wrong(f"row {place}", error)
         return UNKNOWN, str(place), nothing
     state = DELETED if heap.flags_of(page, at) & RowFlag.DELETE else HERE
     if view.problem:
-        made.wrong(f"row {where}", view.problem)
+        listing.wrong(f"row {where}", view.problem)
         return UNKNOWN, str(where), nothing
     return state, str(where), _values(view, table)
 
@@ -253,7 +253,7 @@ def _values(view: RowView, table: TableDefinition | None) -> tuple[Any, ...]:
 def _before(
     change: UndoRow, table: TableDefinition | None, values: tuple[Any, ...]
 ) -> tuple[str, str, tuple[Any, ...]]:
-    """The version before a change, given the one behind it."""
+    """The version before a change; ``values`` are those of the version after it."""
     record = change.record
     where = f"{page_name(change.page_id)}:{record.slot}"
     if record.head["op_type"] == UndoOperation.HEAP_INSERT:
@@ -272,17 +272,18 @@ def _before(
 
 # ---- Who sees which version of a row, and the line of the visibility table that says so.
 #
-# A reader is a transaction, or nobody, at a snapshot: the newest commit that it knows.  From the newest version back,
-# each is decided by the table (kernel/read/visibility.py), with the row's DELETE flag and what was done to the row: by
-# the reader itself or by somebody who committed by then, the version is the one that is seen or not; by another, the
-# table says whether it is hidden or the version before is asked.
+# A reader is a transaction, or none, with a snapshot: the newest commit that it sees.  Versions are looked up in the
+# table (kernel/read/visibility.py) from the newest back, by the row's DELETE flag and the last change to it.  If the
+# reader itself made that change, or a transaction that its snapshot includes, this version decides: the row is visible
+# or it is not.  If another transaction made it, the table says whether the row is invisible or the version before
+# decides.
 
 SEEN = (
     ListColumn("_rowid", TEXT, "the row"),
     ListColumn("_sees", TEXT, "`visible`, `invisible` or `from undo`"),
     ListColumn("_version", INT, "which version is seen: 0 as the row is now, 1 as it was before the newest change…"),
     ListColumn("_line", TEXT, "the lines of the visibility table that say so, from the newest version back"),
-    ListColumn("_changed_by", BIGINT, "the transaction that changed the row last; NULL: undo does not tell any more"),
+    ListColumn("_changed_by", BIGINT, "the transaction that changed the row last; NULL: undo no longer has it"),
     ListColumn("_place", TEXT, "where the bytes of the seen version are"),
 )
 _ACTIONS = {
@@ -297,25 +298,27 @@ NEWEST = 1 << 62
 
 
 def seen(files: DatabaseFiles, place: str, transaction: int = 0, scn: int = NEWEST) -> Listing:
-    """The rows of a page, or one row, as a transaction sees them at a snapshot; 0: as somebody else would."""
+    """The rows of a page, or one row, as a transaction sees them at a snapshot; 0: a reader without a transaction."""
     reader, newest = whole_number(transaction), whole_number(scn)
     if reader < 0:
-        raise InterfaceError(f"{transaction!r} is no number of a transaction; 0 is a reader that has changed nothing")
+        raise InterfaceError(
+            f"{transaction!r} is not the number of a transaction; 0 is a reader that has changed nothing"
+        )
     if newest < 0:
-        raise InterfaceError(f"{scn!r} is no SCN, by which commits are numbered")
+        raise InterfaceError(f"{scn!r} is not an SCN, the number of a commit")
     row_ids, page_id = _places(files, str(place))
     page = files.page(page_id)
     table = known_tables(files).get(PAGE_HEAD.at(page).obj_id)
-    made = Listing("seen", (*SEEN, *value_columns(table)))
-    scns = commits(files, made)
-    near = (one for one in undo_rows(files, made) if _is_near(one, page_id))
+    listing = Listing("seen", (*SEEN, *value_columns(table)))
+    scns = commits(files, listing)
+    near = (one for one in undo_rows(files, listing) if _is_near(one, page_id))
     changes = changes_of(near, scns)
     for row_id in row_ids:
-        found = list(versions(files, page, row_id, table, changes, made))
-        sees, number, lines = decide_versions(found, scns, reader, newest)
-        shown = found[number] if number is not None else None
-        maker = found[0].maker
-        made.rows.append(
+        history = list(versions(files, page, row_id, table, changes, listing))
+        sees, number, lines = decide_versions(history, scns, reader, newest)
+        shown = history[number] if number is not None else None
+        maker = history[0].maker
+        listing.rows.append(
             (
                 str(row_id),
                 sees,
@@ -326,11 +329,11 @@ def seen(files: DatabaseFiles, place: str, transaction: int = 0, scn: int = NEWE
                 *(shown.values if shown is not None else (None,) * len(value_columns(table))),
             )
         )
-    return made
+    return listing
 
 
 def _places(files: DatabaseFiles, place: str) -> tuple[list[RowId], int]:
-    """The rows that are asked for, and their page."""
+    """The rows that ``place`` names, and their page."""
     row_id = parse_row_id(place) if place.count(":") == 2 else None
     page_id = parse_page_id(place) if row_id is None else row_id.page_id
     page = files.page(page_id)
@@ -342,20 +345,21 @@ def _places(files: DatabaseFiles, place: str) -> tuple[list[RowId], int]:
     return [RowId(page_id, slot) for slot in at_home], page_id
 
 
-def _is_near(found: UndoRow, page_id: int) -> bool:
+def _is_near(change: UndoRow, page_id: int) -> bool:
     """Whether a record can be about a row of the page."""
-    return found.record.row_id.page_id <= page_id and found.record.is_about(RowId(page_id, found.record.row_id.slot_id))
+    record = change.record
+    return record.row_id.page_id <= page_id and record.is_about(RowId(page_id, record.row_id.slot_id))
 
 
 def decide_versions(
-    found: Iterable[Version], scns: dict[int, int], transaction: int, scn: int
+    history: Iterable[Version], scns: dict[int, int], transaction: int, scn: int
 ) -> tuple[str, int | None, list[str]]:
-    """What is seen of a row's versions, newest first: the answer, the number of the version, and why."""
+    """Which of a row's versions, newest first, a reader sees: visibility, the version's number, and the reasons."""
     from gmdb.kernel.read import visibility  # the table itself; it brings compiled code
 
     names = {visibility.VISIBLE: VISIBLE, visibility.HIDDEN: INVISIBLE, visibility.FROM_UNDO: FROM_UNDO}
     lines: list[str] = []
-    for number, version in enumerate(found):
+    for number, version in enumerate(history):
         if version.state == UNKNOWN:
             return INVISIBLE, None, [*lines, "the version cannot be read"]
         if version.state == NOT_YET:
@@ -364,16 +368,16 @@ def decide_versions(
         whose, action = _whose(version.maker, scns, transaction, scn)
         code = visibility.decide_visibility(deleted, action.value if whose == _OTHER else 0, whose == _OWN)
         decision = names[int(code)]
-        is_asked_again = whose == _OTHER and decision != INVISIBLE
-        lines.append(_line(deleted, action.name, whose, "as beneath" if is_asked_again and deleted else decision))
-        if not is_asked_again:
+        goes_on = whose == _OTHER and decision != INVISIBLE
+        lines.append(_line(deleted, action.name, whose, "as beneath" if goes_on and deleted else decision))
+        if not goes_on:
             sees = decision if number == 0 or decision == INVISIBLE else FROM_UNDO
             return sees, number if decision == VISIBLE else None, lines
     return INVISIBLE, None, lines
 
 
 def _whose(maker: UndoRow | None, scns: dict[int, int], transaction: int, scn: int) -> tuple[str, Any]:
-    """Who did what to a version, to a reader's eyes."""
+    """Who changed the version, from the reader's point of view, and what the change was."""
     from gmdb.kernel.locks import LockAction
 
     if maker is None:

@@ -1,8 +1,8 @@
-"""Salvage: every row that can still be read out of a damaged database, whatever maps and catalogs say.
+"""Salvage: every row that can still be read from a damaged database, whatever its maps and catalog say.
 
-Pages are looked at one by one, not through maps: a page whose CRC and place are right is believed, and so is the table
-that its head names.  Tables are known by the rows of the catalog's own pages that are whole.  A row that has moved is
-found where its values are, with or without the place that led there.
+Pages are read one by one, not through maps: a page whose CRC and place are right is trusted, and so is the table that
+its head names.  Tables are defined by those rows of the catalog's pages that are still whole.  A row that has moved is
+found where its values are, even if the place that led there is lost.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.tables.files.page_view import RowView, view_row
 
 SALVAGED = (
-    ListColumn("table", TEXT, "the table, or object-N where its definition is lost"),
+    ListColumn("table", TEXT, "the table, or object-N if its definition is lost"),
     ListColumn("file", TEXT, "the Parquet file with its rows"),
     ListColumn("rows", BIGINT, "rows that were written"),
-    ListColumn("deleted", BIGINT, "those of them that were deleted and not yet taken away"),
-    ListColumn("uncommitted", BIGINT, "those of them that a transaction changed which never ended"),
+    ListColumn("deleted", BIGINT, "those of them that were deleted and not yet removed"),
+    ListColumn("uncommitted", BIGINT, "those of them changed by a transaction that never ended"),
     ListColumn("lost_rows", BIGINT, "rows that are known of and could not be read"),
     ListColumn("lost_values", BIGINT, "large objects of written rows that could not be read, and are NULL"),
     ListColumn("lost_pages", BIGINT, "pages that a map gives to the table and that cannot be read"),
@@ -50,7 +50,7 @@ _IN_FLIGHT = (UndoOperation.HEAP_INSERT, UndoOperation.HEAP_UPDATE, UndoOperatio
 
 @dataclass(frozen=True)
 class SavedRow:
-    """A row: of which object, where it is at home, its values, if its table is known, and all its bytes."""
+    """A row: its object, its row id, its values if the table is known, and all its bytes."""
 
     obj_id: int
     row_id: RowId
@@ -64,30 +64,30 @@ class SavedRow:
 class Losses:
     """What could not be read."""
 
-    pages: dict[int, str] = field(default_factory=dict)  # by page: why not
-    owners: dict[int, int] = field(default_factory=dict)  # by page: whose it is, by maps
+    pages: dict[int, str] = field(default_factory=dict)  # why not, by page id
+    owners: dict[int, int] = field(default_factory=dict)  # the object, by page id, as maps say
     rows: Counter[int] = field(default_factory=Counter)  # by object
     values: Counter[int] = field(default_factory=Counter)
-    told: list[tuple[str, str]] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)  # where, what
 
     def pages_of(self, obj_id: int) -> int:
         return sum(self.owners.get(page_id) == obj_id for page_id in self.pages)
 
 
 class Salvage:
-    """One look over all pages; ``rows`` then yields what was found."""
+    """Reads all pages once, to know where rows are; ``rows`` then yields them."""
 
     def __init__(self, files: DatabaseFiles) -> None:
         self._files = files
         self.losses = Losses()
         self._heap_pages: list[int] = []
-        self._homes: dict[RowId, tuple[RowId, bool]] = {}  # where rows have moved to: where from, whether deleted
+        self._homes: dict[RowId, tuple[RowId, bool]] = {}  # by a moved row's place: its row id, whether it is deleted
         self._undeleted: set[RowId] = set()
         self._uncommitted: set[RowId] = set()
         self._survey()
         self.tables = self._known_tables()
 
-    # ---- a look over all pages
+    # ---- the pass over all pages
 
     def _survey(self) -> None:
         undo: list[int] = []
@@ -123,7 +123,7 @@ class Salvage:
                     self._homes[target] = RowId(page_id, slot), bool(flags & RowFlag.DELETE)
 
     def _note_in_flight(self, undo: list[int], scns: dict[int, int]) -> None:
-        """What transactions did that never ended: deleted rows count as there, changed ones are marked."""
+        """Note changes of transactions that never ended: rows they deleted are kept, rows they changed are marked."""
         for row in rows_of(((page_id, self._files.page(page_id)) for page_id in undo), {}):
             if row.is_live and row.owner.number not in scns:
                 operation = row.record.head["op_type"]
@@ -142,18 +142,19 @@ class Salvage:
             try:
                 columns.setdefault(obj_id, {})[position] = Column(name, make_type(type_name, numbers), nullable)
             except SchemaError as error:
-                self.losses.told.append(("sys_columns", str(error)))
-        found = {}
+                self.losses.problems.append(("sys_columns", str(error)))
+        tables = {}
         for obj_id, name, space_id, entry, *more in self._catalog_rows(SYS_TABLES_ID, SYS_TABLES_COLUMNS):
             own = columns.get(obj_id, {})
             if obj_id in _SYSTEM:
                 own = dict(enumerate(_SYSTEM[obj_id]))
             if own and sorted(own) == list(range(len(own))):
                 listed = tuple(own[position] for position in sorted(own))
-                found[obj_id] = TableDefinition(name, obj_id, space_id, entry, listed, lobs=lob_segment(*more[:2]))
+                tables[obj_id] = TableDefinition(name, obj_id, space_id, entry, listed, lobs=lob_segment(*more[:2]))
             else:
-                self.losses.told.append((f"table {name}", "columns of its definition are lost; its rows are bytes"))
-        return found
+                what = "columns of its definition are lost; its rows are written as bytes"
+                self.losses.problems.append((f"table {name}", what))
+        return tables
 
     def _catalog_rows(self, obj_id: int, columns: tuple[Column, ...]) -> Iterator[tuple[Any, ...]]:
         for page_id in self._heap_pages:
@@ -161,14 +162,14 @@ class Salvage:
             if PAGE_HEAD.at(page).obj_id == obj_id:
                 for row_id, view, is_deleted in self._views(page_id, page, columns):
                     if view.cells is None:
-                        self.losses.told.append((f"row {row_id}", view.problem))
+                        self.losses.problems.append((f"row {row_id}", view.problem))
                     elif not is_deleted:
                         yield tuple(cell.value for cell in view.cells)
 
     # ---- rows
 
     def rows(self, deleted: bool) -> Iterator[SavedRow]:
-        """Rows of all tables that are not the system's; ``deleted``: those that are deleted, too."""
+        """The rows of all user tables; ``deleted``: deleted ones too."""
         reached = set()
         for page_id in self._heap_pages:
             page = self._files.page(page_id)
@@ -182,7 +183,7 @@ class Salvage:
                     continue
                 if table is not None and view.cells is None:
                     self.losses.rows[obj_id] += 1
-                    self.losses.told.append((f"row {row_id}", view.problem))
+                    self.losses.problems.append((f"row {row_id}", view.problem))
                     continue
                 values = None if table is None or view.cells is None else self._values(table, view)
                 raw = page[view.offset : view.offset + view.size]
@@ -192,12 +193,12 @@ class Salvage:
                 obj_id = PAGE_HEAD.at(self._files.page(home.page_id)).obj_id
                 if obj_id not in _SYSTEM:
                     self.losses.rows[obj_id] += 1
-                    self.losses.told.append((f"row {home}", f"its values were at {target}, which cannot be read"))
+                    self.losses.problems.append((f"row {home}", f"its values were at {target}, which cannot be read"))
 
     def _views(
         self, page_id: int, page: bytes, columns: tuple[Column, ...] | None
     ) -> Iterator[tuple[RowId, RowView, bool]]:
-        """The rows whose values are on a page: with where they are at home, and whether they are deleted."""
+        """The rows whose values are on a page, each with its row id and whether it is deleted."""
         for slot, offset in heap.live_slots(page):
             view = view_row(page, slot, offset, columns)
             if view.flags & RowFlag.ENTRY:
@@ -217,7 +218,7 @@ class Salvage:
         )
 
     def _lob(self, table: TableDefinition, column: Column, locator: lob.Locator) -> bytes | str | None:
-        """A large object's bytes; None, and a loss, if a page of it cannot be read."""
+        """A large object's value; None, and a loss is noted, if a page of it cannot be read."""
         try:
             raw = b"".join(self._lob_parts(locator.first_page, locator.first_page, lob.LEVEL_MAX))[: locator.length]
             if len(raw) == locator.length:
@@ -226,14 +227,14 @@ class Salvage:
         except (Error, UnicodeDecodeError) as error:
             wrong = str(error)
         self.losses.values[table.obj_id] += 1
-        self.losses.told.append((f"large object {page_name(locator.first_page)} of {table.name}", wrong))
+        self.losses.problems.append((f"large object {page_name(locator.first_page)} of {table.name}", wrong))
         return None
 
     def _lob_parts(self, page_id: int, first: int, level_max: int) -> Iterator[bytes]:
         page = self._files.sound_page(page_id)
         head, node = PAGE_HEAD.at(page), lob.LOB_NODE.at(page, lob.NODE_AT)
         if head.seg_type != SegmentType.LOB or node.first_page != first or node.level > level_max:
-            raise Error(f"page {page_name(page_id)} is no page of it")
+            raise Error(f"page {page_name(page_id)} is not a page of it")
         if node.level == 0:
             yield page[lob.DATA_AT : max(head.free_begin, lob.DATA_AT)]
             return
@@ -247,12 +248,12 @@ class Salvage:
         return self.tables[obj_id].name if obj_id in self.tables else f"object-{obj_id}"
 
     def report(self, counts: dict[int, Counter[str]], files: dict[int, str]) -> Listing:
-        """What was written, by table, and where the rest was."""
-        made = Listing("salvaged", SALVAGED)
+        """What was written and what was lost, by table."""
+        listing = Listing("salvaged", SALVAGED)
         users = {obj_id for obj_id in self.tables if obj_id not in _SYSTEM}
         for obj_id in sorted(users | counts.keys() | self.losses.rows.keys()):
             count = counts.get(obj_id, Counter())
-            made.add(
+            listing.add(
                 table=self.name_of(obj_id),
                 file=files.get(obj_id),
                 **{name: count[name] for name in ("rows", "deleted", "uncommitted")},
@@ -262,10 +263,10 @@ class Salvage:
             )
         for page_id, wrong in self.losses.pages.items():
             owner = self.losses.owners.get(page_id)
-            whose = "nobody's, or unknown" if owner is None else f"of {self.name_of(owner)}"
-            made.wrong(f"{page_name(page_id)}, {whose}", wrong)
-        made.problems += self.losses.told
-        return made
+            whose = "of no known table" if owner is None else f"of {self.name_of(owner)}"
+            listing.wrong(f"{page_name(page_id)}, {whose}", wrong)
+        listing.problems += self.losses.problems
+        return listing
 
 
 _SYSTEM: dict[int, tuple[Column, ...]] = {number: tuple(columns) for number, columns in SYSTEM_TABLES.values()}

@@ -23,7 +23,7 @@ from gmdb.tables.files.database_files import DatabaseFiles
 
 @dataclass(frozen=True)
 class SegmentSummary:
-    """A segment as its entry page describes it, and as its map was found to be."""
+    """A segment as its entry page describes it, and what its map lists."""
 
     entry_page: int
     head: dict[str, Any]
@@ -31,7 +31,7 @@ class SegmentSummary:
     map_pages: int
     lists: Counter[int]
     problems: list[str] = field(default_factory=list)
-    pages: list[int] = field(default_factory=list)  # those of the data pages that no bulk load had yet to write
+    pages: list[int] = field(default_factory=list)  # data pages, without those that a bulk load has not written yet
 
     @property
     def type_name(self) -> str:
@@ -64,7 +64,7 @@ class SegmentSummary:
 
 
 def read_segment(files: DatabaseFiles, entry: int) -> SegmentSummary:
-    """The segment at ``entry``; of a damaged one, as much as its map leads to."""
+    """The segment at ``entry``; if it is damaged, as far as its map can be followed."""
     head = SEGMENT_HEAD.values(files.page(entry), SEGMENT_HEAD_AT)
     lists: Counter[int] = Counter()
     data_pages = map_pages = 0
@@ -157,11 +157,11 @@ _LIST_NAMES = {EMPTY_LIST: "empty", FREE_MAP_LIST: "unused", LOADING: "loading",
 
 def spaces(files: DatabaseFiles) -> Listing:
     """Tablespaces, and how full they are."""
-    made = Listing("spaces", SPACES)
+    listing = Listing("spaces", SPACES)
     for space in files.spaces():
         problems = space.problems()
-        made.problems += [(f"space {space.space_id}", problem) for problem in problems]
-        made.add(
+        listing.problems += [(f"space {space.space_id}", problem) for problem in problems]
+        listing.add(
             space=space.space_id,
             name=space.name,
             page_size=space.page_size,
@@ -172,16 +172,16 @@ def spaces(files: DatabaseFiles) -> Listing:
             segments=space.seg_num,
             problem="; ".join(problems) or None,
         )
-    return made
+    return listing
 
 
 def devices(files: DatabaseFiles) -> Listing:
     """Devices: the files that tablespaces consist of."""
-    made = Listing("devices", DEVICES)
+    listing = Listing("devices", DEVICES)
     for device in files.devices.values():
         problems = device.problems()
-        made.problems += [(f"device {device.number}", problem) for problem in problems]
-        made.add(
+        listing.problems += [(f"device {device.number}", problem) for problem in problems]
+        listing.add(
             device=device.number,
             file=device.path.name,
             space=device.space_id,
@@ -194,27 +194,27 @@ def devices(files: DatabaseFiles) -> Listing:
         )
     for number in _lost_devices(files):
         problem = f"{device_path(files.path, number).name} is missing"
-        made.wrong(f"device {number}", problem)
-        made.add(device=number, file=device_path(files.path, number).name, problem=problem)
-    return made
+        listing.wrong(f"device {number}", problem)
+        listing.add(device=number, file=device_path(files.path, number).name, problem=problem)
+    return listing
 
 
 def _lost_devices(files: DatabaseFiles) -> list[int]:
-    """Devices that the control file knows of, whose files are gone though nobody dropped them."""
-    made = range(FIRST_USER_DEVICE, min(files.control["next_device"], DEVICES_MAX))
+    """Devices that the control file counts, were not dropped, and have no file."""
+    numbers = range(FIRST_USER_DEVICE, min(files.control["next_device"], DEVICES_MAX))
     there = {*files.devices, *dropped_numbers(files.path)}
-    return [number for number in (SYSTEM_DEVICE, UNDO_DEVICE, *made) if number not in there]
+    return [number for number in (SYSTEM_DEVICE, UNDO_DEVICE, *numbers) if number not in there]
 
 
 def segments(files: DatabaseFiles) -> Listing:
     """Segments: the pages of each table, index, or set of large objects."""
-    made = Listing("segments", SEGMENTS)
+    listing = Listing("segments", SEGMENTS)
     for stored in segment_objects(files):
         segment = read_segment(files, stored.entry_page)
         head = segment.head
-        made.problems += [(page_name(stored.entry_page), problem) for problem in segment.problems]
+        listing.problems += [(page_name(stored.entry_page), problem) for problem in segment.problems]
         counts = ((list_name(n), pages) for n, pages in sorted(segment.lists.items()) if n != NO_LIST)
-        made.add(
+        listing.add(
             entry=page_name(stored.entry_page),
             entry_page=stored.entry_page,
             type=segment.type_name,
@@ -233,12 +233,12 @@ def segments(files: DatabaseFiles) -> Listing:
             free_lists=" ".join(f"{name}:{pages}" for name, pages in counts) or None,
             problem="; ".join(segment.problems) or None,
         )
-    return made
+    return listing
 
 
 def maps(files: DatabaseFiles, segment: str, pages: PageSelection = ALL_PAGES) -> Listing:
-    """The entries of a segment's map, each with whether its page agrees."""
-    made = Listing("maps", MAPS)
+    """The entries of a segment's map, each compared with the head of its page."""
+    listing = Listing("maps", MAPS)
     stored = find_segment(files, segment)
     try:
         for map_page, entries in files.maps(stored.entry_page):
@@ -248,8 +248,8 @@ def maps(files: DatabaseFiles, segment: str, pages: PageSelection = ALL_PAGES) -
                     continue
                 says, problem = _says(files, page_id, map_page, number, int(entry["list_id"]))
                 if problem:
-                    made.wrong(f"map page {page_name(map_page)}, entry {number}", problem)
-                made.add(
+                    listing.wrong(f"map page {page_name(map_page)}, entry {number}", problem)
+                listing.add(
                     map_page=page_name(map_page),
                     entry=number,
                     page=_named(page_id),
@@ -261,12 +261,12 @@ def maps(files: DatabaseFiles, segment: str, pages: PageSelection = ALL_PAGES) -
                     problem=problem,
                 )
     except Error as error:
-        made.wrong(segment, error)
-    return made
+        listing.wrong(segment, error)
+    return listing
 
 
 def _says(files: DatabaseFiles, page_id: int, map_page: int, number: int, list_id: int) -> tuple[Any, Any]:
-    """By which map page and entry a page's head knows it, and what is wrong with that."""
+    """The map entry that a page's head names, and what is wrong with it."""
     if page_id == NO_PAGE or list_id == LOADING:
         return None, None
     try:
@@ -282,22 +282,22 @@ def _says(files: DatabaseFiles, page_id: int, map_page: int, number: int, list_i
 
 
 def freelists(files: DatabaseFiles, segment: str, pages: PageSelection = ALL_PAGES) -> Listing:
-    """The free lists of a segment, followed from link to link as inserts do."""
-    made = Listing("freelists", FREE)
+    """The free lists of a segment, followed link by link as inserts do."""
+    listing = Listing("freelists", FREE)
     entry_page = find_segment(files, segment).entry_page
     head = SEGMENT_HEAD.values(files.page(entry_page), SEGMENT_HEAD_AT)
     lists = {}
     try:
         lists = dict(files.maps(entry_page))
     except Error as error:
-        made.wrong(segment, error)
-        return made
+        listing.wrong(segment, error)
+        return listing
     for number in range(FREE_MAP_LIST + 1):
-        for place, (map_page, entry) in enumerate(_chain(made, lists, head, number)):
+        for place, (map_page, entry) in enumerate(_chain(listing, lists, head, number)):
             page_id = int(lists[map_page][entry]["page_id"])
             if page_id != NO_PAGE and not pages.first <= page_id <= pages.last:
                 continue
-            made.add(
+            listing.add(
                 list=list_name(number),
                 place=place,
                 page=_named(page_id),
@@ -306,23 +306,23 @@ def freelists(files: DatabaseFiles, segment: str, pages: PageSelection = ALL_PAG
                 entry=entry,
                 free_bytes=_free_bytes(files, page_id),
             )
-    return made
+    return listing
 
 
-def _chain(made: Listing, maps: dict[int, Any], head: dict[str, Any], number: int) -> Iterator[tuple[int, int]]:
-    """The places of a list's entries: map page and number, from its first on, as far as links lead."""
+def _chain(listing: Listing, maps: dict[int, Any], head: dict[str, Any], number: int) -> Iterator[tuple[int, int]]:
+    """The entries of a list, as (map page, number), from the first on, as far as links lead."""
     name = {EMPTY_LIST: "empty_list", FREE_MAP_LIST: "free_map_list"}.get(number, f"free_lists[{number}]")
     at = head[f"{name}.first.map_page"], head[f"{name}.first.offset"]
     seen: set[tuple[int, int]] = set()
     while at[0] != NO_PAGE:
         where = f"list {list_name(number)}"
         if at[0] not in maps or at[1] >= len(maps[at[0]]):
-            made.wrong(where, f"it leads to entry {at[1]} of page {page_name(at[0])}, which the map does not have")
+            listing.wrong(where, f"it leads to entry {at[1]} of page {page_name(at[0])}, which the map does not have")
             return
         entry = maps[at[0]][at[1]]
         if at in seen or entry["list_id"] != number:
             again = "twice" if at in seen else f"though that is on list {list_name(int(entry['list_id']))}"
-            made.wrong(where, f"it leads to entry {at[1]} of map page {page_name(at[0])} {again}")
+            listing.wrong(where, f"it leads to entry {at[1]} of map page {page_name(at[0])} {again}")
             return
         seen.add(at)
         yield at
@@ -349,5 +349,5 @@ def _named(page_id: int) -> str | None:
 
 
 def _signed(number: int) -> int:
-    """A number of 4 bytes that damage may have made too large for an INT."""
+    """An unsigned number of 4 bytes as an INT; a damaged one may be too large, and becomes negative."""
     return number if number < 1 << 31 else number - (1 << 32)

@@ -1,4 +1,4 @@
-"""Listings of what transactions do and have done: undo records, locks, transactions, waits, pins."""
+"""Listings about transactions: undo records, locks, transactions, waits, pinned snapshots."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# ---- The undo log as listings: its records, each with whose it is, and the locks and transactions that they tell of.
+# ---- Listings from the undo log: its records, each with its transaction, and the locks and transactions they show.
 
 UNDO = (
     ListColumn("page_id", BIGINT, "the undo page", True),
     ListColumn("page", TEXT, "as people write it: `1:7`"),
     ListColumn("slot", INT, "the record's slot on it"),
-    ListColumn("transaction", BIGINT, "the transaction that wrote it; NULL: the page is nobody's"),
+    ListColumn("transaction", BIGINT, "the transaction that wrote it; NULL: none is named on the page"),
     ListColumn("run", BIGINT, "which of the transaction's runs of records it is in", True),
-    ListColumn("operation", TEXT, "what was done, such as `HEAP_UPDATE`; `NONE`: the record counts no more"),
-    ListColumn("state", TEXT, "`in flight` or `committed`, at the instant; NULL: the record counts no more"),
+    ListColumn("operation", TEXT, "what was done, such as `HEAP_UPDATE`; `NONE`: the record no longer counts"),
+    ListColumn("state", TEXT, "`in flight` or `committed`, at the instant; NULL: the record no longer counts"),
     ListColumn("scn", BIGINT, "when the transaction committed; NULL: it had not"),
     ListColumn("row", TEXT, "the row, as SQL's rowid"),
     ListColumn("row_page", BIGINT, "its page", True),
-    ListColumn("row_slot", INT, "its slot; NULL: the record is about whole pages from there on, or a segment", True),
+    ListColumn("row_slot", INT, "its slot; NULL: the record is about whole pages from this one on, or a segment", True),
     ListColumn("lock_id", BIGINT, "the writer's lock"),
     ListColumn("obj_id", BIGINT, "the table or index", True),
     ListColumn("object", TEXT, "its name; NULL if it is none that was committed"),
@@ -54,7 +54,7 @@ UNDO = (
 )
 LOCKS = (
     ListColumn("lock_id", BIGINT, "the lock's number"),
-    ListColumn("transaction", BIGINT, "whose it is; NULL if undo does not tell"),
+    ListColumn("transaction", BIGINT, "the transaction that holds it; NULL: not known from undo"),
     ListColumn("action", TEXT, "what was done to the row first"),
     ListColumn("row", TEXT, "the row, as SQL's rowid; NULL: the rows that a statement inserted"),
     ListColumn("page_id", BIGINT, "its page", True),
@@ -68,14 +68,14 @@ TRANSACTIONS = (
     ListColumn("scn", BIGINT, "when it committed; NULL: it has not"),
     ListColumn("locks", BIGINT, "locks that it has"),
 )
-_COUNT_NO_MORE = (UndoOperation.NONE, UndoOperation.OWNER)
+_NOT_LIVE = (UndoOperation.NONE, UndoOperation.OWNER)
 IN_FLIGHT, COMMITTED = "in flight", "committed"
 FROM_FILES = "out of the undo log in the files"
 
 
 @dataclass(frozen=True)
 class UndoRow:
-    """A record, where it is, and whose."""
+    """An undo record, its page, and its transaction."""
 
     page_id: int
     record: UndoRecordView
@@ -83,7 +83,7 @@ class UndoRow:
 
     @property
     def is_live(self) -> bool:
-        return self.record.head["op_type"] not in _COUNT_NO_MORE
+        return self.record.head["op_type"] not in _NOT_LIVE
 
 
 def rows_of(pages: Iterable[tuple[int, bytes]], tables: dict[int, TableDefinition]) -> Iterator[UndoRow]:
@@ -96,12 +96,12 @@ def rows_of(pages: Iterable[tuple[int, bytes]], tables: dict[int, TableDefinitio
 
 
 def commits_of(pages: Iterable[bytes]) -> dict[int, int]:
-    """The transactions that pages of the table of committed ones list, with their SCNs."""
-    found: dict[int, int] = {}
+    """The SCNs of committed transactions, by number, out of pages of the transaction table."""
+    scns: dict[int, int] = {}
     for page in pages:
         if PAGE_HEAD.at(page).page_type == PageType.TRANSACTIONS:
-            found |= {number: scn for _, number, scn in committed(page)}
-    return found
+            scns |= {number: scn for _, number, scn in committed(page)}
+    return scns
 
 
 def undo_values(row: UndoRow, scns: dict[int, int], name: str | None, table: str | None) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def undo_values(row: UndoRow, scns: dict[int, int], name: str | None, table: str
 
 
 def _in_bigint(number: int | None) -> int | None:
-    """A number of 8 bytes; one that only damage can have made is left out."""
+    """A number of 8 bytes as a BIGINT; None if it is too large, which only damage can cause."""
     return number if number is not None and number < 1 << 63 else None
 
 
@@ -147,69 +147,69 @@ def _before(record: UndoRecordView) -> str | None:
 # ---- out of the files
 
 
-def undo_rows(files: DatabaseFiles, made: Listing, pages: PageSelection = ALL_PAGES) -> Iterator[UndoRow]:
-    """The records of the undo log, as far as its pages make sense; ``made`` hears of what is wrong."""
+def undo_rows(files: DatabaseFiles, listing: Listing, pages: PageSelection = ALL_PAGES) -> Iterator[UndoRow]:
+    """The records of the undo log, as far as its pages make sense; problems are noted in ``listing``."""
     tables = known_tables(files)
     for entry in _undo_entries(files):
-        yield from rows_of(_sound(files, pages.of(data_pages(files, entry, made.wrong)), made), tables)
+        yield from rows_of(_sound(files, pages.of(data_pages(files, entry, listing.wrong)), listing), tables)
 
 
-def commits(files: DatabaseFiles, made: Listing) -> dict[int, int]:
-    """The transactions that have committed and are still in the table of them."""
+def commits(files: DatabaseFiles, listing: Listing) -> dict[int, int]:
+    """The SCNs of the transactions, by number, that are still in the table of committed ones."""
     try:
         entry = int(SEGMENT_HEAD.at(files.sound_page(UNDO_ENTRY), SEGMENT_HEAD_AT).child_seg)
-    except Error:  # the log's own segment says so itself; a database made by hand has none there
+    except Error:  # reported with the undo segment itself; a database made by hand may have none
         return {}
-    listed = data_pages(files, entry, made.wrong) if entry != NO_PAGE else []
-    return commits_of(page for _, page in _sound(files, listed, made))
+    listed = data_pages(files, entry, listing.wrong) if entry != NO_PAGE else []
+    return commits_of(page for _, page in _sound(files, listed, listing))
 
 
 def _undo_entries(files: DatabaseFiles) -> list[int]:
-    found = []
+    entries = []
     for device in files.devices:
         for entry in files.segment_entries(device):
             head = SEGMENT_HEAD.at(files.page(entry), SEGMENT_HEAD_AT)
             if head.type == SegmentType.UNDO and head.obj_id != TRANSACTIONS_ID:
-                found.append(entry)
-    return found
+                entries.append(entry)
+    return entries
 
 
-def _sound(files: DatabaseFiles, page_ids: Iterable[int], made: Listing) -> Iterator[tuple[int, bytes]]:
-    """Pages with their bytes; what is wrong with one is said, and it is looked at all the same."""
+def _sound(files: DatabaseFiles, page_ids: Iterable[int], listing: Listing) -> Iterator[tuple[int, bytes]]:
+    """Pages with their bytes; damaged ones too, whose problems are noted in ``listing``."""
     for page_id in page_ids:
         try:
             page = files.page(page_id)
         except Error as error:
-            made.wrong(page_name(page_id), error)
+            listing.wrong(page_name(page_id), error)
             continue
         for finding in anatomy.check(page, page_id):
-            made.wrong(page_name(page_id), f"offset {finding.offset}: {finding.message}")
+            listing.wrong(page_name(page_id), f"offset {finding.offset}: {finding.message}")
         yield page_id, page
 
 
 def undo(files: DatabaseFiles, pages: PageSelection = ALL_PAGES) -> Listing:
-    made = Listing("undo", UNDO)
+    listing = Listing("undo", UNDO)
     known = {stored.obj_id: stored for stored in segment_objects(files)}
-    scns = commits(files, made)
-    for row in undo_rows(files, made, pages):
+    scns = commits(files, listing)
+    for row in undo_rows(files, listing, pages):
         stored = known.get(row.record.head["obj_id"])
         table = stored.table.name if stored is not None and stored.table is not None else None
-        made.add(**undo_values(row, scns, stored.name if stored else None, table))
-    return made
+        listing.add(**undo_values(row, scns, stored.name if stored else None, table))
+    return listing
 
 
 def locks(files: DatabaseFiles) -> Listing:
-    """The locks of transactions that had not committed, as the undo log on disk tells."""
-    made = Listing("locks", LOCKS, notes=[FROM_FILES])
-    scns, seen = commits(files, made), set()
-    for row in undo_rows(files, made):
+    """The locks of transactions that had not committed, from the undo log in the files."""
+    listing = Listing("locks", LOCKS, notes=[FROM_FILES])
+    scns, seen = commits(files, listing), set()
+    for row in undo_rows(files, listing):
         lock_id = row.record.head["lock_id"]
         if not row.is_live or row.owner.number in scns or lock_id == NO_LOCK or lock_id in seen:
             continue
         seen.add(lock_id)
         page_id, slot = row.record.row_id
         has_row = page_id != NO_PAGE and slot != NO_SLOT
-        made.add(
+        listing.add(
             lock_id=lock_id,
             transaction=_in_bigint(row.owner.number) or None,
             action=row.record.operation,
@@ -218,31 +218,31 @@ def locks(files: DatabaseFiles) -> Listing:
             slot_id=slot if has_row else None,
             undo_record=f"{page_name(row.page_id)}:{row.record.slot}",
         )
-    return made
+    return listing
 
 
 def transactions(files: DatabaseFiles) -> Listing:
-    """Transactions that left something behind in the undo log on disk."""
-    made = Listing("transactions", TRANSACTIONS, notes=[FROM_FILES])
-    scns = commits(files, made)
+    """The transactions that the undo log in the files has records of."""
+    listing = Listing("transactions", TRANSACTIONS, notes=[FROM_FILES])
+    scns = commits(files, listing)
     held: dict[int, set[int]] = {number: set() for number in scns}
-    for row in undo_rows(files, made):
+    for row in undo_rows(files, listing):
         if row.is_live:
             held.setdefault(row.owner.number, set()).add(row.record.head["lock_id"])
     for number, lock_ids in sorted(held.items()):
         scn = scns.get(number)
         state = "never ended" if scn is None else COMMITTED
-        made.add(
+        listing.add(
             transaction=_in_bigint(number) or None, state=state, scn=_in_bigint(scn), locks=len(lock_ids - {NO_LOCK})
         )
-    return made
+    return listing
 
 
-# ---- Listings of what is going on: from memory where a process has the database open, else what the files tell.
+# ---- Listings of what is going on, from the memory of the process that has the database open; else from its files.
 
 WAITS = (
-    ListColumn("transaction", BIGINT, "who waits; NULL: it has changed nothing yet"),
-    ListColumn("waits_for", TEXT, "the row or table that another has"),
+    ListColumn("transaction", BIGINT, "the transaction that waits; NULL: it has changed nothing yet"),
+    ListColumn("waits_for", TEXT, "the row or table that another transaction has locked"),
     ListColumn("kind", TEXT, "`row` or `table`"),
 )
 SNAPSHOTS = (
@@ -257,11 +257,11 @@ SNAPSHOTS = (
 
 
 def live_locks(view: Callable[[str], pa.Table]) -> Listing:
-    made = Listing("locks", LOCKS)
+    listing = Listing("locks", LOCKS)
     for lock in view("sys_locks").to_pylist():
         has_row = lock["slot_id"] != NO_SLOT and lock["page_id"] != NO_PAGE
         undo = f"{page_name(lock['undo_page'])}:{lock['undo_slot']}" if lock["undo_page"] != NO_PAGE else None
-        made.add(
+        listing.add(
             lock_id=lock["lock_id"],
             transaction=lock["transaction"],
             action=lock["action"],
@@ -271,7 +271,7 @@ def live_locks(view: Callable[[str], pa.Table]) -> Listing:
             beneath=None if lock["previous"] == NO_LOCK else lock["previous"],
             undo_record=undo,
         )
-    return made
+    return listing
 
 
 def live_transactions(view: Callable[[str], pa.Table]) -> Listing:
@@ -287,17 +287,17 @@ def _rows(table: pa.Table, columns: tuple[ListColumn, ...]) -> list[tuple[Any, .
 
 
 def waits(files: DatabaseFiles) -> Listing:
-    """Nobody waits where no process has the database open."""
+    """Transactions that wait; none if no process has the database open."""
     del files
     return Listing("waits", WAITS, notes=["waits are in the memory of the process that has the database open"])
 
 
 def snapshots(files: DatabaseFiles) -> Listing:
-    """Pinned instants; the files say so, whoever has the database open."""
-    made = Listing("snapshots", SNAPSHOTS)
+    """Pinned snapshots; they are in files, whether the database is open or not."""
+    listing = Listing("snapshots", SNAPSHOTS)
     for pin in read_pins(files.path):
         skipped = skipped_path(files.path, pin.name)
-        made.add(
+        listing.add(
             name=pin.name,
             taken=datetime.fromtimestamp(int(pin.created), UTC).replace(tzinfo=None),
             scn=pin.scn,
@@ -307,5 +307,5 @@ def snapshots(files: DatabaseFiles) -> Listing:
             skipped_pages=len(set(skipped.read_text().splitlines())) if skipped.exists() else 0,
         )
     size = sum(path.stat().st_size for _, _, path in image_files(files.path))
-    made.notes.append(f"{size / (1 << 20):,.1f} MiB of images")
-    return made
+    listing.notes.append(f"{size / (1 << 20):,.1f} MiB of images")
+    return listing

@@ -1,13 +1,13 @@
 """Checks everything about a closed database's files: ``verify(directory) -> Report``.
 
-A compiled check looks at every page on all cores; what it finds fault with, the plain checks of format/ and
-page_contents.py put into words.  Then pages are held against each other: maps, free lists, the catalog, migrated rows,
-undo, indexes. What takes long comes in pieces (pieces.py), which threads of this process do, or others elsewhere.
+A compiled check runs over every page on all cores; for pages that fail it, the plain checks of format/ and
+page_contents.py say why.  Then pages are compared with each other: maps, free lists, the catalog, migrated rows, undo,
+indexes.  Long work comes in pieces (pieces.py), which threads of this process do, or other processes.
 
 Invariants
- 1. Whatever the bytes are, the answer is a list of findings, not an exception.  Only a directory that cannot be read,
+ 1. Whatever the bytes are, the result is a list of findings, not an exception.  Only a directory that cannot be read,
     or is in use, raises.
- 2. What a damaged page says is not held against others: one damage makes few findings.
+ 2. Other pages are not compared with what a damaged page says: one damage causes few findings.
 Not here: an open database, or repairing anything.
 """
 

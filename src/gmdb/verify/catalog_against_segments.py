@@ -48,7 +48,7 @@ class Catalog:
 
 
 def read_catalog(files: DatabaseFiles, findings: Findings) -> Catalog:
-    """What the system tables say; if they cannot be read, the system's own tables, and a finding."""
+    """What the system tables say; if they cannot be read, the system tables alone, and a finding."""
     try:
         tables = {table.obj_id: table for table in files.tables()}
         listed = list(_listed(files, tables))
@@ -59,7 +59,7 @@ def read_catalog(files: DatabaseFiles, findings: Findings) -> Catalog:
         findings.on_page(
             SYS_TABLES_ENTRY if page_id is None else page_id,
             offset or 0,
-            f"the catalog cannot be read, so rows and segments were not held against it: {error}",
+            f"the catalog cannot be read, so rows and segments were not checked against it: {error}",
         )
         return Catalog(known_tables(files), [])
     return Catalog(tables, listed, indexes)
@@ -77,7 +77,7 @@ def _listed(files: DatabaseFiles, tables: Mapping[int, TableDefinition]) -> Iter
 
 
 def _check_columns(files: DatabaseFiles, tables: Mapping[int, TableDefinition], findings: Findings) -> None:
-    """Each table has columns number 0, 1, …, of different names; no column is without a table."""
+    """Each table has columns number 0, 1, …, with different names; each column has a table."""
     source = TableDefinition(
         "sys_columns", SYS_COLUMNS_ID, SYSTEM_DEVICE, tables[SYS_COLUMNS_ID].entry_page, SYS_COLUMNS_COLUMNS
     )
@@ -86,7 +86,7 @@ def _check_columns(files: DatabaseFiles, tables: Mapping[int, TableDefinition], 
     for row_id, (obj_id, position, name, *_) in files.rows(source):
         wrong = ""
         if obj_id not in tables:
-            wrong = f"column {name} is of object {obj_id}, which is no table"
+            wrong = f"column {name} is of object {obj_id}, which is not a table"
         elif position in positions[obj_id] or not 0 <= position < len(tables[obj_id].columns):
             wrong = f"column {name} of table {tables[obj_id].name} has number {position}"
         elif (obj_id, name.lower()) in names:
@@ -99,7 +99,7 @@ def _check_columns(files: DatabaseFiles, tables: Mapping[int, TableDefinition], 
 
 
 def check_catalog(survey: Survey, catalog: Catalog, segments: list[CheckedSegment], in_between: Container[int]) -> None:
-    """``in_between``: entry pages of segments that are being made, or dropped and not yet gone."""
+    """``in_between``: entry pages of segments that are being created, or that were dropped and are not yet removed."""
     if not catalog.is_known:
         return
     _check_numbers(survey, catalog)
@@ -107,14 +107,14 @@ def check_catalog(survey: Survey, catalog: Catalog, segments: list[CheckedSegmen
         wanted = SegmentType.SYSTEM if table.obj_id < FIRST_USER_ID else SegmentType.HEAP
         wrong = wrong_entry(survey, table.entry_page, table.obj_id, table.space_id, (wanted,))
         if wrong:
-            said = f"table {table.name} starts at page {page_name(table.entry_page)}, {wrong}"
-            survey.findings.on_page(*place, said)
+            message = f"table {table.name} starts at page {page_name(table.entry_page)}, {wrong}"
+            survey.findings.on_page(*place, message)
         if table.lobs is not None:
             lobs = table.lobs
             wrong = wrong_entry(survey, lobs.entry_page, lobs.obj_id, table.space_id, (SegmentType.LOB,))
             if wrong:
-                said = f"large objects of table {table.name} start at page {page_name(lobs.entry_page)}, {wrong}"
-                survey.findings.on_page(*place, said)
+                message = f"large objects of table {table.name} start at page {page_name(lobs.entry_page)}, {wrong}"
+                survey.findings.on_page(*place, message)
         elif any(column.type.is_lob for column in table.columns):
             survey.findings.on_page(*place, f"table {table.name} has no segment for its large objects")
     entries = {table.entry_page for _, table in catalog.listed} | {index.entry_page for _, index in catalog.indexes}
@@ -123,12 +123,12 @@ def check_catalog(survey: Survey, catalog: Catalog, segments: list[CheckedSegmen
     for segment in segments:
         if segment.entry_page not in entries and segment.entry_page not in in_between:
             at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("obj_id")
-            said = f"a segment of object {segment.obj_id}, but no table or index starts here"
-            survey.findings.on_page(segment.entry_page, at, said)
+            message = f"a segment of object {segment.obj_id}, but no table or index starts here"
+            survey.findings.on_page(segment.entry_page, at, message)
 
 
 def _check_numbers(survey: Survey, catalog: Catalog) -> None:
-    """Numbers and names are given once; numbers below the next one that will be given."""
+    """Numbers and names are unique; numbers are below the next one to be assigned."""
     numbers: set[int] = set()
     names: set[str] = set()
     next_id = survey.files.control.get("next_obj_id", 0)
@@ -136,21 +136,21 @@ def _check_numbers(survey: Survey, catalog: Catalog) -> None:
         if table.obj_id in numbers or table.name.lower() in names:
             survey.findings.on_page(*place, f"table {table.name}, number {table.obj_id}, is there twice")
         if next_id and table.obj_id >= next_id:
-            said = f"table {table.name} has number {table.obj_id}, which the next table would get ({next_id})"
-            survey.findings.on_page(*place, said)
+            message = f"table {table.name} has number {table.obj_id}, which the next table would get ({next_id})"
+            survey.findings.on_page(*place, message)
         numbers.add(table.obj_id)
         names.add(table.name.lower())
 
 
 def wrong_entry(survey: Survey, entry: int, obj_id: int, space_id: int, kinds: Sequence[SegmentType]) -> str:
-    """Why a page cannot be where an object's segment starts; nothing if it can, or is damaged in itself."""
+    """Why an object's segment cannot start at a page; empty if it can, or if the page itself is damaged."""
     fact: Any = survey.fact(entry)
     if fact["verdict"] == MISSING:
         return "which is not in use"
     if not survey.can_follow(entry):
         return ""
     if fact["page_type"] != PageType.SEGMENT_ENTRY:
-        return f"which is no entry page: its page_type is {fact['page_type']}"
+        return f"which is not an entry page: its page_type is {fact['page_type']}"
     if fact["obj_id"] != obj_id:
         return f"which is of object {fact['obj_id']} instead of {obj_id}"
     if fact["seg_type"] not in kinds:

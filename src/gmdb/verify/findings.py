@@ -1,4 +1,4 @@
-"""What a check has found: where, and what is wrong there; and the report of all checks."""
+"""Findings: where something is wrong, and what; and the report of all checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gmdb.storage.log.reports import Recovery
 
 
 class Finding(NamedTuple):
-    """Something wrong on a page, or in a file where no page is meant."""
+    """Something wrong on a page, or in a file as a whole."""
 
     file: str
     page_id: int | None
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
 
 class Findings(list[Finding]):
-    """Findings as they come in."""
+    """Findings in the order in which they are made."""
 
     def on_page(self, page_id: int, offset: int, message: str) -> None:
         file = device_path(Path(), device_of(int(page_id))).name
@@ -53,7 +53,7 @@ class Findings(list[Finding]):
 
 @dataclass(frozen=True)
 class Report:
-    """What was looked at, and what is wrong with it."""
+    """What was checked, and what is wrong with it."""
 
     directory: Path
     pages: int
@@ -61,7 +61,7 @@ class Report:
     tables: int
     rows: int
     findings: list[Finding]
-    recovery: Recovery | None = None  # what had to be done first, if the database was not closed
+    recovery: Recovery | None = None  # done first if the database was not closed
 
     @property
     def clean(self) -> bool:
@@ -72,12 +72,12 @@ class Report:
         counts = {"pages": self.pages, "bytes": self.size, "tables": self.tables, "rows": self.rows}
         findings = [finding.document() for finding in self.findings]
         recovery = None if self.recovery is None else self.recovery.document()
-        told = {"clean": self.clean, "findings": findings, "recovery": recovery}
-        return {"database": str(self.directory), **counts, **told}
+        outcome = {"clean": self.clean, "findings": findings, "recovery": recovery}
+        return {"database": str(self.directory), **counts, **outcome}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Report:
-        """A report that another process made; not what recovering its copy of the database was like."""
+        """A report that another process made, without its ``recovery``, which is that of a copy."""
         findings = [Finding(f["file"], f["page_id"], f["offset"], f["message"]) for f in document["findings"]]
         pages, size, tables, rows = (int(document[name]) for name in ("pages", "bytes", "tables", "rows"))
         return cls(Path(document["database"]), pages, size, tables, rows, findings)

@@ -1,12 +1,11 @@
-"""Heap and index, held against each other: every row has its entry, every entry has its row.
+"""Heap against index: every row has its entry, every entry has its row.
 
-Both sides are numbers (``kernel/checks/index_checks.py``).  If they differ, the rows and entries that make the
-difference are looked at one by one.
+Both sides are reduced to numbers, words (``kernel/checks/index_checks.py``).  If they differ, the rows and entries that
+differ are examined one by one.
 
-While a database is at work, as a dump shows it, an entry may also stand for an older version of its row, and undo
-records of entries say which.  Those from when the index was being built (SHADOW) say nothing of what it has.  A row
-with a lock may be halfway through a rollback, so it is not held against entries itself: the undo records of its entries
-are.
+In a database at work, which a dump is a copy of, an entry may also stand for an older version of its row, and undo
+records of entries say which.  Those from while the index was being built (SHADOW) say nothing about its contents.  A
+row with a lock may be halfway through a rollback, so the undo records of its entries are checked instead.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from gmdb.verify.segments import CheckedSegment
 from gmdb.verify.survey import MISSING, Survey
 from gmdb.verify.undo_checks import LiveRecord
 
-SHOWN_MAX = 20  # rows, and entries, of one index that are told one by one
+SHOWN_MAX = 20  # rows, and entries, of one index that are reported one by one
 _OF_ENTRIES = {
     IndexKind.BTREE: (UndoOperation.BTREE_INSERT, UndoOperation.BTREE_DELETE),
     IndexKind.HASH: (UndoOperation.HASH_INSERT, UndoOperation.HASH_DELETE),
@@ -59,15 +58,15 @@ def check_rows(
     words, places = _words_of_rows(survey, mapped, index)
     comparison = _Comparison(survey, index, entries, records)
     if survey.files.is_settled:
-        comparison.tell_marked()
+        comparison.report_marked()
     else:
         comparison.check_records()
     if not np.array_equal(np.sort(words), np.sort(entries.words)):
-        comparison.tell_differences(words, places)
+        comparison.report_differences(words, places)
 
 
 def row_pieces(survey: Survey, indexes: Sequence[Index], pages_a_piece: int) -> list[RowWords]:
-    """The rows of a table, for all of its indexes; none if somebody is at work on it, so that versions count."""
+    """The rows of a table, in pieces, for all of its indexes; none if the database was not closed."""
     if not survey.files.is_settled:
         return []
     obj_id, heads = indexes[0].table.obj_id, tuple(index.head.tobytes() for index in indexes)
@@ -117,8 +116,8 @@ class _Comparison:
 
     # ---- marks and undo
 
-    def tell_marked(self) -> None:
-        """Entries with a lock, or marked as deleted, although nobody is at work."""
+    def report_marked(self) -> None:
+        """Report entries with a lock, or marked as deleted, in a database that was closed."""
         for spot in _shown(self._entries.spots[self._entries.spots & SPECIAL != 0]):
             page, offset = self._entry(spot)
             word = ROW_HEAD.at(page, offset).lock_id
@@ -126,73 +125,73 @@ class _Comparison:
             self._on_entry(spot, f"the entry of {self._name(page, offset)} {what}, but the database was closed")
 
     def check_records(self) -> None:
-        """What undo records say of entries: each must be one of the index, and there."""
+        """Each undo record of an entry must name an entry that the index has."""
         there = np.isin(self._recorded, self._entries.words)
         for record, word, is_there in zip(self._records, self._recorded.tolist(), there.tolist(), strict=True):
-            said = "" if is_there else f"{self._index.name} has no such entry"
+            message = "" if is_there else f"{self._index.name} has no such entry"
             if word == NO_WORD:
-                said = f"it holds no entry of {self._index.name}"
+                message = f"it holds no entry of {self._index.name}"
             elif not self._entries.whole:
                 continue
-            if said:
-                self._survey.findings.on_page(record.page_id, record.offset, f"{record.name}: {said}")
+            if message:
+                self._survey.findings.on_page(record.page_id, record.offset, f"{record.name}: {message}")
         for record in self._foreign:
-            said = f"{record.name}: {self._index.name} is of another kind, {self._index.definition.using}"
-            self._survey.findings.on_page(record.page_id, record.offset, said)
+            message = f"{record.name}: {self._index.name} is of another kind, {self._index.definition.using}"
+            self._survey.findings.on_page(record.page_id, record.offset, message)
 
     # ---- differences
 
-    def tell_differences(self, words: np.ndarray, places: np.ndarray) -> None:
+    def report_differences(self, words: np.ndarray, places: np.ndarray) -> None:
         explained = set()
         extra = ~np.isin(self._entries.words, words) & ~np.isin(self._entries.words, self._recorded)
-        told = 0
+        count = 0
         for spot in self._entries.spots[extra].tolist():
             spot &= ~SPECIAL
             page, offset = self._entry(spot)
             row_id = row_of(page, offset)
             wrong = self._wrong_target(page, offset, row_id)
             if wrong:
-                told += 1
+                count += 1
                 explained.add(row_id.place)
-                if told <= SHOWN_MAX:
+                if count <= SHOWN_MAX:
                     self._on_entry(
                         spot, f"the entry of key {self._index.key_at(page, offset)} leads to row {row_id}, {wrong}"
                     )
-        self._tell_more(told, "entries lead to rows without their key")
+        self._report_more(count, "entries lead to rows without their key")
         if self._entries.whole:
-            self._tell_missing(words, places, explained)
+            self._report_missing(words, places, explained)
 
-    def _tell_missing(self, words: np.ndarray, places: np.ndarray, explained: set[int]) -> None:
+    def _report_missing(self, words: np.ndarray, places: np.ndarray, explained: set[int]) -> None:
         missing = places[~np.isin(words, self._entries.words)]
         if not self._settled:
             missing = missing[missing & SPECIAL == 0]
-        told = 0
+        count = 0
         for place in missing.tolist():
             place &= ~SPECIAL
             key = self._key_of_row(place)
             if place in explained or key is None:
                 continue
-            told += 1
-            if told <= SHOWN_MAX:
+            count += 1
+            if count <= SHOWN_MAX:
                 page_id, slot = page_of(place), slot_of(place)
-                said = f"slot {slot}: {self._index.name} has no entry for the row's key, {in_words(key)}"
-                self._survey.findings.on_page(page_id, self._survey.row_offset(page_id, slot), said)
-        self._tell_more(told, f"rows of table {self._index.table.name} have no entry")
+                message = f"slot {slot}: {self._index.name} has no entry for the row's key, {in_words(key)}"
+                self._survey.findings.on_page(page_id, self._survey.row_offset(page_id, slot), message)
+        self._report_more(count, f"rows of table {self._index.table.name} have no entry")
 
-    def _tell_more(self, told: int, what: str) -> None:
-        if told > SHOWN_MAX:
-            said = f"{self._index.name}: {told - SHOWN_MAX} more {what}"
-            self._survey.findings.on_page(self._index.definition.entry_page, 0, said)
+    def _report_more(self, count: int, what: str) -> None:
+        if count > SHOWN_MAX:
+            message = f"{self._index.name}: {count - SHOWN_MAX} more {what}"
+            self._survey.findings.on_page(self._index.definition.entry_page, 0, message)
 
     def _wrong_target(self, page: bytes, offset: int, row_id: RowId) -> str:
-        """Why an entry cannot lead to a row; nothing if it can, or if nobody can say."""
+        """Why an entry cannot lead to a row; empty if it can, or if that cannot be known."""
         fact = self._survey.fact(row_id.page_id)
         if fact["verdict"] == MISSING:
             return "" if self._may_be_cut_off(row_id.page_id) else "whose page is not in use"
         if fact["verdict"] > SUSPECT:
             return ""
         if not _is_heap(fact, self._index.table.obj_id):
-            return f"but page {page_name(row_id.page_id)} is no page of rows of table {self._index.table.name}"
+            return f"but page {page_name(row_id.page_id)} is not a page of rows of table {self._index.table.name}"
         row = self._row(row_id)
         if row is None:
             return "which is not there"
@@ -215,7 +214,7 @@ class _Comparison:
     # ---- versions
 
     def _had(self, place: int, page: bytes, offset: int, newest: tuple[Any, ...]) -> bool:
-        """Whether each key column once had its value in the entry, as far as undo tells of versions of the row."""
+        """Whether each key column once had the entry's value, by the versions of the row that undo has."""
         known = [{repr(value)} for value in newest]
         for record in self._row_records:
             if place in record.places():
@@ -229,7 +228,7 @@ class _Comparison:
         return all(repr(value) in known[number] for number, value in zip(positions, key, strict=True))
 
     def _image(self, record: LiveRecord) -> Iterator[tuple[int, Any]]:
-        """(number of a column, value) of what an undo record kept."""
+        """(number of a column, value before the change) of an undo record."""
         views = view_undo_records(self._survey.files.page(record.page_id), self._survey.tables)
         image = next(view for view in views if view.slot == record.slot)
         if image.image is not None and image.image.cells is not None:
@@ -239,17 +238,17 @@ class _Comparison:
     # ---- bytes
 
     def _entry(self, spot: int) -> tuple[bytes, int]:
-        """The page of an entry, and where the entry lies on it."""
+        """The page of an entry, and the entry's offset on it."""
         page_id, slot = page_of(spot), slot_of(spot)
         return self._survey.files.page(page_id), self._survey.row_offset(page_id, slot)
 
     def _name(self, page: bytes, offset: int) -> str:
         return f"key {self._index.key_at(page, offset)} and row {row_of(page, offset)}"
 
-    def _on_entry(self, spot: int, said: str) -> None:
+    def _on_entry(self, spot: int, message: str) -> None:
         page_id, slot = page_of(spot), slot_of(spot)
         at = self._survey.row_offset(page_id, slot)
-        self._survey.findings.on_page(page_id, at, f"{self._index.name}: slot {slot}: {said}")
+        self._survey.findings.on_page(page_id, at, f"{self._index.name}: slot {slot}: {message}")
 
     def _row(self, row_id: RowId) -> tuple[bytes, int] | None:
         page = self._survey.files.page(row_id.page_id)
@@ -276,7 +275,7 @@ class _Comparison:
 
 
 def _foreign_operations(kind: IndexKind) -> list[UndoOperation]:
-    """What undo records say of entries of other kinds of index."""
+    """The undo operations on entries of other kinds of index."""
     return [op for known in (_OF_ENTRIES, _SHADOWS) for other, own in known.items() if other != kind for op in own]
 
 
@@ -285,27 +284,27 @@ def _shown(spots: np.ndarray) -> list[int]:
     return shown
 
 
-# ---- Indexes against the catalog: each has its table, its segment, and a head that says what sys_indexes says.
+# ---- Indexes against the catalog: each has its table, its segment, and a head that agrees with sys_indexes.
 #
-# What then is checked depends on the kind of the index, which is that of its segment; ``KINDS`` lists them.
+# The checks that follow depend on the kind of the index, which is the type of its segment; ``KINDS`` lists them.
 
 KINDS: dict[SegmentType, type[Tree] | type[Hash]] = {SegmentType.BTREE: Tree, SegmentType.HASH: Hash}
-"""By the type of an index's segment: what goes through its pages, and answers the entries that it found."""
+"""By the type of an index's segment: the class that checks its pages and returns its entries."""
 
 
 @dataclass(frozen=True)
 class _Names:
-    """What indexes and tables that were looked at before are called, and their numbers."""
+    """The names and numbers of the indexes and tables checked so far."""
 
     numbers: set[int]
     names: set[str]
 
 
 class Indexes:
-    """All indexes: what is to be done about them in pieces, and then what is wrong with them.
+    """All indexes: the pieces of checking them, then what is wrong with them.
 
-    An index whose pieces are right, and whose rows have the same words as its entries, is right.  Any other is gone
-    through as a whole.
+    An index whose pieces are right, and whose rows have the same words as its entries, is right.  Any other is checked
+    as a whole.
     """
 
     def __init__(self, survey: Survey, catalog: Catalog, segments: list[CheckedSegment], pages_a_piece: int) -> None:
@@ -324,21 +323,21 @@ class Indexes:
         return MappedPages(self._survey.files, self._survey.verdicts())
 
     def _by_table(self) -> dict[int, list[_Walk]]:
-        """Of each table, the indexes that can be checked in pieces."""
-        found: dict[int, list[_Walk]] = {}
+        """The indexes that can be checked in pieces, by table."""
+        by_table: dict[int, list[_Walk]] = {}
         for walk in self._walks:
             if walk.pieces:
-                found.setdefault(walk.index.table.obj_id, []).append(walk)
-        return found
+                by_table.setdefault(walk.index.table.obj_id, []).append(walk)
+        return by_table
 
     def pieces(self) -> list[Piece]:
         entries: list[Piece] = [piece for walk in self._walks for piece in walk.pieces]
         return entries + [piece for pieces in self._rows.values() for piece in pieces]
 
     def check(self, results: Iterator[Any], records: list[LiveRecord]) -> None:
-        """``results``: what came of the pieces; as many are taken as there are pieces."""
+        """``results``: those of the pieces, in order; as many are taken as there are pieces."""
         for walk in self._walks:
-            walk.found = [next(results) for _ in walk.pieces]
+            walk.results = [next(results) for _ in walk.pieces]
         for table_id, walks in self._by_table().items():
             for digests in [next(results) for _ in self._rows[table_id]]:
                 for walk, digest in zip(walks, digests, strict=True):
@@ -352,23 +351,23 @@ class Indexes:
 
 @dataclass
 class _Walk:
-    """An index, and what is known of it."""
+    """An index, its pieces and their results."""
 
     index: Index
     walk: Tree | Hash
     pieces: Sequence[Piece]
-    found: Sequence[EntriesFound] = ()
+    results: Sequence[EntriesFound] = ()
     rows: Digest = NOTHING
 
     def is_right(self) -> bool:
-        entries = sum((one.digest for one in self.found), NOTHING)
-        if not self.found or entries != self.rows or not all(one.right for one in self.found):
+        entries = sum((one.digest for one in self.results), NOTHING)
+        if not self.results or entries != self.rows or not all(one.right for one in self.results):
             return False
-        return self.walk.is_reached(self.found)
+        return self.walk.is_reached(self.results)
 
 
 def _indexes(survey: Survey, catalog: Catalog, segments: list[CheckedSegment]) -> Iterator[Index]:
-    """Those that can be looked at; what the catalog and their heads say of them is checked."""
+    """The indexes that can be checked further; what the catalog and their heads say is checked here."""
     by_entry = {segment.entry_page: segment for segment in segments}
     before = _Names(set(catalog.tables), set())
     for place, definition in catalog.indexes:
@@ -383,7 +382,7 @@ def _indexes(survey: Survey, catalog: Catalog, segments: list[CheckedSegment]) -
 
 
 def _wrong_definition(survey: Survey, catalog: Catalog, index: IndexDefinition, before: _Names) -> str:
-    """What is wrong with a row of sys_indexes."""
+    """What is wrong with a row of sys_indexes; empty if nothing."""
     next_id = survey.files.control.get("next_obj_id", 0)
     if index.obj_id in before.numbers or index.name.lower() in before.names:
         return f"has a name, or a number ({index.obj_id}), that is there already"
@@ -391,7 +390,7 @@ def _wrong_definition(survey: Survey, catalog: Catalog, index: IndexDefinition, 
         return f"has number {index.obj_id}, which the next table or index would get ({next_id})"
     table = catalog.tables.get(index.table_id)
     if table is None:
-        return f"is of object {index.table_id}, which is no table"
+        return f"is of object {index.table_id}, which is not a table"
     positions = index.positions
     if len(set(positions)) < len(positions) or len(positions) > KEY_COLUMNS_MAX:
         return f"has the columns number {', '.join(map(str, positions))}; they are at most {KEY_COLUMNS_MAX}, each once"
@@ -405,17 +404,17 @@ def _wrong_definition(survey: Survey, catalog: Catalog, index: IndexDefinition, 
 
 
 def _read_head(survey: Survey, definition: IndexDefinition, table: TableDefinition, segment: CheckedSegment) -> Index:
-    """The index with the head that it should have: what the catalog says, and the root that its page names."""
+    """The index, with the head that it should have: the catalog's fields, and the root from its page."""
     columns = tuple(table.columns[position] for position in definition.positions)
     page = survey.files.page(definition.entry_page)
-    found = INDEX_HEAD.values(page, INDEX_AT)
+    fields = INDEX_HEAD.values(page, INDEX_AT)
     right = _right_head(definition, columns)
     for name, value in right.items():
-        stored = _field(page, name) if isinstance(value, list) else found[name]
+        stored = _field(page, name) if isinstance(value, list) else fields[name]
         if stored != value:
-            said = f"index {definition.name}: {name} {stored} in the index's head, but the catalog makes it {value}"
-            survey.findings.on_page(definition.entry_page, INDEX_AT + INDEX_HEAD.offset(name), said)
-    head = np.frombuffer(INDEX_HEAD.pack(root=found["root"], **right), np.uint8)
+            message = f"index {definition.name}: {name} {stored} in the index's head, but the catalog makes it {value}"
+            survey.findings.on_page(definition.entry_page, INDEX_AT + INDEX_HEAD.offset(name), message)
+    head = np.frombuffer(INDEX_HEAD.pack(root=fields["root"], **right), np.uint8)
     return Index(definition, table, columns, segment, head)
 
 

@@ -1,4 +1,4 @@
-"""Indexes by themselves, B-trees and hash indexes: what the kernels find wrong with one, in words."""
+"""The structure of indexes, B-trees and hash indexes: runs the kernels that check one, and explains their problems."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gmdb.verify.pieces import EntriesFound, HashWalk, LeafRange, leaf_ranges
 from gmdb.verify.segments import CheckedSegment
 from gmdb.verify.survey import MISSING, Survey
 
-# ---- An index that is being verified, and what was found in it.
+# ---- An index that is being verified, and its entries.
 
 SHOWN_CHARACTERS = 80
 KINDS_BY_NAME = {kind.name.lower(): kind for kind in IndexKind}  # as the catalog calls them
@@ -49,11 +49,11 @@ class Index:
         return KINDS_BY_NAME[self.definition.using]
 
     def key_at(self, page: bytes, offset: int) -> str:
-        """An entry's key, for people."""
+        """An entry's key as text."""
         try:
             return in_words(key_values(self.columns, page, offset))
         except (Corruption, DataError):
-            return "that is no value of its columns"
+            return "that is not a value of its columns"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class IndexEntries:
 
     words: np.ndarray
     spots: np.ndarray
-    whole: bool  # whether all of the index could be looked at, so that what is missing is not there
+    whole: bool  # whether all of the index could be read, so that a missing entry is not there
 
 
 def row_of(page: bytes, offset: int) -> RowId:
@@ -76,16 +76,16 @@ def in_words(key: tuple[Any, ...]) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…)"
 
 
-# ---- Running a walk through an index, compiled, and telling what it found: what all kinds of index have in common.
+# ---- Running a compiled walk through an index and reporting its problems: what all kinds of index have in common.
 
-PROBLEMS_MAX = 100  # of one index that are put into words
+PROBLEMS_MAX = 100  # of one index that are reported one by one
 KEY_AT = ROW_HEAD.size + POINTER_SIZE  # of an entry
 
-Problem = Callable[[int, int, int], None]  # tells of one, in words
+Problem = Callable[[int, int, int], None]  # reports one
 
 
 class IndexWalk:
-    """One index.  A kind of index says which kernel goes through it, and has words for each kind of problem."""
+    """One index.  A subclass for each kind of index has its kernels, and a message for each kind of problem."""
 
     segment_type: ClassVar[SegmentType]
     check_type: ClassVar[np.dtype]
@@ -120,7 +120,7 @@ class IndexWalk:
 
     @property
     def entry_room(self) -> int:
-        """How many entries they have, those of branches included."""
+        """How many entries these pages have, those of branches included."""
         return len(self._words) - 1
 
     def walk(self, *kernels: Callable[[int], int]) -> np.void:
@@ -136,81 +136,81 @@ class IndexWalk:
             kind, *where = (int(value) for value in problem)
             words[kind](*where)
         if result["problem_count"] > PROBLEMS_MAX:
-            self.tell_at_entry_page(f"{result['problem_count'] - PROBLEMS_MAX} more entries or pages are wrong")
+            self.report_at_entry_page(f"{result['problem_count'] - PROBLEMS_MAX} more entries or pages are wrong")
         unreached = 0
         if result["whole"] and self._index.segment.whole:
-            unreached = self._tell_unreached()
-        found = int(result["entry_count"])
-        return IndexEntries(self._words[:found], self._spots[:found], bool(result["whole"]) and not unreached)
+            unreached = self._report_unreached()
+        count = int(result["entry_count"])
+        return IndexEntries(self._words[:count], self._spots[:count], bool(result["whole"]) and not unreached)
 
     def listed(self) -> np.ndarray:
-        """Pages of the index that its segment's map lists, as far as they can be followed."""
+        """Pages of the index that its segment's map lists and that can be followed."""
         ids = self._index.segment.entries["page_id"].astype(np.int64)
         return ids[self._is_page(self._survey.gather(ids))]
 
-    def _tell_unreached(self) -> int:
-        """Pages that the segment's map lists, but the index does not lead to; answers how many."""
+    def _report_unreached(self) -> int:
+        """Report pages that the segment's map lists but the index does not lead to; returns how many."""
         listed = self.listed().tolist()
         unreached = [page_id for page_id in listed if not self._mapped.seen[device_of(page_id)][offset_of(page_id)]]
         for page_id in unreached:
-            said = f"{self._index.name}: no page of the index leads to this page"
-            self._survey.findings.on_page(page_id, NODE_AT, said)
+            message = f"{self._index.name}: no page of the index leads to this page"
+            self._survey.findings.on_page(page_id, NODE_AT, message)
         return len(unreached)
 
     # ---- places
 
-    def tell_at_entry_page(self, said: str) -> None:
+    def report_at_entry_page(self, message: str) -> None:
         at = INDEX_AT + INDEX_HEAD.offset("root")
-        self._survey.findings.on_page(self._index.definition.entry_page, at, f"{self._index.name}: {said}")
+        self._survey.findings.on_page(self._index.definition.entry_page, at, f"{self._index.name}: {message}")
 
     def entry_offset(self, page_id: int, slot: int) -> int:
         page = self._survey.files.page(page_id)
         at = slot_offset(len(page), slot)
         return int.from_bytes(page[at : at + 2], "little")
 
-    def on_entry(self, page_id: int, slot: int, said: str, behind: int = 0) -> None:
+    def on_entry(self, page_id: int, slot: int, message: str, behind: int = 0) -> None:
         offset = self.entry_offset(page_id, slot) + behind
-        self._survey.findings.on_page(page_id, offset, f"{self._index.name}: slot {slot}: {said}")
+        self._survey.findings.on_page(page_id, offset, f"{self._index.name}: slot {slot}: {message}")
 
-    def on_node(self, page_id: int, field: str, said: str) -> None:
-        self._survey.findings.on_page(page_id, NODE_AT + BTREE_NODE.offset(field), f"{self._index.name}: {said}")
+    def on_node(self, page_id: int, field: str, message: str) -> None:
+        self._survey.findings.on_page(page_id, NODE_AT + BTREE_NODE.offset(field), f"{self._index.name}: {message}")
 
     def why_lost(self, page_id: int) -> str:
-        """Why the walk could not go on to a page; nothing if that was found before."""
+        """Why the walk could not go on to a page; empty if the page was reported before."""
         verdict = self._survey.fact(page_id)["verdict"]
         if verdict == MISSING:
             return "which is not in use"
-        return "" if verdict > SUSPECT else "which is no page of this index"
+        return "" if verdict > SUSPECT else "which is not a page of this index"
 
     # ---- entries
 
     def key_and_row(self, place: int) -> str:
-        """Of an entry that leads to a row."""
+        """The key and the row of an entry that leads to a row, as text."""
         page, offset = self._survey.files.page(page_of(place)), self.entry_offset(page_of(place), slot_of(place))
         return f"{self._index.key_at(page, offset)} of row {row_of(page, offset)}"
 
-    def tell_misfit(self, page_id: int, slot: int, tail: str, behind: int) -> None:
+    def report_misfit(self, page_id: int, slot: int, tail: str, behind: int) -> None:
         columns = ", ".join(f"{column.name} {column.type}" for column in self._index.columns)
-        said = f"the columns of the entry's key are not those of the index: {columns}{tail}"
-        self.on_entry(page_id, slot, said, behind)
+        message = f"the columns of the entry's key are not those of the index: {columns}{tail}"
+        self.on_entry(page_id, slot, message, behind)
 
-    def tell_same(self, page_id: int, slot: int, _: int) -> None:
-        said = f"the entry of key {self.key_and_row(place_of(page_id, slot))} and its row is there twice"
-        self.on_entry(page_id, slot, said)
+    def report_same(self, page_id: int, slot: int, _: int) -> None:
+        message = f"the entry of key {self.key_and_row(place_of(page_id, slot))} and its row is there twice"
+        self.on_entry(page_id, slot, message)
 
-    def tell_duplicate(self, page_id: int, slot: int, other: int) -> None:
+    def report_duplicate(self, page_id: int, slot: int, other: int) -> None:
         where = f"slot {slot_of(other)} of page {page_name(page_of(other))}"
-        said = f"the index is unique, but key {self.key_and_row(place_of(page_id, slot))} is also in {where}"
-        self.on_entry(page_id, slot, said, KEY_AT)
+        message = f"the index is unique, but key {self.key_and_row(place_of(page_id, slot))} is also in {where}"
+        self.on_entry(page_id, slot, message, KEY_AT)
 
 
-# ---- B-trees: what ``kernel/checks/index_checks.py`` finds wrong with one, in words.
+# ---- B-trees: the problems that ``kernel/checks/index_checks.py`` finds.
 
 _LINKS = {index_checks.PREV: ("prev", "before"), index_checks.NEXT: ("next", "behind")}
 
 
 class Tree(IndexWalk):
-    """One tree, and words for what is wrong with it."""
+    """One B-tree, and messages for its problems."""
 
     segment_type, check_type, item_type = SegmentType.BTREE, index_checks.TREE_CHECK, index_checks.QUEUED
 
@@ -225,15 +225,15 @@ class Tree(IndexWalk):
             index_checks.MISFIT: self._misfit,
             index_checks.OPEN: self._open,
             index_checks.ORDER: self._order,
-            index_checks.SAME: self.tell_same,
+            index_checks.SAME: self.report_same,
             index_checks.LOW: self._low,
             index_checks.HIGH: self._high,
-            index_checks.DUPLICATE: self.tell_duplicate,
+            index_checks.DUPLICATE: self.report_duplicate,
         }
         return self.run((index_checks.check_branches, index_checks.check_leaves), words)
 
     def pieces(self, pages_a_piece: int) -> list[LeafRange]:
-        """Its leaves; none if something is wrong with the branches, so that it must be gone through as a whole."""
+        """Its leaves; none if something is wrong with the branches, so that it must be checked as a whole."""
         result = self.walk(index_checks.check_branches)
         if result["problem_count"] or not result["whole"]:
             return []
@@ -265,20 +265,20 @@ class Tree(IndexWalk):
     def _twice(self, parent: int, slot: int, child: int) -> None:
         self._from_parent(parent, slot, f"leads to page {page_name(child)}, to which another entry leads already")
 
-    def _from_parent(self, parent: int, slot: int, said: str) -> None:
+    def _from_parent(self, parent: int, slot: int, message: str) -> None:
         if parent == NO_PAGE:
-            self.tell_at_entry_page(f"the root {said}")
+            self.report_at_entry_page(f"the root {message}")
         else:
-            self.on_entry(parent, slot, f"the entry {said}", ROW_HEAD.size)
+            self.on_entry(parent, slot, f"the entry {message}", ROW_HEAD.size)
 
     def _level(self, page_id: int, _: int, level: int) -> None:
         self.on_node(page_id, "level", f"level {self._level_of(page_id)}, but the page above it makes it {level}")
 
     def _link(self, kind: int, page_id: int, other: int) -> None:
         name, where = _LINKS[kind]
-        found = BTREE_NODE.values(self._survey.files.page(page_id), NODE_AT)[name]
-        said = f"{name} is page {page_name(found)}, but the page {where} it is {page_name(other)}"
-        self.on_node(page_id, name, said)
+        stored = BTREE_NODE.values(self._survey.files.page(page_id), NODE_AT)[name]
+        message = f"{name} is page {page_name(stored)}, but the page {where} it is {page_name(other)}"
+        self.on_node(page_id, name, message)
 
     def _empty(self, page_id: int, _: int, __: int) -> None:
         self.on_node(page_id, "slot_count", "a branch without entries leads nowhere")
@@ -287,7 +287,7 @@ class Tree(IndexWalk):
 
     def _misfit(self, page_id: int, slot: int, _: int) -> None:
         tail = " and the row id" if not self._index.definition.unique else ", maybe the row id"
-        self.tell_misfit(page_id, slot, tail if self._level_of(page_id) else "", BITS_AT)
+        self.report_misfit(page_id, slot, tail if self._level_of(page_id) else "", BITS_AT)
 
     def _open(self, page_id: int, slot: int, _: int) -> None:
         self.on_entry(page_id, slot, "the last entry of a branch has no key, but this one has")
@@ -308,14 +308,13 @@ class Tree(IndexWalk):
         self.on_entry(page_id, slot, f"{keys}, which bounds the page", KEY_AT)
 
 
-# ---- Hash indexes: what ``kernel/checks/hash_checks.py`` finds wrong with one, in words; and keys that are there
-# twice.
+# ---- Hash indexes: the problems that ``kernel/checks/hash_checks.py`` finds, and duplicate keys.
 
 _ADDRESS_SIZE = 8
 
 
 class Hash(IndexWalk):
-    """One hash index, and words for what is wrong with it."""
+    """One hash index, and messages for its problems."""
 
     segment_type, check_type, item_type = SegmentType.HASH, hash_checks.HASH_CHECK, hash_checks.QUEUED
 
@@ -331,75 +330,75 @@ class Hash(IndexWalk):
             hash_checks.BLOCK: self._block,
             hash_checks.LONELY: self._lonely,
             hash_checks.EMPTY: self._empty,
-            hash_checks.MISFIT: lambda page, slot, _: self.tell_misfit(page, slot, " and the address", BITS_AT),
+            hash_checks.MISFIT: lambda page, slot, _: self.report_misfit(page, slot, " and the address", BITS_AT),
             hash_checks.ADDRESS: self._address,
             hash_checks.STRAY: self._stray,
             hash_checks.ORDER: self._order,
-            hash_checks.SAME: self.tell_same,
+            hash_checks.SAME: self.report_same,
         }
         entries = self.run((hash_checks.check_hash,), words)
-        self._tell_duplicates(entries.spots)
+        self._report_duplicates(entries.spots)
         return entries
 
     def pieces(self, _: int) -> list[HashWalk]:
-        """All of it: its buckets are in no order that parts of it could go by to find a key that is there twice."""
+        """All of it in one piece: buckets are not in an order by which parts of it could find duplicate keys."""
         definition = self._index.definition
         return [HashWalk(self._index.head.tobytes(), definition.obj_id, self.own_pages, self.entry_room)]
 
-    def is_reached(self, found: Sequence[EntriesFound]) -> bool:
+    def is_reached(self, results: Sequence[EntriesFound]) -> bool:
         """Whether the walk has come to all its pages."""
-        return bool(np.isin(self.listed(), np.concatenate([one.reached for one in found])).all())
+        return bool(np.isin(self.listed(), np.concatenate([one.reached for one in results])).all())
 
-    def _tell_duplicates(self, spots: np.ndarray) -> None:
-        """Entries of a unique index with one key; equal words only say where to look."""
+    def _report_duplicates(self, spots: np.ndarray) -> None:
+        """Report entries of a unique index with the same key; equal words only say where to look."""
         if not self._index.definition.unique:
             return
         order = np.argsort(self._keys[: len(spots)], kind="stable")
         keys = self._keys[order]
-        found = np.flatnonzero((keys[1:] == keys[:-1]) & (keys[1:] != NO_WORD))
-        told = 0
-        for n in found.tolist():
+        candidates = np.flatnonzero((keys[1:] == keys[:-1]) & (keys[1:] != NO_WORD))
+        count = 0
+        for n in candidates.tolist():
             other, spot = (int(spots[order[i]]) & ~SPECIAL for i in (n, n + 1))
             if hash_checks.same_key(self._mapped.address, self._index.head.ctypes.data, spot, other):
-                told += 1
-                if told <= PROBLEMS_MAX:
-                    self.tell_duplicate(page_of(spot), slot_of(spot), other)
-        if told > PROBLEMS_MAX:
-            self.tell_at_entry_page(f"{told - PROBLEMS_MAX} more keys are there twice")
+                count += 1
+                if count <= PROBLEMS_MAX:
+                    self.report_duplicate(page_of(spot), slot_of(spot), other)
+        if count > PROBLEMS_MAX:
+            self.report_at_entry_page(f"{count - PROBLEMS_MAX} more keys are there twice")
 
     # ---- directories
 
     def _depth_of(self, page_id: int) -> int:
         return int(HASH_NODE.at(self._survey.files.page(page_id), NODE_AT).depth)
 
-    def _on_slot(self, directory: int, slot: int, said: str) -> None:
-        text = f"{self._index.name}: slot {slot} of the directory {said}"
+    def _on_slot(self, directory: int, slot: int, message: str) -> None:
+        text = f"{self._index.name}: slot {slot} of the directory {message}"
         self._survey.findings.on_page(directory, ENTRIES_AT + 4 * slot, text)
 
     def _child(self, directory: int, slot: int, child: int) -> None:
         why = self.why_lost(child)
         if why and directory == NO_PAGE:
-            self.tell_at_entry_page(f"the root leads to page {page_name(child)}, {why}")
+            self.report_at_entry_page(f"the root leads to page {page_name(child)}, {why}")
         elif why:
             self._on_slot(directory, slot, f"leads to page {page_name(child)}, {why}")
 
     def _root(self, page_id: int, _: int, __: int) -> None:
-        self.tell_at_entry_page(f"the root leads to page {page_name(page_id)}, which is no directory")
+        self.report_at_entry_page(f"the root leads to page {page_name(page_id)}, which is not a directory")
 
     def _twice(self, directory: int, slot: int, child: int) -> None:
-        said = f"leads to page {page_name(child)}, to which other slots lead already"
-        self._on_slot(directory, slot, said)
+        message = f"leads to page {page_name(child)}, to which other slots lead already"
+        self._on_slot(directory, slot, message)
 
     def _depth(self, page_id: int, _: int, most: int) -> None:
-        said = f"depth {self._depth_of(page_id)}, but a directory of its level chooses by {most} bits at most"
-        self.on_node(page_id, "level", said)
+        message = f"depth {self._depth_of(page_id)}, but a directory of its level chooses by {most} bits at most"
+        self.on_node(page_id, "level", message)
 
     def _deep(self, page_id: int, _: int, most: int) -> None:
-        said = f"depth {self._depth_of(page_id)}, but the bucket's directory chooses by {most} bits only"
-        self.on_node(page_id, "level", said)
+        message = f"depth {self._depth_of(page_id)}, but the bucket's directory chooses by {most} bits only"
+        self.on_node(page_id, "level", message)
 
     def _slots_with(self, directory: int, slot: int, child: int) -> tuple[str, int]:
-        """Words for the run of slots that lead to a page, and how many they are."""
+        """The run of slots that lead to a page, as text, and how many they are."""
         slots, last = slot_pages(self._survey.files.page(directory)), slot
         while last + 1 < len(slots) and slots[last + 1] == child:
             last += 1
@@ -407,19 +406,19 @@ class Hash(IndexWalk):
 
     def _shallow(self, directory: int, slot: int, child: int) -> None:
         where, _ = self._slots_with(directory, slot, child)
-        said = f"leads to a directory, page {page_name(child)}, from {where} at depth {self._depth_of(directory)}"
-        self._on_slot(directory, slot, f"{said}; that takes all bits of the level, one slot, and a level beneath it")
+        message = f"leads to a directory, page {page_name(child)}, from {where} at depth {self._depth_of(directory)}"
+        self._on_slot(directory, slot, f"{message}; that takes all bits of the level, one slot, and a level beneath it")
 
     def _block(self, directory: int, slot: int, child: int) -> None:
         where, count = self._slots_with(directory, slot, child)
         right = 1 << self._depth_of(directory) - self._depth_of(child)
-        said = f"leads to page {page_name(child)}, which is in {where}, {count} in all"
+        message = f"leads to page {page_name(child)}, which is in {where}, {count} in all"
         wanted = f"{right}, beginning at a multiple of that"
-        self._on_slot(directory, slot, f"{said}, but a bucket of depth {self._depth_of(child)} is in {wanted}")
+        self._on_slot(directory, slot, f"{message}, but a bucket of depth {self._depth_of(child)} is in {wanted}")
 
     def _lonely(self, page_id: int, _: int, children: int) -> None:
         what = "one bucket only" if children else "no page"
-        self.on_node(page_id, "slot_count", f"the directory leads to {what}, and should have given way")
+        self.on_node(page_id, "slot_count", f"the directory leads to {what}, and should have been removed")
 
     # ---- buckets
 
@@ -427,14 +426,14 @@ class Hash(IndexWalk):
         self.on_node(page_id, "slot_count", "a bucket without entries")
 
     def _address_of(self, page_id: int, slot: int) -> tuple[int, int]:
-        """The address of an entry, and where it lies in it."""
+        """The address of an entry, and its offset in the entry."""
         page, offset = self._survey.files.page(page_id), self.entry_offset(page_id, slot)
         at = int(ROW_HEAD.at(page, offset).size) - _ADDRESS_SIZE
         return int.from_bytes(page[offset + at : offset + at + _ADDRESS_SIZE], "little"), at
 
-    def _on_address(self, page_id: int, slot: int, said: str) -> None:
+    def _on_address(self, page_id: int, slot: int, message: str) -> None:
         address, at = self._address_of(page_id, slot)
-        self.on_entry(page_id, slot, f"address {address:#018x} {said}", at)
+        self.on_entry(page_id, slot, f"address {address:#018x} {message}", at)
 
     def _address(self, page_id: int, slot: int, _: int) -> None:
         self._on_address(page_id, slot, f"is not that of key {self.key_and_row(place_of(page_id, slot))}")
@@ -443,8 +442,8 @@ class Hash(IndexWalk):
         item = self._queue[number]
         bits = int(item["bits"])
         prefix = ((int(item["address"]) & (1 << 64) - 1) << PLACE_BITS | int(item["place"])) >> ALL_BITS - bits
-        said = f"does not belong into the bucket, whose entries begin with bits {prefix:0{bits}b}"
-        self._on_address(page_id, slot, said)
+        message = f"does not belong in the bucket, whose entries begin with bits {prefix:0{bits}b}"
+        self._on_address(page_id, slot, message)
 
     def _order(self, page_id: int, slot: int, before: int) -> None:
         address, _ = self._address_of(page_id, slot_of(before))

@@ -1,8 +1,8 @@
 """Large objects against their pages and rows: each page belongs to one value, each value to one row.
 
 A value is whole if its pages are all there, in order, full but for the last, and have as many bytes as its first page
-says.  It belongs to a row whose cell leads to it and says the same length; or, while transactions are at work, to an
-undo record that says that somebody brought it or took it away.
+says.  It belongs to a row whose cell leads to it and has the same length; or, while transactions are running, to an
+undo record of its insertion or deletion.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ReferenceRange:
         return ReferencesFound(list(self._references(work, findings)), findings)
 
     def _references(self, work: Workplace, findings: Findings) -> Iterator[_Reference]:
-        """The cells of all rows that are not deleted which lead to values on pages."""
+        """The cells of rows, deleted ones left out, that lead to values on pages."""
         for page_id in self.pages.tolist():
             page = work.files.page(page_id)
             for slot, offset in heap.live_slots(page):
@@ -99,7 +99,7 @@ class ReferencesFound:
 
 
 class LargeObjects:
-    """Those of all tables: the rows that lead to them, in pieces, and then what is wrong with them."""
+    """The large objects of all tables: the rows that lead to them, in pieces, then what is wrong with them."""
 
     def __init__(self, survey: Survey, pages_a_piece: int) -> None:
         self._survey = survey
@@ -114,7 +114,7 @@ class LargeObjects:
         return [piece for pieces in self._pieces.values() for piece in pieces]
 
     def check(self, results: Iterator[Any], records: list[LiveRecord]) -> None:
-        """``results``: what came of the pieces; as many are taken as there are pieces."""
+        """``results``: those of the pieces, in order; as many are taken as there are pieces."""
         recorded: dict[int, set[int]] = {}
         for record in records:
             if record.operation in _OF_LOBS:
@@ -122,8 +122,8 @@ class LargeObjects:
         for obj_id, pieces in self._pieces.items():
             table = self._survey.tables[obj_id]
             assert table.lobs is not None
-            found = [next(results) for _ in pieces]
-            _Check(self._survey, table, recorded.get(table.lobs.obj_id, set())).run(found)
+            own = [next(results) for _ in pieces]
+            _Check(self._survey, table, recorded.get(table.lobs.obj_id, set())).run(own)
 
 
 class _Check:
@@ -135,7 +135,7 @@ class _Check:
         self._obj_id = table.lobs.obj_id
         self._owned: set[int] = set()
 
-    def run(self, found: Sequence[ReferencesFound]) -> None:
+    def run(self, results: Sequence[ReferencesFound]) -> None:
         obj_id = self._obj_id
         mine = self._survey.pages_where(
             lambda facts: (
@@ -150,41 +150,41 @@ class _Check:
         lengths = {page_id: self._check_value(page_id) for page_id in sorted(roots)}
         for page_id in mine:
             if page_id not in self._owned and page_id not in self._recorded:
-                self._tell(page_id, NODE_AT, "a page of a large object that does not lead to it")
-        self._check_references(lengths, found)
+                self._report(page_id, NODE_AT, "a page of a large object that does not lead to it")
+        self._check_references(lengths, results)
 
-    def _tell(self, page_id: int, offset: int, said: str) -> None:
-        self._survey.findings.on_page(page_id, offset, f"table {self._table.name}: {said}")
+    def _report(self, page_id: int, offset: int, message: str) -> None:
+        self._survey.findings.on_page(page_id, offset, f"table {self._table.name}: {message}")
 
     # ---- pages
 
     def _check_value(self, first: int) -> int:
-        """Check the pages of a value; answers its length."""
+        """Check the pages of a value; returns its length."""
         page = self._survey.files.page(first)
         node = LOB_NODE.at(page, NODE_AT)
         self._owned.add(first)
         counts = page_counts(node.length, len(page))
         if node.level != len(counts) - 1:
-            said = f"level {node.level} of a large object of {node.length} bytes, which has {len(counts)} levels"
-            self._tell(first, NODE_AT + LOB_NODE.offset("level"), said)
+            message = f"level {node.level} of a large object of {node.length} bytes, which has {len(counts)} levels"
+            self._report(first, NODE_AT + LOB_NODE.offset("level"), message)
             return int(node.length)
         above = np.array([first], np.int64)
         for level in range(node.level - 1, -1, -1):
-            found = self._level_below(first, above, level, counts[level])
-            if found is None:
+            below = self._level_below(first, above, level, counts[level])
+            if below is None:
                 return int(node.length)
-            above = found
+            above = below
         self._check_leaves(above, node.length, len(page))
         return int(node.length)
 
     def _level_below(self, first: int, above: np.ndarray, level: int, count: int) -> np.ndarray | None:
-        """The pages of a level, as the level above lists them; None if that is not right."""
+        """The pages of a level, as the level above lists them; None if one of them is wrong."""
         listed = [listed_pages(self._survey.files.page(int(page_id))) for page_id in above]
         ids = np.concatenate(listed).astype(np.int64) if listed else np.empty(0, np.int64)
         fan = fan_out(len(self._survey.files.page(first)))
         if len(ids) != count or any(len(part) != fan for part in listed[:-1]):
-            said = f"the large object at {page_name(first)} has {len(ids)} pages of level {level}, but needs {count}"
-            self._tell(int(above[0]), DATA_AT, said)
+            message = f"the large object at {page_name(first)} has {len(ids)} pages of level {level}, but needs {count}"
+            self._report(int(above[0]), DATA_AT, message)
             return None
         facts = self._survey.gather(ids)
         right = (facts["page_type"] == PageType.DATA) & (facts["seg_type"] == SegmentType.LOB)
@@ -192,8 +192,8 @@ class _Check:
         right &= facts["load"] == (level << LEVEL_SHIFT | np.arange(len(ids)))
         for n in np.flatnonzero(~right).tolist():
             holder, at = int(above[n // fan]), DATA_AT + 4 * (n % fan)
-            said = f"page {page_name(int(ids[n]))} is not page {n} of level {level} of the large object"
-            self._tell(holder, at, f"{said} at {page_name(first)}")
+            message = f"page {page_name(int(ids[n]))} is not page {n} of level {level} of the large object"
+            self._report(holder, at, f"{message} at {page_name(first)}")
         self._owned.update(ids[right].tolist())
         return ids if right.all() else None
 
@@ -203,28 +203,28 @@ class _Check:
         wanted[-1] = DATA_AT + length - (len(leaves) - 1) * room
         for n in np.flatnonzero(facts["free_begin"] != wanted).tolist():
             has, needs = int(facts["free_begin"][n]) - DATA_AT, int(wanted[n]) - DATA_AT
-            said = f"the page has {has} bytes of a large object, not {needs}"
-            self._tell(int(leaves[n]), PAGE_HEAD.offset("free_begin"), said)
+            message = f"the page has {has} bytes of a large object, not {needs}"
+            self._report(int(leaves[n]), PAGE_HEAD.offset("free_begin"), message)
 
     # ---- rows
 
-    def _check_references(self, lengths: dict[int, int], found: Sequence[ReferencesFound]) -> None:
+    def _check_references(self, lengths: dict[int, int], results: Sequence[ReferencesFound]) -> None:
         named: set[int] = set()
-        for part in found:
+        for part in results:
             self._survey.findings.extend(part.findings)
-        for one in (one for part in found for one in part.references):
+        for one in (one for part in results for one in part.references):
             first, length = one.locator
             if first in named:
-                self._tell(one.page_id, one.offset, f"{one.name} leads to {page_name(first)}, as another row does")
+                self._report(one.page_id, one.offset, f"{one.name} leads to {page_name(first)}, as another row does")
             elif first not in lengths:
                 if self._survey.can_follow(first):
-                    said = f"{one.name} leads to {page_name(first)}, where no large object begins"
-                    self._tell(one.page_id, one.offset, said)
+                    message = f"{one.name} leads to {page_name(first)}, where no large object begins"
+                    self._report(one.page_id, one.offset, message)
             elif lengths[first] != length and first not in self._recorded:
-                said = (
+                message = (
                     f"{one.name} says {length} bytes, but the large object at {page_name(first)} has {lengths[first]}"
                 )
-                self._tell(one.page_id, one.offset, said)
+                self._report(one.page_id, one.offset, message)
             named.add(first)
         for first in sorted(lengths.keys() - named - self._recorded):
-            self._tell(first, NODE_AT, "a large object that no row has")
+            self._report(first, NODE_AT, "a large object that no row has")

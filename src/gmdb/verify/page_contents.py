@@ -1,4 +1,4 @@
-"""What is on a page, checked in words: nodes of indexes, and rows against their table."""
+"""The contents of a page, checked with messages: nodes of indexes, and rows against their table."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from gmdb.kernel.checks.row_checks import COLUMN_RULE, SCHEMA, TABLE_RULE
 from gmdb.kernel.page.soundness import LEVELS_MAX
 from gmdb.tables.catalog.schema import TableDefinition
 
-# ---- Pages of indexes, as far as the page alone tells, in words.
+# ---- Pages of indexes, as far as the page alone shows.
 #
-# The plain twin of ``kernel/checks/page_checks.py``; it is asked when that finds fault.
+# The plain twin of ``kernel/checks/page_checks.py``; it says what is wrong with pages that fail there.
 
 _SHORTEST = ROW_HEAD.size + POINTER_SIZE
 
@@ -78,11 +78,11 @@ def _entry_findings(page: bytes, is_leaf: bool) -> Iterator[Finding]:
     count = min(node.slot_count, slotted.slot_room(page, ENTRIES_AT))
     for slot, offset in enumerate(slotted.slots(page, count)):
         if offset & slotted.SLOT_FREED:
-            said = f"slot {slot} is marked as freed; the slots of an index's pages never are"
-            yield Finding(slot_offset(len(page), slot), said)
+            message = f"slot {slot} is marked as freed; the slots of an index's pages never are"
+            yield Finding(slot_offset(len(page), slot), message)
         elif ENTRIES_AT <= offset < end:
-            for at, said in _wrong_entry(page, offset, end, is_leaf):
-                yield Finding(at, f"slot {slot}: {said}")
+            for at, message in _wrong_entry(page, offset, end, is_leaf):
+                yield Finding(at, f"slot {slot}: {message}")
 
 
 def _wrong_entry(page: bytes, offset: int, end: int, is_leaf: bool) -> Iterator[tuple[int, str]]:
@@ -109,7 +109,7 @@ def _wrong_entry(page: bytes, offset: int, end: int, is_leaf: bool) -> Iterator[
 
 
 def _wrong_values(entry: bytes) -> str:
-    """Whether the values of the key end where the entry does."""
+    """Why the values of the key do not end where the entry does; empty if they do."""
     row = entry[: ROW_HEAD.size] + entry[_SHORTEST:]
     at = ROW_HEAD.size
     try:
@@ -121,12 +121,12 @@ def _wrong_values(entry: bytes) -> str:
 
 
 def _wrong_head(page: bytes, offset: int, head: Any, is_leaf: bool) -> Iterator[tuple[int, str]]:
-    """The lock word, and what fills the pointer up."""
+    """The lock word, and the padding of the pointer."""
     at = offset + ROW_HEAD.size
     if is_leaf:
         flags = head.lock_id >> 24
         if flags & ~int(RowFlag.DELETE):
-            yield offset, f"the entry's flags, 0x{flags:02x}, are none that entries have"
+            yield offset, f"the entry's flags, 0x{flags:02x}, are not flags of an entry"
         if page[at + 6 : at + 8] != b"\xff\xff":
             yield at + 6, "the row id that an entry holds does not end in 65535"
     else:
@@ -136,10 +136,10 @@ def _wrong_head(page: bytes, offset: int, head: Any, is_leaf: bool) -> Iterator[
             yield at + 4, "the bytes behind the child page are not zero"
 
 
-# ---- Rows against their table: what a page's rows must be for the table's columns, in words, and for the kernel.
+# ---- Rows against their table: the rules for the kernel, and the same checks with messages.
 #
-# ``row_findings`` is the plain twin of the row checks in ``kernel/checks/row_checks.py``; it is asked when that finds
-# fault.
+# ``row_findings`` is the plain twin of the row checks in ``kernel/checks/row_checks.py``; it says what is wrong with
+# rows that fail there.
 
 _KNOWN_FLAGS = int(RowFlag.DELETE | RowFlag.ENTRY | RowFlag.LINK | RowFlag.COMPACTING)
 _ENTRY_HEAD = header_size(1)
@@ -147,7 +147,7 @@ _WIDTHS = ("NULL", "4 bytes", "8 bytes", "a length and bytes")
 
 
 def stored_lengths(column: Column) -> tuple[int, int]:
-    """How many bytes a variable value of the column has at least and at most, as it is stored."""
+    """The smallest and the largest stored size, in bytes, of a variable value of the column."""
     kind, length = column.type.kind, column.type.length
     if column.type.is_lob:
         return 1, CELL_MAX
@@ -158,7 +158,7 @@ def stored_lengths(column: Column) -> tuple[int, int]:
 
 
 class Rules:
-    """The tables' columns as the kernel needs them.  It must live as long as its address is used."""
+    """The tables' columns as the kernel needs them.  Must be kept alive while ``address`` is in use."""
 
     def __init__(self, tables: Mapping[int, TableDefinition]) -> None:
         known = [tables[obj_id] for obj_id in sorted(tables)]
@@ -204,7 +204,7 @@ def record_findings(page: bytes) -> Iterator[Finding]:
 
 
 def _entries(page: bytes, node: Layout, entries_at: int, end: int) -> Iterator[tuple[int, int]]:
-    """(slot, offset) of what begins where entries are."""
+    """(slot, offset) of the slots that lead into the entries."""
     count = min(node.at(page, PAGE_HEAD.size).slot_count, slotted.slot_room(page, entries_at))
     for slot, offset in enumerate(slotted.slots(page, count)):
         if not offset & slotted.SLOT_FREED and entries_at <= offset < end:
@@ -212,11 +212,11 @@ def _entries(page: bytes, node: Layout, entries_at: int, end: int) -> Iterator[t
 
 
 def _check_row(page: bytes, offset: int, table: TableDefinition | None) -> Iterator[Finding]:
-    """Of a row that is sound in itself."""
+    """What is wrong with a row whose layout is sound."""
     head = ROW_HEAD.at(page, offset)
     flags = head.lock_id >> 24
     if flags & ~_KNOWN_FLAGS:
-        yield Finding(offset, f"the row's flags, 0x{flags:02x}, are none that there are")
+        yield Finding(offset, f"the row's flags, 0x{flags:02x}, are not flags of a row")
     if flags & RowFlag.LINK and head.lock_id & NO_LOCK != NO_LOCK:
         yield Finding(offset, f"a LINK row has lock {head.lock_id & NO_LOCK}; locks are kept at the row's home")
     spare = _spare_bits(page, offset, head.col_count)
@@ -224,7 +224,7 @@ def _check_row(page: bytes, offset: int, table: TableDefinition | None) -> Itera
         yield from _check_entry(page, offset, head)
     elif spare:
         yield Finding(offset + BITS_AT, f"size bits behind those of the {head.col_count} columns are set")
-    # What is gone for everybody may have the columns of a definition that was rolled back.
+    # A row that is deleted for everyone may have the columns of a definition that was rolled back.
     is_dead = flags & RowFlag.DELETE and head.lock_id & NO_LOCK == NO_LOCK
     if table is not None and not flags & RowFlag.ENTRY and not is_dead:
         yield from _check_columns(page, offset, offset + head.size, table.columns)
@@ -238,8 +238,8 @@ def _spare_bits(page: bytes, offset: int, column_count: int) -> int:
 def _check_entry(page: bytes, offset: int, head: Any) -> Iterator[Finding]:
     shape = (head.size, head.col_count, head.bit_array)
     if shape != (_ENTRY_HEAD + 8, 1, SizeCode.EIGHT):
-        said = f"an ENTRY row has one column of 8 bytes, this one has size {head.size}, {head.col_count} columns"
-        yield Finding(offset + SIZE_AT, f"{said}, size bits {head.bit_array}")
+        message = f"an ENTRY row has one column of 8 bytes, this one has size {head.size}, {head.col_count} columns"
+        yield Finding(offset + SIZE_AT, f"{message}, size bits {head.bit_array}")
     elif page[offset + _ENTRY_HEAD + 6 : offset + _ENTRY_HEAD + 8] != b"\xff\xff":
         yield Finding(offset + _ENTRY_HEAD + 6, "the row id that an ENTRY row holds does not end in 65535")
 
@@ -247,12 +247,12 @@ def _check_entry(page: bytes, offset: int, head: Any) -> Iterator[Finding]:
 def _check_columns(page: bytes, offset: int, end: int, columns: Sequence[Column]) -> Iterator[Finding]:
     cells = list(walk_cells(page, offset, end))
     if any(code != SizeCode.NULL for code, _, _ in cells[len(columns) :]):  # rolled-back columns leave no value
-        said = f"the row has {len(cells)} columns, its table {len(columns)}"
-        yield Finding(offset + COL_COUNT_AT, said)
+        message = f"the row has {len(cells)} columns, its table {len(columns)}"
+        yield Finding(offset + COL_COUNT_AT, message)
     for number, (column, (code, at, length)) in enumerate(zip(columns, cells, strict=False)):
         if code not in (SizeCode.NULL, column.type.size_code):
-            said = f"column {column.name}, {column.type}, is stored as {_WIDTHS[code]}"
-            yield Finding(_bits_at(offset, number), said)
+            message = f"column {column.name}, {column.type}, is stored as {_WIDTHS[code]}"
+            yield Finding(_bits_at(offset, number), message)
         elif code == SizeCode.NULL:
             if not column.nullable:
                 yield Finding(_bits_at(offset, number), f"column {column.name} is NOT NULL, but is NULL")
@@ -262,8 +262,8 @@ def _check_columns(page: bytes, offset: int, end: int, columns: Sequence[Column]
                 yield Finding(at, f"column {column.name}, {column.type}: {wrong}")
     for column in columns[len(cells) :]:
         if not column.nullable:
-            said = f"column {column.name} is NOT NULL, but the row has only {len(cells)} columns"
-            yield Finding(offset + COL_COUNT_AT, said)
+            message = f"column {column.name} is NOT NULL, but the row has only {len(cells)} columns"
+            yield Finding(offset + COL_COUNT_AT, message)
 
 
 def _bits_at(offset: int, number: int) -> int:
@@ -271,7 +271,7 @@ def _bits_at(offset: int, number: int) -> int:
 
 
 def _wrong_value(column: Column, raw: bytes) -> str:
-    """What is wrong with a value's bytes; nothing if they can be the column's."""
+    """What is wrong with a value's bytes; empty if they are a valid value of the column."""
     type_ = column.type
     shortest, longest = stored_lengths(column)
     if type_.size_code == SizeCode.VARIABLE and not shortest <= len(raw) <= longest:
@@ -293,5 +293,5 @@ def _wrong_text(raw: bytes) -> str:
     try:
         raw[:-1].decode()
     except UnicodeDecodeError as error:
-        return f"the text is no UTF-8: {error.reason} at byte {error.start}"
+        return f"the text is not UTF-8: {error.reason} at byte {error.start}"
     return ""

@@ -1,7 +1,7 @@
-"""Where the checks get their pages from.
+"""The files that the checks read pages from.
 
-A database whose control file is damaged can still be read page by page, so that is no reason to stop.
-A reader that takes some pages from elsewhere than their device's file overrides ``page``, ``read_run`` and ``mapped``.
+A database with a damaged control file can still be read page by page, so the checks go on.
+A subclass that takes some pages from elsewhere overrides ``page``, ``read_run`` and ``mapped``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gmdb.tables.files.device_file import DeviceFile
 
 
 class VerifiedFiles(DatabaseFiles):
-    """A database's files, however much of them makes sense."""
+    """A database's files, in whatever state they are."""
 
     def __init__(self, path: Path) -> None:
         require_database(path)
@@ -64,14 +64,14 @@ class VerifiedFiles(DatabaseFiles):
         return super().sound_page(page_id)  # which says what is wrong
 
     def rows(self, table: TableDefinition) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-        """The rows of a system table; they are asked for more than once."""
+        """The rows of a system table, cached, since several checks read them."""
         if table.entry_page not in self._rows:
             self._rows[table.entry_page] = list(super().rows(table))
         return iter(self._rows[table.entry_page])
 
     @property
     def is_settled(self) -> bool:
-        """Whether no transaction may have left anything behind.  A dump shows a database at work."""
+        """Whether the database was closed, so that no transaction has left anything behind.  A dump was not."""
         return not self.control.get("purpose", 0)
 
     def pages_in_use(self, device: int) -> int:
@@ -80,14 +80,14 @@ class VerifiedFiles(DatabaseFiles):
         return min(file.hwm, file.file_pages, PAGES_PER_DEVICE)
 
     def mapped(self, device: int) -> np.ndarray:
-        """The bytes of all pages in use; the operating system reads them when they are looked at."""
+        """The bytes of all pages in use; the operating system reads them on access."""
         size = self.pages_in_use(device) * self.devices[device].page_size
         if not size:
             return np.empty(0, np.uint8)
         return np.frombuffer(mmap.mmap(self._runs[device], size, prot=mmap.PROT_READ), np.uint8)
 
     def read_run(self, device: int, first: int, memory: memoryview) -> int:
-        """Fill the memory with neighbouring pages; answers how many bytes there were.  Raises OSError."""
+        """Fill the memory with neighbouring pages; returns the number of bytes read.  Raises OSError."""
         done = 0
         at = first * self.devices[device].page_size
         while done < len(memory):
@@ -125,14 +125,14 @@ def hold(directory: Path) -> Iterator[None]:
 
 
 class MappedPages:
-    """It must live as long as its address is used.  ``verdicts``: by device, a byte for each page in use."""
+    """Must be kept alive while ``address`` is in use.  ``verdicts``: by device, a byte for each page in use."""
 
     def __init__(self, files: VerifiedFiles, verdicts: Mapping[int, np.ndarray]) -> None:
         self._view = np.zeros(DEVICES, MAPPED_DEVICE)
         self._memory = []
         self.seen: dict[int, np.ndarray] = {}  # by device: which pages a tree has led to
-        for device, found in verdicts.items():
-            pages, known = files.mapped(device), np.ascontiguousarray(found)
+        for device, device_verdicts in verdicts.items():
+            pages, known = files.mapped(device), np.ascontiguousarray(device_verdicts)
             seen = self.seen[device] = np.zeros(len(known), np.uint8)
             self._memory.append((pages, known))
             size = files.devices[device].page_size
@@ -141,6 +141,6 @@ class MappedPages:
         self.address: int = self._view.ctypes.data
 
     def forget_walks(self) -> None:
-        """Let a walk through an index begin again."""
+        """Forget which pages were reached, so that a walk through an index can begin again."""
         for seen in self.seen.values():
             seen.fill(0)

@@ -1,11 +1,11 @@
 """The work of verifying, in pieces that can be done anywhere: on threads of this process, or on other machines.
 
-``verifier.checks`` plans pieces in rounds, and holds what comes of them against each other.  A piece can be pickled,
-and so can its result.  It finds everything else that it needs in its ``Workplace``.
+``verifier.checks`` plans pieces in rounds, and compares their results with each other.  Pieces and their results can be
+pickled; everything else that a piece needs is in its ``Workplace``.
 
 Invariants
- 1. A piece's result depends on the files and on the piece alone, not on where or beside what it is done.
- 2. Results are taken in the order of the pieces, so that findings come in one order wherever the work was done.
+ 1. A piece's result depends on the files and on the piece alone, not on where it is done.
+ 2. Results are taken in the order of the pieces, so the order of findings does not depend on where the work was done.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gmdb.verify.page_contents import Rules
 from gmdb.verify.page_reader import MappedPages, VerifiedFiles
 
 RUN_SIZE = 1 << 20  # bytes that are read at once
-INLINE_PIECES = 8  # up to so many, threads cost more than they bring
+INLINE_PIECES = 8  # up to this many pieces, threads cost more than they save
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 Verdicts = Mapping[int, np.ndarray]  # by device: a byte for each page in use
 
@@ -40,15 +40,15 @@ Verdicts = Mapping[int, np.ndarray]  # by device: a byte for each page in use
 class Piece(Protocol):
     @property
     def page_count(self) -> int:
-        """How many pages it looks at, so that others can tell how far the work is."""
+        """How many pages it checks, for showing progress."""
 
     def check(self, work: Workplace) -> Any:
-        """Do it; answers what was found."""
+        """Do the work; returns the result."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """Pieces that can be done at the same time.  ``verdicts``: what earlier rounds found of each page."""
+    """Pieces that can be done at the same time.  ``verdicts``: those of earlier rounds on each page."""
 
     pieces: Sequence[Piece]
     tables: Mapping[int, TableDefinition]
@@ -56,7 +56,7 @@ class Round:
 
 
 class _Memory(threading.local):
-    """Memory that a thread uses again for each of its pieces."""
+    """Memory that a thread reuses for each of its pieces."""
 
     def __init__(self) -> None:
         self.pages = np.zeros(RUN_SIZE, np.uint8)
@@ -76,7 +76,7 @@ class Workplace:
 
     @property
     def mapped(self) -> MappedPages:
-        """All pages in memory; only known once they all have a verdict."""
+        """All pages, mapped; available once they all have a verdict."""
         with self._lock:
             return self._mapped
 
@@ -111,9 +111,9 @@ def _results(files: VerifiedFiles, work: Round) -> Generator[Any, None, None]:
 
 # ---- Indexes in pieces: leaves of a B-tree, all of a hash index, rows of a table; each says only whether it is right.
 #
-# Entries and rows are compared without bringing them to one place.  Each piece makes a ``Digest`` of the words that it
-# found; those of all entries and those of all rows, added up, are the same if the words are.  What is not right in all
-# its pieces is gone through again as a whole, for the words that say why (index_structure.py, index_contents.py).
+# Entries and rows are compared without collecting them in one place.  Each piece makes a ``Digest`` of its words; the
+# sums of all entries' and of all rows' digests are equal if the words are.  An index that is not right in all its
+# pieces is checked again as a whole, for messages (index_structure.py, index_contents.py).
 
 PAGES_AT_ONCE = 4096  # whose rows are in memory as words
 NOWHERE = -1
@@ -121,7 +121,7 @@ NOWHERE = -1
 
 @dataclass(frozen=True)
 class Digest:
-    """Of words in any order: how many they are, their sum, and that of their squares, both modulo 2⁶⁴."""
+    """Of words in any order: their number, their sum, and the sum of their squares, both modulo 2⁶⁴."""
 
     count: int = 0
     total: int = 0
@@ -144,7 +144,7 @@ NOTHING = Digest()
 
 @dataclass(frozen=True)
 class EntriesFound:
-    """``right``: nothing is wrong in this piece.  ``reached``: pages of the index that were come to."""
+    """``right``: nothing is wrong in this piece.  ``reached``: pages of the index that the walk came to."""
 
     right: bool
     digest: Digest
@@ -153,7 +153,7 @@ class EntriesFound:
 
 @dataclass(frozen=True)
 class LeafRange:
-    """Some leaves of a B-tree, one behind the other, as its branches lead to them."""
+    """Consecutive leaves of a B-tree, as its branches lead to them."""
 
     head: bytes
     obj_id: int
@@ -182,7 +182,7 @@ class LeafRange:
             walk[name] = value
         while index_checks.check_leaves(walk.ctypes.data):
             pass
-        return _found(walk[0], words, spots, queue)
+        return _result_of(walk[0], words, spots, queue)
 
 
 @dataclass(frozen=True)
@@ -208,13 +208,13 @@ class HashWalk:
             walk[name] = value
         while hash_checks.check_hash(walk.ctypes.data):
             pass
-        found = _found(walk[0], words, spots, queue[: walk[0]["queued"]])
-        known = np.sort(keys[: found.digest.count])
+        result = _result_of(walk[0], words, spots, queue[: walk[0]["queued"]])
+        known = np.sort(keys[: result.digest.count])
         known = known[known != NO_WORD]  # words of keys that no other row may have
-        return EntriesFound(found.right and not (known[1:] == known[:-1]).any(), found.digest, found.reached)
+        return EntriesFound(result.right and not (known[1:] == known[:-1]).any(), result.digest, result.reached)
 
 
-def _found(walk: np.void, words: np.ndarray, spots: np.ndarray, queue: np.ndarray) -> EntriesFound:
+def _result_of(walk: np.void, words: np.ndarray, spots: np.ndarray, queue: np.ndarray) -> EntriesFound:
     count = int(walk["entry_count"])
     is_right = bool(walk["whole"]) and not walk["problem_count"] and not (spots[:count] & SPECIAL).any()
     return EntriesFound(is_right, Digest.of(words[:count]), queue["page"].copy())
@@ -222,7 +222,7 @@ def _found(walk: np.void, words: np.ndarray, spots: np.ndarray, queue: np.ndarra
 
 @dataclass(frozen=True)
 class RowWords:
-    """The rows on some pages of a table, as its indexes should know them."""
+    """The rows on some pages of a table, as the entries that its indexes should have."""
 
     heads: tuple[bytes, ...]  # of the indexes
     obj_id: int  # of the table
@@ -253,7 +253,7 @@ class RowWords:
 def leaf_ranges(
     head: np.ndarray, obj_id: int, leaves: np.ndarray, slot_counts: np.ndarray, leaves_a_piece: int
 ) -> list[LeafRange]:
-    """All leaves of a B-tree; ``slot_counts``: how many entries each has."""
+    """All leaves of a B-tree, in ranges; ``slot_counts``: how many entries each leaf has."""
     filled = np.where(slot_counts > 0, np.arange(len(leaves)), NOWHERE)
     newest = np.maximum.accumulate(filled)  # for each leaf: the last one up to it that has entries
     ranges = []

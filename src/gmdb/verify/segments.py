@@ -31,24 +31,24 @@ from gmdb.format.undo import UNDO_ENTRY
 from gmdb.kernel.checks.row_checks import BROKEN, SUSPECT
 from gmdb.verify.survey import MISSING, Survey
 
-# ---- Who each page belongs to: a segment, a device or its list of free pages; one of them, and only one.
+# ---- Who each page belongs to: exactly one of a segment, a device, and its list of free pages.
 
 
 class Owners:
     def __init__(self, pages_in_use: dict[int, int]) -> None:
-        self._names = ["nobody"]
+        self._names = [""]  # by number; 0 is no owner
         self._owners = {device: np.zeros(count, np.int32) for device, count in pages_in_use.items()}
 
     def claim(self, page_id: int, who: str) -> str:
-        """Say that a page in use belongs to ``who``; answers who had it before, if somebody did."""
+        """Note that a page in use belongs to ``who``; returns who has claimed it before, or nothing."""
         owners = self._owners[device_of(page_id)]
         before = int(owners[offset_of(page_id)])
         if not before:
             owners[offset_of(page_id)] = self._number(who)
-        return self._names[before] if before else ""
+        return self._names[before]
 
     def claim_all(self, page_ids: np.ndarray, who: str) -> list[tuple[int, str]]:
-        """Claim many pages; answers (position, owner) of those that had one.  Pages not in use are passed over."""
+        """Claim many pages; returns (position, owner) of those claimed before.  Pages not in use are skipped."""
         number, taken = self._number(who), []
         for device, owners in self._owners.items():
             here = np.flatnonzero(page_ids >> 22 == device)
@@ -63,7 +63,7 @@ class Owners:
         return taken
 
     def unowned(self, device: int) -> np.ndarray:
-        """Offsets of the pages in use that nobody has claimed."""
+        """Offsets of the pages in use that were not claimed."""
         return np.flatnonzero(self._owners[device] == 0)
 
     def _number(self, who: str) -> int:
@@ -83,7 +83,7 @@ _HEAD_FIELDS = (
 
 @dataclass
 class CheckedSegment:
-    """A segment, as its map was found to be."""
+    """A segment and its map, as far as that can be read."""
 
     entry_page: int
     obj_id: int
@@ -102,7 +102,7 @@ class CheckedSegment:
         return f"segment {page_name(self.entry_page)}"
 
     def place(self, position: int) -> tuple[int, int]:
-        """Map page and number of the entry that comes at ``position`` among all."""
+        """Map page and number of the entry at ``position`` among all entries."""
         for map_page, count in zip(self.map_pages, self.map_counts, strict=True):
             if position < count:
                 return map_page, position
@@ -110,13 +110,13 @@ class CheckedSegment:
         raise IndexError(position)
 
     def entry_at(self, position: int) -> tuple[int, int]:
-        """Map page and offset of an entry."""
+        """Map page and byte offset of the entry at ``position``."""
         map_page, number = self.place(position)
         start = ENTRY_MAP_AT if map_page == self.entry_page else FURTHER_MAP_AT
         return map_page, start + MAP_HEAD.size + number * MAP_ENTRY.size
 
     def loading_pages(self) -> list[int]:
-        """Pages that a bulk load is still writing."""
+        """Pages that a bulk load has yet to write."""
         ids: list[int] = self.entries["page_id"][self.entries["list_id"] == LOADING].tolist()
         return ids
 
@@ -130,7 +130,7 @@ class CheckedSegment:
 
 
 def check_segments(survey: Survey, owners: Owners) -> list[CheckedSegment]:
-    """Every segment; their pages are claimed, map pages before data pages."""
+    """Check every segment, and claim its pages, map pages before data pages."""
     entries = survey.pages_where(
         lambda facts: (facts["page_type"] == PageType.SEGMENT_ENTRY) & (facts["verdict"] <= SUSPECT)
     )
@@ -163,8 +163,8 @@ def _read_map(survey: Survey, entry: int, owners: Owners) -> CheckedSegment:
         head_at = map_head_at(page)
         head = MAP_HEAD.at(page, head_at)
         if head.prior != prior:
-            said = f"the map page before this one is {page_name(prior)}, but prior says {page_name(head.prior)}"
-            survey.findings.on_page(at, head_at + MAP_HEAD.offset("prior"), said)
+            message = f"the map page before this one is {page_name(prior)}, but prior says {page_name(head.prior)}"
+            survey.findings.on_page(at, head_at + MAP_HEAD.offset("prior"), message)
         segment.map_pages.append(at)
         segment.map_counts.append(head.map_count)
         parts.append(np.frombuffer(page, MAP_ENTRY.dtype, head.map_count, map_entry_at(page, 0)))
@@ -173,8 +173,8 @@ def _read_map(survey: Survey, entry: int, owners: Owners) -> CheckedSegment:
         wrong = _wrong_map_page(survey, segment, head.next, owners)
         if wrong:
             segment.whole = False
-            said = f"the map goes on at page {page_name(head.next)}, {wrong}"
-            survey.findings.on_page(at, head_at + MAP_HEAD.offset("next"), said)
+            message = f"the map goes on at page {page_name(head.next)}, {wrong}"
+            survey.findings.on_page(at, head_at + MAP_HEAD.offset("next"), message)
             break
         at, prior = head.next, at
         page = survey.files.page(at)
@@ -183,14 +183,14 @@ def _read_map(survey: Survey, entry: int, owners: Owners) -> CheckedSegment:
 
 
 def _wrong_map_page(survey: Survey, segment: CheckedSegment, page_id: int, owners: Owners) -> str:
-    """Why a page cannot be the segment's next map page; nothing if it can, and then it is claimed."""
+    """Why a page cannot be the segment's next map page; empty if it can, and then it is claimed."""
     fact = survey.fact(page_id)
     if fact["verdict"] == MISSING:
         return "which is not in use"
     if fact["verdict"] > SUSPECT:
         return "which is damaged"
     if fact["page_type"] != PageType.MAP:
-        return "which is no map page"
+        return "which is not a map page"
     if fact["obj_id"] != segment.obj_id:
         return f"which is of object {fact['obj_id']} instead of {segment.obj_id}"
     other = owners.claim(page_id, segment.name)
@@ -206,13 +206,13 @@ def _check_head(survey: Survey, segment: CheckedSegment) -> None:
     wanted = {"obj_id": segment.obj_id, "type": segment.seg_type, "create_no": fact["create_no"], "space_id": space}
     for name, value in wanted.items():
         if head[name] != value:
-            said = f"the segment head's {name} is {head[name]}, but its page is of {value}"
-            survey.findings.on_page(entry, SEGMENT_HEAD_AT + SEGMENT_HEAD.offset(name), said)
+            message = f"the segment head's {name} is {head[name]}, but its page is of {value}"
+            survey.findings.on_page(entry, SEGMENT_HEAD_AT + SEGMENT_HEAD.offset(name), message)
     for map_page in segment.map_pages[1:]:
-        found = int(survey.fact(map_page)["seg_type"])
-        if found != segment.seg_type:
-            said = f"seg_type {found} in a map page of {segment.name}, which has {segment.seg_type}"
-            survey.findings.on_page(map_page, PAGE_HEAD.offset("seg_type"), said)
+        stored = int(survey.fact(map_page)["seg_type"])
+        if stored != segment.seg_type:
+            message = f"seg_type {stored} in a map page of {segment.name}, which has {segment.seg_type}"
+            survey.findings.on_page(map_page, PAGE_HEAD.offset("seg_type"), message)
 
 
 def _check_counts(survey: Survey, segment: CheckedSegment) -> None:
@@ -233,15 +233,15 @@ def _check_counts(survey: Survey, segment: CheckedSegment) -> None:
     last = segment.head["last_page"]
     if last != NO_PAGE and last not in listed:
         at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("last_page")
-        survey.findings.on_page(segment.entry_page, at, f"last_page {page_name(last)} is no page of the segment")
+        survey.findings.on_page(segment.entry_page, at, f"last_page {page_name(last)} is not a page of the segment")
 
 
 def _head_finding(survey: Survey, segment: CheckedSegment, name: str, value: int) -> None:
-    found = segment.head[name]
-    said = f"{name} {found}, but the map says {value}"
+    stored = segment.head[name]
+    message = f"{name} {stored}, but the map says {value}"
     if name in ("first_data_page", "last_map_page"):
-        said = f"{name} {page_name(found)}, but the map says {page_name(value)}"
-    survey.findings.on_page(segment.entry_page, SEGMENT_HEAD_AT + SEGMENT_HEAD.offset(name), said)
+        message = f"{name} {page_name(stored)}, but the map says {page_name(value)}"
+    survey.findings.on_page(segment.entry_page, SEGMENT_HEAD_AT + SEGMENT_HEAD.offset(name), message)
 
 
 def _check_children(survey: Survey, segments: list[CheckedSegment]) -> None:
@@ -253,9 +253,9 @@ def _check_children(survey: Survey, segments: list[CheckedSegment]) -> None:
             by_entry[child].listed = (PageType.TRANSACTIONS,)
         elif child != NO_PAGE and (survey.can_follow(child) or segment.entry_page != UNDO_ENTRY):
             at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("child_seg")
-            said = f"child_seg {page_name(child)} leads to no segment that belongs to this one"
-            survey.findings.on_page(segment.entry_page, at, said)
-    if UNDO_ENTRY not in by_entry:  # then nobody knows which its child is
+            message = f"child_seg {page_name(child)} leads to no segment that belongs to this one"
+            survey.findings.on_page(segment.entry_page, at, message)
+    if UNDO_ENTRY not in by_entry:  # then its child is not known
         for segment in segments:
             segment.listed = (PageType.DATA, PageType.TRANSACTIONS)
 
@@ -264,15 +264,15 @@ def _check_children(survey: Survey, segments: list[CheckedSegment]) -> None:
 
 
 def _check_entries(survey: Survey, segment: CheckedSegment, owners: Owners) -> None:
-    """Each entry leads to a data page of the segment, which is nobody else's, and names the entry."""
+    """Each entry leads to a data page that belongs to this segment alone and names the entry."""
     ids = segment.entries["page_id"].astype(np.int64)
     used = np.flatnonzero(ids != NO_PAGE)
     facts = survey.gather(ids[used])
     twice = owners.claim_all(ids[used], segment.name)
     for position, page_id, other in ((used[i], int(ids[used[i]]), who) for i, who in twice):
         _entry_finding(survey, segment, position, f"lists page {page_name(page_id)}, which belongs to {other} already")
-    for position, page_id, said in _wrong_targets(survey, segment, used, ids[used], facts):
-        _entry_finding(survey, segment, position, f"lists page {page_name(page_id)}, {said}")
+    for position, page_id, message in _wrong_targets(survey, segment, used, ids[used], facts):
+        _entry_finding(survey, segment, position, f"lists page {page_name(page_id)}, {message}")
     known = np.isin(np.arange(len(used)), [i for i, _ in twice], invert=True)
     known &= (facts["verdict"] <= SUSPECT) & np.isin(facts["page_type"], segment.listed)
     _check_naming_back(survey, segment, used[known], ids[used[known]], facts.take(np.flatnonzero(known)))
@@ -281,15 +281,15 @@ def _check_entries(survey: Survey, segment: CheckedSegment, owners: Owners) -> N
             _entry_finding(survey, segment, position, "is marked as being loaded, but the database was closed")
 
 
-def _entry_finding(survey: Survey, segment: CheckedSegment, position: int, said: str) -> None:
+def _entry_finding(survey: Survey, segment: CheckedSegment, position: int, message: str) -> None:
     map_page, offset = segment.entry_at(int(position))
-    survey.findings.on_page(map_page, offset, f"entry {segment.place(int(position))[1]} {said}")
+    survey.findings.on_page(map_page, offset, f"entry {segment.place(int(position))[1]} {message}")
 
 
 def _wrong_targets(
     survey: Survey, segment: CheckedSegment, positions: np.ndarray, ids: np.ndarray, facts: np.ndarray
 ) -> Iterator[tuple[int, int, str]]:
-    """Entries that lead to what cannot be a data page of the segment: position, page, why."""
+    """(position, page, why) for entries that lead to pages that cannot be data pages of the segment."""
     spaces = {number: device.space_id for number, device in survey.files.devices.items()}
     doubtful = {number for number in spaces if survey.is_doubtful(number)}
     own = spaces.get(device_of(segment.entry_page))
@@ -298,7 +298,7 @@ def _wrong_targets(
             yield positions[i], int(ids[i]), "which is not in use"
     sound = facts["verdict"] <= SUSPECT
     for i in np.flatnonzero(sound & ~np.isin(facts["page_type"], segment.listed)):
-        yield positions[i], int(ids[i]), f"which is no data page: its page_type is {facts['page_type'][i]}"
+        yield positions[i], int(ids[i]), f"which is not a data page: its page_type is {facts['page_type'][i]}"
     elsewhere = [number for number, space in spaces.items() if space != own and number not in doubtful]
     for i in np.flatnonzero(sound & np.isin(ids >> 22, elsewhere)):
         yield positions[i], int(ids[i]), f"which lies in another tablespace than {own}"
@@ -310,16 +310,16 @@ def _check_naming_back(
     maps, numbers = segment.map_page_of_entries()[positions], segment.numbers_of_entries()[positions]
     for i in np.flatnonzero((facts["map_page_id"] != maps) | (facts["map_offset"] != numbers)):
         named = f"entry {facts['map_offset'][i]} of map page {page_name(int(facts['map_page_id'][i]))}"
-        said = f"the page names {named}, but entry {numbers[i]} of map page {page_name(int(maps[i]))} lists it"
-        survey.findings.on_page(ids[i], PAGE_HEAD.offset("map_page_id"), said)
+        message = f"the page names {named}, but entry {numbers[i]} of map page {page_name(int(maps[i]))} lists it"
+        survey.findings.on_page(ids[i], PAGE_HEAD.offset("map_page_id"), message)
     for name, value in (("obj_id", segment.obj_id), ("seg_type", segment.seg_type)):
         for i in np.flatnonzero(facts[name] != value):
-            said = f"{name} {facts[name][i]} in a page of {segment.name}, which has {value}"
-            survey.findings.on_page(ids[i], PAGE_HEAD.offset(name), said)
+            message = f"{name} {facts[name][i]} in a page of {segment.name}, which has {value}"
+            survey.findings.on_page(ids[i], PAGE_HEAD.offset(name), message)
 
 
 def doubtful_objects(survey: Survey, segments: list[CheckedSegment]) -> set[int]:
-    """Objects whose map could not be read in full: that a page of theirs is in no map says nothing."""
+    """Objects whose map could not be read in full, so that a page missing from it proves nothing."""
     objects = {segment.obj_id for segment in segments if not segment.whole}
     for facts in survey.facts.values():
         maps = np.isin(facts["page_type"], (PageType.SEGMENT_ENTRY, PageType.MAP))
@@ -330,7 +330,7 @@ def doubtful_objects(survey: Survey, segments: list[CheckedSegment]) -> set[int]
     return objects
 
 
-# ---- Free lists: links that lead both ways, pages that know their list, and the room that a list promises.
+# ---- Free lists: links in both directions, pages that name their list, and the room that a list promises.
 
 NOWHERE = -1  # a link to no entry
 ASTRAY = -2  # a link to an entry that does not exist
@@ -344,7 +344,7 @@ def check_free_lists(survey: Survey, segments: list[CheckedSegment]) -> None:
 
 
 def list_name(list_id: int) -> str:
-    """As the segment head calls the list."""
+    """The list's field in the segment head."""
     if list_id < FREE_LISTS:
         return f"free_lists[{list_id}]"
     return {EMPTY_LIST: "empty_list", FREE_MAP_LIST: "free_map_list"}[list_id]
@@ -360,8 +360,8 @@ def _check_pages(survey: Survey, segment: CheckedSegment) -> None:
     known = (facts["verdict"] <= SUSPECT) & (facts["page_type"] == PageType.DATA)
     flags = np.where((lists == NO_LIST) | (lists == LOADING), 0, lists + 1)
     for i in np.flatnonzero(known & (facts["fl_flag"] != flags)):
-        said = f"fl_flag {facts['fl_flag'][i]}, but its map entry says list {lists[i]}, which is fl_flag {flags[i]}"
-        survey.findings.on_page(ids[i], PAGE_HEAD.offset("fl_flag"), said)
+        message = f"fl_flag {facts['fl_flag'][i]}, but its map entry says list {lists[i]}, which is fl_flag {flags[i]}"
+        survey.findings.on_page(ids[i], PAGE_HEAD.offset("fl_flag"), message)
     rows = known & (facts["seg_type"] == segment.seg_type)
     if segment.seg_type not in (SegmentType.HEAP, SegmentType.SYSTEM):
         return
@@ -372,15 +372,16 @@ def _check_pages(survey: Survey, segment: CheckedSegment) -> None:
     room = free - reserve_size(segment.page_size, segment.head["pct_free"])
     promised = (lists + 1) * usable_size(segment.page_size)
     for i in np.flatnonzero(rows & (lists < EMPTY_LIST) & (room * ROOM_STEPS < promised)):
-        said = f"inserts may use {room[i]} bytes of this page, but list {lists[i]} promises {promised[i] // ROOM_STEPS}"
-        survey.findings.on_page(ids[i], PAGE_HEAD.offset("free_begin"), said)
+        needed = promised[i] // ROOM_STEPS
+        message = f"inserts may use {room[i]} bytes of this page, but list {lists[i]} promises {needed}"
+        survey.findings.on_page(ids[i], PAGE_HEAD.offset("free_begin"), message)
 
 
 # ---- the links
 
 
 class _Lists:
-    """The lists of one segment.  Entries go by their position among all of the segment's entries."""
+    """The lists of one segment.  Entries are identified by their position among all of the segment's entries."""
 
     def __init__(self, survey: Survey, segment: CheckedSegment) -> None:
         self._survey, self._segment = survey, segment
@@ -393,24 +394,24 @@ class _Lists:
         self._prior, self._next = self._positions("prior"), self._positions("next")
 
     def _positions(self, name: str) -> np.ndarray:
-        """Where the entries' links lead to."""
+        """The positions that the entries' links lead to."""
         links = self._segment.entries[name]
         return self._resolve(links["map_page"].astype(np.int64), links["offset"].astype(np.int64))
 
     def _resolve(self, map_pages: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         at = np.minimum(np.searchsorted(self._pages, map_pages), len(self._pages) - 1)
         there = (self._pages[at] == map_pages) & (numbers < self._counts[at])
-        found = np.where(there, self._bases[at] + numbers, ASTRAY)
-        return np.where(map_pages == NO_PAGE, NOWHERE, found)
+        positions = np.where(there, self._bases[at] + numbers, ASTRAY)
+        return np.where(map_pages == NO_PAGE, NOWHERE, positions)
 
     def check(self) -> None:
         for position in np.flatnonzero(~self._listed & ((self._prior != NOWHERE) | (self._next != NOWHERE))).tolist():
             self._finding(position, "prior", "is on no list, but is linked into one")
         sound = True
         for name, links, back in (("prior", self._prior, self._next), ("next", self._next, self._prior)):
-            for position, said in self._wrong_links(name, links, back):
+            for position, message in self._wrong_links(name, links, back):
                 sound = False
-                self._finding(position, name, said)
+                self._finding(position, name, message)
         if self._check_heads() and sound:
             self._check_reached()
 
@@ -430,7 +431,7 @@ class _Lists:
             yield position, f"is on list {self._lists[position]}; its {name} names page {page}, which is not there"
 
     def _check_heads(self) -> bool:
-        """Each list's first and last entry are the only ones without a neighbour on that side."""
+        """Each list's first and last entry are its only ones without a neighbour on that side."""
         right = True
         for side, links in (("first", self._prior), ("last", self._next)):
             heads = self._segment.lists[side]
@@ -438,20 +439,20 @@ class _Lists:
             ends: dict[int, list[int]] = {}
             for position in np.flatnonzero(self._listed & (links == NOWHERE)).tolist():
                 ends.setdefault(int(self._lists[position]), []).append(position)
-            for list_id, found in enumerate(named):
-                if ends.get(list_id, []) != ([] if found == NOWHERE else [found]):
+            for list_id, position in enumerate(named):
+                if ends.get(list_id, []) != ([] if position == NOWHERE else [position]):
                     right = False
-                    self._head_finding(f"{list_name(list_id)}.{side}", found, ends.get(list_id, []))
+                    self._head_finding(f"{list_name(list_id)}.{side}", position, ends.get(list_id, []))
         return right
 
-    def _head_finding(self, field: str, found: int, ends: list[int]) -> None:
+    def _head_finding(self, field: str, position: int, ends: list[int]) -> None:
         at = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset(f"{field}.map_page")
         named = " and ".join(self._name(position) for position in ends[:3]) or "none"
-        said = f"{field} is {self._name(found)}, but by the links of the list's entries it is {named}"
-        self._survey.findings.on_page(self._segment.entry_page, at, said)
+        message = f"{field} is {self._name(position)}, but by the links of the list's entries it is {named}"
+        self._survey.findings.on_page(self._segment.entry_page, at, message)
 
     def _check_reached(self) -> None:
-        """Entries that are linked in a circle are on no list that begins at a head."""
+        """Every entry is reached from a list's head; those linked in a cycle are not."""
         reached = bytearray(len(self._lists))
         following, listed = self._next.tolist(), self._listed
         for start in np.flatnonzero((self._prior == NOWHERE) & listed).tolist():
@@ -468,8 +469,8 @@ class _Lists:
         map_page, number = self._segment.place(int(position))
         return f"entry {number} of map page {page_name(map_page)}"
 
-    def _finding(self, position: int, field: str, said: str) -> None:
+    def _finding(self, position: int, field: str, message: str) -> None:
         map_page, offset = self._segment.entry_at(int(position))
         number = self._segment.place(int(position))[1]
         at = offset + MAP_ENTRY.offset(f"{field}.map_page")
-        self._survey.findings.on_page(map_page, at, f"entry {number} {said}")
+        self._survey.findings.on_page(map_page, at, f"entry {number} {message}")

@@ -1,4 +1,4 @@
-"""Devices and tablespaces: file lengths, lists of free pages, counts, and pages that belong to nobody."""
+"""Devices and tablespaces: file lengths, lists of free pages, counts, and pages without an owner."""
 
 from __future__ import annotations
 
@@ -58,48 +58,48 @@ def _check_copy(data: bytes, at: int, findings: Findings) -> dict[str, Any] | No
     crc_at = form.offset("crc")
     stored, computed = int.from_bytes(raw[crc_at : form.size], "little"), crc32c(raw[:crc_at])
     if stored != computed:
-        said = f"CRC {stored:08x} is stored, but the copy's bytes give {computed:08x}"
-        findings.in_file(CONTROL_NAME, said, at + crc_at)
+        message = f"CRC {stored:08x} is stored, but the copy's bytes give {computed:08x}"
+        findings.in_file(CONTROL_NAME, message, at + crc_at)
         return None
     fields = form.values(raw)
     if fields["format_version"] > FORMAT_VERSION:
-        said = f"format version {fields['format_version']} is newer than {FORMAT_VERSION}"
-        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("format_version"))
+        message = f"format version {fields['format_version']} is newer than {FORMAT_VERSION}"
+        findings.in_file(CONTROL_NAME, message, at + CONTROL.offset("format_version"))
     if COPY_DISTANCE * (fields["sequence"] % 2) != at:
-        said = f"sequence {fields['sequence']} belongs into the other copy"
-        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("sequence"))
+        message = f"sequence {fields['sequence']} belongs in the other copy"
+        findings.in_file(CONTROL_NAME, message, at + CONTROL.offset("sequence"))
     if fields["format_version"] == FORMAT_VERSION:
         _check_fields(fields, at, findings)
     return fields
 
 
 def _check_fields(fields: dict[str, Any], at: int, findings: Findings) -> None:
-    """What a copy says of the log and of devices."""
+    """The fields of a copy about the log and devices."""
     for name in _SWITCHES:
         if fields[name] not in (0, 1):
-            said = f"{name} {fields[name]} is neither 0 nor 1"
-            findings.in_file(CONTROL_NAME, said, at + CONTROL.offset(name))
+            message = f"{name} {fields[name]} is neither 0 nor 1"
+            findings.in_file(CONTROL_NAME, message, at + CONTROL.offset(name))
     smallest, largest = FILE_SIZES
     if not smallest <= fields["redo_file_size"] <= largest:
-        said = f"redo_file_size {fields['redo_file_size']} is not between {smallest} and {largest}"
-        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("redo_file_size"))
+        message = f"redo_file_size {fields['redo_file_size']} is not between {smallest} and {largest}"
+        findings.in_file(CONTROL_NAME, message, at + CONTROL.offset("redo_file_size"))
     if not FIRST_USER_DEVICE < fields["next_device"] <= DEVICES:
-        said = f"next_device {fields['next_device']} is not between {FIRST_USER_DEVICE + 1} and {DEVICES}"
-        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("next_device"))
+        message = f"next_device {fields['next_device']} is not between {FIRST_USER_DEVICE + 1} and {DEVICES}"
+        findings.in_file(CONTROL_NAME, message, at + CONTROL.offset("next_device"))
 
 
 def _compare(first: dict[str, Any], second: dict[str, Any], findings: Findings) -> None:
     older, newer = sorted((first, second), key=lambda fields: int(fields["sequence"]))
     at = 0 if newer is first else COPY_DISTANCE
     if newer["sequence"] != older["sequence"] + 1:
-        said = f"sequence {newer['sequence']} does not follow that of the other copy, {older['sequence']}"
-        findings.in_file(CONTROL_NAME, said, at + CONTROL.offset("sequence"))
+        message = f"sequence {newer['sequence']} does not follow that of the other copy, {older['sequence']}"
+        findings.in_file(CONTROL_NAME, message, at + CONTROL.offset("sequence"))
     if newer["database_id"] != older["database_id"]:
         findings.in_file(CONTROL_NAME, "the copies are of two databases", at + CONTROL.offset("database_id"))
     for name in _NEVER_BACK:
         if newer.get(name, 0) < older.get(name, 0):
-            said = f"{name} {newer[name]} is lower than in the copy before, {older[name]}"
-            findings.in_file(CONTROL_NAME, said, at + CONTROL.offset(name))
+            message = f"{name} {newer[name]} is lower than in the copy before, {older[name]}"
+            findings.in_file(CONTROL_NAME, message, at + CONTROL.offset(name))
 
 
 # ---- Devices and tablespaces.
@@ -117,22 +117,23 @@ def check_files(files: VerifiedFiles, findings: Findings) -> None:
     for number, device in files.devices.items():
         name = device.path.name
         if device.has_head and device.space_id not in files.devices:
-            said = f"it belongs to tablespace {device.space_id}, whose first device is missing"
-            findings.in_file(name, said)
+            message = f"it belongs to tablespace {device.space_id}, whose first device is missing"
+            findings.in_file(name, message)
         if device.file_pages < device.page_count:
             findings.in_file(name, f"the file ends after {device.file_pages} of {device.page_count} pages")
         if device.file_size % device.page_size:
-            said = f"the file ends in {device.file_size % device.page_size} bytes that are no whole page"
-            findings.in_file(name, said, device.file_size // device.page_size * device.page_size)
+            message = f"the file ends in {device.file_size % device.page_size} bytes that are not a whole page"
+            findings.in_file(name, message, device.file_size // device.page_size * device.page_size)
         if number and device.has_head and device.space_id in files.devices:
             first = files.devices[device.space_id]
             if (first.page_size, first.space_name) != (device.page_size, device.space_name):
-                said = f"pages of {device.page_size} bytes for space {device.space_name!r}, but its first device says"
-                findings.in_file(name, f"{said} {first.page_size} and {first.space_name!r}")
+                message = f"pages of {device.page_size} bytes for space {device.space_name!r}"
+                message = f"{message}, but its first device says {first.page_size} and {first.space_name!r}"
+                findings.in_file(name, message)
 
 
 def check_device_heads(survey: Survey, owners: Owners) -> None:
-    """Page 0 of each device is its head, and no other page is one."""
+    """Page 0 of each device is its head."""
     for device in survey.files.devices:
         if len(survey.facts[device]):
             owners.claim(page_id_of(device, 0), "the device")
@@ -144,12 +145,12 @@ def check_device_heads(survey: Survey, owners: Owners) -> None:
             head = DEVICE_HEAD.at(survey.files.page(page_id_of(device, 0)), DEVICE_HEAD_AT)
             if head.pages_max and head.page_count > head.pages_max:
                 at = DEVICE_HEAD_AT + DEVICE_HEAD.offset("page_count")
-                said = f"page_count {head.page_count} is over pages_max, {head.pages_max}"
-                survey.findings.on_page(page_id_of(device, 0), at, said)
+                message = f"page_count {head.page_count} is over pages_max, {head.pages_max}"
+                survey.findings.on_page(page_id_of(device, 0), at, message)
 
 
 def check_spaces(survey: Survey, segments: list[CheckedSegment], owners: Owners) -> None:
-    """Lists of free pages and the counts in the space heads; then who is left without an owner."""
+    """Lists of free pages and the counts in the space heads; then the pages left without an owner."""
     lists_whole = {device: _check_free_pages(survey, device, owners) for device in survey.files.devices}
     for space in survey.files.spaces():
         if survey.is_doubtful(space.devices[0].number) or space.devices[0].number != space.space_id:
@@ -161,14 +162,14 @@ def check_spaces(survey: Survey, segments: list[CheckedSegment], owners: Owners)
             "seg_num": sum(device_of(segment.entry_page) in numbers for segment in segments),
             "free_pages": space.free_pages,
         }
-        found = {"seg_num": space.seg_num, "free_pages": space.devices[0].space_free_pages}
+        stored = {"seg_num": space.seg_num, "free_pages": space.devices[0].space_free_pages}
         if _has_broken_entry(survey, numbers):
             del right["seg_num"]
         for name, value in right.items():
-            if found[name] != value:
+            if stored[name] != value:
                 at = SPACE_HEAD_AT + SPACE_HEAD.offset(name)
-                said = f"{name} {found[name]}, but the tablespace has {value}"
-                survey.findings.on_page(page_id_of(space.space_id, 0), at, said)
+                message = f"{name} {stored[name]}, but the tablespace has {value}"
+                survey.findings.on_page(page_id_of(space.space_id, 0), at, message)
     _check_unowned(survey, segments, owners, lists_whole)
 
 
@@ -178,7 +179,7 @@ def _has_broken_entry(survey: Survey, devices: set[int]) -> bool:
 
 
 def _check_free_pages(survey: Survey, device: int, owners: Owners) -> bool:
-    """Walk the device's list of free pages; answers whether it could be followed to its end."""
+    """Walk the device's list of free pages; returns whether it could be followed to its end."""
     if survey.is_doubtful(device):
         return False
     home = page_id_of(device, 0)
@@ -199,7 +200,7 @@ def _check_free_pages(survey: Survey, device: int, owners: Owners) -> bool:
 
 
 def _wrong_free_page(survey: Survey, device: int, page_id: int, owners: Owners) -> str:
-    """Why a page cannot be on the device's list of free pages; nothing if it can, and then it is claimed."""
+    """Why a page cannot be on the device's list of free pages; empty if it can, and then it is claimed."""
     fact = survey.fact(page_id)
     if fact["verdict"] == MISSING or device_of(page_id) != device:
         return "which is not in use on this device"
@@ -229,8 +230,8 @@ def _check_unowned(
             unowned, is_free = unowned[~is_free], is_free[~is_free]
         unowned = unowned[is_free | ~np.isin(facts["obj_id"][unowned], doubtful)]
         for offset in unowned.tolist():
-            at, said = _describe(facts[offset])
-            survey.findings.on_page(page_id_of(device, offset), at, f"the page belongs to nobody: {said}")
+            at, message = _describe(facts[offset])
+            survey.findings.on_page(page_id_of(device, offset), at, f"the page has no owner: {message}")
         _check_unwritten(survey, device, segments)
 
 
@@ -247,7 +248,7 @@ def _describe(fact: np.void) -> tuple[int, str]:
 
 
 def _check_unwritten(survey: Survey, device: int, segments: list[CheckedSegment]) -> None:
-    """Pages of zeros; while a load is at work, those that it has not written yet are allowed to be."""
+    """Pages of zeros; while a bulk load is running, those that it has not written yet are allowed."""
     unwritten = np.flatnonzero(survey.facts[device]["verdict"] == UNWRITTEN)
     if not len(unwritten):
         return
@@ -258,5 +259,5 @@ def _check_unwritten(survey: Survey, device: int, segments: list[CheckedSegment]
     hwm = survey.files.devices[device].hwm
     for offset in unwritten.tolist():
         if page_id_of(device, offset) not in loading:
-            said = f"all bytes are zero, but the device uses its first {hwm} pages"
-            survey.findings.on_page(page_id_of(device, offset), 0, said)
+            message = f"all bytes are zero, but the device uses its first {hwm} pages"
+            survey.findings.on_page(page_id_of(device, offset), 0, message)

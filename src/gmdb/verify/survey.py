@@ -1,7 +1,7 @@
-"""One pass over every page in use: each is checked for itself, and what others must agree with is noted.
+"""One pass over every page in use: each page is checked by itself, and what other pages must agree with is noted.
 
-Runs of pages are read and given to the compiled check.  Pages that it finds fault with, and kinds of pages that it does
-not know, go through the plain checks, which say what is wrong.
+Runs of pages are read and passed to the compiled check.  Pages that fail it, and kinds of pages that it does not know,
+go through the plain checks, which say what is wrong.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ MISSING = 5  # the verdict on a page that is not there, or not in use
 
 _NOTHING = np.zeros(1, PAGE_FACTS)
 _NOTHING["verdict"] = MISSING
-_WHOLE = np.dtype((np.void, PAGE_FACTS.itemsize))  # facts moved as bytes: NumPy copies fields one by one else
+_WHOLE = np.dtype(
+    (np.void, PAGE_FACTS.itemsize)
+)  # facts are copied as bytes, since NumPy copies structures field by field
 
 
 @dataclass
 class Survey:
-    """What is known of all pages once each was looked at."""
+    """What is known of all pages once each was checked."""
 
     files: VerifiedFiles
     findings: Findings
@@ -63,11 +65,11 @@ class Survey:
         return _NOTHING[0] if facts is None or offset_of(page_id) >= len(facts) else facts[offset_of(page_id)]
 
     def can_follow(self, page_id: int) -> bool:
-        """Whether the page is there, and what it says can be followed."""
+        """Whether the page is there and sound enough to follow its references."""
         return int(self.fact(page_id)["verdict"]) <= SUSPECT
 
     def is_doubtful(self, device: int) -> bool:
-        """Whether the device's head is damaged, so that nobody knows how many of its pages are in use."""
+        """Whether the device's head is damaged, so that it is not known how many of its pages are in use."""
         return not self.can_follow(page_id_of(device, 0)) or not self.files.devices[device].has_head
 
     def row_offset(self, page_id: int, slot: int) -> int:
@@ -80,7 +82,7 @@ class Survey:
         return self.notes[self.notes["kind"] == kind]
 
     def pages_where(self, chosen: Callable[[np.ndarray], np.ndarray]) -> list[int]:
-        """The pages whose facts are chosen, by a mask, in order of address."""
+        """The pages whose facts meet a condition, in order of address."""
         return [
             page_id_of(device, int(offset))
             for device, facts in self.facts.items()
@@ -90,7 +92,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class PageRange:
-    """Neighbouring pages of a device, each to be checked for itself."""
+    """Neighbouring pages of a device, each to be checked by itself."""
 
     device: int
     first: int
@@ -102,7 +104,7 @@ class PageRange:
         for at in range(0, self.page_count, RUN_SIZE // size):
             part = facts[at : at + RUN_SIZE // size]
             noted.append(_check_run(work, page_id_of(self.device, self.first + at), size, part))
-        _word_findings(work, page_id_of(self.device, self.first), facts, findings)
+        _explain(work, page_id_of(self.device, self.first), facts, findings)
         return PagesFound(facts, np.concatenate(noted), findings)
 
 
@@ -116,7 +118,7 @@ class PagesFound:
 
 
 def page_ranges(files: VerifiedFiles, piece_size: int) -> list[PageRange]:
-    """All pages in use, in ranges of so many bytes at most."""
+    """All pages in use, in ranges of at most ``piece_size`` bytes."""
     return [
         PageRange(device, first, min(length, used - first))
         for device, file in files.devices.items()
@@ -125,25 +127,25 @@ def page_ranges(files: VerifiedFiles, piece_size: int) -> list[PageRange]:
     ]
 
 
-def merge_ranges(survey: Survey, ranges: Sequence[PageRange], found: Sequence[PagesFound]) -> None:
-    """Put together what was found on all pages."""
+def merge_ranges(survey: Survey, ranges: Sequence[PageRange], results: Sequence[PagesFound]) -> None:
+    """Merge what was found in all ranges into the survey."""
     for device in survey.files.devices:
         survey.facts[device] = np.zeros(survey.files.pages_in_use(device), PAGE_FACTS)
-    for pages, result in zip(ranges, found, strict=True):
+    for pages, result in zip(ranges, results, strict=True):
         all_facts = survey.facts[pages.device].view(_WHOLE)
         all_facts[pages.first : pages.first + pages.page_count] = result.facts.view(_WHOLE)
         survey.findings.extend(result.findings)
-    if found:
-        survey.notes = np.concatenate([result.notes for result in found])
+    if results:
+        survey.notes = np.concatenate([result.notes for result in results])
 
 
 def _check_run(work: Workplace, first_id: int, page_size: int, facts: np.ndarray) -> np.ndarray:
-    """Check a run of pages; answers the notes about their rows."""
+    """Check a run of pages; returns the notes about their rows."""
     memory, notes = work.memory.pages[: len(facts) * page_size], work.memory.notes
     try:
         read = work.files.read_run(device_of(first_id), offset_of(first_id), memory.data)
     except OSError:
-        facts["verdict"] = BROKEN  # each is read again for the wording, which says which of them cannot be
+        facts["verdict"] = BROKEN  # each is read again for its message, which shows which of them cannot be read
         return notes[:0]
     memory[read:] = 0
     rules = work.rules.address
@@ -153,37 +155,37 @@ def _check_run(work: Workplace, first_id: int, page_size: int, facts: np.ndarray
     return notes[:count].copy()
 
 
-def _word_findings(work: Workplace, first_id: int, facts: np.ndarray, findings: Findings) -> None:
+def _explain(work: Workplace, first_id: int, facts: np.ndarray, findings: Findings) -> None:
     """Say what is wrong with the pages of a range that the compiled check did not find good."""
     for number in np.flatnonzero(facts["verdict"] != GOOD).tolist():
         verdict, page_id = int(facts["verdict"][number]), first_id + number
         if verdict == UNWRITTEN:
-            continue  # whether that is wrong depends on who it belongs to
+            continue  # whether that is wrong depends on its owner
         try:
-            found = page_findings(work.files.page(page_id), page_id, work.tables)
-        except Exception as error:  # a page that cannot be read, or whose bytes no check was prepared for
-            found = [Finding(0, f"the page cannot be checked: {error}")]
+            page_problems = page_findings(work.files.page(page_id), page_id, work.tables)
+        except Exception as error:  # a page that cannot be read, or whose bytes a check failed on
+            page_problems = [Finding(0, f"the page cannot be checked: {error}")]
         if verdict == ASK:
-            facts["verdict"][number] = BROKEN if found else GOOD
-        elif not found:
-            found = [Finding(0, "the page is not sound, but no check can say why; this is a bug in gmdb")]
-        for finding in found:
+            facts["verdict"][number] = BROKEN if page_problems else GOOD
+        elif not page_problems:
+            page_problems = [Finding(0, "the page is not sound, but no check can say why; this is a bug in gmdb")]
+        for finding in page_problems:
             findings.on_page(page_id, finding.offset, finding.message)
 
 
 def page_findings(page: bytes, page_id: int, tables: Mapping[int, TableDefinition]) -> list[Finding]:
-    """What is wrong with a page, as far as the page alone tells."""
-    found = anatomy.check(page, page_id)
+    """What is wrong with a page, as far as the page alone shows."""
+    problems = anatomy.check(page, page_id)
     structure = anatomy.structure_of(page) if len(page) in PAGE_SIZES else None
     if structure is heap:
-        found += row_findings(page, tables.get(PAGE_HEAD.at(page).obj_id))
+        problems += row_findings(page, tables.get(PAGE_HEAD.at(page).obj_id))
     elif structure is undo:
-        found += record_findings(page)
+        problems += record_findings(page)
     elif structure is btree:
-        found += node_findings(page)
+        problems += node_findings(page)
     elif structure is hash:
-        found += hash_findings(page)
-    return found
+        problems += hash_findings(page)
+    return problems
 
 
 # ---- Migrated rows: every ENTRY row leads to a LINK row of its table, and every LINK row has one ENTRY.
@@ -198,17 +200,17 @@ def check_migration(survey: Survey) -> None:
     is_first = np.zeros(len(targets), bool)
     is_first[first] = True
     for i in np.flatnonzero(~is_first):
-        said = f"leads to {_row_name(targets[i])}, to which another ENTRY row leads already"
-        _finding(survey, entries["place"][i], f"an ENTRY row {said}", ROW_HEAD.size)
+        message = f"leads to {_row_name(targets[i])}, to which another ENTRY row leads already"
+        _finding(survey, entries["place"][i], f"an ENTRY row {message}", ROW_HEAD.size)
     target_facts, own_facts = survey.gather(page_of(targets)), survey.gather(page_of(entries["place"]))
     damaged = (target_facts["verdict"] > SUSPECT) & (target_facts["page_type"] == PageType.DATA)
     there = np.isin(targets, links)
     for i in np.flatnonzero(~there & ~damaged):
-        said = f"an ENTRY row leads to {_row_name(targets[i])}, where no LINK row is"
-        _finding(survey, entries["place"][i], said, ROW_HEAD.size)
+        message = f"an ENTRY row leads to {_row_name(targets[i])}, where no LINK row is"
+        _finding(survey, entries["place"][i], message, ROW_HEAD.size)
     for i in np.flatnonzero(there & (target_facts["obj_id"] != own_facts["obj_id"])):
-        said = f"an ENTRY row leads to {_row_name(targets[i])}, a row of object {target_facts['obj_id'][i]}"
-        _finding(survey, entries["place"][i], said, ROW_HEAD.size)
+        message = f"an ENTRY row leads to {_row_name(targets[i])}, a row of object {target_facts['obj_id'][i]}"
+        _finding(survey, entries["place"][i], message, ROW_HEAD.size)
     _check_links(survey, targets, links)
 
 
@@ -227,6 +229,6 @@ def _row_name(place: int) -> str:
     return f"row {RowId.from_place(int(place))}"
 
 
-def _finding(survey: Survey, place: int, said: str, behind: int) -> None:
+def _finding(survey: Survey, place: int, message: str, behind: int) -> None:
     page_id, slot = page_of(int(place)), slot_of(int(place))
-    survey.findings.on_page(page_id, survey.row_offset(page_id, slot) + behind, f"slot {slot}: {said}")
+    survey.findings.on_page(page_id, survey.row_offset(page_id, slot) + behind, f"slot {slot}: {message}")

@@ -1,6 +1,6 @@
 """Undo against locks: a live undo record names a row whose lock leads back to it, and a locked row has a record.
 
-A database that was closed has neither.  What a record's body holds, by operation, is said in ``kernel/undo.py``.
+A database that was closed has neither.  ``kernel/undo.py`` describes the body of a record, by operation.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from gmdb.verify.survey import MISSING, Survey
 
 NO_LOCK_BEFORE = 0xFFFF_FFFF
 HEAP_LOCK = UndoOperation.HEAP_LOCK
-NO_CHANGE = (UndoOperation.NONE, UndoOperation.OWNER)  # dead, or only the name of who wrote what follows
+NO_CHANGE = (UndoOperation.NONE, UndoOperation.OWNER)  # dead, or only names the transaction of the records that follow
 PAGES_BODY = 12
-LINK_SIZE = 8  # where the change before is, at the end of a further record of the same lock
+LINK_SIZE = 8  # the link to the change before, at the end of a further record of the same lock
 _WITH_WORD = (UndoOperation.HEAP_UPDATE, UndoOperation.HEAP_UPDATE_INC, UndoOperation.HEAP_DELETE, HEAP_LOCK)
 _OF_ROWS = (UndoOperation.HEAP_INSERT, *_WITH_WORD)
 _OF_SEGMENTS = (UndoOperation.CREATE_SEGMENT, UndoOperation.SET_DROP)
@@ -49,7 +49,7 @@ class LiveRecord:
 
     @property
     def count(self) -> int:
-        """Of an insert: how many slots, or pages, it is about."""
+        """Of an insert: the number of slots, or pages."""
         return int.from_bytes(self.body[: 4 if self.row_id.slot_id == NO_SLOT else 2], "little")
 
     @property
@@ -69,7 +69,7 @@ class LiveRecord:
         return is_further and self.body[-LINK_SIZE:][:4] == NO_PAGE.to_bytes(4, "little")
 
     def places(self) -> Iterator[int]:
-        """The places of the rows that it is about."""
+        """The places of the rows that the record is about."""
         if self.row_id.slot_id == NO_SLOT:
             return iter(())
         rows = self.count if self.operation == UndoOperation.HEAP_INSERT else 1
@@ -78,7 +78,7 @@ class LiveRecord:
 
 
 def segments_in_between(records: list[LiveRecord]) -> set[int]:
-    """Entry pages of segments that an open transaction makes, or that were dropped and are not yet gone."""
+    """Entry pages of segments that an open transaction creates, or that were dropped and are not yet removed."""
     return {record.seg_entry for record in records if record.operation in _OF_SEGMENTS}
 
 
@@ -86,8 +86,8 @@ def check_undo(survey: Survey, records: list[LiveRecord], indexes: Mapping[int, 
     """``indexes``: the entry page of each index, by its number."""
     if survey.files.is_settled:
         for record in records:
-            said = f"{record.name}: the record is live, but the database was closed"
-            survey.findings.on_page(record.page_id, record.offset, said)
+            message = f"{record.name}: the record is live, but the database was closed"
+            survey.findings.on_page(record.page_id, record.offset, message)
         for note in survey.noted(LOCKED):
             _lock_finding(survey, note["place"], note["value"], "but the database was closed")
     else:
@@ -121,14 +121,14 @@ def _read_records(survey: Survey) -> Iterator[LiveRecord]:
                 yield LiveRecord(page_id, offset, slot, row_id, *owner, page[offset + UNDO_RECORD.size : end])
 
 
-def _lock_finding(survey: Survey, place: int, lock_id: int, said: str) -> None:
+def _lock_finding(survey: Survey, place: int, lock_id: int, message: str) -> None:
     page_id, slot = page_of(int(place)), slot_of(int(place))
-    said = f"slot {slot}: the row has lock {lock_id}, {said}"
-    survey.findings.on_page(page_id, survey.row_offset(page_id, slot), said)
+    message = f"slot {slot}: the row has lock {lock_id}, {message}"
+    survey.findings.on_page(page_id, survey.row_offset(page_id, slot), message)
 
 
 class _Locks:
-    """The locks of rows as rows and live undo records tell of them."""
+    """The locks of rows, compared with live undo records."""
 
     def __init__(self, survey: Survey, records: list[LiveRecord], indexes: Mapping[int, int]) -> None:
         self._survey, self._records = survey, records
@@ -159,13 +159,13 @@ class _Locks:
             if wrong:
                 self._survey.findings.on_page(record.page_id, record.offset, f"{record.name}: {wrong}")
         if undo_pages(self._survey, sound=False):
-            return  # a record that is missed may be there
+            return  # a missing record may be on the damaged page
         for place, lock_id in self._locks.items():
             if (place, lock_id) not in named:
                 _lock_finding(self._survey, place, lock_id, "which no live undo record of the row has")
 
     def _is_dropped(self, record: LiveRecord) -> bool:
-        """Whether the record only waits for GC: its table is gone."""
+        """Whether the record's table is gone, so that it only waits for garbage collection."""
         return record.obj_id not in self._survey.tables
 
     def _wrong_table(self, record: LiveRecord) -> str:
@@ -177,17 +177,20 @@ class _Locks:
         fact = self._survey.fact(record.seg_entry)
         is_there = fact["page_type"] == PageType.SEGMENT_ENTRY and fact["obj_id"] == record.obj_id
         if entry is None and is_there and record.seg_entry not in self._in_between:
-            return f"object {record.obj_id} is no table or index"
+            return f"object {record.obj_id} is not a table or index"
         return ""
 
     def _wrong_segment(self, record: LiveRecord) -> str:
-        """Of a segment that was made, or is to be dropped: its entry page goes last, with the record."""
+        """What is wrong with a record of a segment that was created or is to be dropped.
+
+        The segment's entry page is removed last, with the record.
+        """
         entry, fact = record.seg_entry, self._survey.fact(record.seg_entry)
         if record.row_id.page_id != entry or record.row_id.slot_id != NO_SLOT:
             return f"the record names another place than its segment's entry page, {page_name(entry)}"
         is_entry = fact["page_type"] == PageType.SEGMENT_ENTRY and fact["obj_id"] == record.obj_id
         if self._survey.can_follow(entry) and not is_entry:
-            return f"page {page_name(entry)} is no entry page of object {record.obj_id}"
+            return f"page {page_name(entry)} is not the entry page of object {record.obj_id}"
         return "" if fact["verdict"] != MISSING else f"page {page_name(entry)} is not in use"
 
     def _wrong_pages(self, record: LiveRecord) -> str:
@@ -202,7 +205,7 @@ class _Locks:
             if not self._survey.can_follow(page_id):
                 return f"page {page_name(page_id)} is damaged, or not in use"
             if fact["obj_id"] != record.obj_id or fact["page_type"] != PageType.DATA:
-                return f"page {page_name(page_id)} is no data page of object {record.obj_id}"
+                return f"page {page_name(page_id)} is not a data page of object {record.obj_id}"
             if (fact["map_page_id"], fact["map_offset"]) != (map_page, number + page_id - first):
                 named = f"entry {number + page_id - first} of map page {page_name(map_page)}"
                 return f"page {page_name(page_id)} is not listed by {named}, as the record has it"
@@ -214,7 +217,7 @@ class _Locks:
             return f"page {page_name(page_id)} is damaged, or not in use"
         if fact["obj_id"] != record.obj_id or fact["page_type"] != PageType.DATA:
             at = PAGE_HEAD.offset("obj_id")
-            return f"page {page_name(page_id)} is no data page of object {record.obj_id} (see its offset {at})"
+            return f"page {page_name(page_id)} is not a data page of object {record.obj_id} (see its offset {at})"
         for place in record.places():
             slot = slot_of(place)
             if slot >= fact["slot_count"] or self._survey.row_offset(page_id, slot) & SLOT_FREED:
@@ -224,21 +227,21 @@ class _Locks:
         return ""
 
     def _leads_back(self, record: LiveRecord, place: int) -> bool:
-        """Whether the record's lock is beneath one that the row has now."""
+        """Whether the record's lock is beneath the lock that the row has now."""
         if record.lock_id in self._beneath.get(place, ()):
             return True
         return record.operation == UndoOperation.HEAP_INSERT and place in self._inserted_and_changed
 
 
-# ---- Whose undo records these are, and who has committed.
+# ---- Transactions of undo records, and which of them have committed.
 #
-# Undo pages name the transaction of each run of records, and the table of committed transactions those whose records
-# are kept for readers only.  Recovery goes by nothing else, so both must be right whatever the locks say.
+# Undo pages name the transaction of each run of records; the table of committed transactions lists those whose records
+# are kept only for readers.  Recovery relies on nothing else, so both must be right whatever the locks say.
 
 
 @dataclass
 class _Run:
-    """Records of one transaction, one behind the other."""
+    """Consecutive records of one transaction."""
 
     number: int
     run: int
@@ -247,7 +250,7 @@ class _Run:
 
 
 def check_runs(survey: Survey) -> None:
-    """Each run has an owner, and no two are the same; dead records are counted right."""
+    """Each run has an owner, no run is there twice, and dead records are counted right."""
     seen: set[tuple[int, int]] = set()
     for page_id in undo_pages(survey, sound=True):
         page = survey.files.page(page_id)
@@ -256,20 +259,20 @@ def check_runs(survey: Survey) -> None:
         dead = sum(operation in (UndoOperation.NONE, UndoOperation.OWNER) for operation in operations)
         counted = PAGE_HEAD.at(page).del_count
         if counted != dead:
-            said = f"del_count {counted}, but {dead} records are dead or only name an owner"
-            survey.findings.on_page(page_id, PAGE_HEAD.offset("del_count"), said)
+            message = f"del_count {counted}, but {dead} records are dead or only name an owner"
+            survey.findings.on_page(page_id, PAGE_HEAD.offset("del_count"), message)
         for offset, end, slot in extents:
             is_owner = UNDO_RECORD.at(page, offset).op_type == UndoOperation.OWNER
             if is_owner and end - offset != OWNER_SIZE:
-                said = f"slot {slot}: an OWNER record has {OWNER_SIZE} bytes, this one {end - offset}"
-                survey.findings.on_page(page_id, offset, said)
+                message = f"slot {slot}: an OWNER record has {OWNER_SIZE} bytes, this one {end - offset}"
+                survey.findings.on_page(page_id, offset, message)
         for run in _runs(page, extents):
             if run.live and not run.number:
-                said = f"{run.live} live records follow, but no transaction is named that made them"
-                survey.findings.on_page(page_id, run.named_at, said)
+                message = f"{run.live} live records follow, but their transaction is not named"
+                survey.findings.on_page(page_id, run.named_at, message)
             elif run.number and (run.number, run.run) in seen:
-                said = f"run {run.run} of transaction {run.number} is there already"
-                survey.findings.on_page(page_id, run.named_at, said)
+                message = f"run {run.run} of transaction {run.number} is there already"
+                survey.findings.on_page(page_id, run.named_at, message)
             seen.add((run.number, run.run))
 
 
@@ -290,8 +293,8 @@ def check_committed(survey: Survey) -> None:
         for at, number, _ in committed(survey.files.page(page_id)):
             offset = at + TRANSACTION_ENTRY.offset("number")
             if survey.files.is_settled:
-                said = f"transaction {number} committed and was not cleaned up after, but the database was closed"
-                survey.findings.on_page(page_id, offset, said)
+                message = f"transaction {number} committed and was not cleaned up after, but the database was closed"
+                survey.findings.on_page(page_id, offset, message)
             elif number in seen:
                 survey.findings.on_page(page_id, offset, f"transaction {number} is in the table twice")
             seen.add(number)

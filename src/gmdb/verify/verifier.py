@@ -1,4 +1,4 @@
-"""The order of the checks: files, the catalog, every page for itself, then pages against each other."""
+"""The order of the checks: files, the catalog, every page by itself, then pages against each other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from gmdb.verify.undo_checks import check_committed, check_runs, check_undo, liv
 def verify(directory: str | Path, progress: Progress | None = None) -> Report:
     """Check all files of a closed database.
 
-    ``progress`` is called with the number of pages and answers a context that is told how many more are done.
+    ``progress`` is called with the number of pages; it returns a context manager whose function is called with the
+    number of pages done since its last call.
     Raises NotADatabase, DatabaseInUse, NotClosed or another StorageError if the files cannot be read.
     """
     with closed_files(Path(directory)) as files:
@@ -43,24 +44,24 @@ def verify(directory: str | Path, progress: Progress | None = None) -> Report:
                 report: Report = end.value
                 return report
             results = run_on_threads(files, work, bar)
-            bar = None  # what comes after the first round takes little time, and is about the same pages
+            bar = None  # later rounds take little time, and are about the same pages
 
 
 @contextmanager
 def closed_files(path: Path) -> Iterator[VerifiedFiles]:
-    """The files of a database that nobody opens meanwhile, and that was closed properly."""
+    """The files of a database that was closed properly; it is locked, so that no process opens it meanwhile."""
     require_database(path)
     with hold(path), VerifiedFiles(path) as files:
         if not files.control.get("clean", 1):
-            said = "was not closed properly, so that its files alone say little; open it once, which recovers it"
-            raise NotClosed(f"{path} {said}")
+            problem = "was not closed properly, so that its files alone say little; open it once, which recovers it"
+            raise NotClosed(f"{path} {problem}")
         yield files
 
 
 def checks(files: VerifiedFiles, piece_size: int) -> Generator[Round, list[Any], Report]:
-    """All checks: yields work that can be divided, is sent what came of it, and answers the report.
+    """All checks, as a generator: yields rounds of work, is sent their results, and returns the report.
 
-    ``piece_size``: how many bytes of pages a piece looks at, about.
+    ``piece_size``: about how many bytes of pages a piece checks.
     """
     findings = Findings()
     check_control(files, findings)
@@ -97,13 +98,13 @@ def _check_heads(survey: Survey) -> None:
         sound = facts["verdict"] <= SUSPECT
         if ckpt_id and survey.files.is_settled:
             for offset in np.flatnonzero(sound & (facts["ckpt_id"] > ckpt_id)).tolist():
-                said = f"checkpoint {facts['ckpt_id'][offset]} wrote the page, but the last that ended is {ckpt_id}"
-                survey.findings.on_page(page_id_of(device, offset), PAGE_HEAD.offset("ckpt_id"), said)
+                message = f"checkpoint {facts['ckpt_id'][offset]} wrote the page, but the last that ended is {ckpt_id}"
+                survey.findings.on_page(page_id_of(device, offset), PAGE_HEAD.offset("ckpt_id"), message)
         loaded = sound & (facts["page_type"] == PageType.DATA) & (facts["rows"] > 0)
         if number and survey.files.is_settled:
             for offset in np.flatnonzero(loaded & ((facts["load"] >= number) | (facts["load"] < 0))).tolist():
-                said = f"transaction {facts['load'][offset]} loaded the page, but the next gets number {number}"
-                survey.findings.on_page(page_id_of(device, offset), PAGE_HEAD.offset("reserve"), said)
+                message = f"transaction {facts['load'][offset]} loaded the page, but the next gets number {number}"
+                survey.findings.on_page(page_id_of(device, offset), PAGE_HEAD.offset("reserve"), message)
 
 
 def _report(survey: Survey) -> Report:

@@ -90,7 +90,7 @@ def show_two_sessions(story: Story) -> None:
 
 
 def draw_map(story: Story) -> None:
-    """What is where in the files, a letter some pages; the explorer shows it in colours, and every page of it."""
+    """A map of the files, each letter some pages; the explorer shows it in colours, with every page."""
     from gmdb.inspect.inspector import open_inspector
     from gmdb.inspect.page_lists import Strip
 
@@ -111,7 +111,7 @@ def draw_map(story: Story) -> None:
 
 
 def prepare(story: Story) -> None:
-    """Do some of what comes next with a few rows, so that its time is not that of loading or compiling code."""
+    """Run the next steps with a few rows, so that their times do not include loading or compiling code."""
     with story.step("load the kernels") as notes:
         import gmdb
 
@@ -155,25 +155,25 @@ def kill_and_recover(story: Story) -> None:
     with story.step("commit in another process, and kill it") as notes:
         acknowledged = _run_and_kill(story.database)
         notes.append(f"{acknowledged} commits were acknowledged, one transaction was open")
-    logging.getLogger("gmdb").addHandler(logging.NullHandler())  # what it would log is told here
+    logging.getLogger("gmdb").addHandler(logging.NullHandler())  # what it would log is printed here
     with story.step("open the database again") as notes, gmdb.connect(story.database) as db:
-        found = db.recovery
-        if found is not None:
-            notes.append(f"{found.redo_bytes:,} bytes of redo replayed, {found.rolled_back} rolled back")
+        recovery = db.recovery
+        if recovery is not None:
+            notes.append(f"{recovery.redo_bytes:,} bytes of redo replayed, {recovery.rolled_back} rolled back")
         states = [values[1] for _, values in db.heap(NOTES).rows()]
     story.expect("acknowledged commits that the crash lost", 0, max(acknowledged - states.count("committed"), 0))
     story.expect("rows of the transaction that was open", 0, states.count("open"))
 
 
 def _run_and_kill(database: Path) -> int:
-    """How many commits the process had told of when it was killed."""
+    """The number of commits that the process had printed when it was killed."""
     command = [sys.executable, "-P", "-m", "gmdb.cli.demo.victim", str(database)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
         assert victim.stdout is not None
-        told = [victim.stdout.readline() for _ in range(ENOUGH)]
+        lines = [victim.stdout.readline() for _ in range(ENOUGH)]
         os.kill(victim.pid, signal.SIGKILL)
-        told += victim.stdout.readlines()
-    return sum(1 for line in told if line.endswith("\n"))
+        lines += victim.stdout.readlines()
+    return sum(1 for line in lines if line.endswith("\n"))
 
 
 # ---- Accounts whose balances always add up to the same: with an index, a join, and clerks who move money.
@@ -200,18 +200,18 @@ def index_and_join(story: Story) -> None:
             cursor.execute(f"create index {TABLE}_i on {TABLE} (i)")
             db.commit()
         with story.step("find a row by the index"):
-            found = cursor.execute(f"select count(*) from {TABLE} where i = 77777").fetchall()
+            counted = cursor.execute(f"select count(*) from {TABLE} where i = 77777").fetchall()
         query = f"select count(*), sum(a.balance) from accounts a join {TABLE} t on t.i = a.id where t.s = 'hello'"
         with story.step("join it with accounts"):
             joined = cursor.execute(query).fetchall()
-    story.expect("rows found by the index", 1, found[0][0])
+    story.expect("rows found by the index", 1, counted[0][0])
     story.expect("rows of the join", ACCOUNTS, joined[0][0])
     story.expect("balances, by the join", TOTAL, int(joined[0][1]))
 
 
 @contextmanager
 def clerks_at_work(database: Path) -> Iterator[list[int]]:
-    """Threads that move money between accounts, each move a transaction; gives how many each has committed."""
+    """Threads that move money between accounts, each move a transaction; yields how many each has committed."""
     moves = [0] * CLERKS
     leave = threading.Event()
     failures: list[BaseException] = []
@@ -232,7 +232,7 @@ def clerks_at_work(database: Path) -> Iterator[list[int]]:
                         db.commit()
                         moves[number] += 1
                         time.sleep(PAUSE)
-                    except Transient:  # a deadlock, say: somebody has to give way, and try again
+                    except Transient:  # a deadlock, say: one of the clerks has to retry
                         db.rollback()
         except BaseException as error:
             failures.append(error)
@@ -274,8 +274,8 @@ def read_beside_writers(story: Story) -> None:
             notes.append(f"{sum(moves) - before:,} transfers were committed meanwhile")
     story.expect("rows, by Spark", 150_002, rows)
     story.expect("sum(i), by Spark", SUM, added)
-    for number, found in enumerate(sums, 1):
-        story.expect(f"balances, by Spark beside writers ({number})", TOTAL, found)
+    for number, total in enumerate(sums, 1):
+        story.expect(f"balances, by Spark beside writers ({number})", TOTAL, total)
 
 
 def stream_changes(story: Story) -> None:
@@ -296,7 +296,7 @@ def stream_changes(story: Story) -> None:
                     writer = writer.option("checkpointLocation", str(story.folder / "checkpoints"))
                     writer.trigger(availableNow=True).start(str(copy.absolute())).awaitTermination()
                 notes.append(f"{sum(moves):,} transfers were committed meanwhile")
-        with story.step("and the last of them, with nobody at work"):
+        with story.step("and the last of them, after the clerks stopped"):
             writer.trigger(availableNow=True).start(str(copy.absolute())).awaitTermination()
         mine: dict[int, int] = dict(db.cursor().execute("select id, balance from accounts").fetchall())
     with gmdb.connect(copy, read_only=True) as db:

@@ -1,4 +1,4 @@
-"""How the demo talks: a line a step, with the time that it took, and what was expected beside what was found."""
+"""The demo's output: one line per step, with the time that it took, and what was expected beside what was found."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Story:
         self.checks: list[tuple[str, Any, Any]] = []
         self._spark: SparkSession | None = None
 
-    def expect(self, what: str, expected: Any, found: Any) -> None:
-        """Note an answer beside what it must be."""
-        self.checks.append((what, expected, found))
+    def expect(self, what: str, expected: Any, actual: Any) -> None:
+        """Note a result beside what it must be."""
+        self.checks.append((what, expected, actual))
 
     @contextmanager
     def step(self, label: str) -> Iterator[list[str]]:
@@ -60,10 +60,11 @@ class Story:
     def conclude(self, seconds: float) -> int:
         """Print what was found beside what it must be; 0 if all is the same, 1 if not."""
         print()
-        marks = [
-            (what, f"{must:,}", f"{found:,}", "" if must == found else "WRONG") for what, must, found in self.checks
+        rows = [
+            (what, f"{expected:,}", f"{actual:,}", "" if expected == actual else "WRONG")
+            for what, expected, actual in self.checks
         ]
-        print_table(("checked", "must be", "found", ""), marks)
-        agree = all(must == found for _, must, found in self.checks)
+        print_table(("checked", "must be", "found", ""), rows)
+        agree = all(expected == actual for _, expected, actual in self.checks)
         print(f"\n{'All agree' if agree else 'They do not agree: this is a bug in gmdb'}; {seconds:.0f} s in all.")
         return 0 if agree else 1

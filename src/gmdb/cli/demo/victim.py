@@ -1,4 +1,4 @@
-"""The process that the demo kills: it commits and tells of each commit, with another transaction open, for ever."""
+"""The process that the demo kills: it commits again and again, and prints each commit; another transaction is open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def commit_until_killed(database: Path) -> None:
             db.heap(NOTES).insert((number, "committed"))
             db.commit()
             number += 1
-            os.write(1, f"{number}\n".encode())  # in one piece, and told only now: it is on disk
+            os.write(1, f"{number}\n".encode())  # in one write, after the commit is on disk
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is typed or read: cut into statements, told from the shell's own commands, shown again where it is wrong."""
+"""The shell's input: cut into statements, distinguished from the shell's own commands, quoted in errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gmdb.cli.shell.table_layout import width_of
 from gmdb.inspect.canvas import Paint
 
-# ---- Cutting what is typed or read into statements: each ends with a semicolon that is not in a text or a comment.
+# ---- Cutting input into statements: each ends with a semicolon that is not in a string or a comment.
 
 _OPENING = re.compile(r"(?<!\w)[eE]'|'|\"|--|/\*|;|(?<!\w)\$(?:[A-Za-z_]\w*)?\$")
 _CLOSING = {
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
 
 class Pieces:
-    """Takes lines, gives statements.  Every character is looked at once, however long a statement is."""
+    """Takes lines, returns statements.  Every character is scanned once, however long a statement is."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -40,18 +40,18 @@ class Pieces:
 
     def feed(self, text: str) -> list[Piece]:
         """The statements that end in ``text``, which is one or more whole lines."""
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         at = len(self._text)
         self._text += text
         while True:
             match = self._closing().search(self._text, at) if self._inside else _OPENING.search(self._text, at)
             if match is None:
-                return found
+                return pieces
             at = match.end()
             if self._inside:
                 self._close(match.group())
             elif match.group() == ";":
-                found += self._cut(match.start(), at)
+                pieces += self._cut(match.start(), at)
                 at = 0
             else:
                 self._inside, self._depth = match.group().lower(), 1
@@ -79,7 +79,7 @@ class Pieces:
 
     @property
     def rest(self) -> str:
-        """What was begun and has no end yet."""
+        """A statement that was begun and is not complete yet."""
         return "" if not self._inside and is_blank(self._text) else self._text
 
     def finish(self) -> list[Piece]:
@@ -127,7 +127,7 @@ class Command(NamedTuple):
 
 
 def command_of(text: str) -> Command | None:
-    """The shell's own command that a text is; None if it is SQL."""
+    """The text as a command of the shell; None if it is SQL."""
     text = text.strip().rstrip(";").strip()
     for name, pattern in _COMMANDS.items():
         match = pattern.fullmatch(text)
@@ -140,14 +140,14 @@ def is_command(text: str) -> bool:
     return command_of(text) is not None
 
 
-# ---- Errors as the shell tells them: the line of the statement, a caret below the place, then what is wrong.
+# ---- Errors as the shell prints them: the line of the statement, a caret below the place, then the message.
 
 _PLACE = re.compile(r"line (\d+), column (\d+): ")
 _BEFORE_MAX, _AFTER_MAX = 60, 40  # characters of a long line that are shown around the place
 
 
-def said_of(piece: Piece, error: BaseException, source: str, paint: Paint) -> Iterator[str]:
-    """The lines to print.  ``source``: the name of the script, whose lines are counted then."""
+def error_lines(piece: Piece, error: BaseException, source: str, paint: Paint) -> Iterator[str]:
+    """The lines to print.  ``source``: the script's name, if there is one; its lines are numbered then."""
     message = " ".join(str(error).split()) or type(error).__name__
     place = _PLACE.match(message)
     lines = piece.text.splitlines()

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("table", "csv", "json", "parquet")
-FULL_BATCH = 4096  # rows; after a first batch of fewer no other comes
-ROWS_TO_GO_BY = 10_000  # that decide how wide columns of long texts are
+FULL_BATCH = 4096  # rows; a first batch of fewer is the only one
+ROWS_TO_GO_BY = 10_000  # rows that decide the width of columns of long texts
 
 
 @dataclass(frozen=True)
-class Found:
+class QueryResult:
     """A result: its columns, and its rows as they come."""
 
     names: Sequence[str]
@@ -43,17 +43,17 @@ class Found:
 
 
 class Output(ABC):
-    """Writes results.  The file, if one was named, is made when there is a first result, anew if it was there."""
+    """Writes results.  A file, if one was named, is created, or overwritten, with the first result."""
 
-    is_for_people = False  # else for programs, which read one document
+    is_for_people = False  # if not, results are documents for programs
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._file: TextIO | None = None
 
     @abstractmethod
-    def write(self, found: Found) -> int:
-        """Write a result; answers its number of rows."""
+    def write(self, result: QueryResult) -> int:
+        """Write a result; returns its number of rows."""
 
     @property
     def file(self) -> TextIO:
@@ -79,16 +79,16 @@ class Output(ABC):
 class TableOutput(Output):
     is_for_people = True
 
-    def write(self, found: Found) -> int:
-        first = next(found.batches, None)
+    def write(self, result: QueryResult) -> int:
+        first = next(result.batches, None)
         known = list(rows_of(first[:ROWS_TO_GO_BY])) if first is not None else []
         others_follow = first is not None and first.num_rows >= FULL_BATCH
         room = shutil.get_terminal_size().columns if self.to_terminal else None
-        layout = Layout(found.names, found.types, known, room, paint() if self.to_terminal else PLAIN, others_follow)
+        layout = Layout(result.names, result.types, known, room, paint() if self.to_terminal else PLAIN, others_follow)
         file, count = self.file, 0
         for line in layout.head():
             file.write(line + "\n")
-        for batch in chain([first] if first is not None else [], found.batches):
+        for batch in chain([first] if first is not None else [], result.batches):
             for row in rows_of(batch):
                 for line in layout.lines(row):
                     file.write(line + "\n")
@@ -98,10 +98,10 @@ class TableOutput(Output):
 
 
 class CsvOutput(Output):
-    def write(self, found: Found) -> int:
+    def write(self, result: QueryResult) -> int:
         file, count = self.file, 0
-        file.write(",".join(map(csv_of, found.names)) + "\n")
-        for batch in found.batches:
+        file.write(",".join(map(csv_of, result.names)) + "\n")
+        for batch in result.batches:
             for row in rows_of(batch):
                 file.write(",".join(map(csv_of, row)) + "\n")
             count += batch.num_rows
@@ -111,11 +111,11 @@ class CsvOutput(Output):
 class JsonOutput(Output):
     """An array of objects, one a line."""
 
-    def write(self, found: Found) -> int:
-        keys = [json_of(name) for name in distinct(found.names)]
+    def write(self, result: QueryResult) -> int:
+        keys = [json_of(name) for name in distinct(result.names)]
         file, count = self.file, 0
         file.write("[")
-        for batch in found.batches:
+        for batch in result.batches:
             for row in rows_of(batch):
                 members = ", ".join(f"{key}: {json_of(value)}" for key, value in zip(keys, row, strict=True))
                 file.write(("\n{" if count == 0 else ",\n{") + members + "}")
@@ -131,11 +131,11 @@ class ParquetOutput(Output):
         super().__init__(path)
         self._writer: ParquetWriter | None = None
 
-    def write(self, found: Found) -> int:
-        names = distinct(found.names)
-        schema = pa.schema([field.with_name(name) for field, name in zip(found.schema, names, strict=True)])
+    def write(self, result: QueryResult) -> int:
+        names = distinct(result.names)
+        schema = pa.schema([field.with_name(name) for field, name in zip(result.schema, names, strict=True)])
         writer, count = self._open(schema), 0
-        for batch in found.batches:
+        for batch in result.batches:
             writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
             count += batch.num_rows
         return count
@@ -167,7 +167,7 @@ OUTPUTS: dict[str, type[Output]] = {
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names, each once: a second ``i`` becomes ``i_2``."""
+    """The names made unique: a second ``i`` becomes ``i_2``."""
     taken: list[str] = []
     for name in names:
         chosen, number = name, 2
@@ -177,17 +177,17 @@ def distinct(names: Sequence[str]) -> list[str]:
     return taken
 
 
-# ---- What ``describe`` says of a table: its columns, and its indexes and constraints if it has any.
+# ---- The results of ``describe``: a table's columns, and its indexes and constraints if it has any.
 
 
-def described_whole(table: TableDefinition) -> Found:
-    """All of it as one result, for outputs that make one document of each."""
-    parts = [dict(zip(found.names, row, strict=True)) for found in described(table) for row in _rows(found)]
+def described_whole(table: TableDefinition) -> QueryResult:
+    """The description as one result, for outputs that write one document for each result."""
+    parts = [dict(zip(result.names, row, strict=True)) for result in described(table) for row in _rows(result)]
     keys = list(dict.fromkeys(key for part in parts for key in part))
-    return _found(keys, [[part.get(key) for key in keys] for part in parts])
+    return _text_result(keys, [[part.get(key) for key in keys] for part in parts])
 
 
-def described(table: TableDefinition) -> Iterator[Found]:
+def described(table: TableDefinition) -> Iterator[QueryResult]:
     """A result for the columns, one for the indexes, one for the constraints."""
     columns = [
         (
@@ -198,24 +198,24 @@ def described(table: TableDefinition) -> Iterator[Found]:
         )
         for c in table.columns
     ]
-    yield _found(("column", "type", "nullable", "default"), columns)
+    yield _text_result(("column", "type", "nullable", "default"), columns)
     names = [column.name for column in table.columns]
     indexes = [
         (i.name, ", ".join(names[n] for n in i.positions), i.using, "yes" if i.unique else "no") for i in table.indexes
     ]
     if indexes:
-        yield _found(("index", "columns", "kind", "unique"), indexes)
+        yield _text_result(("index", "columns", "kind", "unique"), indexes)
     constraints = [(c.name, c.kind, c.text if c.kind == CHECK else ", ".join(c.columns)) for c in table.constraints]
     if constraints:
-        yield _found(("constraint", "kind", "of"), constraints)
+        yield _text_result(("constraint", "kind", "of"), constraints)
 
 
-def _rows(found: Found) -> list[tuple[Any, ...]]:
-    return [row for batch in found.batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)]
+def _rows(result: QueryResult) -> list[tuple[Any, ...]]:
+    return [row for batch in result.batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)]
 
 
-def _found(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Found:
+def _text_result(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> QueryResult:
     data = pa.table(
         {name: pa.array(values, pa.string()) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
     )
-    return Found(names, [None] * len(names), data.schema, iter(data.to_batches()))
+    return QueryResult(names, [None] * len(names), data.schema, iter(data.to_batches()))

@@ -38,7 +38,7 @@ _TABLES = re.compile(r'\b(?:from|join|update|into|table|describe|desc)\s+([\w"]+
 
 
 def history_path() -> Path:
-    """Where what was typed is kept."""
+    """The file with the history of typed statements."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(home) / "gmdb" / "history"
 
@@ -49,7 +49,7 @@ def _history() -> History:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)
     except OSError:
-        return InMemoryHistory()  # a home that cannot be written is no reason not to work
+        return InMemoryHistory()  # the shell works without a writable home, but forgets its history
     return FileHistory(str(path))
 
 

@@ -23,40 +23,40 @@ import pyarrow as pa
 
 import gmdb
 from gmdb.cli.output import Activity, clear_line, paint
-from gmdb.cli.shell.input import HELP, Command, Piece, command_of, said_of
-from gmdb.cli.shell.outputs import OUTPUTS, Found, Output, described, described_whole
+from gmdb.cli.shell.input import HELP, Command, Piece, command_of, error_lines
+from gmdb.cli.shell.outputs import OUTPUTS, Output, QueryResult, described, described_whole
 from gmdb.database.connection import Connection
 from gmdb.database.dbapi import Cursor
 from gmdb.errors import Error, OwnerGone, StatementInterrupted
 
-# ---- Waiting for a statement: it runs in a thread, so that this one hears Ctrl-C and shows that something goes on.
+# ---- Waiting for a statement: it runs in a thread, so that the main thread can handle Ctrl-C and show activity.
 
 LOOK_SECONDS = 0.1
-INTERRUPT_SECONDS = 0.3  # until a statement is told once more: the first time may have come too early
-Answer = TypeVar("Answer")
+INTERRUPT_SECONDS = 0.3  # until a statement is interrupted again: the first time may have been too early
+Result = TypeVar("Result")
 
 
-class Patience:
+class StatementThread:
     """The one thread in which a shell's statements run."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "gmdb-shell")
 
-    def wait_for(self, function: Callable[[], Answer], interrupt: Callable[[], None], label: str) -> Answer:
-        """What the function answers.  Ctrl-C calls ``interrupt``, again and again until the function has ended."""
-        asked = threading.Event()
+    def wait_for(self, function: Callable[[], Result], interrupt: Callable[[], None], label: str) -> Result:
+        """What the function returns.  Ctrl-C calls ``interrupt``, repeatedly until the function has ended."""
+        is_interrupted = threading.Event()
         future = self._pool.submit(function)
-        with _on_interrupt(asked.set), Activity(label) as activity:
-            told = 0.0
+        with _on_interrupt(is_interrupted.set), Activity(label) as activity:
+            interrupted_at = 0.0
             while True:
                 try:
                     return self._result(future)
                 except NotYet:
                     if future.done():
                         raise
-                if asked.is_set() and time.monotonic() - told > INTERRUPT_SECONDS:
+                if is_interrupted.is_set() and time.monotonic() - interrupted_at > INTERRUPT_SECONDS:
                     interrupt()
-                    told = time.monotonic()
+                    interrupted_at = time.monotonic()
                 activity.show()
 
     @staticmethod
@@ -69,7 +69,7 @@ class Patience:
 
 @contextmanager
 def _on_interrupt(act: Callable[[], None]) -> Iterator[None]:
-    """Have Ctrl-C call something instead of raising KeyboardInterrupt; only the main thread hears of it."""
+    """Have Ctrl-C call ``act`` instead of raising KeyboardInterrupt; other threads than the main one cannot."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -89,7 +89,7 @@ _COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 
 
 class Failed(Exception):
-    """A statement failed, and whoever typed it was told."""
+    """A statement failed, and its error was printed."""
 
 
 class Leave(Exception):
@@ -98,12 +98,12 @@ class Leave(Exception):
 
 class Shell:
     def __init__(self, connect: Callable[[], Connection], output: Output, source: str = "") -> None:
-        """``connect`` opens the database, now and whenever its owner has gone.  ``source``: the script's name."""
+        """``connect`` opens the database, now and again if its owner is gone.  ``source``: the script's name."""
         self._connect = connect
         self.connection = connect()
         self._output = output
         self._source = source
-        self._patience = Patience()
+        self._thread = StatementThread()
         self._timing = self._feedback = False
         self._changed = False  # something is not committed
         self._last = ""
@@ -111,33 +111,33 @@ class Shell:
     # ---- running
 
     def run(self, piece: Piece) -> None:
-        """Run a statement or a command; raises Failed once it has told what is wrong."""
+        """Run a statement or a command; raises Failed after printing an error."""
         began = time.perf_counter()
         try:
             command = command_of(piece.text)
             if command is not None:
-                self._obey(command)
+                self._run_command(command)
             else:
                 self._execute(piece.text)
         except OwnerGone as error:
-            self._tell(piece, error)
+            self._print_error(piece, error)
             self._connect_again()
             raise Failed from None
         except (Error, pa.ArrowException, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
-            self._tell(piece, error)
+            self._print_error(piece, error)
             raise Failed from error
         except KeyboardInterrupt:  # while rows were written
             sys.stdout.flush()
             clear_line()
-            self._tell(piece, StatementInterrupted("the statement was interrupted"))
+            self._print_error(piece, StatementInterrupted("the statement was interrupted"))
             raise Failed from StatementInterrupted()
         if self._timing and command is None:
             print(f"{time.perf_counter() - began:.3f} s\n")
 
     def _wait_for(self, function: Callable[[], Any]) -> Any:
-        return self._patience.wait_for(function, self.connection.interrupt, "running")
+        return self._thread.wait_for(function, self.connection.interrupt, "running")
 
     def _execute(self, text: str) -> None:
         bare = text[_COMMENTS.match(text).end() :]  # type: ignore[union-attr]
@@ -152,7 +152,7 @@ class Shell:
             self._note_end(bare)
 
     def _note_end(self, bare: str) -> None:
-        """Know whether something is open."""
+        """Keep track of whether there are uncommitted changes."""
         if _END.match(bare):
             self._changed = False
         elif not _READS.match(bare) and self.connection.in_transaction:
@@ -162,7 +162,7 @@ class Shell:
         names = [column[0] for column in cursor.description or ()]
         reader = cursor.fetch_record_batch()
         try:
-            count = self._output.write(Found(names, cursor.types, reader.schema, self._batches(reader)))
+            count = self._output.write(QueryResult(names, cursor.types, reader.schema, self._batches(reader)))
         finally:
             cursor.close()
         self._note(f"{_rows(count)} found", True)
@@ -175,21 +175,21 @@ class Shell:
             yield batch
 
     def _note(self, what: str, is_count: bool) -> None:
-        """What came of a statement is always in the status line, and printed if that is wanted."""
+        """Show the outcome of a statement in the status line; print it if feedback is on."""
         self._last = what
         if self._feedback and is_count:
             print(what + "\n")
 
-    def _tell(self, piece: Piece, error: BaseException) -> None:
+    def _print_error(self, piece: Piece, error: BaseException) -> None:
         sys.stdout.flush()
-        for line in said_of(piece, error, self._source, paint()):
+        for line in error_lines(piece, error, self._source, paint()):
             print(line, file=sys.stderr)
         sys.stderr.flush()
         self._last = "failed"
 
     # ---- commands
 
-    def _obey(self, command: Command) -> None:
+    def _run_command(self, command: Command) -> None:
         act: Callable[..., None] = getattr(self, f"_do_{command.name}")
         act(*command.arguments)
 
@@ -221,14 +221,14 @@ class Shell:
     def _do_describe(self, name: str) -> None:
         plain = name.strip('"') if name.startswith('"') else name.lower()
         table = self.connection.table(plain)
-        for found in described(table) if self._output.is_for_people else [described_whole(table)]:
-            self._output.write(found)
+        for result in described(table) if self._output.is_for_people else [described_whole(table)]:
+            self._output.write(result)
 
     # ---- the beginning and the end
 
     @property
     def status(self) -> str:
-        """How things stand, in a line."""
+        """The status line."""
         mode = "autocommit on" if self.connection.autocommit else "autocommit off"
         state = "not committed: commit or rollback" if self._changed else ""
         return "  ".join(part for part in (f" {self.connection.path.name}", mode, state, self._last) if part)
@@ -246,9 +246,9 @@ class Shell:
             self.run(piece)
 
     def close(self) -> None:
-        """Leave; what is not committed is rolled back, and that is said."""
+        """Leave; uncommitted changes are rolled back, with a message."""
         self._output.close()
-        self._patience.close()
+        self._thread.close()
         if self._changed:
             print("what was not committed is rolled back", file=sys.stderr)
         self.connection.close()

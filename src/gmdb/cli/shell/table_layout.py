@@ -101,7 +101,7 @@ class Layout:
         self._headings = [shown(name.upper())[0] for name in names]
         self._null = f"{paint.dim}{NULL}{paint.off}"
         self._widths = [
-            max(width_of(heading), _type_width(type_) or _found_width(first, n, others_follow), len(NULL))
+            max(width_of(heading), _type_width(type_) or _width_of_rows(first, n, others_follow), len(NULL))
             for n, (heading, type_) in enumerate(zip(self._headings, types, strict=True))
         ]
         self._is_text = [_type_width(type_) is None for type_ in types]
@@ -209,7 +209,7 @@ def _type_width(type_: ColumnType | None) -> int | None:
     return width if 0 < width <= TYPE_WIDTH_MAX else None
 
 
-def _found_width(rows: Sequence[Row], column: int, others_follow: bool) -> int:
+def _width_of_rows(rows: Sequence[Row], column: int, others_follow: bool) -> int:
     texts = (shown(text_of(row[column])) for row in rows if row[column] is not None)
-    found = max((width_of(line) for lines in texts for line in lines), default=0)
-    return min(found + found // 2 if others_follow else found, WIDTH_MAX)
+    width_seen = max((width_of(line) for lines in texts for line in lines), default=0)
+    return min(width_seen + width_seen // 2 if others_follow else width_seen, WIDTH_MAX)

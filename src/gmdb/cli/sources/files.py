@@ -58,7 +58,7 @@ class ParquetSource(_File):
         try:
             file = parquet.ParquetFile(self._path)
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{self._path} is no Parquet file: {error}") from None
+            raise DataError(f"{self._path} is not a Parquet file: {error}") from None
         names = _names(self._path, file.schema_arrow.names)
         columns = [
             Column(name, self._type(file, n, field), field.nullable)
@@ -68,13 +68,13 @@ class ParquetSource(_File):
         return [TablePlan(self._name, columns, file.metadata.num_rows, batches)]
 
     def _type(self, file: parquet.ParquetFile, number: int, field: pa.Field) -> ColumnType:
-        found = column_type(field.type)
-        if found is None:
+        type_ = column_type(field.type)
+        if type_ is None:
             raise TypeMismatch(f"{self._path}, column {field.name}: gmdb has no type for {field.type}")
-        if found not in (TEXT, BYTES):
-            return found
+        if type_ not in (TEXT, BYTES):
+            return type_
         longest = max((_longest(batch.column(number)) for batch in file.iter_batches(BATCH_ROWS)), default=0)
-        return text_of(longest) if found == TEXT else bytes_of(longest)
+        return text_of(longest) if type_ == TEXT else bytes_of(longest)
 
     @staticmethod
     def _batches(file: parquet.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -101,7 +101,7 @@ def column_type(type_: pa.DataType) -> ColumnType | None:
         (lambda t: kinds.is_string(t) or kinds.is_large_string(t) or kinds.is_null(t), TEXT),
         (lambda t: kinds.is_binary(t) or kinds.is_large_binary(t) or kinds.is_fixed_size_binary(t), BYTES),
     )
-    return next((made for test, made in tests if test(type_)), None)
+    return next((column for test, column in tests if test(type_)), None)
 
 
 def _longest(column: pa.Array) -> int:
@@ -163,7 +163,7 @@ class CsvSource(_File):
 
 
 class _Guess:
-    """The type of a column of texts, as far as it was seen."""
+    """The type of a column of texts, as inferred so far."""
 
     def __init__(self) -> None:
         self._ladder: list[pa.DataType] | None = None
@@ -183,17 +183,17 @@ class _Guess:
             return
         self._longest = max(self._longest, _longest(values))
         if self._ladder is None:
-            found = next((ladder for ladder in _LADDERS if _fits(values[:1], ladder[-1])), ())
-            self._ladder = list(found)
+            ladder_of_column = next((ladder for ladder in _LADDERS if _fits(values[:1], ladder[-1])), ())
+            self._ladder = list(ladder_of_column)
         while self._ladder and not _fits(values, self._ladder[0]):
             self._ladder.pop(0)
 
 
 def _fits(texts: pa.Array, type_: pa.DataType) -> bool:
-    """Whether the type has all of a text in it, but for how it is written."""
+    """Whether values of the type keep all of the texts' information, except their spelling."""
     if pa.types.is_integer(type_) or pa.types.is_floating(type_):
         if pc.any(pc.match_substring_regex(texts, r"^\s*[+-]?0[0-9]|^\s*\+|\s|[xXnN]")).as_py():
-            return False  # zeros in front and the like: a number of a house or a telephone, and no quantity
+            return False  # leading zeros and the like: a house or telephone number, not a quantity
         digits = pc.replace_substring_regex(pc.replace_substring_regex(texts, r"[eE].*", ""), r"[^0-9]", "")
         if pa.types.is_floating(type_) and pc.max(pc.utf8_length(digits)).as_py() > DIGITS_MAX:
             return False
@@ -208,9 +208,9 @@ def _fits(texts: pa.Array, type_: pa.DataType) -> bool:
     return True
 
 
-def _names(path: Path, given: list[str]) -> list[str]:
+def _names(path: Path, header: list[str]) -> list[str]:
     """Columns' names in small letters, which must differ."""
-    names = [name.strip().lower() for name in given]
+    names = [name.strip().lower() for name in header]
     for name in names:
         if not name or names.count(name) > 1:
             raise SchemaError(f"{path}: {f'two columns are called {name}' if name else 'a column has no name'}")

@@ -27,7 +27,7 @@ class IndexPlan:
 
 @dataclass
 class TablePlan:
-    """``batches`` gives the rows from the beginning, each time that it is called."""
+    """``batches`` returns the rows from the beginning at each call."""
 
     name: str
     columns: list[Column]
@@ -53,13 +53,13 @@ class ImportSource(Protocol):
     ) -> None: ...
 
 
-def table_name(path: Path, given: str | None) -> str:
+def table_name(path: Path, name: str | None) -> str:
     """The name of the one table of a file: what was given, or the file's own."""
-    return given if given is not None else path.stem.lower()
+    return name if name is not None else path.stem.lower()
 
 
 def in_short(error: Exception) -> str:
-    """What is wrong, without the place in a text that the user has not written, and without advice."""
+    """The message without its position, which is in text that the user did not write, and without advice."""
     return re.sub(r"^line \d+, column \d+: ", "", str(error)).split(". ", 1)[0]
 
 
@@ -124,7 +124,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A type, what makes an Arrow column out of the values, and what there is to say about it."""
+    """A type, a function that makes an Arrow column of the values, and a remark for the user."""
 
     type: ColumnType
     convert: Convert

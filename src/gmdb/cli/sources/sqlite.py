@@ -1,6 +1,6 @@
 """A SQLite database: its tables with their keys, defaults, checks and indexes, and their rows.
 
-Names become small letters: SQLite does not tell them apart by case, and gmdb folds what is not quoted.
+Names become lower case: SQLite's are case-insensitive, and gmdb folds names that are not quoted.
 What gmdb does not have (foreign keys, views, triggers, virtual tables, partial and computed indexes, collations) is
 left out, and ``remarks`` say so, as they do of everything else that is not taken over as it is.
 """
@@ -75,10 +75,10 @@ class SqliteSource:
         return self._connection.execute(statement, parameters).fetchall()
 
     def plans(self) -> list[TablePlan]:
-        found = self._ask("select type, name, tbl_name, sql from sqlite_master order by rowid")
+        objects = self._ask("select type, name, tbl_name, sql from sqlite_master order by rowid")
         kinds = {name: (kind, without) for _, name, kind, _, without, _ in self._ask("pragma table_list")}
         plans = []
-        for kind, name, table, sql in found:
+        for kind, name, table, sql in objects:
             if self._only is not None and table.lower() != self._only.lower():
                 continue
             if kind in ("view", "trigger"):
@@ -88,13 +88,13 @@ class SqliteSource:
             elif kind == "table" and kinds[name][0] == "table" and not name.startswith("sqlite_"):
                 plans.append(_TableReader(self._connection, name, sql, bool(kinds[name][1]), self.remarks).plan())
         if self._only is not None and not plans:
-            names = ", ".join(name for kind, name, _, _ in found if kind == "table") or "none"
+            names = ", ".join(name for kind, name, _, _ in objects if kind == "table") or "none"
             raise NoSuchTable(f"{self._path} has no table {self._only}; its tables are: {names}")
         return plans
 
 
 class _TableReader:
-    """Finds out about one table."""
+    """Reads the definition and the rows of one table."""
 
     def __init__(
         self, connection: sqlite3.Connection, name: str, sql: str, without_rowid: bool, remarks: list[str]
@@ -136,19 +136,19 @@ class _TableReader:
 
     def _profiles(self) -> tuple[int, list[Profile]]:
         """How many rows there are, and what the values of each column are."""
-        found: list[Profile] = []
+        profiles: list[Profile] = []
         rows = 0
         for first in range(0, len(self._columns), COLUMNS_A_TIME):
             some = self._columns[first : first + COLUMNS_A_TIME]
             parts = [part for column in some for part in _profile_parts(column)]
-            answer = self._connection.execute(f"select count(*), {', '.join(parts)} from {self._table}").fetchone()
-            rows, values = answer[0], answer[1:]
+            row = self._connection.execute(f"select count(*), {', '.join(parts)} from {self._table}").fetchone()
+            rows, values = row[0], row[1:]
             size = len(values) // len(some)
             for n in range(len(some)):
-                found.append(Profile(*values[n * size : (n + 1) * size]))
-        longest = sum(profile.bytes_max for profile in found)
+                profiles.append(Profile(*values[n * size : (n + 1) * size]))
+        longest = sum(profile.bytes_max for profile in profiles)
         self._batch_rows = min(BATCH_ROWS, max(BATCH_BYTES // max(longest, 1), 1))
-        return rows, found
+        return rows, profiles
 
     def _choose(self, column: _Column, profile: Profile) -> Chosen:
         try:
@@ -165,7 +165,7 @@ class _TableReader:
         return chosen
 
     def _first_row(self, column: _Column, condition: str) -> str:
-        """The first row that meets a condition, by the best name that it has."""
+        """The first row that meets a condition, by its rowid, or its key if it has none."""
         by = _quoted(next(c.name for c in self._columns if c.key)) if self._without_rowid else "rowid"
         where = condition.format(column=_quoted(column.name))
         (row,) = self._connection.execute(f"select {by} from {self._table} where {where} limit 1").fetchone()

@@ -1,4 +1,4 @@
-// What the server answers.  A listing's rows become objects by the names of its columns.
+// Requests to the server.  A listing's rows become objects by the names of its columns.
 
 let moment = "files";
 
@@ -11,8 +11,8 @@ export async function ask(name, parameters = {}, signal) {
       if (one !== undefined && one !== null) query.append(key, one);
     }
   }
-  const answer = await fetch(`/api/${name}?${query}`, { signal });
-  const document = await answer.json();
+  const response = await fetch(`/api/${name}?${query}`, { signal });
+  const document = await response.json();
   if (document.error) throw new Error(document.error);
   return document;
 }

@@ -1,7 +1,7 @@
 // What two moments differ in: fields, rows and bytes, of one page or of all.
 
 import { differences } from "./api.js";
-import { h, table, tell } from "./dom.js";
+import { announce, h, table } from "./dom.js";
 
 export async function showCompare(place, wanted, about) {
   const moments = [["files", "the files"], ["end", "all of the log replayed"]];
@@ -22,7 +22,7 @@ export async function showCompare(place, wanted, about) {
       result.replaceChildren(
         h("p", {}, found.rows.length ? `${found.rows.length.toLocaleString("en")} differences on ${pages.toLocaleString("en")} pages.` : "Nothing differs."),
         table(found, null, { cells: { first: (value) => side(value, "gone"), second: (value) => side(value, "come") } }));
-      tell(`${found.rows.length} differences`);
+      announce(`${found.rows.length} differences`);
     } catch (error) {
       result.replaceChildren(h("p", { class: "damage", role: "alert" }, error.message));
     }

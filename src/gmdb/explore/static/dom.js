@@ -65,6 +65,6 @@ export function troubles(listing) {
 }
 
 // Text for screen readers and for the line at the bottom of the window.
-export function tell(text) {
+export function announce(text) {
   document.getElementById("told").textContent = text;
 }

@@ -1,7 +1,7 @@
-// Transactions, locks and waits as they are now; asked for again and again while the view is shown.
+// Transactions, locks and waits as they are now; refreshed while the view is shown.
 
 import { ask, list } from "./api.js";
-import { h, table, tell } from "./dom.js";
+import { announce, h, table } from "./dom.js";
 
 const EVERY = 1000;
 
@@ -9,7 +9,7 @@ export async function showLive(place, wanted, about) {
   const held = h("div", { class: "columns" });
   const pause = h("input", { type: "checkbox", id: "pause" });
   place.append(h("h2", {}, "Transactions, locks and waits"),
-    h("p", { class: "quiet" }, about.live ? "From the memory of the process that has the database open, once a second. " : "No process has the database open: this is what its files tell. ",
+    h("p", { class: "quiet" }, about.live ? "From the memory of the process that has the database open, once a second. " : "No process has the database open: this is what its files show. ",
       h("label", {}, pause, " pause")), held);
   let timer, before = "", isLeft = false;
   const look = async () => {
@@ -23,7 +23,7 @@ export async function showLive(place, wanted, about) {
         const now = JSON.stringify([transactions, waits, locks, snapshots.rows.map((one) => one.name)]);
         if (now !== before) {
           const count = transactions.rows.filter((one) => one.scn === null).length;
-          if (before) tell(`${count} open transactions, ${locks.rows.length} locks, ${waits.rows.length} waits`);
+          if (before) announce(`${count} open transactions, ${locks.rows.length} locks, ${waits.rows.length} waits`);
           before = now;
           locks.rows = locks.rows.slice(0, 1000);
           held.replaceChildren(
@@ -31,7 +31,7 @@ export async function showLive(place, wanted, about) {
             table(waits, "Waits", { rowClass: () => "wrong" }), table(locks, "Locks"), table(snapshots, "Pinned snapshots"));
         }
       } catch (error) {
-        tell(error.message);
+        announce(error.message);
       }
     }
     if (!isLeft) timer = setTimeout(look, EVERY);

@@ -1,7 +1,7 @@
 // The log as it is written: the newest records first, more as they come.
 
 import { list } from "./api.js";
-import { h, table, tell } from "./dom.js";
+import { announce, h, table } from "./dom.js";
 
 const EVERY = 700, KEPT = 400, BEFORE = 1 << 18; // milliseconds; records; bytes of the log before the newest checkpoint
 
@@ -27,13 +27,13 @@ export async function showLog(place) {
         const more = await list("redo", [], { since, last: KEPT, at: "files" });
         columns = more.columns;
         if (more.rows.length) {
-          if (found.length) tell(`${more.rows.length} more records`);
+          if (found.length) announce(`${more.rows.length} more records`);
           since = Math.max(...more.rows.map((one) => Number(one.lsn))) + 8;
           found = [...found, ...more.rows].slice(-10 * KEPT);
         }
         if (more.rows.length || !rows.firstChild) draw();
       } catch (error) {
-        tell(error.message);
+        announce(error.message);
       }
     }
     if (!isLeft) timer = setTimeout(look, EVERY);

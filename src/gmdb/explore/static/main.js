@@ -1,8 +1,8 @@
-// Which view is shown: the part of the address behind #.  A view is a function that fills <main> and may answer with
-// what is to be done when it is left.
+// Which view is shown: the part of the address behind #.  A view is a function that fills <main> and may return a
+// callback for when it is left.
 
 import { ask, list, showMoment } from "./api.js";
-import { h, tell } from "./dom.js";
+import { announce, h } from "./dom.js";
 import { showMap } from "./map.js";
 import { showPage } from "./page.js";
 import { showSegment, showSegments } from "./segments.js";
@@ -29,7 +29,7 @@ async function show() {
   const main = document.getElementById("main");
   main.replaceChildren(h("p", { class: "quiet" }, "Reading…"));
   complain("");
-  tell("");
+  announce("");
   for (const link of document.querySelectorAll("nav a")) {
     const isHere = link.hash === `#${view}` || (view === "segment" || view === "index") && link.hash === "#segments";
     if (isHere) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
@@ -67,7 +67,7 @@ async function goTo(text) {
   }
 }
 
-// Which states there are to choose from; memory, if a process has the database open.
+// The states to choose from; memory, if a process has the database open.
 function offerMoments() {
   const select = document.getElementById("moment");
   const offered = [["files", "as the files are"], ["end", "with all of the log replayed"], ["at", "up to an LSN of the log…"]];
@@ -89,7 +89,7 @@ function listenToMoments() {
     }
     before = chosen;
     showMoment(chosen);
-    tell(`State: ${select.selectedOptions[0].textContent}`);
+    announce(`State: ${select.selectedOptions[0].textContent}`);
     show();
   });
 }

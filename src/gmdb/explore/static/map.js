@@ -3,7 +3,7 @@
 
 import { ask, list } from "./api.js";
 import { bad, free, good, heat, ink, nothing, objectColour } from "./colour.js";
-import { h, tell } from "./dom.js";
+import { announce, h } from "./dom.js";
 
 const LEAST = 14, MOST = 44, ZOOM = 4, SLICE = 512; // sizes of a cell in pixels; cells that are asked for at a time
 const MODES = {
@@ -128,7 +128,7 @@ class PageMap {
       this.canvas.dataset.painted = `${kept.mode} ${this.cells.length}`;
       this.say();
     } catch (error) {
-      if (error.name !== "AbortError") tell(error.message);
+      if (error.name !== "AbortError") announce(error.message);
     }
   }
 
@@ -196,13 +196,13 @@ class PageMap {
     else if (kept.mode === "damage") made = [entry(good(), "checksum and place are right"), entry(bad(), "damaged (a cross)")];
     else { const [from, to] = this.ages; made = scale(`checkpoint ${from}`, `checkpoint ${to}`); }
     const partly = this.cells.find((cell) => cell.read < cell.pages);
-    if (partly) made.push(h("li", { class: "quiet" }, `told by ${partly.read} of the ${partly.pages.toLocaleString("en")} pages of a cell; zoom in for all`));
+    if (partly) made.push(h("li", { class: "quiet" }, `sampled: ${partly.read} of the ${partly.pages.toLocaleString("en")} pages of a cell; zoom in for all`));
     this.legend.replaceChildren(...made);
   }
 
   say() {
     const cell = this.cells[this.focus];
-    if (cell) tell(described(cell));
+    if (cell) announce(described(cell));
   }
 
   open() {

@@ -1,8 +1,8 @@
 // A page: its fields with their meanings beside its bytes, either lighting up the other; slots with arrows to their
-// entries; and its rows, as whoever is chosen sees them.
+// entries; and its rows, as the chosen reader sees them.
 
 import { list } from "./api.js";
-import { h, pageLink, svg, table, tell, troubles } from "./dom.js";
+import { announce, h, pageLink, svg, table, troubles } from "./dom.js";
 import { seenRows } from "./seen.js";
 
 const GROUPS = 6, STEPS = 200;
@@ -155,7 +155,7 @@ class Anatomy {
     this.light(Math.max(0, Math.min(this.regions.length - 1, this.at + by)), from, true);
   }
 
-  // Light up a region in all three drawings; those it was not pointed at in are scrolled to it.
+  // Highlight a region in all three drawings, and scroll the other two to it.
   light(n, from, stays = false) {
     if (n === undefined || n < 0 || Number.isNaN(n)) return;
     for (const one of this.lit ?? []) one.classList.remove("lit", "target");
@@ -179,7 +179,7 @@ class Anatomy {
     const value = region.value === null ? "" : ` = ${region.value}`;
     this.readout.replaceChildren(h("code", {}, region.name), `${value}: ${region.meaning}`, h("span", { class: "quiet" }, `  ${region.length} bytes at ${region.offset}`),
       region.problem ? h("strong", { class: "wrong" }, ` ${region.problem}`) : "");
-    tell(`${region.name}${value}`);
+    announce(`${region.name}${value}`);
   }
 }
 

@@ -1,4 +1,4 @@
-// The rows of a page, or one row, as a reader sees them.  Who reads is chosen from the transactions that there are.
+// The rows of a page, or one row, as a reader sees them.  The reader is chosen from the transactions there are.
 
 import { list } from "./api.js";
 import { h, rowLink, table } from "./dom.js";

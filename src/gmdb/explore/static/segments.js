@@ -22,7 +22,7 @@ export async function showSegment(place, wanted) {
   if (found && isIndex(found.type)) place.append(h("p", {}, h("a", { href: `#index/${wanted}` }, "The index as a tree")));
   place.append(
     histogram(fill),
-    table(free, "Free lists: pages that have room, from link to link"),
+    table(free, "Free lists: pages that have room, link by link"),
     table(maps, "Map: every data page of the segment", { rowClass: (row) => (row.problem ? "wrong" : null) }));
 }
 

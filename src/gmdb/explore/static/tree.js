@@ -19,9 +19,9 @@ export async function showIndex(place, wanted) {
   }
   const levels = new Map();
   for (const page of pages.rows) levels.set(page.level, (levels.get(page.level) ?? 0) + 1);
-  const told = [...levels].sort((a, b) => b[0] - a[0]).map(([level, count]) => `level ${level}: ${count.toLocaleString("en")}`).join(", ");
+  const counts = [...levels].sort((a, b) => b[0] - a[0]).map(([level, count]) => `level ${level}: ${count.toLocaleString("en")}`).join(", ");
   const tops = (children.get(null) ?? []).filter((page) => page.level !== null);
-  place.append(h("p", { class: "quiet" }, `Pages by level: ${told}`), ...troubles(pages),
+  place.append(h("p", { class: "quiet" }, `Pages by level: ${counts}`), ...troubles(pages),
     h("div", { class: "tree" }, tops.map((page) => branch(page, children, wanted, true))));
 }
 
