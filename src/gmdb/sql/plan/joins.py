@@ -14,24 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gmdb.sql import tree
 from gmdb.sql.plan import estimates as cost
 from gmdb.sql.plan.estimates import DUCK, ROWS, Keys, Option, Planned
 from gmdb.sql.plan.normal import with_conditions
 from gmdb.sql.plan.terms import filtered, has_queries, is_call, is_link, is_movable
-from gmdb.sql.tree import (
-    Call,
-    Column,
-    Distinct,
-    Expression,
-    Filter,
-    Join,
-    Project,
-    Reference,
-    Relation,
-    columns_of,
-    conjunction,
-    conjuncts,
-)
+from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts
 
 if TYPE_CHECKING:
     from gmdb.sql.plan.physical import Planner
@@ -82,21 +70,21 @@ class Region:
 
     @staticmethod
     def is_one(relation: Relation) -> bool:
-        while isinstance(relation, Filter):
+        while isinstance(relation, tree.Filter):
             relation = relation.source
-        return isinstance(relation, Join) and relation.kind != "full" and not relation.lateral
+        return isinstance(relation, tree.Join) and relation.kind != "full" and not relation.lateral
 
     def _flatten(self, relation: Relation) -> None:
         if not self.is_one(relation):
             self._leaves.append(Leaf(relation))
-        elif isinstance(relation, Filter):
+        elif isinstance(relation, tree.Filter):
             self._flatten(relation.source)
             self._ask(relation.condition)
-        elif isinstance(relation, Join) and relation.kind == "inner":
+        elif isinstance(relation, tree.Join) and relation.kind == "inner":
             self._flatten(relation.left)
             self._flatten(relation.right)
             self._ask(relation.condition)
-        elif isinstance(relation, Join):
+        elif isinstance(relation, tree.Join):
             self._flatten(relation.left)
             self._leaves.append(Leaf(relation.right, relation.kind, tuple(conjuncts(relation.condition))))
 
@@ -186,7 +174,7 @@ class Region:
 
     def _in_order(self, keys: Keys) -> tuple[Option, float] | None:
         """The joins begun with the relation by whose columns rows are sorted; they keep its order."""
-        used = {key.value.column for key in keys if isinstance(key.value, Reference)}
+        used = {key.value.column for key in keys if isinstance(key.value, tree.Reference)}
         for leaf in self._leaves:
             if leaf.kind == "inner" and used <= leaf.columns and len(used) == len(keys):
                 state = self._begun(leaf, ROWS, keys)
@@ -243,9 +231,9 @@ class Region:
             spent = cost.HASHED * (state.rows + right.rows) if is_equal else cost.EVALUATED * pairs
         else:
             spent = cost.DUCK_NODE + cost.DUCK_ROW * ((state.rows + right.rows + rows) if is_equal else pairs)
-        tree = self._planner.note(Join(leaf.kind, state.tree, option.tree, conjunction(parts)), rows)
+        node = self._planner.note(tree.Join(leaf.kind, state.tree, option.tree, conjunction(parts)), rows)
         startup = state.startup + option.total + (cost.HASHED * right.rows if executor == ROWS else 0.0)
-        return replace(state, tree=tree, rows=rows, total=state.total + option.total + spent, startup=startup)
+        return replace(state, tree=node, rows=rows, total=state.total + option.total + spent, startup=startup)
 
     def _by_keys(self, state: State, leaf: Leaf, parts: list[Expression], rows: float) -> State | None:
         """The leaf looked up for each row."""
@@ -261,8 +249,8 @@ class Region:
         if option is None:
             return None
         each = option.startup + 0.5 * (option.total - option.startup) if leaf.kind == "semi" else option.total
-        tree = self._planner.note(Join(leaf.kind, state.tree, option.tree, None, lateral=True), rows)
-        return replace(state, tree=tree, rows=rows, total=state.total + each * max(state.rows, 1.0))
+        node = self._planner.note(tree.Join(leaf.kind, state.tree, option.tree, None, lateral=True), rows)
+        return replace(state, tree=node, rows=rows, total=state.total + each * max(state.rows, 1.0))
 
     def _asked(self, state: State, parts: Sequence[Expression]) -> State:
         """The state with conditions asked of its rows."""
@@ -271,8 +259,8 @@ class Region:
         rows = state.rows
         for part in parts:
             rows *= self._planner.estimates.share(part)
-        tree = self._planner.note(filtered(state.tree, list(parts)), rows)
-        return replace(state, tree=tree, rows=max(rows, 0.01))
+        node = self._planner.note(filtered(state.tree, list(parts)), rows)
+        return replace(state, tree=node, rows=max(rows, 0.01))
 
     def _distinct(self, leaf: Leaf) -> tuple[Leaf, tuple[Expression, ...]] | None:
         """A semi join's right side as a relation that is joined like others, and by what; None if it cannot be one.
@@ -291,11 +279,11 @@ class Region:
             column = Column("key", own.type)
             outputs.append((column, own))
             self._planner.used.add(column)
-            assert isinstance(part, Call)
-            new = Reference(own.type, column)
+            assert isinstance(part, tree.Call)
+            new = tree.Reference(own.type, column)
             arguments = (new, other) if part.arguments[0] is own else (other, new)
             links.append(replace(part, arguments=arguments))
-        relation = Distinct(Project(leaf.relation, tuple(outputs)))
+        relation = tree.Distinct(tree.Project(leaf.relation, tuple(outputs)))
         found = self._firsts[id(leaf)] = Leaf(relation), tuple(links)
         return found
 
@@ -322,7 +310,7 @@ def _ready(
 
 def _sides(part: Expression, columns: set[Column]) -> tuple[Expression, Expression] | None:
     """An equality's side with these columns, and the one without; None if it is none of both."""
-    if not is_call(part, "=") or not isinstance(part, Call):
+    if not is_call(part, "=") or not isinstance(part, tree.Call):
         return None
     left, right = part.arguments
     used = [columns_of(left), columns_of(right)]

@@ -25,21 +25,10 @@ from gmdb.errors import DataError, Error
 from gmdb.format.address import RowId, parse_page_id
 from gmdb.format.columns import Column as StoredColumn
 from gmdb.format.columns import ColumnType
+from gmdb.sql import tree
 from gmdb.sql.plan.estimates import Estimates, known_value
 from gmdb.sql.plan.terms import BOOLEAN, COMPARISONS, has_queries, is_call, is_movable, is_volatile, negated
-from gmdb.sql.tree import (
-    Call,
-    Column,
-    Constant,
-    Expression,
-    Junction,
-    Reference,
-    Relation,
-    SortKey,
-    Table,
-    columns_of,
-    conjuncts,
-)
+from gmdb.sql.tree import Column, Expression, Relation, SortKey, columns_of, conjuncts
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange
 
 _INTEGERS = {"INT": 2**31, "BIGINT": 2**63}
@@ -127,7 +116,7 @@ class Access(Relation):
     Its expressions may refer to columns of an outer relation: the join above it is lateral then.
     """
 
-    table: Table
+    table: tree.Table
     path: Path
 
     @property
@@ -391,7 +380,9 @@ class Choice:
 class Chooser:
     """The paths to the rows of one table that meet all of some conditions."""
 
-    def __init__(self, table: Table, parts: Sequence[Expression], estimates: Estimates, alone: bool = False) -> None:
+    def __init__(
+        self, table: tree.Table, parts: Sequence[Expression], estimates: Estimates, alone: bool = False
+    ) -> None:
         """``alone``: keys are to be made of nothing but parameters and constants."""
         self._table, self._parts, self._estimates, self._alone = table, parts, estimates, alone
         self._own = set(table.columns)
@@ -414,7 +405,7 @@ class Chooser:
 
     def _alternatives(self, part: Expression) -> list[list[Comparison]] | None:
         """A condition as comparisons, all of one of the lists being true; None if it is none of that."""
-        if isinstance(part, Junction) and part.absorbing:
+        if isinstance(part, tree.Junction) and part.absorbing:
             lists: list[list[Comparison]] = []
             for branch in part.parts:
                 inner = self._alternatives(branch)
@@ -433,12 +424,12 @@ class Chooser:
         return [known if decides else [replace(comparison, exact=False) for comparison in known]]
 
     def _comparisons(self, part: Expression) -> list[Comparison]:
-        if isinstance(part, Reference) and part.column in self._own and part.type == BOOLEAN:
-            return [Comparison(part.column, "=", Constant(BOOLEAN, True), True)]
+        if isinstance(part, tree.Reference) and part.column in self._own and part.type == BOOLEAN:
+            return [Comparison(part.column, "=", tree.Constant(BOOLEAN, True), True)]
         inner = negated(part)
-        if isinstance(inner, Reference) and inner.column in self._own:
-            return [Comparison(inner.column, "=", Constant(BOOLEAN, False), True)]
-        if isinstance(part, Junction) or not isinstance(part, Call):
+        if isinstance(inner, tree.Reference) and inner.column in self._own:
+            return [Comparison(inner.column, "=", tree.Constant(BOOLEAN, False), True)]
+        if isinstance(part, tree.Junction) or not isinstance(part, tree.Call):
             return []
         if is_call(part, "like") and len(part.arguments) == 2:
             return self._prefix(*part.arguments)
@@ -467,7 +458,7 @@ class Chooser:
             if not is_wider:
                 return None
             expression = inner
-        if isinstance(expression, Reference) and expression.column in self._own:
+        if isinstance(expression, tree.Reference) and expression.column in self._own:
             return expression.column
         return None
 
@@ -492,7 +483,12 @@ class Chooser:
     def _prefix(self, text: Expression, pattern: Expression) -> list[Comparison]:
         """``text like 'abc%'``: texts from ``abc`` to before ``abd``."""
         column = self._column(text)
-        if column is None or column.type.name != "VARCHAR" or not isinstance(pattern, Constant) or not pattern.value:
+        if (
+            column is None
+            or column.type.name != "VARCHAR"
+            or not isinstance(pattern, tree.Constant)
+            or not pattern.value
+        ):
             return []
         prefix = ""
         for letter in pattern.value:
@@ -502,7 +498,7 @@ class Chooser:
         if not prefix or ord(prefix[-1]) >= 0xD7FF:
             return []
         behind = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        ends = [Constant(pattern.type, prefix), Constant(pattern.type, behind)]
+        ends = [tree.Constant(pattern.type, prefix), tree.Constant(pattern.type, behind)]
         return [Comparison(column, ">=", ends[0], False), Comparison(column, "<", ends[1], False)]
 
     # ---- paths
@@ -590,7 +586,7 @@ class Chooser:
         rest = columns[len(span.equal) :]
         directions = set()
         for key in keys:
-            column = key.value.column if isinstance(key.value, Reference) else None
+            column = key.value.column if isinstance(key.value, tree.Reference) else None
             if column in fixed:
                 continue
             if not rest:
