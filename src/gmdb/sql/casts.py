@@ -80,10 +80,10 @@ def read_decimal(text: str, type_: ColumnType) -> Decimal:
 def _read_boolean(text: str) -> bool:
     """Words may be cut as long as they are clear."""
     word = text.strip().lower()
-    found = {truth for name, truth in _TRUTHS.items() if word and name.startswith(word)} if word != "o" else set()
-    if len(found) != 1:
+    truths = {truth for name, truth in _TRUTHS.items() if word and name.startswith(word)} if word != "o" else set()
+    if len(truths) != 1:
         raise InvalidText(f"invalid input syntax for type boolean: {text!r}; write true or false")
-    return found.pop()
+    return truths.pop()
 
 
 def read_bytes(text: str) -> bytes:

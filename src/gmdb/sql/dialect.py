@@ -23,7 +23,7 @@ from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 from gmdb.errors import Error, InvalidSyntax, UnsupportedExpression
 
-# ---- What sqlglot reads although it is no statement of PostgreSQL's, and what it reads over without a word.
+# ---- What sqlglot reads although it is not a statement of PostgreSQL's, and what it reads over without a word.
 #
 #  1. Commas too many, and clauses that were not finished.
 #  2. Clauses that its parser drops, so that no reader of its tree could know of them: ``ROLLBACK AND CHAIN`` is read as

@@ -339,7 +339,7 @@ def extract(field: str, value: date) -> Decimal:
         return Decimal(_TIME_FIELDS[name](value))
     what = "timestamp" if is_timestamp else "date"
     known = [name for name in FIELDS if name != "julian"] if is_timestamp else [*DATE_FIELDS, "epoch"]
-    raise UndefinedResult(f"{field} is no field of a {what}; the fields are {', '.join(known)}")
+    raise UndefinedResult(f"{field} is not a field of a {what}; the fields are {', '.join(known)}")
 
 
 _WHOLE_PARTS = ("year", "month", "day", "hour", "minute", "quarter", "decade", "century", "millennium")
@@ -366,7 +366,7 @@ def extract_of_interval(field: str, value: Interval) -> Decimal:
     parts = {"second": rest, "milliseconds": rest * 1000, "microseconds": rest * 1_000_000}
     if name in parts:
         return parts[name]
-    raise UndefinedResult(f"{field} is no field of an interval; it has {', '.join((*fields, *parts))}, epoch")
+    raise UndefinedResult(f"{field} is not a field of an interval; it has {', '.join((*fields, *parts))}, epoch")
 
 
 def make_date(year: int, month: int, day: int) -> date:
@@ -501,7 +501,7 @@ def _pieces(form: str) -> tuple[tuple[str, str, bool], ...]:
     pieces = []
     for match in _FORMAT_PIECE.finditer(form):
         if match[3] and match[3].upper() in _REFUSED:
-            raise UndefinedResult(f"{form!r} is no format of a time: {match[3]} is not supported")
+            raise UndefinedResult(f"{form!r} is not a format of a time: {match[3]} is not supported")
         if match[3]:
             pieces.append((match[3], "", bool(match[2])))
         else:

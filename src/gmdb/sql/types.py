@@ -72,7 +72,7 @@ _DTYPES = {
 
 
 def numeric(scale: int) -> ColumnType:
-    """The type of decimals without a given number of digits, that have ``scale`` behind the point as a rule."""
+    """The type of decimals without a fixed number of digits, that have ``scale`` behind the point as a rule."""
     return ColumnType("DECIMAL", DECIMAL_DIGITS_MAX, min(scale, DECIMAL_DIGITS_MAX))
 
 
@@ -108,7 +108,7 @@ def as_decimal(type_: ColumnType) -> ColumnType:
 
 def type_of_value(value: Any) -> ColumnType | None:
     """The type of a parameter's value, which is that of the value written out.  None for str and None: they are open,
-    as a quoted literal and NULL are.  Raises TypeMismatch for what is no value of SQL's."""
+    as a quoted literal and NULL are.  Raises TypeMismatch for what is not a value of SQL."""
     if value is None or isinstance(value, str):
         return None
     if isinstance(value, bool):
@@ -117,7 +117,7 @@ def type_of_value(value: Any) -> ColumnType | None:
         return INT if -(2**31) <= value < 2**31 else BIGINT if -(2**63) <= value < 2**63 else NUMERIC
     if isinstance(value, Decimal):
         if not value.is_finite():
-            raise ValueOutOfRange(f"{value} is no DECIMAL")
+            raise ValueOutOfRange(f"{value} is not a DECIMAL")
         return numeric(max(0, -int(value.as_tuple().exponent)))
     if isinstance(value, datetime):
         if value.tzinfo is not None:
@@ -165,7 +165,7 @@ def category(type_: ColumnType) -> str:
 
 
 def turns_into(source: ColumnType | None, target: ColumnType) -> bool:
-    """Whether a value becomes the target's type where nobody asks for it."""
+    """Whether a value is converted to the target's type without a cast."""
     if source is None or source.name == target.name or (source.name, target.name) == ("DATE", "TIMESTAMP"):
         return True
     if source.name in NUMBERS and target.name in NUMBERS:

@@ -127,16 +127,16 @@ def _kind(node: exp.Expr) -> type:
 
 def condition(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
     """An expression that must be true, false or unknown."""
-    return coercion.truth(binder, bind(binder, node, scope), "a condition", node)
+    return coercion.truth(bind(binder, node, scope), "a condition", node)
 
 
 def bind_assigned(binder: Binder, node: exp.Expr, scope: Scope, target: ColumnType) -> Expression:
-    """What a column is set to by a node.  The type of a parameter alone is not asked for."""
+    """What a column is set to by a node.  The type of a parameter alone does not matter."""
     whole = coercion.unwrapped(node)
     if isinstance(whole, exp.Placeholder):
         with reading(whole) as syntax:
             return Parameter(within(target), _parameter_key(binder, syntax))
-    return coercion.assign(binder, bind(binder, whole, scope), target, node)
+    return coercion.assign(bind(binder, whole, scope), target, node)
 
 
 # ---- values
@@ -153,7 +153,7 @@ def _number(text: str, node: exp.Expr) -> Constant:
     try:
         value = Decimal(text)
     except ArithmeticError:
-        raise InvalidSyntax(f"{text} is no number", *place(node)) from None
+        raise InvalidSyntax(f"{text} is not a number", *place(node)) from None
     if len(text) > _NUMBER_LENGTH_MAX or abs(value.adjusted()) > _NUMBER_LENGTH_MAX:
         return coercion.LongNumber(text, node)
     if text.lstrip("-").isdigit():
@@ -181,7 +181,7 @@ def _bytes_literal(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression
     try:
         return Constant(BYTEA, bytes.fromhex(text))
     except ValueError:
-        raise InvalidSyntax(f"x'{text}' is no hexadecimal number of bytes", *place(syntax.node)) from None
+        raise InvalidSyntax(f"x'{text}' is not a hexadecimal number of bytes", *place(syntax.node)) from None
 
 
 @handles(exp.Null)
@@ -268,7 +268,7 @@ def _interval(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
 
 @handles(exp.CurrentDate)
 def _current_date(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
-    return coercion.convert(binder, now(binder), DATE, syntax.node)
+    return coercion.convert(now(binder), DATE, syntax.node)
 
 
 @handles(exp.CurrentTimestamp, exp.Localtimestamp)
@@ -296,7 +296,7 @@ def _operator(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
         spine.append((node, right))
     value = bind(binder, left, scope)
     for node, right in reversed(spine):
-        value = coercion.operator(binder, OPERATORS[type(node)], value, bind(binder, right, scope), node)
+        value = coercion.operator(OPERATORS[type(node)], value, bind(binder, right, scope), node)
     return value
 
 
@@ -318,20 +318,20 @@ def _negative(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
         with reading(inner) as part:
             part.ignore("is_string")
             return _number("-" * (signs % 2) + part.need("this", "a number"), syntax.node)
-    return _unary(binder, "neg", "-", bind(binder, operand, scope), syntax.node)
+    return _unary("neg", "-", bind(binder, operand, scope), syntax.node)
 
 
 @handles(exp.BitwiseNot)
 def _bitwise_not(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    return _unary(binder, "bitnot", "~", bind(binder, syntax.need("this", "an integer"), scope), syntax.node)
+    return _unary("bitnot", "~", bind(binder, syntax.need("this", "an integer"), scope), syntax.node)
 
 
-def _unary(binder: Binder, name: str, symbol: str, operand: Expression, node: exp.Expr) -> Expression:
+def _unary(name: str, symbol: str, operand: Expression, node: exp.Expr) -> Expression:
     operation = operations.unary(name, operand.type) if operand.type is not None else None
     if operation is None:
         hint = "Say what it is, such as CAST(? AS INT)" if operand.type is None else "Cast it to a number"
         raise coercion.ill_typed(f"there is no {symbol} {coercion.described(operand)}", node, hint)
-    return coercion.call(binder, operation, [operand], node)
+    return coercion.call(operation, [operand], node)
 
 
 @handles(*COMPARISONS)
@@ -340,8 +340,8 @@ def _comparison(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     left, right = map(coercion.unwrapped, _sides(syntax))
     if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
         first, second = row(binder, left, scope), row(binder, right, scope)
-        return coercion.comparison_of_rows(binder, symbol, first, second, syntax.node)
-    return coercion.comparison(binder, symbol, bind(binder, left, scope), bind(binder, right, scope), syntax.node)
+        return coercion.comparison_of_rows(symbol, first, second, syntax.node)
+    return coercion.comparison(symbol, bind(binder, left, scope), bind(binder, right, scope), syntax.node)
 
 
 def row(binder: Binder, node: exp.Expr, scope: Scope) -> list[Expression]:
@@ -368,13 +368,13 @@ def _junction(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
             with reading(one) as part:
                 rest += _sides(part)[::-1]
         else:
-            parts.append(coercion.truth(binder, bind(binder, one, scope), f"what {kind.__name__.upper()} joins", one))
+            parts.append(coercion.truth(bind(binder, one, scope), f"what {kind.__name__.upper()} joins", one))
     return coercion.junction(kind is exp.Or, parts)
 
 
 @handles(exp.Not)
 def _not(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    return coercion.negation(binder, bind(binder, syntax.need("this", "a condition"), scope), syntax.node)
+    return coercion.negation(bind(binder, syntax.need("this", "a condition"), scope), syntax.node)
 
 
 @handles(exp.Is)
@@ -382,16 +382,14 @@ def _is(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     value = bind(binder, syntax.need("this", "a value"), scope)
     what, negate = syntax.need("expression", "NULL, TRUE or FALSE"), syntax.flag("negate")
     if isinstance(what, exp.Null) and not what.meta.get(UNKNOWN):
-        result = coercion.apply(binder, "is_null", [coercion.settled(value)], syntax.node)
+        result = coercion.apply("is_null", [coercion.settled(value)], syntax.node)
     elif isinstance(what, exp.Null | exp.Boolean):
         with reading(what) as part:
             name = "is_null" if isinstance(what, exp.Null) else "is_true" if part.take("this") else "is_false"
-        result = coercion.apply(
-            binder, name, [coercion.truth(binder, value, "what IS TRUE asks about", syntax.node)], syntax.node
-        )
+        result = coercion.apply(name, [coercion.truth(value, "what IS TRUE asks about", syntax.node)], syntax.node)
     else:
         raise UnsupportedExpression("IS takes NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM", *place(what))
-    return coercion.negation(binder, result, syntax.node) if negate else result
+    return coercion.negation(result, syntax.node) if negate else result
 
 
 @handles(exp.Between)
@@ -400,8 +398,8 @@ def _between(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     value, low, high = (bind(binder, syntax.need(key, "a value"), scope) for key in ("this", "low", "high"))
 
     def inside(first: Expression, last: Expression) -> Expression:
-        lower = coercion.comparison(binder, ">=", value, first, node)
-        return coercion.junction(False, [lower, coercion.comparison(binder, "<=", value, last, node)])
+        lower = coercion.comparison(">=", value, first, node)
+        return coercion.junction(False, [lower, coercion.comparison("<=", value, last, node)])
 
     if not syntax.flag("symmetric"):
         return inside(low, high)
@@ -418,14 +416,14 @@ def _in(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     if isinstance(left, exp.Tuple):
         values = row(binder, left, scope)
         rows = [row(binder, one, scope) for one in items]
-        return coercion.junction(True, [coercion.comparison_of_rows(binder, "=", values, one, node) for one in rows])
+        return coercion.junction(True, [coercion.comparison_of_rows("=", values, one, node) for one in rows])
     value, *others = (bind(binder, one, scope) for one in (left, *items))
     _refuse_volatile(value, "the value before IN", node)
     if any(map(coercion.is_open, (value, *others))) and not all(map(coercion.is_open, (value, *others))):
-        typed, _ = coercion.same_type(binder, [value, *others], "IN", node)
+        typed, _ = coercion.same_type([value, *others], "IN", node)
         pairs = zip((value, *others), typed, strict=True)
         value, *others = (new if coercion.is_open(old) else old for old, new in pairs)
-    return coercion.junction(True, [coercion.comparison(binder, "=", value, one, node) for one in others])
+    return coercion.junction(True, [coercion.comparison("=", value, one, node) for one in others])
 
 
 def _refuse_volatile(expression: Expression, what: str, node: exp.Expr) -> None:
@@ -459,8 +457,8 @@ def _like_with(binder: Binder, syntax: Syntax, scope: Scope, escape: Expression 
     for one in arguments:
         if one.type is not None and not is_text(one.type):
             raise coercion.ill_typed(f"LIKE takes texts, not {coercion.described(one)}", syntax.node, "Cast it to TEXT")
-    result = coercion.apply(binder, name, arguments, syntax.node)
-    return coercion.negation(binder, result, syntax.node) if negate else result
+    result = coercion.apply(name, arguments, syntax.node)
+    return coercion.negation(result, syntax.node) if negate else result
 
 
 @handles(exp.Case)
@@ -475,14 +473,14 @@ def _case(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
         with reading(branch) as part:
             test = bind(binder, part.need("this", "a condition"), scope)
             if value is None:
-                tests.append(coercion.truth(binder, test, "what CASE WHEN tests", branch))
+                tests.append(coercion.truth(test, "what CASE WHEN tests", branch))
             else:
-                tests.append(coercion.comparison(binder, "=", value, test, branch))
+                tests.append(coercion.comparison("=", value, test, branch))
             results.append(bind(binder, part.need("true", "a result"), scope))
     default = syntax.take("default")
     # PostgreSQL looks at the default first.
     last = bind(binder, default, scope) if default is not None else coercion.Open(None, node)
-    (last, *results), type_ = coercion.same_type(binder, [last, *results], "CASE", node)
+    (last, *results), type_ = coercion.same_type([last, *results], "CASE", node)
     return Case(type_, tuple(zip(tests, results, strict=True)), last)
 
 
@@ -493,7 +491,7 @@ def _case(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
 def _cast(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     value = bind(binder, syntax.need("this", "a value"), scope)
     type_, limited = named_type(syntax.need("to", "a type"))
-    return coercion.convert(binder, value, within(type_), syntax.node, limited)
+    return coercion.convert(value, within(type_), syntax.node, limited)
 
 
 def named_type(node: exp.Expr) -> tuple[ColumnType, bool]:

@@ -286,8 +286,8 @@ def _written(node: exp.Expr) -> Any:
     """The value of a literal."""
     if not isinstance(node, exp.Literal):
         shown = node.sql(dialect=GmdbSql)[:80]
-        said = f"{shown}: table functions of the inspector take texts and numbers, written out"
-        raise UnsupportedExpression(said, *place(node))
+        message = f"{shown}: table functions of the inspector take texts and numbers, written out"
+        raise UnsupportedExpression(message, *place(node))
     with reading(node) as syntax:
         text = syntax.take("this") or ""
         return text if syntax.flag("is_string") or not text.isdecimal() else int(text)
@@ -320,7 +320,7 @@ def _series(
         raise IllTyped(f"{_SERIES} takes a first number, a last one and perhaps a step", *place(node))
     bounds = [bind(binder, one, left) for one in arguments]
     type_ = BIGINT if any(one.type == BIGINT for one in bounds) else INT
-    start, stop, *step = (coerce(binder, one, type_, node) for one in bounds)
+    start, stop, *step = (coerce(one, type_, node) for one in bounds)
     if len(alias.columns) > 1:
         raise StatementError(f"{len(alias.columns)} names for 1 columns", *place(node))
     column = Column((*alias.columns, alias.name or _SERIES)[0], type_)
@@ -337,7 +337,7 @@ def _join(binder: Binder, syntax: Syntax, left: Relation, outside: Scope, into: 
     kind = syntax.word("kind", "INNER", "CROSS", "OUTER")
     natural = bool(syntax.word("method", "NATURAL"))
     if (kind == "OUTER") != bool(side) and kind:
-        raise InvalidSyntax(f"syntax error: {f'{side} {kind}'.strip()} JOIN is no join", *place(syntax.node))
+        raise InvalidSyntax(f"syntax error: {f'{side} {kind}'.strip()} JOIN is not a join", *place(syntax.node))
     inner = Scope(into.parent, into.views)
     right = _item(binder, syntax.need("this", "a table"), _together(outside, into), inner)
     on, names = syntax.take("on"), [folded(one) for one in syntax.list("using")]
@@ -354,7 +354,7 @@ def _join(binder: Binder, syntax: Syntax, left: Relation, outside: Scope, into: 
     into.absorb(inner)
     test: Expression | None = None
     if names:
-        test, merged = _merge(binder, names, lefts, rights, side, syntax.node)
+        test, merged = _merge(names, lefts, rights, side, syntax.node)
         into.visible = [*merged, *(one for one in (*lefts, *rights) if one.name not in names)]
     elif on is not None:
         test = condition(binder, on, into)
@@ -364,14 +364,14 @@ def _join(binder: Binder, syntax: Syntax, left: Relation, outside: Scope, into: 
 
 
 def _merge(
-    binder: Binder, names: Sequence[str], lefts: Sequence[Named], rights: Sequence[Named], side: str, node: exp.Expr
+    names: Sequence[str], lefts: Sequence[Named], rights: Sequence[Named], side: str, node: exp.Expr
 ) -> tuple[Expression | None, list[Named]]:
     """USING: the condition, and the columns that stand for those of both sides."""
     tests, merged = [], []
     for name in dict.fromkeys(names):
         a, b = _only(name, lefts, node), _only(name, rights, node)
-        tests.append(comparison(binder, "=", a, b, node))
-        pair, type_ = same_type(binder, [a, b], "USING", node)
+        tests.append(comparison("=", a, b, node))
+        pair, type_ = same_type([a, b], "USING", node)
         if side == "FULL":
             value: Expression = Coalesce(type_, tuple(pair))
         elif a.type.name == b.type.name:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gmdb.tables.catalog.schema import TableDefinition
 
 
-# ---- What PostgreSQL calls a column of a query that was given no name.
+# ---- What PostgreSQL calls a column of a query that has no name.
 
 NAMELESS = "?column?"
 _CALLED: dict[type, str] = {exp.Exists: "exists", exp.StrPosition: "position", exp.Tuple: "row"}
@@ -272,7 +272,7 @@ class Scope:
         return columns[0].value if columns else None
 
     def _used(self, value: Expression, node: exp.Expr, from_within: bool) -> Expression:
-        """A column as whoever names it sees it: a query within one with groups sees those."""
+        """A column as the scope that names it sees it: a query within one with groups sees those."""
         grouping = self.grouping
         if grouping is None or grouping.is_inside:
             return value

@@ -5,7 +5,7 @@ its catalog.  It reaches no files, no network and no variables of the program.
 
 Invariants
  1. At the process's end every statement is ended, and then the instance: whatever the program still holds, none of
-    DuckDB's objects is left for its bindings to complain of.
+    DuckDB's objects is left that its bindings would report as leaked.
  2. A forked child touches nothing of its parent's instance or statements, and destroys nothing of it.
 """
 
@@ -40,15 +40,14 @@ from gmdb.errors import (
 from gmdb.process.finalizers import Living
 from gmdb.process.forked import hear_no_complaints, keep_for_ever
 from gmdb.sql.duck.values import Functions
-from gmdb.sql.operations.macros import FAILURE, QUERY_MACROS
-from gmdb.sql.operations.macros import MACROS as OPERATION_MACROS
+from gmdb.sql.operations.macros import FAILURE, MACROS
 from gmdb.sql.operations.registry import Operation
 
 if TYPE_CHECKING:
     import duckdb
 
 
-# ---- DuckDB's errors as gmdb's: by what went wrong, without DuckDB's own talk around it.
+# ---- DuckDB's errors as gmdb's: by what went wrong, in gmdb's words.
 
 _KIND = re.compile(r"(?:.*?: )?(\w[\w -]*?) Error: (.*)", re.DOTALL)
 _OWN = re.compile(rf"convert string ['\"]{FAILURE}(\w+): (.*)['\"] to INT32", re.DOTALL)  # of gm_fail
@@ -63,7 +62,7 @@ _BY_KIND: dict[str, type[DatabaseError]] = {
     "Out of Memory": OperationalError,
     "IO": OperationalError,
 }
-_FAULTS = ("INTERNAL", "FATAL")  # of DuckDB's own; others are mistakes in what it was asked
+_FAULTS = ("INTERNAL", "FATAL")  # of DuckDB's own; others are mistakes in the query
 _NO_FRAME = UndefinedResult, "the offset of a frame must be neither negative nor NULL"
 _BY_TEXT: tuple[tuple[str, tuple[type[DatabaseError], str]], ...] = (
     ("Division by zero in expression", (DivisionByZero, "division by zero")),
@@ -118,7 +117,7 @@ MEMORY_SHARE = 0.4  # of the machine's memory; beyond it, sorts and joins go to 
 
 @dataclass(frozen=True)
 class Settings:
-    """What DuckDB may use.  ``memory_bytes``: of the machine's memory.  ``threads``: beside those that ask."""
+    """What DuckDB may use.  ``memory_bytes``: of the machine's memory.  ``threads``: beside those that call it."""
 
     memory_bytes: int
     threads: int
@@ -141,10 +140,10 @@ class Statement(Protocol):
     """What is at work in DuckDB, or has rows that are not read yet."""
 
     def stop(self) -> bool:
-        """End it for good, whoever is reading; returns whether another thread is at it, and may hold a part of it."""
+        """End it for good, even while it is read; returns whether another thread uses it, and may hold a part of it."""
 
     def leave_to_parent(self) -> list[Any]:
-        """In a forked child: be ended, without a word to DuckDB; returns the objects that are not to be destroyed."""
+        """In a forked child: end, without a call of DuckDB; returns the objects that are not to be destroyed."""
 
 
 _guard = threading.Lock()
@@ -156,7 +155,7 @@ _stopped = False
 
 
 def configure(settings: Settings) -> None:
-    """Say what DuckDB may use; before the first statement that needs it."""
+    """Set what DuckDB may use; before the first statement that needs it."""
     global _settings
     with _guard:
         if _instance is not None:
@@ -165,10 +164,10 @@ def configure(settings: Settings) -> None:
 
 
 def cursor(operations: Iterable[Operation] = ()) -> duckdb.DuckDBPyConnection:
-    """A connection for one statement, which calls these operations in Python; whoever asks closes it."""
+    """A connection for one statement, which calls these operations in Python; the caller closes it."""
     global _instance, _functions
     with _guard:
-        if _stopped:  # what runs at the process's end may still ask
+        if _stopped:  # code that runs at the process's end may still call
             instance = _start(_settings or Settings.default())
             Functions(instance).require(operations)
             return instance
@@ -193,7 +192,7 @@ def renew() -> None:
 
 
 def register(connection: duckdb.DuckDBPyConnection, alias: str, stream: Any, count: int | None) -> None:
-    """Make a stream known to a connection under a name; if DuckDB lets itself be told, with the number of its rows."""
+    """Register a stream with a connection; with the number of its rows, if this version of DuckDB takes that."""
     counted = _counted_stream()
     if counted is None:
         connection.register(alias, stream)
@@ -257,7 +256,7 @@ def _start(settings: Settings) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": False,
         },
     )
-    for macro in (*OPERATION_MACROS, *QUERY_MACROS):
+    for macro in MACROS:
         instance.execute(f"CREATE MACRO {macro}")
     instance.execute("SET enable_external_access = false")
     instance.execute("SET lock_configuration = true")

@@ -5,7 +5,7 @@ Relations become SELECTs, whose clauses take as many of them as mean the same to
 Invariants
  1. A column has one name in the whole text (``c7``), that of its identity, so that every reference is found by its
     name alone and no name of a user's reaches DuckDB.
- 2. A column that no answer depends on is neither written nor read.
+ 2. A column that the result does not depend on is neither written nor read.
 Not here: expressions (values.py), where tables' rows come from (sources.py).
 """
 
@@ -19,11 +19,11 @@ from typing import Any
 from gmdb.errors import InternalError
 from gmdb.format.columns import ColumnType
 from gmdb.sql import tree
-from gmdb.sql.duck.answer import Answer, Source, Watch
+from gmdb.sql.duck.execution import DuckResult, Source, Watch
 from gmdb.sql.duck.sources import Read
 from gmdb.sql.duck.values import Values, can_fail, duck_type, is_formula, parameter_value
 from gmdb.sql.operations.registry import Operation
-from gmdb.sql.plan.paths import Access, Found
+from gmdb.sql.plan.paths import Access, Materialized
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Run
 from gmdb.sql.tree import Column, Expression, Output, Relation, SortKey, columns_of, walk
@@ -41,27 +41,27 @@ class Written:
     types: tuple[ColumnType, ...]
     reads: tuple[Read, ...]
     parameters: tuple[str, ...]
-    given: Callable[..., tuple[Any, ...]]  # their values, in a run
+    parameter_values: Callable[..., tuple[Any, ...]]  # in a run
     operations: tuple[Operation, ...]
     uses_now: bool
 
     def values(self, run: Run) -> dict[str, Any]:
         """What the text's parameters are in a run."""
-        given = self.given((), run.parameters, run.now)
-        values = {name: parameter_value(value) for name, value in zip(self.parameters, given, strict=True)}
+        own = self.parameter_values((), run.parameters, run.now)
+        values = {name: parameter_value(value) for name, value in zip(self.parameters, own, strict=True)}
         return {**values, "now": run.now} if self.uses_now else values
 
 
-def run_written(written: Written, run: Run, watch: Watch | None = None) -> Answer:
-    """Run a query; ``watch`` is given what can interrupt it, before it runs."""
-    return answer(written, [read.begin(run) for read in written.reads], written.values(run), watch)
+def run_written(written: Written, run: Run, watch: Watch | None = None) -> DuckResult:
+    """Run a query; ``watch`` is called with what can interrupt it, before it runs."""
+    return result_of(written, [read.begin(run) for read in written.reads], written.values(run), watch)
 
 
-def answer(
+def result_of(
     written: Written, sources: Sequence[Source], values: Mapping[str, Any], watch: Watch | None = None
-) -> Answer:
-    """The answer of a query over these sources."""
-    return Answer(written.names, written.types, written.sql, sources, values, watch, written.operations)
+) -> DuckResult:
+    """Run a query over these sources."""
+    return DuckResult(written.names, written.types, written.sql, sources, values, watch, written.operations)
 
 
 def write(relation: Relation, names: Sequence[str] | None = None) -> Written:
@@ -121,7 +121,7 @@ class Writer(Values):
             tree.Table: self._read,
             Access: self._read,
             tree.Listing: self._read,
-            Found: self._read,
+            Materialized: self._read,
             tree.Series: self._series,
             tree.Values: self._values,
             tree.Filter: self._filter,
@@ -192,7 +192,7 @@ class Writer(Values):
 
     # ---- where rows come from
 
-    def _read(self, relation: tree.Table | Access | tree.Listing | Found) -> _Select:
+    def _read(self, relation: tree.Table | Access | tree.Listing | Materialized) -> _Select:
         columns = self._lives(relation.columns)
         alias = f"t{len(self.reads) + 1}"
         self.reads.append(Read.of(alias, relation, columns, [self.name(column) for column in columns]))
@@ -210,10 +210,10 @@ class Writer(Values):
         return _Select((relation.column,), f"(SELECT CAST(g AS {duck_type(type_)}) AS {name} FROM ({rows})) AS {own}")
 
     def _values(self, relation: tree.Values) -> _Select:
-        types = [column.type for column in relation.listed]
+        types = [column.type for column in relation.columns]
         rows = ", ".join(f"({', '.join(map(self.typed, row, types))})" for row in relation.rows)
-        names = ", ".join(self.name(column) for column in relation.listed)
-        return _Select(relation.listed, f"(VALUES {rows}) AS {self._fresh()}({names})")
+        names = ", ".join(self.name(column) for column in relation.columns)
+        return _Select(relation.columns, f"(VALUES {rows}) AS {self._fresh()}({names})")
 
     def _join(self, relation: tree.Join) -> _Select:
         left = self._as_source(relation.left)
@@ -290,13 +290,16 @@ class Writer(Values):
         return self._called(select, {column: name for (column, _), name in zip(keys, names, strict=True)}, aggregates)
 
     def _called(
-        self, select: _Select, kept: dict[Column, str], calls: Sequence[tuple[Column, tree.Aggregate | tree.WindowCall]]
+        self,
+        select: _Select,
+        plain: dict[Column, str],
+        calls: Sequence[tuple[Column, tree.Aggregate | tree.WindowCall]],
     ) -> _Select:
-        """A SELECT with some columns and aggregates; those made of several calls are worked out around it."""
+        """A SELECT with some columns and aggregates; those of several calls are computed around it."""
         parts: dict[str, Column] = {}
         texts = {column: self.aggregate(one, parts) for column, one in calls}
         formulas = {column: texts[column] for column, one in calls if is_formula(one)}
-        outputs = {**kept, **{column: text for column, text in texts.items() if column not in formulas}}
+        outputs = {**plain, **{column: text for column, text in texts.items() if column not in formulas}}
         select.outputs = {**outputs, **{column: text for text, column in parts.items()}}
         select.columns = tuple(select.outputs)
         if formulas:
@@ -357,13 +360,13 @@ class Writer(Values):
     # ---- several queries
 
     def _set_operation(self, relation: tree.SetOperation) -> _Select:
-        positions = [n for n, column in enumerate(relation.outputs) if column in self._live]
+        positions = [n for n, column in enumerate(relation.columns) if column in self._live]
         sides = [
             f"({self.query(side, [side.columns[n] for n in positions], True)})"
             for side in (relation.left, relation.right)
         ]
         word = relation.kind.upper() + (" ALL" if relation.every else "")
-        columns = tuple(relation.outputs[n] for n in positions)
+        columns = tuple(relation.columns[n] for n in positions)
         return _Select(columns, f"({f' {word} '.join(sides)}) AS {self._fresh()}{self._names(columns)}")
 
     def _names(self, columns: Sequence[Column]) -> str:
@@ -387,7 +390,7 @@ class Writer(Values):
         if shared.again is not None:
             word = "UNION ALL" if shared.every else "UNION"
             text = f"({text}) {word} ({self.query(shared.again, shared.again.columns, True)})"
-        is_volatile = any(_is_volatile(one) for part in walk(shared.query) for one in part.expressions())
+        is_volatile = any(tree.is_volatile(one) for part in walk(shared.query) for one in part.expressions())
         return f"{name}{self._names(columns)} AS {'MATERIALIZED ' if is_volatile else ''}({text})"
 
     def _positions(self, shared: tree.Shared) -> list[int]:
@@ -396,16 +399,12 @@ class Writer(Values):
 
     def _reading(self, relation: tree.Reading) -> _Select:
         (shared,) = relation.cell
-        columns = tuple(relation.outputs[n] for n in self._positions(shared))
+        columns = tuple(relation.columns[n] for n in self._positions(shared))
         return _Select(columns, f"{self._shared[id(shared)]} AS {self._fresh()}{self._names(columns)}")
 
 
 def _is_name(key: SortKey) -> bool:
     return isinstance(key.value, tree.Reference) and key.value.type.name != "CHAR"
-
-
-def _is_volatile(expression: Expression) -> bool:
-    return any(isinstance(part, tree.Call) and part.operation.volatile for part in expression.walk())
 
 
 def _is_outer(argument: Expression, own: set[Column]) -> bool:
@@ -458,7 +457,7 @@ class Live:
         elif isinstance(one, tree.Reading):
             (shared,) = one.cell
             self.shared.add(id(shared))
-            for own, column in zip(one.outputs, shared.columns, strict=True):
+            for own, column in zip(one.columns, shared.columns, strict=True):
                 self._made_of.setdefault(own, set()).add(column)
         elif isinstance(one, tree.With):
             for shared in one.shared:
@@ -470,7 +469,7 @@ class Live:
             self._made_of.setdefault(column, set()).update(_references(value))
 
     def _note_sides(self, one: tree.SetOperation) -> None:
-        for n, column in enumerate(one.outputs):
+        for n, column in enumerate(one.columns):
             sides = {one.left.columns[n], one.right.columns[n]}
             if one.kind == "union" and one.every:
                 self._made_of.setdefault(column, set()).update(sides)
@@ -488,7 +487,7 @@ def _everything(relation: Relation) -> Iterator[Relation]:
     while pending:
         one = pending.pop()
         yield one
-        if isinstance(one, Found | Access):
+        if isinstance(one, Materialized | Access):
             continue
         pending.extend(one.sources())
         if isinstance(one, tree.With):
@@ -516,9 +515,9 @@ class Profile:
 def profile(written: Written, run: Run, watch: Watch | None = None) -> Profile:
     """Run a query to its end, without its rows."""
     explained = replace(written, sql=_EXPLAIN + written.sql, names=("key", "value"), types=(TEXT, TEXT))
-    with run_written(explained, run, watch) as answer:
-        text = answer.reader.read_all().column("value")[0].as_py()
-        read = answer.rows_read()
+    with run_written(explained, run, watch) as result:
+        text = result.reader.read_all().column("value")[0].as_py()
+        read = result.rows_read()
     (top,) = _operators(json.loads(text)["operator"])
     return Profile(
         _rows(top), tuple(_lines(top, 0)), tuple((one.relation, read.get(one.alias, 0)) for one in written.reads)

@@ -108,7 +108,8 @@ def _passed(type_: ColumnType) -> str:
 def as_function(operation: Operation) -> Callable[..., Any]:
     """An operation as DuckDB calls it: with as many parameters as it takes, and NULLs among them."""
     names = [f"a{n}" for n in range(len(operation.takes))]
-    values = [f"interval({one})" if type_.name == "INTERVAL" else one for one, type_ in _pairs(names, operation.takes)]
+    pairs = zip(names, operation.takes, strict=True)
+    values = [f"interval({one})" if type_.name == "INTERVAL" else one for one, type_ in pairs]
     value = f"function({', '.join(values)})"
     if operation.gives.name in ("DOUBLE", "INTERVAL"):
         value = f"passed({value})"
@@ -119,10 +120,6 @@ def as_function(operation: Operation) -> Callable[..., Any]:
         text, {"function": function_of(operation), "interval": _interval, "passed": passed}
     )
     return function
-
-
-def _pairs(names: Sequence[str], types: Sequence[ColumnType]) -> Iterable[tuple[str, ColumnType]]:
-    return zip(names, types, strict=True)
 
 
 def _interval(parts: Sequence[int] | None) -> Interval | None:
@@ -180,14 +177,14 @@ def can_fail(expression: Expression) -> bool:
     return False
 
 
-def _asked_if(value: Expression, tests: Sequence[tuple[Expression, Expression]], default: Expression) -> Expression:
+def _guarded_by(value: Expression, tests: Sequence[tuple[Expression, Expression]], default: Expression) -> Expression:
     """A value whose queries find no rows unless a CASE of these tests is true.
 
     DuckDB evaluates a query for all rows, also for those whose branch of a CASE is another one; without rows it does
     not fail.
     """
     queries = [query for part in value.walk() for query in part.relations()]
-    if not (queries and tests) or not can_fail(value) or any(map(_varies, (test for test, _ in tests))):
+    if not (queries and tests) or not can_fail(value) or any(map(tree.is_volatile, (test for test, _ in tests))):
         return value
     test = tree.Case(default.type, tuple(tests), default)
 
@@ -196,10 +193,6 @@ def _asked_if(value: Expression, tests: Sequence[tuple[Expression, Expression]],
         return rebuilt(changed, lambda query: _filtered(query, test), Relation)
 
     return change(value)
-
-
-def _varies(expression: Expression) -> bool:
-    return any(isinstance(part, tree.Call) and part.operation.volatile for part in expression.walk())
 
 
 def _filtered(query: Relation, test: Expression) -> Relation:
@@ -329,10 +322,10 @@ class Values(ABC):
         branches = []
         before: list[tuple[Expression, Expression]] = []
         for test, value in one.branches:
-            wanted = _asked_if(value, [*before, (test, _TRUE)], _FALSE)
-            branches.append(f"WHEN {self.condition(test)} THEN {self.typed(wanted, one.type)}")
+            guarded = _guarded_by(value, [*before, (test, _TRUE)], _FALSE)
+            branches.append(f"WHEN {self.condition(test)} THEN {self.typed(guarded, one.type)}")
             before.append((test, _FALSE))
-        default = _asked_if(one.default, before, _TRUE)
+        default = _guarded_by(one.default, before, _TRUE)
         return f"CASE {' '.join(branches)} ELSE {self.typed(default, one.type)} END"
 
     def _coalesce(self, one: tree.Coalesce) -> str:
@@ -340,7 +333,7 @@ class Values(ABC):
         before: list[tuple[Expression, Expression]] = []
         parts = []
         for part in one.parts:
-            parts.append(self.typed(_asked_if(part, before, _TRUE), one.type))
+            parts.append(self.typed(_guarded_by(part, before, _TRUE), one.type))
             before.append((negation_of_null(part), _FALSE))
         if not any(map(can_fail, one.parts[1:])):
             return f"coalesce({', '.join(parts)})"
@@ -411,7 +404,7 @@ class Values(ABC):
     def aggregate(self, one: tree.Aggregate | tree.WindowCall, parts: dict[str, Column]) -> str:
         """An aggregate or a window function; FILTER, which DuckDB evaluates after the arguments, is before them.
 
-        If it is made of several calls of DuckDB's, columns stand for these; they are added to ``parts``.
+        If it consists of several calls of DuckDB's, columns stand for these; they are added to ``parts``.
         """
         over = ""
         arguments = list(one.arguments)
@@ -477,7 +470,7 @@ def _first_apart(parts: Sequence[Expression], is_ordered: bool) -> int:
 
 
 def is_formula(one: tree.Aggregate | tree.WindowCall) -> bool:
-    """Whether an aggregate is made of several of DuckDB's."""
+    """Whether an aggregate consists of several of DuckDB's."""
     return one.aggregation.duck.count("{call:") > 1
 
 

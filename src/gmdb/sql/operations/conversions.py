@@ -174,7 +174,7 @@ def _to_integer(source: ColumnType, target: ColumnType) -> Operation | None:
     return _of(source, target, python, duck if is_exact else None, fails=True)
 
 
-# ---- conversions that nobody asks for
+# ---- implicit conversions
 
 
 @lru_cache(maxsize=4096)

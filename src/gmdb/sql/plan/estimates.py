@@ -7,7 +7,7 @@ Not here: what is done with them (paths.py, joins.py, physical.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +55,7 @@ class Planned:
     def best(self, executor: str) -> Option | None:
         if executor == DUCK:
             return self.by_duck
-        return min(self.by_rows, key=lambda option: option.total, default=None)
+        return cheapest(self.by_rows)
 
 
 # ---- How many rows there will be, and how long it takes.
@@ -75,7 +75,7 @@ DUCK_BY_KEY = 0.3
 DUCK_NODE = 20.0
 DUCK_ROW = 0.01  # a row through a node
 HANDED = 1.0  # a row from the rows executor to DuckDB
-FOUND_START = 100.0
+MATERIALIZE_START = 100.0
 
 UNKNOWN_EQUAL, UNKNOWN_RANGE, UNKNOWN_END, UNKNOWN = 0.05, 0.005, 0.05, 0.33
 PAGE_BYTES, ROW_BYTES = 8000.0, 16.0  # of rows on a page, and of a row beside its columns
@@ -83,7 +83,7 @@ SIZES = {"INT": 4, "DATE": 4, "BOOLEAN": 4, "BIGINT": 8, "DOUBLE": 8, "TIMESTAMP
 TEXT_BYTES = 24
 ROWS_MIN = 1000.0  # that a table is thought to have if it was never analyzed: it may grow
 
-FEW_IN_RANGE = 500  # rows between two ends that nobody knows
+FEW_IN_RANGE = 500  # rows between two ends that are not known
 FEW_OF_KEY = 20  # rows of a key that is not unique, and of a part of a key
 FEW_OF_PART = 100
 
@@ -235,6 +235,10 @@ def plain(expression: Expression) -> Expression:
 def known_value(expression: Expression) -> Any:
     """The value of an expression if it is known before the statement runs."""
     return expression.value if isinstance(expression, Constant) else None
+
+
+def cheapest(options: Iterable[Option]) -> Option | None:
+    return min(options, key=lambda option: option.total, default=None)
 
 
 def cut(total: float, startup: float, share: float) -> float:

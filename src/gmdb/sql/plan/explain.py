@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gmdb.sql import tree
-from gmdb.sql.plan.paths import Access, Found, Path, Span
+from gmdb.sql.plan.paths import Access, Materialized, Path, Span
 from gmdb.sql.tree import Expression, Relation, everything
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def describe(node: Relation) -> str:
         return f"scan of {_named(node)}"
     if isinstance(node, Access):
         return _access(node)
-    if isinstance(node, Found):
+    if isinstance(node, Materialized):
         return "found by rows one by one"
     if isinstance(node, tree.Filter):
         return f"filter {written(node.condition)}"
@@ -122,11 +122,11 @@ def _access(node: Access) -> str:
         return f"rows of {name} by row id"
     if path.index is None:
         return f"scan of {name}"
-    said = _spans(path)
+    parts = _spans(path)
     if path.ordered:
-        said.append("in order, backwards" if path.backwards else "in order")
+        parts.append("in order, backwards" if path.backwards else "in order")
     what = "one row" if path.is_single else "rows"
-    return f"{what} of {name} by index {path.index.name} ({', '.join(said)})"
+    return f"{what} of {name} by index {path.index.name} ({', '.join(parts)})"
 
 
 def _spans(path: Path) -> list[str]:
@@ -134,11 +134,11 @@ def _spans(path: Path) -> list[str]:
         return [f"{len(path.spans)} ranges of {', '.join(column.name for column in path.columns)}"]
     span = path.spans[0] if path.spans else Span()
     names = [column.name for column in path.columns]
-    said = [f"{name} = {written(value)}" for name, value in zip(names, span.equal, strict=False)]
+    parts = [f"{name} = {written(value)}" for name, value in zip(names, span.equal, strict=False)]
     for bound, signs in ((span.low, (">=", ">")), (span.high, ("<=", "<"))):
         if bound is not None:
-            said.append(f"{names[len(span.equal)]} {signs[bound.open]} {written(bound.value)}")
-    return said
+            parts.append(f"{names[len(span.equal)]} {signs[bound.open]} {written(bound.value)}")
+    return parts
 
 
 def _has_equality(condition: Expression | None) -> bool:
@@ -198,7 +198,7 @@ def analyzed(plan: Plan, run: Run, watch: Callable[[Any], None] | None) -> list[
     begin = time.perf_counter()
     if plan.executor == "rows":
         measures = {id(one): Measure() for one in everything(plan.tree)}
-        count, operators = sum(1 for _ in rows.compile(plan.tree, measures=measures).rows(run)), []
+        count, operators = sum(1 for _ in rows.Program(plan.tree, measures=measures).rows(run)), []
     else:
         from gmdb.sql.duck.text import profile  # it takes a while to import
 
@@ -206,5 +206,5 @@ def analyzed(plan: Plan, run: Run, watch: Callable[[Any], None] | None) -> list[
         measures = {id(relation): Measure(rows=read) for relation, read in done.read}
         count, operators = done.rows, ["in DuckDB:", *(f"  {line}" for line in done.lines)]
     seconds = time.perf_counter() - begin
-    said = lines(plan.tree, plan.executor, plan.estimates, measures)
-    return [*said, *operators, f"{count} rows in {seconds * 1000:.3f} ms"]
+    plan_lines = lines(plan.tree, plan.executor, plan.estimates, measures)
+    return [*plan_lines, *operators, f"{count} rows in {seconds * 1000:.3f} ms"]

@@ -1,13 +1,13 @@
 """Normalising: the same rows out of a tree in which conditions stand as far down as they can.
 
 Conditions go to the tables and into the joins that they are about, subqueries in conditions become semi and anti joins,
-outer joins whose missing rows nobody lets through become inner ones, and shared queries that are read once stand where
-they are read.
+outer joins become inner ones where a condition rejects their rows of NULLs, and shared queries that are read once
+stand where they are read.
 
 Invariants
  1. No condition that can fail is evaluated for a row that it was not evaluated for before: it stays above joins, but
-    for equalities that joins go by.  Of the conditions of a row, those that cannot fail are asked first.
- 2. A relation keeps its columns, in any order; who takes them by position gets them in the old one.
+    for equalities that joins go by.  Of the conditions of a row, those that cannot fail come first.
+ 2. A relation keeps its columns, in any order; a caller that takes them by position gets the old order.
 Not here: costs, paths, the order of joins (joins.py).
 """
 
@@ -16,13 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gmdb.format.columns import ColumnType
 from gmdb.sql import tree
 from gmdb.sql.plan import terms
-from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts, everything, outer_columns
+from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts, is_volatile, rebuilt
+from gmdb.sql.types import BIGINT
 
 Parts = list[Expression]
-_BIGINT = ColumnType("BIGINT")
 
 
 def normalized(relation: Relation) -> Relation:
@@ -44,24 +43,24 @@ def _pushed(relation: Relation, parts: Parts) -> Relation:
     if isinstance(relation, tree.Project):
         down, up = _split(parts, relation.outputs)
         project = tree.Project(_pushed(relation.source, down), relation.outputs)
-        return terms.filtered(terms.with_own_expressions(project, _expression), up)
+        return terms.filtered(rebuilt(project, _expression), up)
     if isinstance(relation, tree.Group):
         return _group(relation, parts)
     if isinstance(relation, tree.Window):
         return _window(relation, parts)
     if isinstance(relation, tree.Sort) or (isinstance(relation, tree.Distinct) and relation.on is None):
-        down = [part for part in parts if not terms.is_volatile(part)]
+        down = [part for part in parts if not is_volatile(part)]
         source = _pushed(relation.source, down)
         if isinstance(relation, tree.Distinct):
             source = terms.with_columns_of(source, relation.source)
-        changed = terms.with_own_expressions(replace(relation, source=source), _expression)
-        return terms.filtered(changed, [part for part in parts if terms.is_volatile(part)])
+        sorted_ = rebuilt(replace(relation, source=source), _expression)
+        return terms.filtered(sorted_, [part for part in parts if is_volatile(part)])
     if isinstance(relation, tree.SetOperation):
         return _set_operation(relation, parts)
     if isinstance(relation, tree.With):
         return _with(relation, parts)
     changed = terms.with_sources(relation, lambda source: terms.with_columns_of(_pushed(source, []), source))
-    return terms.filtered(terms.with_own_expressions(changed, _expression), parts)
+    return terms.filtered(rebuilt(changed, _expression), parts)
 
 
 def _expression(expression: Expression) -> Expression:
@@ -76,7 +75,7 @@ def _filter(relation: tree.Filter, parts: Parts) -> Relation:
     source = relation.source
     own = [factor for part in conjuncts(relation.condition) for factor in terms.factored(_plain(part))]
     if any(isinstance(part, tree.Constant) and part.value is not True for part in own):
-        return tree.Limit(_pushed(source, []), tree.Constant(_BIGINT, 0))
+        return tree.Limit(_pushed(source, []), tree.Constant(BIGINT, 0))
     rest: Parts = []
     for part in own:
         if isinstance(part, tree.Constant):
@@ -110,7 +109,7 @@ def _semi_join(source: Relation, part: Expression) -> Relation | None:
         return None
     own = set(source.columns)
     alone, pulled = _uncorrelated(right)
-    if alone is None or not (pulled or tests) or outer_columns(alone) & own:
+    if alone is None or not (pulled or tests) or tree.outer_columns(alone) & own:
         return None
     right = alone
     if isinstance(query, tree.QueryComparison):
@@ -131,7 +130,7 @@ def _may_be_unknown(test: Expression, known: set[Column], nulls: set[Column]) ->
 
 def _uncorrelated(query: Relation) -> tuple[Relation | None, Parts]:
     """The query without those of its conditions that refer to columns around it, and these; None: it keeps some."""
-    outer = outer_columns(query)
+    outer = tree.outer_columns(query)
     if not outer:
         return query, []
     if isinstance(query, tree.Project):
@@ -146,7 +145,7 @@ def _uncorrelated(query: Relation) -> tuple[Relation | None, Parts]:
         return None, []
     kept: Parts = []
     own: Parts = []
-    for part in conjuncts(query.condition):  # what can fail is asked by the join, after what it goes by
+    for part in conjuncts(query.condition):  # what can fail is for the join, after its equalities
         (own if columns_of(part) & outer or not terms.is_movable(part) else kept).append(part)
     source, pulled = _uncorrelated(query.source)
     return (None, []) if source is None else (terms.filtered(source, kept), [*pulled, *own])
@@ -159,7 +158,7 @@ def _split(parts: Parts, outputs: Sequence[tuple[Column, Expression]]) -> tuple[
     up: Parts = []
     for part in parts:
         used = [values[column] for column in columns_of(part) if column in values]
-        if not any(map(terms.is_volatile, [part, *used])):
+        if not any(map(is_volatile, [part, *used])):
             down.append(terms.substituted(part, values))
         else:
             up.append(part)
@@ -179,7 +178,7 @@ def _group(relation: tree.Group, parts: Parts) -> Relation:
         down, stay = _split(may, relation.keys)
         up = [part for part in parts if part not in may or part in stay]
     changed = replace(relation, source=_pushed(relation.source, down))
-    return terms.filtered(terms.with_own_expressions(changed, _expression), up)
+    return terms.filtered(rebuilt(changed, _expression), up)
 
 
 def _window(relation: tree.Window, parts: Parts) -> Relation:
@@ -189,19 +188,17 @@ def _window(relation: tree.Window, parts: Parts) -> Relation:
         keys = {key.column for key in call.partition if isinstance(key, tree.Reference)}
         shared = keys if shared is None else shared & keys
     own = set(relation.columns)
-    down = [part for part in parts if not terms.is_volatile(part) and columns_of(part) & own <= (shared or set())]
+    down = [part for part in parts if not is_volatile(part) and columns_of(part) & own <= (shared or set())]
     changed = replace(relation, source=_pushed(relation.source, down))
-    return terms.filtered(
-        terms.with_own_expressions(changed, _expression), [part for part in parts if part not in down]
-    )
+    return terms.filtered(rebuilt(changed, _expression), [part for part in parts if part not in down])
 
 
 def _set_operation(relation: tree.SetOperation, parts: Parts) -> Relation:
-    down = [part for part in parts if not terms.is_volatile(part)] if relation.kind == "union" else []
+    down = [part for part in parts if not is_volatile(part)] if relation.kind == "union" else []
     sides = []
     for side in (relation.left, relation.right):
         values = {
-            column: tree.Reference(own.type, own) for column, own in zip(relation.outputs, side.columns, strict=True)
+            column: tree.Reference(own.type, own) for column, own in zip(relation.columns, side.columns, strict=True)
         }
         sides.append(terms.with_columns_of(_pushed(side, [terms.substituted(part, values) for part in down]), side))
     changed = replace(relation, left=sides[0], right=sides[1])
@@ -219,7 +216,7 @@ def _with(relation: tree.With, parts: Parts) -> Relation:
         count = sum(
             1
             for query in (body, *behind)
-            for one in everything(query)
+            for one in tree.everything(query)
             if isinstance(one, tree.Reading) and one.cell[0] is shared
         )
         if count > 1 or (count and shared.again is not None):
@@ -250,11 +247,11 @@ def _inlined(relation: Relation, shared: tree.Shared) -> Relation:
     def change(one: Relation) -> Relation:
         if isinstance(one, tree.Reading) and one.cell[0] is shared:
             columns = shared.columns or shared.query.columns
-            outputs = zip(one.outputs, columns, strict=True)
+            outputs = zip(one.columns, columns, strict=True)
             return tree.Project(
                 shared.query, tuple((own, tree.Reference(column.type, column)) for own, column in outputs)
             )
-        return terms.with_own_expressions(terms.with_sources(one, change), lambda part: terms.everywhere(part, change))
+        return rebuilt(terms.with_sources(one, change), lambda part: terms.everywhere(part, change))
 
     return change(relation)
 
@@ -280,12 +277,12 @@ def _join(relation: tree.Join, parts: Parts) -> Relation:
     on = [_expression(factor) for part in conjuncts(relation.condition) for factor in terms.factored(part)]
     to_left, to_right, here, above = _shares(kind, on, parts, left, right)
     joined = tree.Join(kind, _pushed(left, to_left), _pushed(right, to_right), conjunction(here), relation.lateral)
-    guards = [part for part in parts if terms.is_movable(part) and not terms.has_queries(part) and part not in above]
+    guards = [part for part in parts if terms.is_movable(part) and not tree.has_queries(part) and part not in above]
     return terms.filtered(joined, [_guarded(part, guards) for part in above])
 
 
 def _guarded(part: Expression, guards: Parts) -> Expression:
-    """A condition that can fail, for rows that meet the others; whoever runs it may ask it before the joins."""
+    """A condition that can fail, for rows that meet the others; an executor may then evaluate it before the joins."""
     condition = conjunction(guards)
     if condition is None or terms.is_movable(part):
         return part
@@ -318,7 +315,7 @@ def _shares(kind: str, on: Parts, parts: Parts, left: Relation, right: Relation)
             (here if uses_left else to_right).append(part)
         else:
             above.append(part)
-    if kind == "inner":  # what can fail is asked last
+    if kind == "inner":  # what can fail comes last
         here.sort(key=lambda part: not terms.is_movable(part))
     return to_left, to_right, here, above
 
@@ -338,13 +335,13 @@ def _links(part: Expression, kind: str, left: Relation, right: Relation) -> bool
     return not columns_of(part) & set(right.columns) and _links(part, left.kind, left.left, left.right)
 
 
-# ---- Pruning: outputs that nobody asks for are left out of a tree, so that nobody computes or reads them.
+# ---- Pruning: outputs that are not used are left out of a tree, so that they are neither computed nor read.
 
 
 def used_columns(relation: Relation) -> set[Column]:
-    """The columns that somebody asks for: whoever runs it, expressions, and what compares whole rows."""
+    """The columns that are used: as results, in expressions, and where whole rows are compared."""
     used: set[Column] = set(relation.columns)
-    for one in everything(relation):
+    for one in tree.everything(relation):
         used.update(_asked(one))
         for expression in one.expressions():
             for part in expression.walk():
@@ -379,10 +376,10 @@ def _of_shared(shared: tree.Shared) -> set[Column]:
 
 
 def pruned(relation: Relation) -> Relation:
-    """The tree without outputs, aggregates and window calls that nobody asks for."""
+    """The tree without outputs, aggregates and window calls that are not used."""
     while True:
         used = used_columns(relation)
-        if not any(_is_needless(one, used) for one in everything(relation)):
+        if not any(_is_needless(one, used) for one in tree.everything(relation)):
             return relation
         relation = _without(relation, used)
 
@@ -412,7 +409,7 @@ def _without(relation: Relation, used: set[Column]) -> Relation:
     def change(one: Relation) -> Relation:
         if isinstance(one, tree.Table):
             return one
-        one = terms.with_own_expressions(terms.with_sources(one, change), lambda part: terms.everywhere(part, change))
+        one = rebuilt(terms.with_sources(one, change), lambda part: terms.everywhere(part, change))
         return _kept(one, used)
 
     return change(relation)

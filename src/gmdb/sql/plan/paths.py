@@ -27,8 +27,9 @@ from gmdb.format.columns import Column as StoredColumn
 from gmdb.format.columns import ColumnType
 from gmdb.sql import tree
 from gmdb.sql.plan.estimates import Estimates, known_value
-from gmdb.sql.plan.terms import BOOLEAN, COMPARISONS, has_queries, is_call, is_movable, is_volatile, negated
-from gmdb.sql.tree import Column, Expression, Relation, SortKey, columns_of, conjuncts
+from gmdb.sql.plan.terms import COMPARISONS, is_call, is_movable, negated
+from gmdb.sql.tree import Column, Expression, Relation, SortKey, columns_of, conjuncts, has_queries, is_volatile
+from gmdb.sql.types import BOOLEAN
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange
 
 _INTEGERS = {"INT": 2**31, "BIGINT": 2**63}
@@ -135,14 +136,14 @@ class Access(Relation):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found(Relation):
-    """The rows of a relation that the rows executor works out, within a plan that DuckDB runs.
+class Materialized(Relation):
+    """The rows of a relation that the rows executor computes, within a plan that DuckDB runs.
 
     It refers to no column of a relation around it.
     """
 
     source: Relation
-    used: tuple[Column, ...] | None = None  # of the source's columns, those that anybody asks for; None: all
+    used: tuple[Column, ...] | None = None  # of the source's columns, those that are used; None: all
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -164,19 +165,19 @@ def parse_row_id(value: Any) -> RowId | None:
 # ---- the values of keys
 
 
-def fit_of(column: ColumnType, given: ColumnType) -> Callable[[Any], Any] | None:
+def fit_of(column: ColumnType, value: ColumnType) -> Callable[[Any], Any] | None:
     """How a value of one type becomes the key of a column that is equal to it.
 
     The function gives None for NULL and for a value that no row can have.  None: any value is a key as it is.
     """
-    if column == given and column.name not in ("CHAR", "BINARY"):
+    if column == value and column.name not in ("CHAR", "BINARY"):
         return None
     return partial(equal_key, column)
 
 
-def is_equal_to_one(column: ColumnType, given: ColumnType) -> bool:
+def is_equal_to_one(column: ColumnType, value: ColumnType) -> bool:
     """Whether at most one value of the column is equal to a value of a type: large integers are equal to one double."""
-    return given.name != "DOUBLE" or column.name in ("DOUBLE", "INT")
+    return value.name != "DOUBLE" or column.name in ("DOUBLE", "INT")
 
 
 def equal_key(column: ColumnType, value: Any) -> Any:
@@ -371,7 +372,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A path, and those of the conditions that it decides: its rows need not be asked for them."""
+    """A path, and those of the conditions that it decides: they are not checked again."""
 
     path: Path
     decided: frozenset[int]  # identities of conditions
@@ -470,11 +471,11 @@ class Chooser:
         return is_movable(value) or not (self._is_guarded or is_volatile(value))
 
     def _of_column(self, column: Column, symbol: str, value: Expression) -> list[Comparison]:
-        own, given = column.type, value.type
-        if own.name == "VARCHAR" and given.name == "CHAR":
+        own, other = column.type, value.type
+        if own.name == "VARCHAR" and other.name == "CHAR":
             return []  # blanks at the end do not count then, and an index goes by them
-        exact = _is_exact(own, given)
-        if symbol == "=" and not is_equal_to_one(own, given):
+        exact = _is_exact(own, other)
+        if symbol == "=" and not is_equal_to_one(own, other):
             return [Comparison(column, ">=", value, False), Comparison(column, "<=", value, False)]
         if symbol != "=":
             exact = exact and own.name != "VARCHAR"
@@ -548,15 +549,15 @@ class Chooser:
         """A span for each set of comparisons, and the conditions that they decide together."""
         spans, used = [], []
         for one in sets:
-            made = _span(columns, one)
-            if made is None or (index.using != "btree" and len(made[0].equal) < len(columns)):
+            span = _span(columns, one)
+            if span is None or (index.using != "btree" and len(span[0].equal) < len(columns)):
                 return None
-            spans.append(made[0])
-            used.append(made[1])
-        asked = {id(part) for part in self._parts}
+            spans.append(span[0])
+            used.append(span[1])
+        conditions = {id(part) for part in self._parts}
         decided = {
             key
-            for key in asked
+            for key in conditions
             if all(
                 all(n in own for n, (k, _) in enumerate(one) if k == key) for one, own in zip(sets, used, strict=True)
             )
@@ -617,12 +618,12 @@ class Chooser:
         return min(total, self._estimates.rows(definition))
 
 
-def _is_exact(own: ColumnType, given: ColumnType) -> bool:
+def _is_exact(own: ColumnType, other: ColumnType) -> bool:
     if own.name in _EXACT_NUMBERS:
-        return given.name in _EXACT_NUMBERS
+        return other.name in _EXACT_NUMBERS
     if own.name in _EXACT_TIMES:
-        return given.name in _EXACT_TIMES
-    return own.name == given.name and own.name in ("VARCHAR", "BOOLEAN")
+        return other.name in _EXACT_TIMES
+    return own.name == other.name and own.name in ("VARCHAR", "BOOLEAN")
 
 
 def _span(columns: Sequence[Column], comparisons: list[tuple[int, Comparison]]) -> tuple[Span, set[int]] | None:

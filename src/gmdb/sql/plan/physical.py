@@ -1,7 +1,7 @@
-"""From a normalised tree to those that run: for each executor the shortest way, as far as can be told.
+"""From a normalised tree to the trees that run: the cheapest for each executor, by estimates.
 
-Every relation is planned for both executors.  Rows one by one find their way by indexes, and begin at once; DuckDB
-takes a while to begin, and then is fast.  Within a plan for DuckDB, what the other one does sooner is ``Found``.
+Every relation is planned for both executors.  The rows executor uses indexes and starts at once; DuckDB takes a while
+to start, and then is fast.  Within a plan for DuckDB, what the rows executor does sooner is ``Materialized``.
 Not here: order of joins (joins.py), paths (paths.py).
 """
 
@@ -11,16 +11,25 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from gmdb.format.columns import ColumnType
 from gmdb.sql import tree
 from gmdb.sql.plan import estimates as cost
 from gmdb.sql.plan.estimates import DUCK, ROWS, Estimates, Keys, Option, Planned
 from gmdb.sql.plan.joins import Region
-from gmdb.sql.plan.paths import Access, Choice, Chooser, Found, Path, Span
-from gmdb.sql.plan.terms import everywhere, filtered, has_queries, negation_of_null, substituted, with_own_expressions
-from gmdb.sql.tree import Column, Expression, Relation, SortKey, conjuncts, everything, outer_columns
+from gmdb.sql.plan.paths import Access, Choice, Chooser, Materialized, Path, Span
+from gmdb.sql.plan.terms import everywhere, filtered, negation_of_null, substituted
+from gmdb.sql.tree import (
+    Column,
+    Expression,
+    Relation,
+    SortKey,
+    conjuncts,
+    everything,
+    has_queries,
+    outer_columns,
+    rebuilt,
+)
+from gmdb.sql.types import BIGINT
 
-_BIGINT = ColumnType("BIGINT")
 _FEW = 100.0  # rows of what nothing is known of
 
 
@@ -28,7 +37,7 @@ class Planner:
     """Plans one statement.  ``rows``: how many rows each node of its trees is thought to give, by identity."""
 
     def __init__(self, estimates: Estimates, used: set[Column], without_duckdb: bool = False) -> None:
-        """``used``: the columns that anybody asks for.  ``without_duckdb``: it is to do only what cannot be done by
+        """``used``: the columns whose values are needed.  ``without_duckdb``: it is to do only what cannot be done by
         rows, whatever that takes."""
         self._without_duckdb = without_duckdb
         self.estimates = estimates
@@ -60,7 +69,7 @@ class Planner:
             parts = conjuncts(relation.condition) if isinstance(relation, tree.Filter) else []
             return self._table(source, parts, keys)
         if Region.is_one(relation):
-            return self.handed(Region(self, relation).planned(keys))
+            return self.with_handover(Region(self, relation).planned(keys))
         if isinstance(relation, tree.Filter):
             return self.filtered(self.plan(relation.source, keys), conjuncts(relation.condition))
         if isinstance(relation, tree.Project):
@@ -76,14 +85,14 @@ class Planner:
 
     def _unordered(self, relation: Relation) -> Planned:
         if isinstance(relation, tree.Group):
-            return self.handed(self._group(relation))
+            return self.with_handover(self._group(relation))
         if isinstance(relation, tree.Sort):
             return self._sort(relation)
         if isinstance(relation, tree.Limit):
-            return self.handed(self._limit(relation))
+            return self.with_handover(self._limit(relation))
         if isinstance(relation, tree.Distinct):
             source = self.plan(relation.source)
-            return self.handed(self._over(relation, source, self._groups(source.rows, relation), cost.HASHED))
+            return self.with_handover(self._over(relation, source, self._groups(source.rows, relation), cost.HASHED))
         if isinstance(relation, tree.Window):
             source = self.plan(relation.source)
             return self._over(relation, replace(source, by_rows=()))
@@ -129,7 +138,7 @@ class Planner:
             self._is_conditional = before
             return new
 
-        node = with_own_expressions(relation, changed)
+        node = rebuilt(relation, changed)
         each = cost.EVALUATED * count if executor == ROWS else cost.DUCK_ROW
         fixed = 0.0 if executor == ROWS else cost.DUCK_NODE
         return Option(node, fixed + each * times + spent, startup) if is_fit else None
@@ -165,14 +174,14 @@ class Planner:
             rows *= self.estimates.share(part)
         return self._over(filtered(Relation(), parts), source, max(rows, 0.01))
 
-    def handed(self, planned: Planned) -> Planned:
-        """What rows one by one do sooner is handed to DuckDB as it is found."""
+    def with_handover(self, planned: Planned) -> Planned:
+        """The plan, in which DuckDB is handed the rows if the rows executor has them sooner."""
         option, duck = planned.best(ROWS), planned.by_duck
         if option is None or duck is None:
             return planned
-        if self._is_conditional and _can_fail(option.tree):  # it would be found before anybody asks for it
+        if self._is_conditional and _can_fail(option.tree):  # it would be computed even if no row takes the branch
             return planned
-        total = option.total + cost.FOUND_START + cost.HANDED * planned.rows
+        total = option.total + cost.MATERIALIZE_START + cost.HANDED * planned.rows
         columns = option.tree.columns
         if (
             (total >= duck.total and not self._without_duckdb)
@@ -182,7 +191,7 @@ class Planner:
         ):
             return planned
         used = tuple(column for column in columns if column in self.used) or columns[:1]
-        node = Found(option.tree, used)
+        node = Materialized(option.tree, used)
         return replace(planned, by_duck=Option(self.note(node, planned.rows), total, total))
 
     # ---- tables
@@ -199,12 +208,12 @@ class Planner:
         rows = min([chooser.rows, *(c.path.estimate for c in choices if c.path.estimate is not None)])
         rows = max(rows, 0.01)
         by_rows = [one for c in choices if (one := self._by_path(table, parts, c, rows)) is not None]
-        best = min(by_rows, key=lambda option: option.total, default=None)
+        best = cost.cheapest(by_rows)
         alone = [scan, *Chooser(table, parts, self.estimates, alone=True).choices()]
         by_duck = [one for c in alone if (one := self._by_stream(table, parts, c, rows)) is not None]
-        duck = min(by_duck, key=lambda option: option.total, default=None)
+        duck = cost.cheapest(by_duck)
         planned = Planned(rows, () if best is None else (best,), duck)
-        return self.handed(planned) if len(alone) < len(choices) else planned
+        return self.with_handover(planned) if len(alone) < len(choices) else planned
 
     def _by_path(self, table: tree.Table, parts: list[Expression], choice: Choice, rows: float) -> Option | None:
         path, visited = choice.path, choice.path.estimate or self.estimates.rows(table.definition)
@@ -276,7 +285,7 @@ class Planner:
             return option and replace(option, total=cost.cut(option.total, option.startup, share))
 
         by_rows = [one for option in source.by_rows if (one := first(option)) is not None]
-        best = min(by_rows, key=lambda option: option.total, default=None)
+        best = cost.cheapest(by_rows)
         cheaper = Planned(rows, () if best is None else (best,), first(source.by_duck))
         return self._over(relation, cheaper, rows)
 
@@ -327,16 +336,16 @@ class Planner:
             or not isinstance(call.arguments[0], tree.Reference)
         ):
             return None
-        wanted = call.arguments[0]
+        value = call.arguments[0]
         descends = name == "max"
-        if descends and wanted.column.nullable:
-            parts = [*parts, negation_of_null(wanted)]
-        planned = self._table(table, parts, [SortKey(wanted, descends, descends)])
-        best = min(planned.by_rows, key=lambda option: option.total, default=None)
+        if descends and value.column.nullable:
+            parts = [*parts, negation_of_null(value)]
+        planned = self._table(table, parts, [SortKey(value, descends, descends)])
+        best = cost.cheapest(planned.by_rows)
         if best is None:
             return None
         total = cost.cut(best.total, best.startup, 1 / max(planned.rows, 1.0))
-        first = self.note(tree.Limit(best.tree, tree.Constant(_BIGINT, 1)), 1.0)
+        first = self.note(tree.Limit(best.tree, tree.Constant(BIGINT, 1)), 1.0)
         return Option(self.note(tree.Group(first, (), ((column, call),)), 1.0), total, total)
 
     # ---- several sources
@@ -375,7 +384,7 @@ class Planner:
             return Option(node, spent, sides[0].startup if relation.lateral else spent)
 
         planned = self._both(rows, make)
-        return self.handed(planned) if self._without_duckdb else planned
+        return self.with_handover(planned) if self._without_duckdb else planned
 
     def _with(self, relation: tree.With) -> Planned:
         spent = {ROWS: 0.0, DUCK: 0.0}

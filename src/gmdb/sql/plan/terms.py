@@ -1,16 +1,14 @@
-"""What the planner asks of expressions and relations, and how it rebuilds them."""
+"""Properties of expressions and relations that the planner uses, and how it rebuilds them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
-from gmdb.format.columns import ColumnType
 from gmdb.sql import operations, tree
-from gmdb.sql.tree import Column, Expression, Relation, SortKey, columns_of, conjunction, conjuncts, everything, rebuilt
+from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts, is_volatile, rebuilt
+from gmdb.sql.types import BOOLEAN
 
-BOOLEAN = ColumnType("BOOLEAN")
 ChangeExpression = Callable[[Expression], Expression]
 ChangeRelation = Callable[[Relation], Relation]
 
@@ -28,7 +26,7 @@ def is_movable(expression: Expression) -> bool:
             isinstance(one, tree.ScalarQuery) and not is_one_row(one.query)
         ):
             return False
-        parts = (part for query in one.relations() for inner in everything(query) for part in inner.expressions())
+        parts = (part for query in one.relations() for inner in tree.everything(query) for part in inner.expressions())
         if not all(is_movable(part) or isinstance(part, tree.Aggregate | tree.WindowCall) for part in parts):
             return False
     return True
@@ -37,16 +35,12 @@ def is_movable(expression: Expression) -> bool:
 def is_link(expression: Expression) -> bool:
     """Whether it is an equality that joins go by: each side is evaluated for the rows that it is about, and may fail.
 
-    (Which rows are left out before, by other joins, is not said.)
+    (Other joins may leave out rows before.)
     """
-    if not is_call(expression, "=") or is_volatile(expression) or has_queries(expression):
+    if not is_call(expression, "=") or is_volatile(expression) or tree.has_queries(expression):
         return False
     left, right = map(columns_of, expression.children())
     return bool(left and right) and not left & right
-
-
-def is_volatile(expression: Expression) -> bool:
-    return any(isinstance(one, tree.Call) and one.operation.volatile for one in expression.walk())
 
 
 def is_one_row(query: Relation) -> bool:
@@ -60,73 +54,27 @@ def is_one_row(query: Relation) -> bool:
     return isinstance(query, tree.One)
 
 
-def has_queries(expression: Expression) -> bool:
-    return any(True for one in expression.walk() for _ in one.relations())
-
-
 def substituted(expression: Expression, values: Mapping[Column, Expression]) -> Expression:
     """The expression with columns replaced by what they are, in queries within it, too."""
     if isinstance(expression, tree.Reference):
         return values.get(expression.column, expression)
-    return with_queries(
-        rebuilt(expression, lambda part: substituted(part, values)),
-        lambda query: with_expressions(query, lambda part: substituted(part, values)),
-    )
 
+    def change(part: Expression) -> Expression:
+        return substituted(part, values)
 
-def with_queries(expression: Expression, change: ChangeRelation) -> Expression:
-    """The expression with the queries that stand in itself changed."""
-    changes = {}
-    for one in fields(expression):
-        value = getattr(expression, one.name)
-        if isinstance(value, Relation):
-            new = change(value)
-            if new is not value:
-                changes[one.name] = new
-    return replace(expression, **changes) if changes else expression  # type: ignore[arg-type]
+    return rebuilt(rebuilt(expression, change), lambda query: with_expressions(query, change), Relation)
 
 
 def everywhere(expression: Expression, change: ChangeRelation) -> Expression:
     """The expression with all queries within it changed."""
-    return with_queries(rebuilt(expression, lambda part: everywhere(part, change)), change)
-
-
-def with_own_expressions(relation: Relation, change: ChangeExpression) -> Relation:
-    """The relation with its own expressions changed."""
-    changes = {}
-    for one in fields(relation):
-        value = getattr(relation, one.name)
-        new = _changed(value, change)
-        if new is not value:
-            changes[one.name] = new
-    return replace(relation, **changes) if changes else relation
-
-
-def _changed(value: Any, change: ChangeExpression) -> Any:
-    if isinstance(value, Expression):
-        return change(value)
-    if isinstance(value, SortKey):
-        new = change(value.value)
-        return value if new is value.value else replace(value, value=new)
-    if isinstance(value, tuple) and not isinstance(value, tree.Frame):
-        items = tuple(_changed(one, change) for one in value)
-        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
-    return value
+    return rebuilt(rebuilt(expression, lambda part: everywhere(part, change)), change, Relation)
 
 
 def with_sources(relation: Relation, change: ChangeRelation) -> Relation:
     """The relation with its sources changed, the shared queries of a WITH included."""
-    sources = list(relation.sources())
-    changes: dict[str, Any] = {}
-    for one in fields(relation):
-        value = getattr(relation, one.name)
-        if any(value is source for source in sources):
-            new = change(value)
-            if new is not value:
-                changes[one.name] = new
     if isinstance(relation, tree.With):
-        return _with_shared(relation, changes.get("body", relation.body), change)
-    return replace(relation, **changes) if changes else relation
+        return _with_shared(relation, change(relation.body), change)
+    return rebuilt(relation, change, Relation) if any(True for _ in relation.sources()) else relation
 
 
 def _with_shared(relation: tree.With, body: Relation, change: ChangeRelation) -> Relation:
@@ -151,7 +99,7 @@ def reading_others(relation: Relation, cells: Mapping[int, list[tree.Shared]]) -
         if isinstance(one, tree.Reading):
             cell = cells.get(id(one.cell[0]))
             return one if cell is None else replace(one, cell=cell)
-        return with_own_expressions(with_sources(one, change), lambda part: everywhere(part, change))
+        return rebuilt(with_sources(one, change), lambda part: everywhere(part, change))
 
     return change(relation)
 
@@ -159,22 +107,22 @@ def reading_others(relation: Relation, cells: Mapping[int, list[tree.Shared]]) -
 def with_expressions(relation: Relation, change: ChangeExpression) -> Relation:
     """The relation with all expressions in it changed, all the way down."""
     relation = with_sources(relation, lambda source: with_expressions(source, change))
-    return with_own_expressions(relation, change)
+    return rebuilt(relation, change)
 
 
 def filtered(source: Relation, parts: Sequence[Expression]) -> Relation:
-    """The rows that meet all conditions; those are asked last that take long, or can fail."""
+    """The rows that meet all conditions; those that take long or can fail come last."""
     different: list[Expression] = []
     for part in parts:
         if part not in different:
             different.append(part)
-    different.sort(key=lambda part: (not is_movable(part), has_queries(part)))
+    different.sort(key=lambda part: (not is_movable(part), tree.has_queries(part)))
     condition = conjunction(different)
     return source if condition is None else tree.Filter(source, condition)
 
 
 def with_columns_of(new: Relation, old: Relation) -> Relation:
-    """A relation for whoever takes columns by their positions: with those of the old one, in their order."""
+    """A relation whose columns are used by position: with those of the old one, in their order."""
     if new.columns == old.columns and not _is_loose(new):
         return new
     return tree.Project(new, tuple((column, tree.Reference(column.type, column)) for column in old.columns))

@@ -21,8 +21,9 @@ from gmdb.sql.bind.scope import Scope, new_table
 from gmdb.sql.dialect import place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.planner import Plan
-from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.rows.expressions import compile_row, is_taken
+from gmdb.sql.run import Parameters
 from gmdb.sql.statements.assignment import (
     Checks,
     Defaults,
@@ -30,7 +31,6 @@ from gmdb.sql.statements.assignment import (
     assignments,
     bind_value,
     columns_of,
-    has_queries,
     is_default,
     listed,
     parameter_of,
@@ -83,9 +83,9 @@ class Conflict:
             return
         if self._index is None:
             raise InvalidSyntax("on conflict do update needs the columns of a unique index", *place(node))
-        given = columns_of(self._table.columns)
-        both = (*columns, *given)
-        scope = Scope.of_tables([(self._alias, columns, None), ("excluded", given, None)])
+        new = columns_of(self._table.columns)
+        both = (*columns, *new)
+        scope = Scope.of_tables([(self._alias, columns, None), ("excluded", new, None)])
         scope.visible = list(scope.items[0].columns)  # a bare name is that of the row which is there
         sets = assignments(binder, parts, scope, self._table, defaults)
         self._positions = list(sets)
@@ -97,7 +97,7 @@ class Conflict:
             self._where = compile_row(_rowwise([fold(condition(binder, test, scope))], where), both)
 
     def _chosen_index(self, syntax: Syntax) -> str | None:
-        """The unique index that is meant; None: any."""
+        """The unique index whose conflicts count; None: any."""
         table, constraint = self._table, syntax.take("constraint")
         keys = column_names(syntax.list("conflict_keys"))
         if constraint is not None:
@@ -122,8 +122,8 @@ class Conflict:
                 return
             row_id = RowId(*violation.row_id)  # type: ignore[misc]
             if row_id in done:
-                said = "on conflict do update cannot change a row twice, or one that it has inserted"
-                raise ProgrammingError(f"table {self._table.name}: {said}") from None
+                message = "on conflict do update cannot change a row twice, or one that it has inserted"
+                raise ProgrammingError(f"table {self._table.name}: {message}") from None
             old = heap.fetch(row_id)
             both = (*old, *row)
             if self._where is None or self._where(both, parameters, now)[0] is True:
@@ -137,7 +137,7 @@ class Conflict:
 
 def _rowwise(expressions: list[Expression], node: exp.Expr) -> list[Expression]:
     """Expressions that can be worked out of the two rows alone."""
-    if has_queries(expressions):
+    if any(map(tree.has_queries, expressions)):
         raise UnsupportedExpression("a query cannot stand in ON CONFLICT", *place(node))
     return expressions
 
@@ -170,12 +170,12 @@ class Insert(Statement):
         self._number = _numbering(self.definition)
         self._needs_time = self._binder.uses_time or self._defaults.use_time or self._checks.use_time
         self.tables.update(self._binder.tables)
-        self.asked = frozenset(self._binder.used_parameters)
+        self.typed_parameters = frozenset(self._binder.used_parameters)
 
     # ---- what goes where
 
     def _take_target(self, target: exp.Expr) -> None:
-        """The table, and which of its columns are given values."""
+        """The table, and which of its columns get values."""
         named: list[str] | None = None
         if isinstance(target, exp.Schema):
             with reading(target) as schema:
@@ -219,7 +219,7 @@ class Insert(Statement):
         makers = []
         for n, values in enumerate(rows):
             given = self._given_values(values, nodes[n]) if nodes else {}
-            if len(rows) == 1 and not has_queries(given.values()):
+            if len(rows) == 1 and not any(map(tree.has_queries, given.values())):
                 self._given = given
             makers.append(self._maker(given))
 
@@ -231,8 +231,8 @@ class Insert(Statement):
     def _given_values(self, values: list[exp.Expr], node: exp.Expr) -> dict[int, Expression]:
         """The values of a row of VALUES, by the positions of their columns; without those that are DEFAULT."""
         if len(values) > len(self._targets) or (len(values) < len(self._targets) and self._names_columns):
-            said = f"{len(values)} values for {len(self._targets)} columns"
-            raise InvalidSyntax(f"table {self.definition.name}: {said}", *place(node))
+            message = f"{len(values)} values for {len(self._targets)} columns"
+            raise InvalidSyntax(f"table {self.definition.name}: {message}", *place(node))
         given = {}
         for position, value in zip(self._targets, values, strict=False):
             column = self.definition.columns[position]
@@ -248,7 +248,7 @@ class Insert(Statement):
             raise ProgrammingError(f"column {column.name} is generated always; leave it out, or write DEFAULT")
 
     def _complete(self, given: dict[int, Expression]) -> list[Expression]:
-        """A whole row: what was given, and defaults for the rest; numbers of identity columns come later."""
+        """A whole row: the values, and defaults for the rest; numbers of identity columns come later."""
         return [given.get(n, self._defaults.of(n)) for n in range(len(self._columns))]
 
     def _missing(self, given: Container[int]) -> list[int]:
@@ -259,7 +259,7 @@ class Insert(Statement):
         """What makes one row."""
         expressions = self._complete(given)
         finish = self._finisher(given)
-        if not has_queries(expressions):
+        if not any(map(tree.has_queries, expressions)):
             evaluate = compile_row(expressions, ())
             return lambda parameters, now, _: finish(evaluate((), parameters, now), now)
         outputs = [(tree.Column("", one.type), one) for one in expressions]
@@ -272,7 +272,7 @@ class Insert(Statement):
         return make
 
     def _finisher(self, given: Container[int]) -> Callable[[Sequence[Any], datetime | None], Row]:
-        """What makes a row whole, by numbers of identity columns that were given none, and checks it."""
+        """What makes a row whole, by numbers for identity columns without a value, and checks it."""
         columns, missing = self.definition.columns, self._missing(given)
         name, next_identity, check = self.definition.name, self.connection.next_identity, self._checks.check
 
@@ -294,12 +294,12 @@ class Insert(Statement):
         bound = self._binder.query(source, self._names, open_types=True)
         count = len(bound.values)
         if count > len(self._targets) or (self._names_columns and count < len(self._targets)):
-            said = f"the query has {count} columns for {len(self._targets)}"
-            raise SchemaError(f"table {self.definition.name}: {said}")
+            message = f"the query has {count} columns for {len(self._targets)}"
+            raise SchemaError(f"table {self.definition.name}: {message}")
         given = {}
         for position, value in zip(self._targets, bound.values, strict=False):
             self._require_own_numbers(position)
-            given[position] = assign(self._binder, value, columns[position].type, source)
+            given[position] = assign(value, columns[position].type, source)
         outputs = [(tree.Column(c.name, e.type), e) for c, e in zip(columns, self._complete(given), strict=True)]
         self._query = ready = self._plan(projected(bound.relation, outputs))
         self._finish = self._finisher(given)
@@ -319,9 +319,9 @@ class Insert(Statement):
         return self.run(parameters)
 
     def _insert_at_once(self) -> Callable[[Parameters], Result] | None:
-        """``run`` for a single row, with all that it needs bound to it: it is what programs do most.
+        """``run`` as a fast path for a single row, which is what programs do most.
 
-        None if the statement does not say all values, or more is to be done.
+        None if the statement lacks values of columns, or does more than that.
         """
         given = self._given
         is_more = not self._is_plain or self._needs_time or self.definition.lobs is not None
@@ -368,7 +368,7 @@ class Insert(Statement):
         return self._result(heap, done, parameters, now)
 
     def _insert_found(self, heap: Heap, query: Plan, parameters: Parameters, now: datetime | None, scn: int) -> Result:
-        """Insert what a query finds, many rows at once if there are many."""
+        """Insert the rows of a query, many at once if there are many."""
         rows, last, number = rows_of_plan(self, query, parameters, now, scn), None, self._number
         for some in in_batches(rows, len(self._columns)):
             batch = None
@@ -444,7 +444,7 @@ def _fits(batch: pa.RecordBatch, parsed: Parsed) -> bool:
 
 
 def _are_parameters(values: Sequence[Expression]) -> bool:
-    """Whether a row's values are the parameters in their order, just as they are given."""
+    """Whether a row's values are the parameters in their order, unchanged."""
     return all(isinstance(one, Parameter) and one.key == n and is_taken(one) for n, one in enumerate(values))
 
 
