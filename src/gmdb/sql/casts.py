@@ -183,7 +183,7 @@ def fit_bytes(type_: ColumnType) -> Cast:
 
 
 def receive_parameter(type_: ColumnType) -> Cast | None:
-    """What makes a parameter's value, that comes with a type, one that expressions know; None: it is one already."""
+    """The function that converts a parameter's value of a type to one that expressions use; None: none is needed."""
     if type_.name == "DECIMAL":
         return lambda value: _all_digits(value, type_.scale)
     if type_.name == "VARBINARY":
@@ -197,9 +197,9 @@ def _all_digits(value: Decimal | int, scale: int) -> Decimal:
 
 
 def accept_parameter(type_: ColumnType, label: str) -> Cast:
-    """The function that checks a parameter's value, or turns it into the type that its surroundings ask for.
+    """The function that checks a parameter's value, or turns it into the type that its surroundings need.
 
-    A str is read as a literal would be; whole numbers serve where decimals or doubles are asked for, and dates where
+    A str is read as a literal would be; whole numbers serve as decimals and doubles, and dates where
     timestamps are.  A decimal is rounded to the type's digits.
     """
     read = read_text(type_)

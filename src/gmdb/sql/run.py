@@ -1,4 +1,4 @@
-"""One run of a statement: what both executors are given beside the plan."""
+"""One run of a statement: what both executors need beside the plan."""
 
 from __future__ import annotations
 

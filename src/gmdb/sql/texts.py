@@ -15,7 +15,7 @@ from typing import Any
 
 from gmdb.errors import InvalidText, UndefinedResult, ValueOutOfRange, ValueTooLong
 
-CHARACTERS_MAX = 1 << 24  # of a text that a function makes: larger ones are taken for mistakes
+CHARACTERS_MAX = 1 << 24  # of a function's result: larger ones are taken for mistakes
 
 
 def substring(text: Any, start: int, length: int | None = None) -> Any:
@@ -136,7 +136,7 @@ def decode(text: str, form: str) -> bytes:
 
 
 def overlay(text: str, new: str, start: int, count: int | None = None) -> str:
-    """The text with some of its characters replaced, as many as there are new ones unless it is said."""
+    """The text with some of its characters replaced, as many as there are new ones unless a count is given."""
     if start <= 0:
         raise UndefinedResult("negative substring length not allowed")
     end = start + (len(new) if count is None else count)

@@ -34,7 +34,7 @@ _PARTS: dict[type, tuple[str, ...]] = {}
 
 
 def parts_of(node: Any) -> tuple[str, ...]:
-    """The names of what a node is made of."""
+    """The names of a node's parts."""
     names = _PARTS.get(type(node))
     if names is None:
         names = _PARTS[type(node)] = tuple(one.name for one in fields(node) if one.name != "type")
@@ -64,7 +64,7 @@ class Expression:
     type: ColumnType
 
     def children(self) -> Iterator[Expression]:
-        """The expressions that it is made of; not those within a query."""
+        """The expressions that are its parts; not those within a query."""
         return _expressions_of(self)
 
     def relations(self) -> Iterator[Relation]:
@@ -219,7 +219,7 @@ Output = tuple[Column, Expression]  # a column, and what its value is
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relation:
-    """Rows with ``columns``: a field, or worked out of the sources'."""
+    """Rows with ``columns``: a field, or derived from the sources'."""
 
     if TYPE_CHECKING:  # no base class for all: an ABC's isinstance is slow, and a property would be a field's default
 
@@ -227,7 +227,7 @@ class Relation:
         def columns(self) -> tuple[Column, ...]: ...
 
     def sources(self) -> Iterator[Relation]:
-        """The relations that it is made of; not those within its expressions."""
+        """The relations that are its parts; not those within its expressions."""
         return _relations_of(self)
 
     def expressions(self) -> Iterator[Expression]:

@@ -11,7 +11,7 @@ The type None is that of NULL, of a string literal and of a parameter until thei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -41,13 +41,14 @@ CLOB = ColumnType("CLOB")
 NUMBERS = ("INT", "BIGINT", "DECIMAL", "DOUBLE")  # each turns into those behind it
 TEXTS = ("CHAR", "VARCHAR")
 BYTES = ("BINARY", "VARBINARY")
+MOMENTS = ("DATE", "TIMESTAMP")
 _LONGEST = {"VARCHAR": TEXT, "VARBINARY": BYTEA}
 QUOTIENT_SCALE = 16  # of quotients, roots and logarithms, unless an operand has more
 _FAMILIES = {
     **dict.fromkeys(NUMBERS, "number"),
     **dict.fromkeys(TEXTS, "text"),
     **dict.fromkeys(BYTES, "bytes"),
-    **dict.fromkeys(("DATE", "TIMESTAMP"), "time"),
+    **dict.fromkeys(MOMENTS, "time"),
 }
 _INTEGER_DIGITS = {"INT": 10, "BIGINT": 19}
 _PYTHON_TYPES: dict[type, ColumnType] = {
@@ -76,24 +77,13 @@ def numeric(scale: int) -> ColumnType:
     return ColumnType("DECIMAL", DECIMAL_DIGITS_MAX, min(scale, DECIMAL_DIGITS_MAX))
 
 
-def is_number(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.name in NUMBERS
+def _is_one_of(names: Container[str]) -> Callable[[ColumnType | None], bool]:
+    return lambda type_: type_ is not None and type_.name in names
 
 
-def is_integer(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.name in INTEGERS
-
-
-def is_text(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.name in TEXTS
-
-
-def is_binary(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.name in BYTES
-
-
-def is_moment(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.name in ("DATE", "TIMESTAMP")
+is_number, is_integer = _is_one_of(NUMBERS), _is_one_of(INTEGERS)
+is_text, is_binary = _is_one_of(TEXTS), _is_one_of(BYTES)
+is_moment = _is_one_of(MOMENTS)
 
 
 def decimal_of(precision: int, scale: int) -> ColumnType:

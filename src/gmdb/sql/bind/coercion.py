@@ -19,30 +19,12 @@ from sqlglot import exp
 
 from gmdb.errors import DataError, IllTyped, ValueOutOfRange
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
-from gmdb.sql import operations, tree
+from gmdb.sql import operations, tree, types
 from gmdb.sql.dialect import place
 from gmdb.sql.operations import Operation
 from gmdb.sql.syntax import reading
 from gmdb.sql.tree import Call, Constant, Expression, Junction, Parameter
-from gmdb.sql.types import (
-    BOOLEAN,
-    BYTEA,
-    BYTES,
-    DATE,
-    DOUBLE,
-    INTEGERS,
-    TEXT,
-    TEXTS,
-    TIMESTAMP,
-    as_decimal,
-    beside,
-    common_type,
-    is_text,
-    numeric,
-    pg_name,
-    scale_of_text,
-    within,
-)
+from gmdb.sql.types import BOOLEAN, BYTEA, BYTES, DATE, DOUBLE, INTEGERS, TEXT, TEXTS, TIMESTAMP
 
 if TYPE_CHECKING:
     pass
@@ -198,7 +180,7 @@ def is_open(expression: Expression) -> bool:
 def described(expression: Expression) -> str:
     """An expression's type, for messages."""
     if expression.type is not None:
-        return pg_name(expression.type)
+        return types.pg_name(expression.type)
     if isinstance(expression, Parameter):
         return "a parameter of unknown type"
     if isinstance(expression, LongNumber):
@@ -219,7 +201,8 @@ def coerce(expression: Expression, type_: ColumnType, node: exp.Expr) -> Express
         return expression
     operation = operations.widen(source, type_)
     if operation is None:
-        raise ill_typed(f"{described(expression)} is not of type {pg_name(type_)}", node, f"Write CAST(... AS {type_})")
+        message = f"{described(expression)} is not of type {types.pg_name(type_)}"
+        raise ill_typed(message, node, f"Write CAST(... AS {type_})")
     return Call(operation.gives, operation, (expression,))
 
 
@@ -277,8 +260,9 @@ def same_type(expressions: Sequence[Expression], what: str, node: exp.Expr) -> t
     """Values that take each other's place, as values of the type that they share."""
     known = [one.type for one in expressions if one.type is not None]
     try:
-        type_ = common_type(known) or TEXT
-        type_ = common_type([*known, *(beside(type_, _text(one)) for one in expressions if _takes_room(one))]) or TEXT
+        type_ = types.common_type(known) or TEXT
+        opened = [types.beside(type_, _text(one)) for one in expressions if _takes_room(one)]
+        type_ = types.common_type([*known, *opened]) or TEXT
     except ValueError as error:
         raise ill_typed(f"{what} mixes {error}", node, "Cast them to one type") from None
     return [coerce(one, type_, node) for one in expressions], type_
@@ -323,9 +307,9 @@ def apply(name: str, arguments: Sequence[Expression], node: exp.Expr) -> Express
     arguments = [one.beside(None) if isinstance(one, LongNumber) else one for one in arguments]
     operation = operations.resolve(name, [one.type for one in arguments], constants_of(arguments))
     if operation is None:
-        types = ", ".join(map(described, arguments))
+        listed = ", ".join(map(described, arguments))
         ways = operations.overloads(name)
-        raise ill_typed(f"there is no {name}({types})", node, f"There is {ways}" if ways else "")
+        raise ill_typed(f"there is no {name}({listed})", node, f"There is {ways}" if ways else "")
     return call(operation, arguments, node)
 
 
@@ -343,7 +327,7 @@ def _no_operator(symbol: str, left: Expression, right: Expression, node: exp.Exp
     hint = "Cast one of them, such as CAST(... AS INT)"
     if left.type is None and right.type is None:
         hint = "Say what a parameter is, such as CAST(? AS INT)"
-    elif symbol == "+" and (is_text(left.type) or is_text(right.type)):
+    elif symbol == "+" and (types.is_text(left.type) or types.is_text(right.type)):
         hint = "Texts are joined by ||"
     elif symbol == "||":
         hint = "Cast one of them to TEXT"
@@ -394,7 +378,7 @@ def convert(expression: Expression, type_: ColumnType, node: exp.Expr, limited: 
         return expression
     operation = operations.cast(expression.type, type_, limited)
     if operation is None:
-        raise ill_typed(f"cannot cast {described(expression)} to {pg_name(type_)}", node)
+        raise ill_typed(f"cannot cast {described(expression)} to {types.pg_name(type_)}", node)
     return call(operation, [expression], node)
 
 
@@ -409,8 +393,8 @@ def _decimal_without_digits(expression: Expression) -> ColumnType:
     """The type that a cast to ``numeric`` gives: that of the value, as far as it is known beforehand."""
     source = expression.type
     if source is not None and (source.name == "DECIMAL" or source.name in INTEGERS):
-        return as_decimal(source)
-    return numeric(scale_of_text(_text(expression)))
+        return types.as_decimal(source)
+    return types.numeric(types.scale_of_text(_text(expression)))
 
 
 def assign(expression: Expression, target: ColumnType, node: exp.Expr) -> Expression:
@@ -419,7 +403,7 @@ def assign(expression: Expression, target: ColumnType, node: exp.Expr) -> Expres
     As in PostgreSQL, numbers are rounded to the column's type and everything becomes text, but text becomes nothing
     else, and is refused if it is too long.  A parameter alone is read as the column's type, whatever it comes with.
     """
-    target = within(target)
+    target = types.within(target)
     if isinstance(expression, Parameter) and isinstance(unwrapped(node), exp.Placeholder):
         return Parameter(target, expression.key)
     if expression.type is None:
@@ -428,6 +412,6 @@ def assign(expression: Expression, target: ColumnType, node: exp.Expr) -> Expres
         return expression
     operation = operations.assignment(expression.type, target)
     if operation is None:
-        message = f"a column of type {pg_name(target)} cannot be set to {described(expression)}"
+        message = f"a column of type {types.pg_name(target)} cannot be set to {described(expression)}"
         raise ill_typed(message, node, f"Write CAST(... AS {target})")
     return call(operation, [expression], node)

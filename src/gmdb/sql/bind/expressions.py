@@ -22,26 +22,13 @@ from sqlglot import exp
 
 from gmdb.errors import DataError, InterfaceError, InvalidSyntax, TypeMismatch, UnsupportedExpression
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
-from gmdb.sql import operations, times
+from gmdb.sql import operations, times, types
 from gmdb.sql.bind import coercion
 from gmdb.sql.dialect import NUMBER, GmdbSql, place
 from gmdb.sql.numbers import plain_decimal
 from gmdb.sql.syntax import Syntax, folded, reading
 from gmdb.sql.tree import Call, Case, Constant, Expression, Now, Parameter, ParameterKey
-from gmdb.sql.types import (
-    BIGINT,
-    BOOLEAN,
-    BYTEA,
-    DATE,
-    FILE,
-    INT,
-    INTEGERS,
-    INTERVAL,
-    TIMESTAMP,
-    is_text,
-    type_from,
-    within,
-)
+from gmdb.sql.types import BIGINT, BOOLEAN, BYTEA, DATE, FILE, INT, INTEGERS, INTERVAL, TIMESTAMP
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
@@ -135,7 +122,7 @@ def bind_assigned(binder: Binder, node: exp.Expr, scope: Scope, target: ColumnTy
     whole = coercion.unwrapped(node)
     if isinstance(whole, exp.Placeholder):
         with reading(whole) as syntax:
-            return Parameter(within(target), _parameter_key(binder, syntax))
+            return Parameter(types.within(target), _parameter_key(binder, syntax))
     return coercion.assign(bind(binder, whole, scope), target, node)
 
 
@@ -455,7 +442,7 @@ def _like_with(binder: Binder, syntax: Syntax, scope: Scope, escape: Expression 
     if escape is not None:
         arguments, name = [*arguments, escape], f"{name}_escape"
     for one in arguments:
-        if one.type is not None and not is_text(one.type):
+        if one.type is not None and not types.is_text(one.type):
             raise coercion.ill_typed(f"LIKE takes texts, not {coercion.described(one)}", syntax.node, "Cast it to TEXT")
     result = coercion.apply(name, arguments, syntax.node)
     return coercion.negation(result, syntax.node) if negate else result
@@ -491,7 +478,7 @@ def _case(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
 def _cast(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     value = bind(binder, syntax.need("this", "a value"), scope)
     type_, limited = named_type(syntax.need("to", "a type"))
-    return coercion.convert(value, within(type_), syntax.node, limited)
+    return coercion.convert(value, types.within(type_), syntax.node, limited)
 
 
 def named_type(node: exp.Expr) -> tuple[ColumnType, bool]:
@@ -504,7 +491,7 @@ def named_type(node: exp.Expr) -> tuple[ColumnType, bool]:
             if isinstance(one, exp.DataTypeParam):
                 with reading(one) as part:
                     part.take("this")
-        return type_from(node)
+        return types.type_from(node)
 
 
 @handles(exp.Collate)
@@ -513,6 +500,6 @@ def _collate(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     name = syntax.need("expression", "a collation")
     if name.name.upper() not in _COLLATIONS:
         raise UnsupportedExpression('texts are compared by code points only: COLLATE "C"', *place(syntax.node))
-    if not is_text(value.type):
+    if not types.is_text(value.type):
         raise coercion.ill_typed(f"COLLATE takes a text, not {coercion.described(value)}", syntax.node)
     return value

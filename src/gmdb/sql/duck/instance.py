@@ -24,19 +24,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gmdb import errors
-from gmdb.errors import (
-    DatabaseError,
-    DivisionByZero,
-    EngineFault,
-    InterfaceError,
-    InternalError,
-    InvalidText,
-    OperationalError,
-    StatementInterrupted,
-    SubqueryTooManyRows,
-    UndefinedResult,
-    ValueOutOfRange,
-)
 from gmdb.process.finalizers import Living
 from gmdb.process.forked import hear_no_complaints, keep_for_ever
 from gmdb.sql.duck.values import Functions
@@ -55,39 +42,39 @@ _PYTHON = re.compile(r"executing the UDF: (?:[\w.]+\.)?(\w+): (.*)", re.DOTALL)
 _OUT_OF_RANGE = re.compile(
     "out of range|overflow|can't be cast because|too large|to DECIMAL|negative|cast decimal value", re.IGNORECASE
 )
-_BY_KIND: dict[str, type[DatabaseError]] = {
-    "Conversion": InvalidText,
-    "Out of Range": ValueOutOfRange,
-    "Invalid Input": ValueOutOfRange,
-    "Out of Memory": OperationalError,
-    "IO": OperationalError,
+_BY_KIND: dict[str, type[errors.DatabaseError]] = {
+    "Conversion": errors.InvalidText,
+    "Out of Range": errors.ValueOutOfRange,
+    "Invalid Input": errors.ValueOutOfRange,
+    "Out of Memory": errors.OperationalError,
+    "IO": errors.OperationalError,
 }
 _FAULTS = ("INTERNAL", "FATAL")  # of DuckDB's own; others are mistakes in the query
-_NO_FRAME = UndefinedResult, "the offset of a frame must be neither negative nor NULL"
-_BY_TEXT: tuple[tuple[str, tuple[type[DatabaseError], str]], ...] = (
-    ("Division by zero in expression", (DivisionByZero, "division by zero")),
+_NO_FRAME = errors.UndefinedResult, "the offset of a frame must be neither negative nor NULL"
+_BY_TEXT: tuple[tuple[str, tuple[type[errors.DatabaseError], str]], ...] = (
+    ("Division by zero in expression", (errors.DivisionByZero, "division by zero")),
     (
         "More than one row returned by a subquery",
-        (SubqueryTooManyRows, "more than one row returned by a subquery used as an expression"),
+        (errors.SubqueryTooManyRows, "more than one row returned by a subquery used as an expression"),
     ),
-    ("PERCENTILEs can only take", (ValueOutOfRange, "a percentile is a number between 0 and 1")),
-    ("LIMIT/OFFSET cannot be negative", (ValueOutOfRange, "LIMIT and OFFSET cannot be negative")),
+    ("PERCENTILEs can only take", (errors.ValueOutOfRange, "a percentile is a number between 0 and 1")),
+    ("LIMIT/OFFSET cannot be negative", (errors.ValueOutOfRange, "LIMIT and OFFSET cannot be negative")),
     ("PRECEDING expression cannot be", _NO_FRAME),
     ("FOLLOWING expression cannot be", _NO_FRAME),
 )
 
 
-def translated(error: BaseException) -> DatabaseError:
+def translated(error: BaseException) -> errors.DatabaseError:
     """gmdb's error for one that DuckDB raised, directly or through an Arrow stream."""
     text = str(error)
     if type(error).__name__ == "InterruptException" or "INTERRUPT Error" in text:
-        return StatementInterrupted("the statement was interrupted")
+        return errors.StatementInterrupted("the statement was interrupted")
     own = _PYTHON.search(text) or _OWN.search(text)
     if own is not None:
         class_ = getattr(errors, own[1], None)
-        if isinstance(class_, type) and issubclass(class_, DatabaseError):
+        if isinstance(class_, type) and issubclass(class_, errors.DatabaseError):
             return class_(own[2])
-        return InternalError(f"a function failed: {own[1]}: {own[2]}")
+        return errors.InternalError(f"a function failed: {own[1]}: {own[2]}")
     for part, (class_, message) in _BY_TEXT:
         if part in text:
             return class_(message)
@@ -95,10 +82,10 @@ def translated(error: BaseException) -> DatabaseError:
     kind, message = (match[1], match[2]) if match is not None else ("", text)
     message = _plain(message)
     if kind == "Conversion" and _OUT_OF_RANGE.search(message):
-        return ValueOutOfRange(message)
+        return errors.ValueOutOfRange(message)
     if kind in _BY_KIND:
         return _BY_KIND[kind](message)
-    fault = EngineFault if kind in _FAULTS else InternalError
+    fault = errors.EngineFault if kind in _FAULTS else errors.InternalError
     return fault(f"DuckDB failed at the translated statement: {text.strip().splitlines()[0]}")
 
 
@@ -159,7 +146,7 @@ def configure(settings: Settings) -> None:
     global _settings
     with _guard:
         if _instance is not None:
-            raise InterfaceError("configure comes too late: a query has run already")
+            raise errors.InterfaceError("configure comes too late: a query has run already")
         _settings = settings
 
 

@@ -143,12 +143,12 @@ def _uncorrelated(query: Relation) -> tuple[Relation | None, Parts]:
         return tree.Project(source, (*query.outputs, *more)), pulled
     if not isinstance(query, tree.Filter):
         return None, []
-    kept: Parts = []
+    inner: Parts = []
     own: Parts = []
     for part in conjuncts(query.condition):  # what can fail is for the join, after its equalities
-        (own if columns_of(part) & outer or not terms.is_movable(part) else kept).append(part)
+        (own if columns_of(part) & outer or not terms.is_movable(part) else inner).append(part)
     source, pulled = _uncorrelated(query.source)
-    return (None, []) if source is None else (terms.filtered(source, kept), [*pulled, *own])
+    return (None, []) if source is None else (terms.filtered(source, inner), [*pulled, *own])
 
 
 def _split(parts: Parts, outputs: Sequence[tuple[Column, Expression]]) -> tuple[Parts, Parts]:
@@ -208,7 +208,7 @@ def _set_operation(relation: tree.SetOperation, parts: Parts) -> Relation:
 def _with(relation: tree.With, parts: Parts) -> Relation:
     """Shared queries that are read once stand where they are read; those that are not read are left out."""
     body = relation.body
-    kept: list[tree.Shared] = []
+    remaining: list[tree.Shared] = []
     rest = list(relation.shared)
     while rest:
         shared = rest.pop(0)
@@ -220,7 +220,7 @@ def _with(relation: tree.With, parts: Parts) -> Relation:
             if isinstance(one, tree.Reading) and one.cell[0] is shared
         )
         if count > 1 or (count and shared.again is not None):
-            kept.append(shared)
+            remaining.append(shared)
             continue
         cells: dict[int, list[tree.Shared]] = {}
         for n, later in enumerate(rest):
@@ -232,10 +232,10 @@ def _with(relation: tree.With, parts: Parts) -> Relation:
                 new = replace(new, again=terms.reading_others(new.again, cells))
                 cells[id(later)][0] = rest[n] = new
         body = terms.reading_others(_inlined(body, shared), cells)
-    if not kept:
+    if not remaining:
         return _pushed(body, parts)
     changed = terms.with_sources(
-        tree.With(tuple(kept), body), lambda query: query if query is body else normalized(query)
+        tree.With(tuple(remaining), body), lambda query: query if query is body else normalized(query)
     )
     assert isinstance(changed, tree.With)
     return replace(changed, body=_pushed(changed.body, parts))

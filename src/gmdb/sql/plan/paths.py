@@ -64,7 +64,7 @@ class Path:
     """How to find rows: by ``index`` and ranges of its keys, by ``row_ids``, or all of them.
 
     ``columns``: the index's, as they are stored.  ``estimate``: how many rows it leads to, for each time that it is
-    taken.  ``ordered``: rows are wanted in the order of the keys, or ``backwards``; there is one span then.
+    taken.  ``ordered``: rows must come in the order of the keys, or ``backwards``; there is one span then.
     """
 
     index: IndexDefinition | None = None
@@ -287,20 +287,16 @@ def _range(span: Span, types: Sequence[ColumnType], values: Sequence[Any], backw
         if key is None:
             return None
         equal.append(key)
-    low, high, low_open, high_open = equal, equal, False, False
     ends = iter(values[count:])
-    if span.low is not None:
-        end = low_end(types[count], next(ends), span.low.open)
-        if end is None:
-            return None
-        if end[0] is not None:
-            low, low_open = [*equal, end[0]], end[1]
-    if span.high is not None:
-        end = high_end(types[count], next(ends), span.high.open)
-        if end is None:
-            return None
-        if end[0] is not None:
-            high, high_open = [*equal, end[0]], end[1]
+    sides = [(equal, False), (equal, False)]
+    for side, (bound, end_of) in enumerate(((span.low, low_end), (span.high, high_end))):
+        if bound is not None:
+            end = end_of(types[count], next(ends), bound.open)
+            if end is None:
+                return None
+            if end[0] is not None:
+                sides[side] = [*equal, end[0]], end[1]
+    (low, low_open), (high, high_open) = sides
     if len(low) == len(high) > count and (low[-1] > high[-1] or (low[-1] == high[-1] and (low_open or high_open))):
         return None
     return KeyRange(tuple(low), tuple(high), low_open, high_open, backwards)
@@ -384,12 +380,12 @@ class Chooser:
     def __init__(
         self, table: tree.Table, parts: Sequence[Expression], estimates: Estimates, alone: bool = False
     ) -> None:
-        """``alone``: keys are to be made of nothing but parameters and constants."""
+        """``alone``: keys must consist of parameters and constants."""
         self._table, self._parts, self._estimates, self._alone = table, parts, estimates, alone
         self._own = set(table.columns)
         self._plain: dict[int, list[Comparison]] = {}  # by conditions' identities
         self._choices: dict[int, list[list[Comparison]]] = {}
-        self._is_guarded = False  # by a condition without columns, what follows may be kept from being evaluated
+        self._is_guarded = False  # by a condition without columns, which may prevent that what follows is evaluated
         for part in parts:
             alternatives = self._alternatives(part)
             self._is_guarded = self._is_guarded or not columns_of(part)
@@ -464,7 +460,7 @@ class Chooser:
         return None
 
     def _is_free(self, value: Expression) -> bool:
-        """Whether a value can be worked out before any row is read."""
+        """Whether a value can be computed before any row is read."""
         columns = columns_of(value)
         if columns & self._own or (self._alone and (columns or has_queries(value))):
             return False

@@ -205,9 +205,9 @@ def hash_key(code: Code, term: Term, type_: ColumnType, is_stripped: bool | None
         code.names["NAN"] = NAN
         key = f"({key} if {key} == {key} else NAN)"  # of None, too
     elif type_.name == "INTERVAL":
-        key = _unless_null(term, f"{key}.length()")
+        key = unless_null(term, f"{key}.length()")
     elif type_.name == "CHAR" if is_stripped is None else is_stripped:
-        key = _unless_null(term, f"{key}.rstrip(' ')")
+        key = unless_null(term, f"{key}.rstrip(' ')")
     return key
 
 
@@ -261,7 +261,7 @@ def sort_key(term: Term, type_: ColumnType, nulls_last: bool) -> str:
     return f"(({not nulls_last}, {key}) if {term.code} is not None else ({nulls_last},))"
 
 
-def _unless_null(term: Term, code: str) -> str:
+def unless_null(term: Term, code: str) -> str:
     return f"(None if {term.code} is None else {code})" if term.nullable else code
 
 

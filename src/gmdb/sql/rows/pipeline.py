@@ -25,7 +25,7 @@ from gmdb.errors import UnsupportedExpression
 from gmdb.sql import tree
 from gmdb.sql.plan.paths import Access, Materialized, Path, fit_of
 from gmdb.sql.rows import sources as running
-from gmdb.sql.rows.code import Term, hash_key, sort_key, sorter, too_deep
+from gmdb.sql.rows.code import Term, hash_key, sort_key, sorter, too_deep, unless_null
 from gmdb.sql.rows.expressions import ExpressionWriter
 from gmdb.sql.rows.groups import produce_group
 from gmdb.sql.rows.joins import QUERIES, OwnFunction, produce_join
@@ -75,7 +75,7 @@ class Pipeline(ExpressionWriter):
         self._handlers |= {kind: partial(write, self) for kind, write in QUERIES.items()}
         self._producers: dict[type[Relation], Callable[[Any, set[Column], Consume], None]] = {
             tree.One: lambda _one, _needed, consume: consume(),
-            tree.Table: self._table,
+            tree.Table: lambda table, needed, consume: self._scan(table, table, needed, consume),
             Access: self._access,
             Materialized: self._materialized,
             OwnFunction: lambda inner, needed, consume: self.produce_in_function(inner.source, needed, consume),
@@ -277,9 +277,6 @@ class Pipeline(ExpressionWriter):
         if needed.issuperset(table.stored):
             self._whole[tuple(self.terms[column].code for column in table.stored)] = row
 
-    def _table(self, table: tree.Table, needed: set[Column], consume: Consume) -> None:
-        self._scan(table, table, needed, consume)
-
     def _scan(self, relation: Relation, table: tree.Table, needed: set[Column], consume: Consume) -> None:
         name, with_ids = self._source(relation, "scan", table, needed)
         self._rows_of(table, with_ids, f"{name}()", needed, consume)
@@ -333,7 +330,7 @@ class Pipeline(ExpressionWriter):
         for value, fit in zip(span.expressions(), fits, strict=False):
             term = self.term(value)
             if fit is not None:
-                term = self.assign(f"{self._unless_null(term, self.code.bind(fit))}")
+                term = self.assign(unless_null(term, f"{self.code.bind(fit)}({term.code})"))
             if term.nullable:
                 tests.append(f"{term.code} is not None")
             codes.append(term.code)
@@ -370,7 +367,7 @@ class Pipeline(ExpressionWriter):
             codes = []
             for column, value in zip(path.columns, span.equal, strict=False):
                 term, fit = self.term(value), fit_of(column.type, value.type)
-                codes.append(term.code if fit is None else self._unless_null(term, self.code.bind(fit)))
+                codes.append(term.code if fit is None else unless_null(term, f"{self.code.bind(fit)}({term.code})"))
             keys.append(self.tuple_of([f"({code})" for code in codes]))
         self.code.names["points"] = running.points
         name, with_ids = self._source(access, "keys", access.table, needed, columns)
@@ -393,10 +390,6 @@ class Pipeline(ExpressionWriter):
         is_open = [bound is not None and bound.open for bound in (span.low, span.high)]
         shape = Shape(len(low), len(high), is_open[0], is_open[1], path.backwards)
         return f"{self.tuple_of(low)}, {self.tuple_of(high)}", shape
-
-    def _unless_null(self, term: Term, function: str) -> str:
-        call = f"{function}({term.code})"
-        return f"None if {term.code} is None else {call}" if term.nullable else call
 
     # ---- other sources
 

@@ -25,15 +25,8 @@ from gmdb.sql.plan.estimates import ROWS
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Parameters
-from gmdb.sql.statements.assignment import (
-    Checks,
-    Defaults,
-    Returning,
-    assignments,
-    require_changeable,
-    rows_of_plan,
-    uses_time,
-)
+from gmdb.sql.statements import assignment
+from gmdb.sql.statements.assignment import Checks, Defaults, Returning
 from gmdb.sql.statements.at_once import FoundRow, change_at_once, each_once, finds_one
 from gmdb.sql.syntax import Syntax, reading
 from gmdb.sql.tree import Column, Expression, Reference
@@ -61,7 +54,7 @@ class _Change(Statement):
             target, where = syntax.need("this", "a table"), syntax.take("where")
             self._source = binder.change_source(target, self._others(syntax), where, syntax.take("with_"))
             self.table: tree.Table = self._source.table
-            self.definition = require_changeable(self.table.definition)
+            self.definition = assignment.require_changeable(self.table.definition)
             self._take_changes(syntax, binder)
             returning = syntax.take("returning")
         self._returning = None if returning is None else Returning(binder, returning, self._source.scope)
@@ -146,7 +139,7 @@ class _Change(Statement):
 
     def find(self, steps: Steps, parameters: Parameters, now: datetime | None) -> list[FoundRow]:
         """The rows, each once: joined with several rows, the first one counts."""
-        found_rows = each_once(rows_of_plan(self, self._plan, parameters, now, steps.scn))
+        found_rows = each_once(assignment.rows_of_plan(self, self._plan, parameters, now, steps.scn))
         if found_rows and not isinstance(found_rows[0][0], RowId):
             pages: dict[str, int] = {}
             return [(_row_id(row[0], pages), *row[1:]) for row in found_rows]
@@ -190,7 +183,7 @@ class Update(_Change):
 
     def _take_changes(self, syntax: Syntax, binder: Binder) -> None:
         defaults = Defaults(self.definition)
-        sets = assignments(binder, syntax.list("expressions"), self._source.scope, self.definition, defaults)
+        sets = assignment.assignments(binder, syntax.list("expressions"), self._source.scope, self.definition, defaults)
         self._checks = Checks(self.definition).after(sets)
         self._positions = list(sets)
         self._names = [self.definition.columns[n].name for n in sets]
@@ -203,7 +196,7 @@ class Update(_Change):
                 value = Reference(value.type, self._computed[-1][0])
             self._values.append(value)
         self._shows_row_id = any(self.table.row_id in tree.columns_of(value) for _, value in self._computed)
-        self._needs_time = uses_time(self._values) or self._checks.use_time
+        self._needs_time = assignment.uses_time(self._values) or self._checks.use_time
 
     def _needs(self) -> tuple[set[Column], list[tree.Output]]:
         computed = {column for column, _ in self._computed}
