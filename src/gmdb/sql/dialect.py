@@ -1,8 +1,8 @@
-"""PostgreSQL's dialect as gmdb reads it: sqlglot's, with what it forgets about a text.
+"""PostgreSQL's dialect as gmdb reads it: sqlglot's, with what that loses of a text.
 
 sqlglot's tree has no place for some nodes and no order for ``?``; here every parameter has its number (from 0, in
-the order of the text) and its place.  Three readings of sqlglot's lose something and are done anew: the text of an
-interval is kept whole, ``date_part`` is not taken for ``extract``, whose type is another, and in
+the order of the text) and its place.  Three of sqlglot's rules lose something and are replaced: the text of an
+interval is kept whole, ``date_part`` is not taken for ``extract``, whose type differs, and in
 ``date '2024-01-01'::text`` the cast is that of the date.
 """
 

@@ -61,12 +61,12 @@ class Statement(ABC):
         except NoSuchTable:
             return False
 
-    def held(self, definition: TableDefinition) -> Heap:
-        """The rows of a table that the statement changes, held against changes of its definition."""
+    def locked(self, definition: TableDefinition) -> Heap:
+        """The rows of a table that the statement changes, locked against changes of its definition."""
         heap = self.connection.heap(definition.name)
         heap.share()
         if heap.definition is not definition:
-            self.session.finish_read()  # with autocommit, it is not held any more
+            self.session.finish_read()  # with autocommit, this releases the lock
             raise definition_changed(definition)
         return heap
 

@@ -146,7 +146,7 @@ class Query(Statement):
         LIMIT counts the rows that were locked: SKIP LOCKED, which takes the next row of a queue, passes over others'
         """
         offset, end = self._ends(parameters)
-        with self.held(lock.table.definition).statement() as steps:
+        with self.locked(lock.table.definition).statement() as steps:
             while True:
                 try:
                     rows = self._lock_rows(lock, steps, parameters, end)

@@ -47,7 +47,7 @@ _SHORT_UNITS = {
 
 @dataclass(frozen=True)
 class Interval:
-    """A stretch of time."""
+    """A duration."""
 
     months: int
     days: int
@@ -347,7 +347,7 @@ INTERVAL_FIELDS = (*_WHOLE_PARTS, "second", "milliseconds", "microseconds", "epo
 
 
 def extract_of_interval(field: str, value: Interval) -> Decimal:
-    """A field of a stretch of time; its years have 365.25 days."""
+    """A field of an interval; its years have 365.25 days."""
     name = field_name(field)
     seconds = Decimal(value.microseconds).scaleb(-6)
     if name == "epoch":
@@ -448,7 +448,7 @@ def truncate_timestamp(field: str, value: datetime) -> datetime:
 # ---- to_char, to_date and to_timestamp: times in a format that says, as PostgreSQL has it, where which part stands.
 #
 # YYYY IYYY YYY YY Y, Q, MM MONTH Month month MON Mon mon, DD DDD D ID J, WW W IW CC, DAY Day day DY Dy dy, HH24 HH12
-# HH, MI, SS, SSSS, MS, US, AM PM am pm A.M. P.M. a.m. p.m.; FM before a part leaves out its filling, and what stands
+# HH, MI, SS, SSSS, MS, US, AM PM am pm A.M. P.M. a.m. p.m.; FM before a part leaves out its padding, and what stands
 # between double quotes, or means nothing else, stands for itself.
 
 _MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August"]
@@ -497,7 +497,7 @@ _READ = ("YYYY", "YYY", "YY", "Y", "MM", "DD", "DDD", "HH24", "HH12", "HH", "MI"
 
 @lru_cache(maxsize=64)
 def _pieces(form: str) -> tuple[tuple[str, str, bool], ...]:
-    """What a format is made of: a part's name as it is written, or a text, and whether the part is not filled up."""
+    """The parts of a format: each a part's name as it is written, or a text, and whether the part is not padded."""
     pieces = []
     for match in _FORMAT_PIECE.finditer(form):
         if match[3] and match[3].upper() in _REFUSED:

@@ -1,4 +1,4 @@
-"""Types within expressions: what SQL calls them, which turn into which by themselves, which type a mixture has.
+"""Types within expressions: their SQL names, implicit conversions, and the common type of several.
 
 The types are those of columns, and three ideas of PostgreSQL's fit into them:
  1. ``text`` is VARCHAR(4000), ``bytea`` VARBINARY(32000).

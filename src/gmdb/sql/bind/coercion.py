@@ -193,7 +193,7 @@ def ill_typed(message: str, node: exp.Expr, hint: str = "") -> IllTyped:
 
 
 def coerce(expression: Expression, type_: ColumnType, node: exp.Expr) -> Expression:
-    """The expression as a value of a type that it turns into by itself.  Raises IllTyped if it does not."""
+    """The expression, converted to a type implicitly.  Raises IllTyped if there is no such conversion."""
     source = expression.type
     if source is None:
         return _given_a_type(expression, type_, node)

@@ -7,7 +7,7 @@ TEXT where nothing does.
 Invariants
  1. A node gets through only if there is a handler for its kind, and if that took every part of the node.
  2. An expression whose types do not fit is refused with its place in the text.
- 3. Nothing is evaluated here: see fold.py.
+ 3. Nothing is evaluated here: see ``coercion.fold``.
 Not here: what types operations take (operations/), aggregates, windows and queries, which register handlers of their
 own.
 """

@@ -65,13 +65,13 @@ def from_clause(binder: Binder, node: exp.Expr | None, joins: Sequence[exp.Expr]
 
 def beside(binder: Binder, relation: Relation | None, nodes: Sequence[exp.Expr], scope: Scope) -> Relation:
     """What is there already, and tables with their joins beside it, as commas list them."""
-    tables = _Listed(binder, relation, scope, scope)
+    tables = _TableList(binder, relation, scope, scope)
     for node in nodes:
         tables.add(node)
     return tables.end()
 
 
-class _Listed:
+class _TableList:
     """Tables as commas list them, each with the joins behind it, whose ON knows no other table of the list.
 
     ``left``: what LATERAL sees beside those that are added to ``into``; the same, if there is no more.
@@ -107,7 +107,7 @@ class _Listed:
 
     @property
     def beside(self) -> Scope:
-        return self._into if self._left is self._into else _together(self._left, self._into)
+        return self._into if self._left is self._into else _lateral_scope(self._left, self._into)
 
     def end(self) -> Relation:
         self._complete()
@@ -149,7 +149,7 @@ def _item(binder: Binder, node: exp.Expr, left: Scope, into: Scope) -> Relation:
         if not joins:
             return _plain_item(binder, syntax, left, into)
         inner = Scope(into.parent, into.views)
-        tables = _Listed(binder, None, left, inner)
+        tables = _TableList(binder, None, left, inner)
         tables.begin(_plain_item(binder, syntax, left, tables.open()))
         for join in joins:
             tables.add(join)
@@ -158,7 +158,7 @@ def _item(binder: Binder, node: exp.Expr, left: Scope, into: Scope) -> Relation:
         return relation
 
 
-def _together(left: Scope, inner: Scope) -> Scope:
+def _lateral_scope(left: Scope, inner: Scope) -> Scope:
     """What LATERAL sees: the joined tables to its left, and what stands beside those."""
     scope = Scope(left, inner.views)
     scope.items, scope.visible = list(inner.items), list(inner.visible)
@@ -174,7 +174,7 @@ def _plain_item(binder: Binder, syntax: Syntax, left: Scope, into: Scope) -> Rel
         inner = syntax.need("this", "a query")
         if isinstance(inner, exp.Anonymous):
             return _function(binder, inner, _alias(syntax), left, into)
-        return _derived(binder, inner, _alias(syntax), Scope(_together(left, into)), into)
+        return _derived(binder, inner, _alias(syntax), Scope(_lateral_scope(left, into)), into)
     if isinstance(node, exp.Subquery):
         inner = syntax.need("this", "a query")
         if isinstance(inner, exp.Query | exp.Values) and not _is_tables(inner):
@@ -211,7 +211,7 @@ def _table(binder: Binder, syntax: Syntax, left: Scope, into: Scope) -> Relation
     node, alias = syntax.node, _alias(syntax)
     what = syntax.need("this", "a table")
     if isinstance(what, exp.Anonymous):
-        return _function(binder, what, alias, _together(left, into), into)
+        return _function(binder, what, alias, _lateral_scope(left, into), into)
     if not isinstance(what, exp.Identifier):
         raise UnsupportedExpression(f"{node.sql(dialect=GmdbSql)[:80]} cannot stand in FROM", *place(node))
     syntax.ignore("only")  # no table inherits from another
@@ -339,7 +339,7 @@ def _join(binder: Binder, syntax: Syntax, left: Relation, outside: Scope, into: 
     if (kind == "OUTER") != bool(side) and kind:
         raise InvalidSyntax(f"syntax error: {f'{side} {kind}'.strip()} JOIN is not a join", *place(syntax.node))
     inner = Scope(into.parent, into.views)
-    right = _item(binder, syntax.need("this", "a table"), _together(outside, into), inner)
+    right = _item(binder, syntax.need("this", "a table"), _lateral_scope(outside, into), inner)
     on, names = syntax.take("on"), [folded(one) for one in syntax.list("using")]
     lefts, rights = list(into.visible), list(inner.visible)
     if sum((natural, kind == "CROSS", on is not None, bool(names))) > 1:

@@ -303,7 +303,7 @@ class Select:
         if key is not None:
             return key
         if isinstance(value, Reference) and (value.column in self.groups or value.column is self.scope.number):
-            raise grouping.stranger(value, node)
+            raise grouping.not_grouped(value, node)
         return tree.rebuilt(value, lambda part: self._of_groups(part, node))
 
     def _rows(

@@ -73,7 +73,7 @@ class Plan:
 
         Where DuckDB fails by a fault of its own before it gives a row, the plan becomes one that avoids it.
         """
-        return self._despite_faults(self._in_duckdb, run, watch)
+        return self._with_retry(self._in_duckdb, run, watch)
 
     def _in_duckdb(self, run: Run, watch: Watch) -> DuckResult | None:
         if self.executor == ROWS:
@@ -82,7 +82,7 @@ class Plan:
 
         return text.run_written(self.written, run, watch)
 
-    def _despite_faults(self, work: Callable[[Run, Watch], Result], run: Run, watch: Watch) -> Result:
+    def _with_retry(self, work: Callable[[Run, Watch], Result], run: Run, watch: Watch) -> Result:
         try:
             return work(run, watch)
         except EngineFault:
@@ -105,7 +105,7 @@ class Plan:
 
     def analyze(self, run: Run, watch: Watch = None) -> list[str]:
         """Run the plan to its end; what it did, a line for each node."""
-        return self._despite_faults(lambda run, watch: explain.analyzed(self, run, watch), run, watch)
+        return self._with_retry(lambda run, watch: explain.analyzed(self, run, watch), run, watch)
 
     def has_outgrown(self, size: Size) -> bool:
         """Whether a table that it reads whole has become much larger since."""

@@ -338,12 +338,12 @@ class Insert(Statement):
 
     @operation
     def _insert_held(self, row: Sequence[Any]) -> None:
-        self.held(self.definition).insert(row)
+        self.locked(self.definition).insert(row)
 
     def _run(self, parameters: Parameters) -> Result:
         if self.definition.lobs is not None:
             parameters = rereadable(parameters)
-        heap, now = self.held(self.definition), datetime.now() if self._needs_time else None
+        heap, now = self.locked(self.definition), datetime.now() if self._needs_time else None
         if (
             self._single_row is not None and self._conflict is None
         ):  # a single change needs no statement of several steps

@@ -238,7 +238,7 @@ class Update(_Change):
         if self.definition.lobs is not None:
             parameters = rereadable(parameters)
         now = datetime.now() if self._needs_time else None
-        heap, changed = self.held(self.definition), list[Row]()
+        heap, changed = self.locked(self.definition), list[Row]()
 
         def act(steps: Steps, found: list[FoundRow]) -> None:
             changed.clear()
@@ -309,6 +309,6 @@ class Delete(_Change):
         def act(steps: Steps, found: list[FoundRow]) -> None:
             steps.delete(row[0] for row in found)
 
-        found = run_statement(self.held(self.definition), lambda steps: self.find(steps, parameters, now), act)
+        found = run_statement(self.locked(self.definition), lambda steps: self.find(steps, parameters, now), act)
         seen = [] if self._returning is None else [tuple(self._stored(row)) for row in found]
         return self._result(found, seen, parameters, now)
