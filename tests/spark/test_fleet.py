@@ -279,7 +279,7 @@ def test_options_of_fleets_are_refused_for_one_database(few: list[Path]):
 
 @pytest.mark.parametrize("on_error", ["fail", "skip"])
 def test_a_wrong_condition_is_refused_and_leaves_no_pin(few: list[Path], on_error: str):
-    with pytest.raises(Error, match="is no condition"):
+    with pytest.raises(Error, match="is not a condition"):
         here(few[0].parent / "*", where="i <", onError=on_error)
     assert [read_pins(path) for path in few] == [[]] * FEW
 

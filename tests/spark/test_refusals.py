@@ -149,7 +149,7 @@ def test_a_wrong_option_is_named(spark, table, options, message):
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("i <", "InvalidSyntax: where: 'i <' is no condition"),
+        ("i <", "InvalidSyntax: where: 'i <' is not a condition"),
         ("i < 5 order by i", "more than a condition"),
         ("i < 5; drop table tbl", "InvalidSyntax"),
         ("i in (select i from tbl)", "no subqueries"),

@@ -18,7 +18,7 @@ import pandas as pd  # noqa: F401
 
 import gmdb
 import gmdb.server.link
-import gmdb.sql.duck.answer
+import gmdb.sql.duck.execution
 
 SECONDS = 60
 

@@ -38,7 +38,7 @@ def changes_at_once(db: Any, text: str, parameters: Any) -> int:
         db.savepoint("here")
         db.execute(text, parameters)
         db.rollback_to("here")
-    ((_, statement),) = db._statements._kept[text].variants
+    ((_, statement),) = db._statements._cache[text].variants
     run = statement._run
     statement._run = None
     try:

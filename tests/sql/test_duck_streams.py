@@ -17,7 +17,7 @@ import pytest
 
 from gmdb.errors import DivisionByZero, InterfaceError, StatementInterrupted
 from gmdb.sql.duck import instance
-from gmdb.sql.duck.answer import Answer
+from gmdb.sql.duck.execution import DuckResult
 from gmdb.sql.duck.instance import Settings, configure
 from gmdb.sql.types import BIGINT
 from tests.sql.tables import rows_of
@@ -76,10 +76,10 @@ class _Reader:
             yield pa.record_batch({"n": pa.array(range(number * BATCH, (number + 1) * BATCH), pa.int64())})
 
 
-def ask(text: str, source: Numbers) -> Answer:
+def ask(text: str, source: Numbers) -> DuckResult:
     """DuckDB's own text, of columns that are whole numbers."""
     count = text.partition(" FROM ")[0].count(",") + 1
-    return Answer([f"c{n}" for n in range(count)], [BIGINT] * count, text, [source], {})
+    return DuckResult([f"c{n}" for n in range(count)], [BIGINT] * count, text, [source], {})
 
 
 def test_a_limit_leaves_the_rest_of_the_table_unread():

@@ -22,7 +22,7 @@ from gmdb.format.columns import ColumnType
 from gmdb.sql import operations, tree
 from gmdb.sql.duck.text import profile, run_written, write
 from gmdb.sql.operations.registry import Operation
-from gmdb.sql.plan.paths import Access, Found, Path, Span
+from gmdb.sql.plan.paths import Access, Materialized, Path, Span
 from gmdb.sql.plan.paths import Bound as KeyBound
 from gmdb.sql.run import Run
 from gmdb.sql.statements.table_functions import listing_columns
@@ -551,7 +551,7 @@ def test_volatile_shared_queries_are_computed_once(bench: Bench) -> None:
     shared = tree.Shared("w", random, columns=random.columns)
     one, two = (tree.Reading([shared], (tree.Column("r", DOUBLE),)) for _ in range(2))
     body = project(
-        tree.Join("inner", one, two), x=tree.Reference(DOUBLE, one.outputs[0]), y=tree.Reference(DOUBLE, two.outputs[0])
+        tree.Join("inner", one, two), x=tree.Reference(DOUBLE, one.columns[0]), y=tree.Reference(DOUBLE, two.columns[0])
     )
     ((x, y),) = bench.run(tree.With((shared,), body))
     assert x == y
@@ -717,12 +717,12 @@ def test_only_rows_of_the_path_are_read(bench: Bench) -> None:
 def test_what_the_rows_executor_works_out_is_joined(bench: Bench) -> None:
     t, u = bench.table("t"), bench.table("u")
     chosen = tree.Filter(u, call("=", column(u, "k"), constant(2)))
-    found = Found(chosen, (u.stored[1], u.stored[0], u.stored[3]))
+    found = Materialized(chosen, (u.stored[1], u.stored[0], u.stored[3]))
     join = tree.Join("inner", t, found, call("=", column(t, "a"), column(found, "k")))
     rows = bench.run(pick(join, "s", "v", "day"))
     assert rows == [("s2", "two", date(2024, 1, 2)), ("s2", "zwei", date(2024, 1, 2))]
     assert bench.run(group(found, {}, {"n": aggregate("count")})) == [(2,)]
-    assert bench.run(group(Found(chosen, ()), {}, {"n": aggregate("count")})) == [(2,)]
+    assert bench.run(group(Materialized(chosen, ()), {}, {"n": aggregate("count")})) == [(2,)]
 
 
 def test_a_profile_tells_what_was_read_and_done(bench: Bench) -> None:
@@ -802,7 +802,7 @@ START = """
 import os, sys, threading
 from datetime import datetime
 from gmdb.sql import tree
-from gmdb.sql.duck.text import run, write
+from gmdb.sql.duck.text import run_written, write
 from gmdb.sql.operations.registry import Operation
 from gmdb.sql.run import Run
 from gmdb.sql.types import INT
@@ -814,7 +814,7 @@ def answer(count):
     series = tree.Series(*(tree.Constant(INT, n) for n in (1, count, 1)), tree.Column("g", INT))
     value = tree.Call(INT, Operation("same", (INT,), INT, same), (tree.Reference(INT, series.column),))
     written = write(tree.Project(series, ((tree.Column("x", INT), value),)))
-    return run(written, Run(None, None, (), datetime.now()))
+    return run_written(written, Run(None, None, (), datetime.now()))
 
 """
 ENDS = {

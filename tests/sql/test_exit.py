@@ -20,8 +20,8 @@ db = gmdb.connect({path!r})
 MANY = "select a.i, b.i from t a join t b on a.i <> b.i"
 LONG = "select count(*) from t a, t b, t c where a.i + b.i + c.i < 0"
 def wait_for_query():
-    from gmdb.sql.duck import engine
-    while not engine._at_work:
+    from gmdb.sql.duck import instance
+    while not instance._at_work:
         pass
 """
 

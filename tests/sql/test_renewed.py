@@ -9,7 +9,7 @@ import pytest
 
 from gmdb.database.connection import Connection
 from gmdb.errors import EngineFault
-from gmdb.sql.duck import answer
+from gmdb.sql.duck import execution as running
 from gmdb.sql.duck import instance as engine
 
 FAULT = "INTERNAL Error: a column changed identity\n\nStack Trace:\n/some/where"
@@ -27,17 +27,17 @@ def duck(db: Connection) -> Connection:
 @pytest.fixture
 def break_duckdb(monkeypatch: pytest.MonkeyPatch) -> Break:
     """Has DuckDB fail so many times."""
-    read = answer.Execution._read
+    read = running.Execution._read
 
     def break_(count: int) -> None:
-        def broken(execution: answer.Execution) -> Any:
+        def broken(execution: running.Execution) -> Any:
             nonlocal count
             count -= 1
             if count < 0:
                 return read(execution)
             raise RuntimeError(FAULT)
 
-        monkeypatch.setattr(answer.Execution, "_read", broken)
+        monkeypatch.setattr(running.Execution, "_read", broken)
 
     return break_
 

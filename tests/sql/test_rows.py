@@ -110,7 +110,7 @@ class Tables:
     def run(self, relation: Relation, parameters: Any = (), **options: Any) -> list[Row]:
         """The rows; the same at once, if that can be."""
         assert rows.supports(relation)
-        program = rows.compile(relation, **options)
+        program = rows.Program(relation, **options)
         quick = program.quick(self.connection)
         at_once = None if quick is None else quick.run(parameters, NOW)
         with self.connection.session.cursor() as (snapshot, form):
@@ -289,7 +289,7 @@ def test_large_objects_and_hash_indexes_are_read(tmp_path: FilePath) -> None:
         index = definition.index("docs_i")
         by_key = Access(table, Path(index, definition.columns[:1], (Span((constant(2),)),)))
         relations = (project(table, *map(ref, stored)), project(by_key, *map(ref, stored)))
-        programs = [rows.compile(relation) for relation in relations]
+        programs = [rows.Program(relation) for relation in relations]
         assert [program.quick(connection) for program in programs] == [None, None]
         with connection.session.cursor() as (snapshot, form):
             run = Run(connection, Reading(form, snapshot), (), NOW)
@@ -323,8 +323,8 @@ RIGHT: list[Row] = [(1, 2), (1, 9), (3, 1), (None, 6), (8, 8)]
 @pytest.mark.parametrize("condition", ["equal", "equal and less", "less", "none"])
 def test_joins_are_what_their_conditions_say(tables: Tables, kind: str, condition: str) -> None:
     left, right = values(*LEFT), values(*RIGHT)
-    keys = [ref(left.listed[0]), ref(right.listed[0])]
-    numbers = [ref(left.listed[1]), ref(right.listed[1])]
+    keys = [ref(left.columns[0]), ref(right.columns[0])]
+    numbers = [ref(left.columns[1]), ref(right.columns[1])]
     parts = {
         "equal": [call("=", *keys)],
         "equal and less": [call("<", *numbers), call("=", *reversed(keys))],
@@ -368,12 +368,12 @@ def test_keys_are_equal_as_their_types_are_compared(tables: Tables) -> None:
     nan = float("nan")
     numbers = values((nan,), (0.0,), (1.5,), (None,), types=[DOUBLE])
     others = values((math.nan,), (-0.0,), (None,), types=[DOUBLE])
-    join = tree.Join("inner", numbers, others, call("=", ref(numbers.listed[0]), ref(others.listed[0])))
-    assert str(tables.run(project(join, ref(numbers.listed[0])))) == "[(nan,), (0.0,)]"
+    join = tree.Join("inner", numbers, others, call("=", ref(numbers.columns[0]), ref(others.columns[0])))
+    assert str(tables.run(project(join, ref(numbers.columns[0])))) == "[(nan,), (0.0,)]"
     short, long = ColumnType("CHAR", 2), ColumnType("CHAR", 4)
     some, more = values(("a ",), ("bb",), types=[short]), values(("a   ",), ("bbb ",), types=[long])
-    join = tree.Join("inner", some, more, call("=", ref(some.listed[0]), ref(more.listed[0])))
-    assert tables.run(project(join, ref(some.listed[0]))) == [("a ",)]
+    join = tree.Join("inner", some, more, call("=", ref(some.columns[0]), ref(more.columns[0])))
+    assert tables.run(project(join, ref(some.columns[0]))) == [("a ",)]
     distinct = tree.Distinct(values((nan,), (math.nan,), (-0.0,), (0.0,), (None,), (None,), types=[DOUBLE]))
     assert str(tables.run(distinct)) == "[(nan,), (-0.0,), (None,)]"
 
@@ -384,7 +384,7 @@ def test_many_tables_are_joined_although_loops_nest_only_so_deep(tables: Tables)
     for _ in range(40):
         other = values((1, 1), (2, 2))
         last = relation.columns[-1]
-        equal = tree.Filter(other, call("=", ref(last), ref(other.listed[0])))
+        equal = tree.Filter(other, call("=", ref(last), ref(other.columns[0])))
         relation = tree.Join("inner", relation, equal, None, True)
     assert tables.run(project(relation, ref(first), ref(relation.columns[-1]))) == [(1, 1), (2, 2)]
 
@@ -433,7 +433,7 @@ def test_rows_are_sorted_by_several_keys_with_nulls_where_they_are_wanted(tables
     content = [(2, 1), (None, 3), (1, None), (2, None), (None, 1), (1, 5)]
     for directions in product((False, True), repeat=4):
         source = values(*content)
-        keys = tuple(SortKey(ref(column), *directions[2 * n : 2 * n + 2]) for n, column in enumerate(source.listed))
+        keys = tuple(SortKey(ref(column), *directions[2 * n : 2 * n + 2]) for n, column in enumerate(source.columns))
         expected = list(content)
         for n in (1, 0):
             descending, first = directions[2 * n : 2 * n + 2]
@@ -443,7 +443,7 @@ def test_rows_are_sorted_by_several_keys_with_nulls_where_they_are_wanted(tables
         assert tables.run(tree.Sort(source, keys)) == expected
     numbers = values((math.nan,), (1.0,), (math.inf,), (None,), types=[DOUBLE])
     assert (
-        str(tables.run(tree.Sort(numbers, (SortKey(ref(numbers.listed[0])),)))) == "[(1.0,), (inf,), (nan,), (None,)]"
+        str(tables.run(tree.Sort(numbers, (SortKey(ref(numbers.columns[0])),)))) == "[(1.0,), (inf,), (nan,), (None,)]"
     )
 
 
@@ -475,7 +475,7 @@ def test_rows_are_numbered_as_they_come(tables: Tables) -> None:
     number = Column("rownum", BIGINT)
     source = values((5, 0), (6, 0), (7, 0))
     numbered = tree.Number(source, number)
-    assert tables.run(tree.Filter(numbered, call(">", ref(source.listed[0]), constant(5)))) == [(6, 0, 2), (7, 0, 3)]
+    assert tables.run(tree.Filter(numbered, call(">", ref(source.columns[0]), constant(5)))) == [(6, 0, 2), (7, 0, 3)]
 
 
 @pytest.mark.parametrize("every", [False, True])
@@ -516,13 +516,13 @@ def test_shared_queries_are_run_once(tables: Tables) -> None:
     readings = [tree.Reading([shared], (Column("p", INT), Column("q", INT))) for _ in range(2)]
     join = tree.Join("inner", readings[0], readings[1])
     expected = [(p, q) for (p, _), (_, q) in product([(1, 2), (3, 4)], repeat=2)]
-    body = project(join, ref(readings[0].outputs[0]), ref(readings[1].outputs[1]))
+    body = project(join, ref(readings[0].columns[0]), ref(readings[1].columns[1]))
     assert tables.run(tree.With((shared,), body)) == expected
 
 
 def test_listings_are_read(tables: Tables) -> None:
     listing = tree.Listing("sys_tables", tuple(Column(n, t) for n, t in _columns_of_sys_tables(tables.connection)))
-    names = tables.run(project(listing, ref(next(c for c in listing.listed if c.name == "name"))))
+    names = tables.run(project(listing, ref(next(c for c in listing.columns if c.name == "name"))))
     assert {("t",), ("empty",)} <= set(names)
 
 
@@ -537,10 +537,10 @@ def _columns_of_sys_tables(connection: Connection) -> list[tuple[str, ColumnType
 
 def test_scalar_queries_give_one_value_or_null(tables: Tables) -> None:
     table, outer = tables.table(), values((3, 0), (500, 0))
-    by_key = project(key(table, "t_i", ref(outer.listed[0])), ref(table.stored[2]))
+    by_key = project(key(table, "t_i", ref(outer.columns[0])), ref(table.stored[2]))
     assert tables.run(project(outer, tree.ScalarQuery(TEXT, by_key))) == [("s0",), (None,)]
     alone = tree.Group(table, (), (aggregate("max", ref(table.stored[0])),))
-    total = call("+", tree.ScalarQuery(INT, alone), ref(outer.listed[0]))
+    total = call("+", tree.ScalarQuery(INT, alone), ref(outer.columns[0]))
     assert tables.run(project(outer, total)) == [(102,), (599,)]
     with pytest.raises(SubqueryTooManyRows):
         tables.run(project(outer, tree.ScalarQuery(INT, project(table, ref(table.stored[0])))))
@@ -566,8 +566,8 @@ def test_in_any_and_all_know_what_is_unknown(tables: Tables, content: list[int |
         inner = values(*[(one,) for one in content], types=[INT])
         source: Relation = inner if content else tree.Filter(values((1,), types=[INT]), constant(False, BOOLEAN))
         column = source.columns[0]
-        equal = call("=", ref(outer.listed[0]), ref(column))
-        less = call("<", ref(outer.listed[0]), ref(column))
+        equal = call("=", ref(outer.columns[0]), ref(column))
+        less = call("<", ref(outer.columns[0]), ref(column))
 
         def compared(test: Any, value: Any = value) -> list[bool | None]:
             return [None if None in (value, one) else test(value, one) for one in content]
@@ -593,7 +593,7 @@ def test_in_any_and_all_know_what_is_unknown(tables: Tables, content: list[int |
 def test_what_runs_at_once_sees_the_newest_commit_and_own_changes(tables: Tables) -> None:
     table = tables.table()
     relation = project(key(table, "t_i", Parameter(INT, 0, INT)), ref(table.stored[2]))
-    quick = rows.compile(relation).quick(tables.connection)
+    quick = rows.Program(relation).quick(tables.connection)
     assert quick is not None
     assert quick.run((5,)) == [("s2",)]
     tables.connection.heap("t").update(tables.row_ids[5], {"s": "own"})
@@ -614,7 +614,7 @@ def test_under_repeatable_read_what_runs_at_once_goes_by_the_transactions_snapsh
     connection, table = tables.connection, tables.table()
     connection.isolation = "repeatable read"
     relation = project(key(table, "t_i", Parameter(INT, 0, INT)), ref(table.stored[2]))
-    quick = rows.compile(relation).quick(connection)
+    quick = rows.Program(relation).quick(connection)
     assert quick is not None
     with gmdb.connect(connection.path) as other:
         assert quick.run((5,)) == [("s2",)]
@@ -632,7 +632,7 @@ def test_under_repeatable_read_others_may_change_a_table_while_it_is_read_at_onc
     connection, table = tables.connection, tables.table()
     connection.isolation = "repeatable read"
     relation = project(key(table, "t_i", Parameter(INT, 0, INT)), ref(table.stored[2]))
-    quick = rows.compile(relation).quick(connection)
+    quick = rows.Program(relation).quick(connection)
     assert quick is not None
     with gmdb.connect(connection.path) as other:
         assert quick.run((5,)) == [("s2",)]
@@ -652,7 +652,7 @@ def test_under_repeatable_read_own_changes_of_a_table_end_what_runs_at_once(tabl
     connection, table = tables.connection, tables.table()
     connection.isolation = "repeatable read"
     relation = project(key(table, "t_i", Parameter(INT, 0, INT)), ref(table.stored[2]))
-    quick = rows.compile(relation).quick(connection)
+    quick = rows.Program(relation).quick(connection)
     assert quick is not None
     assert quick.run((5,)) == [("s2",)]
     connection.add_column("t", ("more", "INT"))
@@ -682,7 +682,7 @@ def test_an_index_that_is_newer_than_the_transactions_snapshot_is_not_read_at_on
         other.commit()
         connection.heap("t").share()
         table = tables.table()
-        quick = rows.compile(project(key(table, "t_s", constant("s2", TEXT)), ref(table.stored[0]))).quick(connection)
+        quick = rows.Program(project(key(table, "t_s", constant("s2", TEXT)), ref(table.stored[0]))).quick(connection)
         assert quick is not None
         assert quick.run(()) is None
 
@@ -690,19 +690,19 @@ def test_an_index_that_is_newer_than_the_transactions_snapshot_is_not_read_at_on
 def test_what_finds_too_much_at_once_is_left_to_a_snapshot(tables: Tables) -> None:
     table = tables.table()
     many = values(*[(n, n) for n in range(300)])
-    relation = project(tree.Join("inner", many, key(table, "t_i", ref(many.listed[0])), None, True), constant(1))
-    program = rows.compile(relation)
+    relation = project(tree.Join("inner", many, key(table, "t_i", ref(many.columns[0])), None, True), constant(1))
+    program = rows.Program(relation)
     quick = program.quick(tables.connection)
     assert quick is not None
     assert [quick.run(()) for _ in range(6)] == [None] * 6
     assert len(tables.run(relation)) == 100
-    assert rows.compile(project(table, constant(1))).quick(tables.connection) is None
+    assert rows.Program(project(table, constant(1))).quick(tables.connection) is None
 
 
 def test_a_run_ends_when_somebody_interrupts_it(tables: Tables) -> None:
     long = tree.Join("inner", series(1, 10**7, 1), series(1, 10**7, 1), None, True)
     endless = tree.Group(long, (), (aggregate("count"),))
-    program, connection = rows.compile(endless), tables.connection
+    program, connection = rows.Program(endless), tables.connection
     with connection.session.cursor() as (snapshot, form):
         begun = program.rows(Run(connection, Reading(form, snapshot), (), NOW))
         timer = threading.Timer(0.1, connection.interrupt)
@@ -719,7 +719,7 @@ def test_measures_tell_the_rows_of_each_node(tables: Tables) -> None:
 
     table = tables.table()
     outer = values((1, 1), (2, 2), (3, 3))
-    inner = key(table, "t_g", ref(outer.listed[0]))
+    inner = key(table, "t_g", ref(outer.columns[0]))
     join = tree.Join("inner", outer, inner, None, True)
     limit = tree.Limit(join, constant(20, BIGINT))
     measures = {id(node): Measure() for node in (outer, inner, join, limit)}

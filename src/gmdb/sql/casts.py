@@ -80,10 +80,10 @@ def read_decimal(text: str, type_: ColumnType) -> Decimal:
 def _read_boolean(text: str) -> bool:
     """Words may be cut as long as they are clear."""
     word = text.strip().lower()
-    found = {truth for name, truth in _TRUTHS.items() if word and name.startswith(word)} if word != "o" else set()
-    if len(found) != 1:
+    truths = {truth for name, truth in _TRUTHS.items() if word and name.startswith(word)} if word != "o" else set()
+    if len(truths) != 1:
         raise InvalidText(f"invalid input syntax for type boolean: {text!r}; write true or false")
-    return found.pop()
+    return truths.pop()
 
 
 def read_bytes(text: str) -> bytes:
@@ -183,7 +183,7 @@ def fit_bytes(type_: ColumnType) -> Cast:
 
 
 def receive_parameter(type_: ColumnType) -> Cast | None:
-    """What makes a parameter's value, that comes with a type, one that expressions know; None: it is one already."""
+    """The function that converts a parameter's value of a type to one that expressions use; None: none is needed."""
     if type_.name == "DECIMAL":
         return lambda value: _all_digits(value, type_.scale)
     if type_.name == "VARBINARY":
@@ -197,9 +197,9 @@ def _all_digits(value: Decimal | int, scale: int) -> Decimal:
 
 
 def accept_parameter(type_: ColumnType, label: str) -> Cast:
-    """The function that checks a parameter's value, or turns it into the type that its surroundings ask for.
+    """The function that checks a parameter's value, or turns it into the type that its surroundings need.
 
-    A str is read as a literal would be; whole numbers serve where decimals or doubles are asked for, and dates where
+    A str is read as a literal would be; whole numbers serve as decimals and doubles, and dates where
     timestamps are.  A decimal is rounded to the type's digits.
     """
     read = read_text(type_)

@@ -1,8 +1,8 @@
-"""PostgreSQL's dialect as gmdb reads it: sqlglot's, with what it forgets about a text.
+"""PostgreSQL's dialect as gmdb reads it: sqlglot's, with what that loses of a text.
 
 sqlglot's tree has no place for some nodes and no order for ``?``; here every parameter has its number (from 0, in
-the order of the text) and its place.  Three readings of sqlglot's lose something and are done anew: the text of an
-interval is kept whole, ``date_part`` is not taken for ``extract``, whose type is another, and in
+the order of the text) and its place.  Three of sqlglot's rules lose something and are replaced: the text of an
+interval is kept whole, ``date_part`` is not taken for ``extract``, whose type differs, and in
 ``date '2024-01-01'::text`` the cast is that of the date.
 """
 
@@ -23,13 +23,13 @@ from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 from gmdb.errors import Error, InvalidSyntax, UnsupportedExpression
 
-# ---- What sqlglot reads although it is no statement of PostgreSQL's, and what it reads over without a word.
+# ---- What sqlglot accepts although PostgreSQL does not, and what it drops without an error.
 #
 #  1. Commas too many, and clauses that were not finished.
 #  2. Clauses that its parser drops, so that no reader of its tree could know of them: ``ROLLBACK AND CHAIN`` is read as
 #     ROLLBACK.  The tree is written out as SQL again; a word of the statement that is not there was dropped, unless it
 #     is one of the few that mean nothing where they stand.
-# What the parser keeps and nobody takes is refused elsewhere (syntax.py).
+# What its tree has and the binder does not take is refused elsewhere (syntax.py).
 
 # Words with which no statement ends.
 _OPEN = frozenset(
@@ -51,7 +51,7 @@ _RESERVED = _OPEN | {
     *("user", "variadic", "verbose", "window"),
 }
 _NAME = re.compile(r"[^\W\d][\w$]*")  # what is not quoted; the parser takes numbers and pairs of words, too
-# What may be called by any word behind AS; and columns, among which the parser has DEFAULT and the like.
+# What any word may name behind AS; and columns, as which the parser reads DEFAULT and the like.
 _OF_ANY_WORD = (exp.Alias, exp.Column)
 # Clauses of a query, by the place that each has among them; those of the same place come in any order.
 _PLACES = {
@@ -247,7 +247,7 @@ def require_nothing_lost(
 ) -> None:
     """Refuse a statement of which the parser has dropped a word.
 
-    ``nodes``: what the parser has made of it.  ``types``: the kinds of tokens that are names of types, which the tree
+    ``nodes``: those of its tree.  ``types``: the kinds of tokens that are names of types, which the tree
     has by other names.  ``write`` gives the tokens of the statement as the tree has it.
     """
     texts_ = (token.text.lower() for token in tokens if token.token_type not in _SILENT)
@@ -334,7 +334,7 @@ def _unexpected(token: Any) -> InvalidSyntax:
 
 # ---- PostgreSQL's dialect as gmdb reads it.
 
-logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot parse is told by an error of ours
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # errors of ours report what it cannot parse
 _INTERNALS = re.compile(r" but got <Token.*>| for <class .*>|^Required keyword: ")  # of sqlglot's messages
 _SYNTAXES = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")  # of calls with words between arguments
 NUMBER = "gmdb_number"  # of a ``?``, in node.meta
@@ -345,7 +345,7 @@ class GmdbSql(Postgres):
     """The dialect of gmdb's statements."""
 
     class Tokenizer(Postgres.Tokenizer):
-        """A tokenizer that tells large objects from bytes and texts that rows keep themselves."""
+        """A tokenizer that distinguishes large objects from bytes and texts within rows."""
 
         # A question mark is a parameter, whatever follows it.
         KEYWORDS: ClassVar[dict[str, Any]] = {
@@ -357,7 +357,7 @@ class GmdbSql(Postgres):
     class Parser(Postgres.Parser):  # type: ignore[misc, valid-type]
         """A parser that keeps places, the order of parameters and the text of intervals."""
 
-        FUNCTIONS: ClassVar[dict[str, Any]] = {}  # what a call means is not for the parser to say
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}  # the binder decides what a call means
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: Postgres.Parser.FUNCTION_PARSERS[name] for name in _SYNTAXES
         }
@@ -376,12 +376,12 @@ class GmdbSql(Postgres):
 
         def _numbers(self) -> dict[int, int]:
             """The numbers of the question marks, by where they stand among the tokens."""
-            kept = getattr(self, "_numbered", None)
-            if kept is None or kept[0] is not self._tokens:
+            numbered = getattr(self, "_numbered", None)
+            if numbered is None or numbered[0] is not self._tokens:
                 places = (at for at, t in enumerate(self._tokens) if t.token_type == TokenType.PLACEHOLDER)
-                kept = self._numbered = (self._tokens, {at: number for number, at in enumerate(places)})
-            found: dict[int, int] = kept[1]
-            return found
+                numbered = self._numbered = (self._tokens, {at: number for number, at in enumerate(places)})
+            by_place: dict[int, int] = numbered[1]
+            return by_place
 
         def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
             start = self._index
@@ -486,7 +486,7 @@ def _parsed(text: str, lines_before: int) -> list[exp.Expr]:
         raise InvalidSyntax("the statement is nested too deeply") from None
     except Error:
         raise
-    except Exception as error:  # its own bugs, which texts that are no statements bring out
+    except Exception as error:  # its own bugs, at texts that are not statements
         raise InvalidSyntax(f"syntax error: the statement cannot be read ({error})") from None
 
 
@@ -498,13 +498,13 @@ def _written(reader: GmdbSql, trees: Sequence[exp.Expr]) -> Sequence[Any]:
 
 def place(node: exp.Expr) -> tuple[int | None, int | None]:
     """Line and column of a node's first token that has a place, both from 1."""
-    found = [n.meta for n in node.walk() if n.meta.get("line") is not None]
-    if not found:
+    places = [n.meta for n in node.walk() if n.meta.get("line") is not None]
+    if not places:
         return (None, None) if node.parent is None or isinstance(node, exp.Query) else place(node.parent)
-    first = min(found, key=lambda meta: (meta["line"], meta["col"]))
+    first = min(places, key=lambda meta: (meta["line"], meta["col"]))
     return first["line"], max(1, first["col"] - (first["end"] - first["start"]))
 
 
 def _column(error: dict[str, Any]) -> int | None:
-    """sqlglot tells the column where the bad token ends."""
+    """sqlglot gives the column where the bad token ends."""
     return max(1, error["col"] - len(error.get("highlight") or "x") + 1) if error.get("col") else None

@@ -1,6 +1,6 @@
 """A condition over the rows of one table that come as batches, without a connection: as a worker of Spark reads them.
 
-The answer is that of SELECT … WHERE: the same binder, and DuckDB, decide about each row.
+The rows are those of SELECT … WHERE: the same binder, and DuckDB, decide about each one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from gmdb.errors import Error, InvalidSyntax, NoSuchTable, UnsupportedExpression
 from gmdb.format.columns import Column
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.bind.binder import Binder, Catalog
-from gmdb.sql.duck.sources import Source
-from gmdb.sql.duck.text import answer, write
+from gmdb.sql.duck.execution import Source
+from gmdb.sql.duck.text import result_of, write
 from gmdb.sql.parser import parse
 from gmdb.sql.plan.estimates import Estimates
 from gmdb.sql.plan.paths import Chooser
@@ -51,7 +51,7 @@ class RowFilter:
         try:
             parsed = parse(self._text)
         except InvalidSyntax as error:
-            raise InvalidSyntax(f"where: {where!r} is no condition: {error}") from None
+            raise InvalidSyntax(f"where: {where!r} is not a condition: {error}") from None
         statement = parsed.statement
         clauses = (
             {name for name, value in statement.args.items() if value} if isinstance(statement, exp.Select) else {"?"}
@@ -59,7 +59,7 @@ class RowFilter:
         if not isinstance(statement, exp.Select) or clauses - _CLAUSES or parsed.count or parsed.names:
             raise InvalidSyntax(f"where: {where!r} is more than a condition; write what would stand behind WHERE")
         if statement.args["where"].find(exp.Query) is not None:
-            raise InvalidSyntax(f"where: {where!r} is no condition on one row; no subqueries there")
+            raise InvalidSyntax(f"where: {where!r} is not a condition on one row; no subqueries there")
         return statement
 
     def _bound(self, columns: Sequence[Column]) -> tuple[Relation, bool]:
@@ -107,7 +107,7 @@ class RowFilter:
             Source(read.alias, read.schema, None, _by_position(source, [column.name for column in read.columns]))
             for read in written.reads
         ]
-        result = answer(written, sources, {})
+        result = result_of(written, sources, {})
         try:
             yield from result.reader
         finally:

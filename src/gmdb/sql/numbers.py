@@ -1,7 +1,7 @@
-"""What numbers do at run time, as PostgreSQL has it.
+"""Numbers at run time, with PostgreSQL's rules.
 
 A decimal carries its scale as PostgreSQL's numeric does: sums have the larger scale, products the sum of both, and
-quotients, roots, powers and logarithms enough digits for 16 significant ones, but no fewer than what was given.
+quotients, roots, powers and logarithms enough digits for 16 significant ones, but no fewer than the operands have.
 Doubles overflow and underflow with an error.  No function here takes None.
 """
 

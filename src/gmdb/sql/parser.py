@@ -49,22 +49,22 @@ class Parsed:
     count: int = 0
     options: dict[str, str] = field(default_factory=dict)
 
-    def check(self, given: Any) -> Sequence[Any] | Mapping[str, Any]:
-        """The parameters that were given, if they are those of the statement."""
-        if type(given) is tuple and len(given) == self.count and not self.names:
-            return given  # as mostly
-        is_mapping = isinstance(given, Mapping)
+    def check(self, parameters: Any) -> Sequence[Any] | Mapping[str, Any]:
+        """The parameters, if they are those that the statement needs."""
+        if type(parameters) is tuple and len(parameters) == self.count and not self.names:
+            return parameters  # the usual case
+        is_mapping = isinstance(parameters, Mapping)
         if self.names:
             if not is_mapping:
                 raise ProgrammingError("the statement has named parameters: give a mapping")
-            missing = sorted(self.names - given.keys())
+            missing = sorted(self.names - parameters.keys())
             if missing:
                 raise ProgrammingError(f"there is no value for parameter :{missing[0]}")
-        elif is_mapping and (given or self.count):
+        elif is_mapping and (parameters or self.count):
             raise ProgrammingError("the statement's parameters have no names: give a sequence")
-        elif len(given) != self.count:
-            raise ProgrammingError(f"the statement has {self.count} parameters, but {len(given)} were given")
-        return given
+        elif len(parameters) != self.count:
+            raise ProgrammingError(f"the statement has {self.count} parameters, but {len(parameters)} were given")
+        return parameters
 
 
 def split(text: str) -> list[str]:
@@ -73,15 +73,15 @@ def split(text: str) -> list[str]:
         tokens = sqlglot.tokenize(text, read=dialect.GmdbSql)
     except SqlglotError:
         return [text]  # parsing it says what is wrong
-    found, start, empty = [], 0, True
+    statements, start, empty = [], 0, True
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
             if not empty:
-                found.append(text[start : token.start].strip())
+                statements.append(text[start : token.start].strip())
             start, empty = token.end + 1, True
         else:
             empty = False
-    return found if empty else [*found, text[start:].strip()]
+    return statements if empty else [*statements, text[start:].strip()]
 
 
 def parse(text: str) -> Parsed:
@@ -98,16 +98,16 @@ def parse(text: str) -> Parsed:
     body, options = _take_options(statements[0])
     trees = dialect.parse(body)
     if len(trees) != 1:
-        raise InvalidSyntax(f"syntax error: this is no statement: {' '.join(body.split())[:60]}")
-    found = trees[0]
-    if isinstance(found, exp.Command):
+        raise InvalidSyntax(f"syntax error: this is not a statement: {' '.join(body.split())[:60]}")
+    (tree,) = trees
+    if isinstance(tree, exp.Command):
         raise InvalidSyntax(f"gmdb does not know this statement: {' '.join(body.split())[:60]}")
-    placeholders = list(found.find_all(exp.Placeholder))
+    placeholders = list(tree.find_all(exp.Placeholder))
     names = frozenset(node.name for node in placeholders if node.args.get("this"))
     count = sum(1 for node in placeholders if not node.args.get("this"))
     if names and count:
         raise InvalidSyntax("parameters are either question marks or names, not both")
-    return Parsed(text, found, names, count, options)
+    return Parsed(text, tree, names, count, options)
 
 
 def _take_options(text: str) -> tuple[str, dict[str, str]]:

@@ -1,20 +1,17 @@
-"""What a prepared statement is: bound and planned for tables as they are defined now, and for types of parameters."""
+"""The base of prepared statements: bound and planned for tables as they are defined, and for types of parameters."""
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
-
-from sqlglot import exp
+from typing import TYPE_CHECKING
 
 from gmdb.database.dbapi import Result
-from gmdb.errors import DefinitionChanged, NoSuchTable
+from gmdb.errors import NoSuchTable
 from gmdb.format.columns import ColumnType
-from gmdb.sql.dialect import place
 from gmdb.sql.plan.planner import Plan, plan
+from gmdb.sql.run import Parameters, definition_changed
 from gmdb.sql.tree import ParameterKey, Relation
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.catalog.schema import TableDefinition
@@ -24,15 +21,14 @@ if TYPE_CHECKING:
     from gmdb.sql.parser import Parsed
     from gmdb.transaction.interrupts import Work
 
-Parameters = Sequence[Any] | Mapping[str, Any]
 ParameterTypes = Mapping[ParameterKey, ColumnType | None]  # by types.type_of_value
 
 
 class Statement(ABC):
     """A statement that was prepared, for the tables as they are defined now.
 
-    ``tables``: by name, those that it holds for.  ``asked``: the parameters whose types it depends on.  ``is_quick``:
-    what ``run`` does to the session is at most one change or read of a row, an operation by itself.
+    ``tables``: those that it names.  ``typed_parameters``: those whose types it depends on.  ``is_quick``: ``run`` does
+    one read or change of a row at most, as an operation of its own.
     """
 
     is_quick = False
@@ -44,11 +40,11 @@ class Statement(ABC):
         self.types = types
         self.tables: dict[str, TableDefinition] = {}
         self._plans: list[Plan] = []
-        self.asked: frozenset[ParameterKey] = frozenset()
+        self.typed_parameters: frozenset[ParameterKey] = frozenset()
         self._statistics_version = connection._statistics_version
 
     def is_current(self) -> bool:
-        """Whether the tables are still defined as they were when the statement was prepared, and its plans good."""
+        """Whether the tables are still defined as they were when it was prepared, and its plans are not stale."""
         held = self.session.tables_seen  # by definitions that are the newest
         for table in self.tables.values():
             if held.get(table.number) is not table:
@@ -59,18 +55,18 @@ class Statement(ABC):
 
     def _is_still_current(self) -> bool:
         if self._statistics_version != self.connection._statistics_version:
-            return False  # there may be a better way now
+            return False  # there may be a better plan now
         try:
             return all(self.connection.table(name) is table for name, table in self.tables.items())
         except NoSuchTable:
             return False
 
-    def held(self, definition: TableDefinition) -> Heap:
-        """The rows of a table that the statement changes, held against changes of its definition."""
+    def locked(self, definition: TableDefinition) -> Heap:
+        """The rows of a table that the statement changes, locked against changes of its definition."""
         heap = self.connection.heap(definition.name)
         heap.share()
         if heap.definition is not definition:
-            self.session.finish_read()  # with autocommit, it is not held any more
+            self.session.finish_read()  # with autocommit, this releases the lock
             raise definition_changed(definition)
         return heap
 
@@ -92,7 +88,7 @@ class Statement(ABC):
 
     @abstractmethod
     def run(self, parameters: Parameters) -> Result:
-        """Raises DefinitionChanged, or that an index or table is not there, if the statement is not current."""
+        """Raises DefinitionChanged, NoSuchIndex or NoSuchTable if the statement is not current."""
 
     @abstractmethod
     def explain(self) -> list[str]:
@@ -103,17 +99,3 @@ class Statement(ABC):
         result = self.run(parameters)
         count = sum(1 for _ in result.rows) if result.rows is not None else result.rowcount
         return [*self.explain(), f"{max(count, 0)} rows"]
-
-
-def definition_changed(table: TableDefinition) -> DefinitionChanged:
-    return DefinitionChanged(f"the definition of table {table.name} has changed; run the statement again")
-
-
-def no_such_table(connection: Connection, name: str, node: exp.Expr) -> NoSuchTable:
-    """The error for a table that is not there, with a name that is near."""
-    line, column = place(node)
-    known = connection.tables()
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"the tables are: {', '.join(known) or 'none yet'}"
-    where = f"line {line}, column {column}: " if line else ""
-    return NoSuchTable(f"{where}there is no table {name}; {hint}")

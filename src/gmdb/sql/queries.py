@@ -19,18 +19,18 @@ from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.estimates import ROWS
 from gmdb.sql.plan.paths import parse_row_id
 from gmdb.sql.plan.planner import Plan
-from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.rows.expressions import compile_expression
-from gmdb.sql.run import Run
+from gmdb.sql.run import Parameters, Run
 from gmdb.sql.tree import Column, Expression, Filter, Limit, Number, Project, Reference, Relation, Sort, Table, With
 from gmdb.tables.access.statements import RowChanged, Steps
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
-    from gmdb.sql.duck.answer import Answer
+    from gmdb.sql.duck.execution import DuckResult
 
-AT_ONCE = 1000  # rows that are found when a statement is executed; the others when they are fetched
+AT_ONCE = 1000  # rows that are read when a statement is executed; the others when they are fetched
 _NO_TIME = datetime(1970, 1, 1)  # for statements that do not ask what time it is
 Row = tuple[Any, ...]
 
@@ -43,7 +43,7 @@ class Query(Statement):
         binder = Binder(Catalog(connection), types)
         bound = binder.statement(parsed.statement)  # type: ignore[arg-type]
         self.tables.update(binder.tables)
-        self.asked = frozenset(binder.used_parameters)
+        self.typed_parameters = frozenset(binder.used_parameters)
         self.names = bound.names
         self.column_types = tuple(column.type for column in bound.relation.columns)
         self._uses_time = binder.uses_time
@@ -61,14 +61,14 @@ class Query(Statement):
     # ---- running
 
     def run(self, parameters: Parameters) -> Result:
-        quick = None if self._lock or self.plan.executor != ROWS else self._found_at_once()
+        quick = None if self._lock or self.plan.executor != ROWS else self._fast_run()
         if quick is not None:
             self.run = quick  # type: ignore[assignment, method-assign]
             self.is_quick = True
             return quick(parameters)
         return self.run_by(parameters)
 
-    def _found_at_once(self) -> Callable[[Parameters], Result] | None:
+    def _fast_run(self) -> Callable[[Parameters], Result] | None:
         """``run`` for a few rows by their keys, with all that it needs bound to it."""
         program = self.plan.program.quick(self.connection)
         if program is None:
@@ -114,50 +114,50 @@ class Query(Statement):
     def _run_in_duckdb(self, parameters: Parameters, scn: int | None) -> Result:
         stack = ExitStack()
         try:
-            answer = self._answer(parameters, scn, stack)
+            result = self._begin_in_duckdb(parameters, scn, stack)
         except BaseException:
             stack.close()
             raise
-        if answer is None:
+        if result is None:
             stack.close()
             return self._run_rows(parameters, scn)
-        session, found = self.session, _batches(answer, stack)
-        next(found)
-        batches = HeldIterator(found, session.held, session.finish_read_if_idle)
-        reader = pa.RecordBatchReader.from_batches(answer.reader.schema, batches)
+        session, batches = self.session, _batches(result, stack)
+        next(batches)
+        held = HeldIterator(batches, session.held, session.finish_read_if_idle)
+        reader = pa.RecordBatchReader.from_batches(result.reader.schema, held)
         return Result(self.names, self.column_types, -1, None, reader)
 
     @operation
-    def _answer(self, parameters: Parameters, scn: int | None, stack: ExitStack) -> Answer | None:
-        """DuckDB's answer; None if the plan had to become one that is run by rows."""
+    def _begin_in_duckdb(self, parameters: Parameters, scn: int | None, stack: ExitStack) -> DuckResult | None:
+        """DuckDB's result; None if the plan had to become one for the rows executor."""
         reading = stack.enter_context(self.connection.one_snapshot(scn))
         run = Run(self.connection, reading, parameters, self._now())
-        answer = self.plan.answer(run, partial(self.watch, stack))
-        if answer is not None:
-            stack.callback(answer.close)
-        return answer
+        result = self.plan.in_duckdb(run, partial(self.watch, stack))
+        if result is not None:
+            stack.callback(result.close)
+        return result
 
     # ---- FOR UPDATE
 
     @operation
     def _run_locked(self, lock: Lock, parameters: Parameters) -> Result:
-        """Rows that are held until the transaction ends; NOWAIT and SKIP LOCKED as was asked.
+        """Rows that are held until the transaction ends; NOWAIT and SKIP LOCKED as the statement says.
 
-        LIMIT counts the rows that could be had: whoever takes the next one from a queue passes over those of others.
+        LIMIT counts the rows that were locked: SKIP LOCKED, which takes the next row of a queue, passes over others'
         """
         offset, end = self._ends(parameters)
-        with self.held(lock.table.definition).statement() as steps:
+        with self.locked(lock.table.definition).statement() as steps:
             while True:
                 try:
                     rows = self._lock_rows(lock, steps, parameters, end)
                     break
                 except RowChanged as changed:
                     steps.start_over(changed)
-        found = [row[:-1] for row in rows[offset:]]
-        return Result(self.names, self.column_types, len(found), iter(found))
+        shown = [row[:-1] for row in rows[offset:]]
+        return Result(self.names, self.column_types, len(shown), iter(shown))
 
     def _ends(self, parameters: Parameters) -> tuple[int, int | None]:
-        """Which rows are wanted: behind how many, and up to which."""
+        """Which of the rows are returned: from which, and up to which."""
         numbers = []
         for expression, what in ((self._count, "LIMIT"), (self._offset, "OFFSET")):
             value = None if expression is None else compile_expression(expression, ())((), parameters, self._now())
@@ -227,7 +227,7 @@ def _without_limit(plan: Plan) -> tuple[Plan, Expression | None, Expression | No
 
 
 def _pieces(some: list[Row], rows: Iterator[Row], stack: ExitStack) -> Iterator[list[Row]]:
-    """First nothing, then rows, some at a time; the snapshot is held until all were read or nobody wants them."""
+    """First nothing, then rows, some at a time; the snapshot is held until all are read or the generator is closed."""
     with stack:
         yield []  # from here on closing the generator closes the stack
         while some:
@@ -235,8 +235,8 @@ def _pieces(some: list[Row], rows: Iterator[Row], stack: ExitStack) -> Iterator[
             some = list(islice(rows, AT_ONCE))
 
 
-def _batches(answer: Answer, stack: ExitStack) -> Iterator[pa.RecordBatch]:
-    """First nothing, then what was found."""
+def _batches(result: DuckResult, stack: ExitStack) -> Iterator[pa.RecordBatch]:
+    """First nothing, then the batches."""
     with stack:
         yield None
-        yield from answer.reader
+        yield from result.reader

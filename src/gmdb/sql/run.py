@@ -1,4 +1,4 @@
-"""One run of a statement: what both executors are given beside the plan."""
+"""One run of a statement: what both executors need beside the plan."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from gmdb.errors import DefinitionChanged
+
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
+    from gmdb.tables.access.heap import Heap
     from gmdb.tables.arrow.scan import Reading
+    from gmdb.tables.catalog.schema import TableDefinition
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -22,3 +26,16 @@ class Run:
     reading: Reading
     parameters: Parameters
     now: datetime
+
+    def heap(self, definition: TableDefinition, wanted: Sequence[int] | None = None) -> Heap:
+        """A table's rows as the run's snapshot sees the table; ``wanted``: see Heap.wanting."""
+        heap = self.connection.heap(definition.name)
+        heap = heap if wanted is None else heap.wanting(wanted)
+        heap.see(self.reading.scn)
+        if heap.definition is not definition:
+            raise definition_changed(definition)
+        return heap
+
+
+def definition_changed(table: TableDefinition) -> DefinitionChanged:
+    return DefinitionChanged(f"the definition of table {table.name} has changed; run the statement again")

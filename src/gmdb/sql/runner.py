@@ -1,4 +1,4 @@
-"""Running SQL on a connection: statements are prepared once and kept by their text and the types of parameters."""
+"""Runs SQL on a connection: statements are prepared once and cached by their text and the types of parameters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from gmdb.errors import DefinitionChanged, InvalidSyntax, NoSuchIndex, NoSuchTab
 from gmdb.format.columns import ColumnType
 from gmdb.sql.parser import Command, Parsed, parse, split
 from gmdb.sql.plan.planner import EXECUTOR
-from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
+from gmdb.sql.run import Parameters
 from gmdb.sql.statements.analyze import Analyze
 from gmdb.sql.statements.definitions import Definition
 from gmdb.sql.statements.insert import Insert, insert_many
@@ -50,7 +51,7 @@ class Explain(Statement):
         inner, self._runs = self.inner(parsed)
         self._statement = prepare(inner, types)
         self._count = len(inner.names) or inner.count
-        self.tables, self.asked = self._statement.tables, self._statement.asked
+        self.tables, self.typed_parameters = self._statement.tables, self._statement.typed_parameters
 
     @staticmethod
     def inner(parsed: Parsed) -> tuple[Parsed, bool]:
@@ -63,8 +64,8 @@ class Explain(Statement):
     def run(self, parameters: Parameters) -> Result:
         if self._runs and len(parameters) < self._count:
             raise ProgrammingError(f"explain analyze runs the statement: give its {self._count} parameters")
-        said = self._statement.analyze(parameters) if self._runs else self.explain()
-        return Result(("plan",), (_LINE,), len(said), iter([(line,) for line in said]))
+        lines = self._statement.analyze(parameters) if self._runs else self.explain()
+        return Result(("plan",), (_LINE,), len(lines), iter([(line,) for line in lines]))
 
     def explain(self) -> list[str]:
         return self._statement.explain()
@@ -73,8 +74,8 @@ class Explain(Statement):
 # ---- Running SQL on a connection.
 
 _NOT_CURRENT = (DefinitionChanged, NoSuchIndex, NoSuchTable)  # perhaps since the statement was prepared
-ATTEMPTS_MAX = 100  # at a statement whose tables are defined anew whenever it is about to run
-STATEMENTS_MAX = 512  # texts that a connection keeps
+ATTEMPTS_MAX = 100  # at a statement whose tables are redefined each time before it runs
+STATEMENTS_MAX = 512  # texts that a connection caches
 VARIANTS_MAX = 16  # of each, for parameters of different types
 
 Prepare = Callable[["Connection", Parsed, ParameterTypes], Statement]
@@ -91,8 +92,8 @@ _KINDS: list[tuple[tuple[type, ...], Prepare]] = [
 
 
 @dataclass(slots=True)
-class _Kept:
-    """A text, and the statements that it is for parameters of different types, each with what tells those."""
+class _Entry:
+    """A text, and the statements prepared for it, each with a check whether parameters have its types."""
 
     parsed: Parsed
     variants: list[tuple[Check, Statement]] = field(default_factory=list)
@@ -104,10 +105,12 @@ class _Kept:
                 return statement if statement.is_current() else None
         return None
 
-    def keep(self, statement: Statement) -> None:
-        """Have a statement as the first that is looked at."""
+    def add(self, statement: Statement) -> None:
+        """Add a statement, as the first that is tried."""
         self.variants = [one for one in self.variants if one[1].is_current()][: VARIANTS_MAX - 1]
-        self.variants.insert(0, (_check({key: statement.types.get(key) for key in statement.asked}), statement))
+        self.variants.insert(
+            0, (_check({key: statement.types.get(key) for key in statement.typed_parameters}), statement)
+        )
 
 
 class Runner:
@@ -116,7 +119,7 @@ class Runner:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.session = connection.session
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._cache: OrderedDict[str, _Entry] = OrderedDict()
         self._executor: str | None = None
 
     @property
@@ -126,18 +129,18 @@ class Runner:
     @executor.setter
     def executor(self, executor: str | None) -> None:
         self._executor = executor
-        self._kept.clear()
+        self._cache.clear()
 
     def run(self, text: str, parameters: Parameters) -> Result:
         """Run a statement.  If it fails it has done nothing, and the transaction goes on."""
         if self.session.closed:
             self.session.require_open()
-        kept = self._kept.get(text)
+        entry = self._cache.get(text)
         try:
-            if kept is not None and kept.variants:
-                fits, statement = kept.variants[0]
+            if entry is not None and entry.variants:
+                fits, statement = entry.variants[0]
                 if statement.is_quick and statement.is_current():
-                    parameters = kept.parsed.check(parameters)
+                    parameters = entry.parsed.check(parameters)
                     if fits(parameters):
                         try:
                             return statement.run(parameters)
@@ -150,7 +153,7 @@ class Runner:
 
     @operation
     def _run_whole(self, text: str, parameters: Parameters) -> Result:
-        """Preparing may take a while, too, and be interrupted; if definitions change meanwhile, it begins anew."""
+        """Prepare and run a statement; both can be interrupted.  If definitions change meanwhile, it is retried."""
         self.session.begin_work()
         try:
             for attempts_left in range(ATTEMPTS_MAX, 0, -1):
@@ -198,31 +201,31 @@ class Runner:
     def split(self, script: str) -> list[str]:
         return split(script)
 
-    def _text(self, text: str) -> _Kept:
-        kept = self._kept.get(text)
-        if kept is None:
+    def _text(self, text: str) -> _Entry:
+        entry = self._cache.get(text)
+        if entry is None:
             parsed = parse(text)
             if isinstance(parsed.statement, Command) and parsed.statement.name == "explain":
                 inner, _ = Explain.inner(parsed)
                 parsed = replace(parsed, names=inner.names, count=inner.count)
-            kept = self._kept[text] = _Kept(parsed)
-            if len(self._kept) > STATEMENTS_MAX:
-                self._kept.popitem(last=False)
-        return kept
+            entry = self._cache[text] = _Entry(parsed)
+            if len(self._cache) > STATEMENTS_MAX:
+                self._cache.popitem(last=False)
+        return entry
 
     def _statement(self, text: str, parameters: Parameters) -> tuple[Parameters, Statement]:
-        """The parameters as they are taken, and the statement for their types, prepared anew if tables have changed."""
-        kept = self._text(text)
-        if isinstance(kept.parsed.statement, Command) and not parameters:
-            return (), self.prepare(kept.parsed, _open_types(kept.parsed))  # EXPLAIN may be asked without values
-        parameters = kept.parsed.check(parameters)
-        statement = kept.statement(parameters)
+        """The checked parameters, and the statement for their types, prepared again if tables have changed."""
+        entry = self._text(text)
+        if isinstance(entry.parsed.statement, Command) and not parameters:
+            return (), self.prepare(entry.parsed, _open_types(entry.parsed))  # EXPLAIN needs no values
+        parameters = entry.parsed.check(parameters)
+        statement = entry.statement(parameters)
         if statement is None:
             items: Iterable[tuple[Any, Any]] = (
                 parameters.items() if isinstance(parameters, Mapping) else enumerate(parameters)
             )
-            statement = self.prepare(kept.parsed, {key: type_of_value(value) for key, value in items})
-            kept.keep(statement)
+            statement = self.prepare(entry.parsed, {key: type_of_value(value) for key, value in items})
+            entry.add(statement)
         return parameters, statement
 
     def prepare(self, parsed: Parsed, types: ParameterTypes) -> Statement:

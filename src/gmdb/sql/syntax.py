@@ -1,7 +1,7 @@
 """The parsed tree, of which nothing is dropped: every part that a statement sets is taken, or refused with its place.
 
 A binder never sees sqlglot's nodes but as ``Syntax``.  ``take`` hands out a part and notes that; ``reading`` is the one
-way to open a node, and refuses it when it is closed with parts that nobody took.  So a clause that nobody thought of is
+way to open a node, and refuses it when it is closed with parts that were not taken.  So a clause that no code knows is
 an error by itself, whatever sqlglot reads.
 
 Not here: what parts mean (bind/).
@@ -64,7 +64,7 @@ class Syntax:
         self._taken.update(names)
 
     def rest(self) -> Sequence[str]:
-        """The parts that are set, and that nobody has taken."""
+        """The parts that are set, and that were not taken."""
         return [
             name
             for name, value in self.node.args.items()
@@ -111,12 +111,17 @@ def _instead(known: Sequence[str]) -> str:
 # ---- Names as statements write them: what is not quoted is in lower case, and there are no schemas.
 
 
+def is_system_name(name: str) -> bool:
+    """Whether a name is that of a system table or view."""
+    return name.startswith("sys_")
+
+
 def folded(identifier: Any) -> str:
-    """A name as the catalog has it.  Raises InvalidSyntax for what is no name."""
+    """A name as the catalog has it.  Raises InvalidSyntax for what is not a name."""
     if not isinstance(identifier, exp.Identifier):
         if not isinstance(identifier, exp.Expr):
             raise InvalidSyntax("syntax error: a name is missing")
-        raise InvalidSyntax(f"syntax error: {identifier.sql()} is no name", *place(identifier))
+        raise InvalidSyntax(f"syntax error: {identifier.sql()} is not a name", *place(identifier))
     with reading(identifier) as syntax:
         name, quoted = str(syntax.need("this", "a name")), syntax.flag("quoted")
     return name if quoted else name.lower()
@@ -125,10 +130,10 @@ def folded(identifier: Any) -> str:
 def table_name(node: Any) -> str:
     """The name of a table; what else there is of the node, an alias for instance, is the caller's to take."""
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-        raise UnsupportedExpression(f"{node.sql()} is no table", *place(node))
+        raise UnsupportedExpression(f"{node.sql()} is not a table", *place(node))
     if node.args.get("db") is not None or node.args.get("catalog") is not None:
-        said = f"there are no schemas: write {node.name} for {node.sql()}"
-        raise UnsupportedExpression(said, *place(node))
+        message = f"there are no schemas: write {node.name} for {node.sql()}"
+        raise UnsupportedExpression(message, *place(node))
     return folded(node.this)
 
 
@@ -159,6 +164,6 @@ def column_names(nodes: Sequence[exp.Expr]) -> list[str]:
             with reading(node) as syntax:
                 inner = syntax.need("this", "a column")
         if not isinstance(inner, exp.Column | exp.Identifier):
-            raise InvalidSyntax(f"{inner.sql(dialect=GmdbSql)} is no name of a column", *place(inner))
+            raise InvalidSyntax(f"{inner.sql(dialect=GmdbSql)} is not the name of a column", *place(inner))
         names.append(column_name(inner))
     return names

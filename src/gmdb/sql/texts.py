@@ -15,7 +15,7 @@ from typing import Any
 
 from gmdb.errors import InvalidText, UndefinedResult, ValueOutOfRange, ValueTooLong
 
-CHARACTERS_MAX = 1 << 24  # of a text that a function makes: larger ones are taken for mistakes
+CHARACTERS_MAX = 1 << 24  # of a function's result: larger ones are taken for mistakes
 
 
 def substring(text: Any, start: int, length: int | None = None) -> Any:
@@ -73,13 +73,13 @@ def capitalize_words(text: str) -> str:
 
 def upper(text: str) -> str:
     """Character by character: one never becomes two."""
-    made = text.upper()
-    return made if len(made) == len(text) else "".join(c.upper() if len(c.upper()) == 1 else c for c in text)
+    upper_ = text.upper()
+    return upper_ if len(upper_) == len(text) else "".join(c.upper() if len(c.upper()) == 1 else c for c in text)
 
 
 def lower(text: str) -> str:
-    made = text.lower()
-    return made if len(made) == len(text) else "".join(c.lower()[0] for c in text)
+    lower_ = text.lower()
+    return lower_ if len(lower_) == len(text) else "".join(c.lower()[0] for c in text)
 
 
 def md5(value: Any) -> str:
@@ -136,7 +136,7 @@ def decode(text: str, form: str) -> bytes:
 
 
 def overlay(text: str, new: str, start: int, count: int | None = None) -> str:
-    """The text with some of its characters replaced, as many as there are new ones unless it is said."""
+    """The text with some of its characters replaced, as many as there are new ones unless a count is given."""
     if start <= 0:
         raise UndefinedResult("negative substring length not allowed")
     end = start + (len(new) if count is None else count)
@@ -150,22 +150,22 @@ def overlay(text: str, new: str, start: int, count: int | None = None) -> str:
 
 def _similar_regex(pattern: str, escape: str) -> str:
     """The regular expression for a pattern of SIMILAR TO: %, _, a character that escapes, and | * + ? {} () []."""
-    made, at, in_class = "", 0, False
+    regex, at, in_class = "", 0, False
     while at < len(pattern):
         c = pattern[at]
         at += 1
         if c == escape:
-            made += re.escape(pattern[at : at + 1])
+            regex += re.escape(pattern[at : at + 1])
             at += 1
         elif in_class:
             in_class = c != "]"
-            made += c
+            regex += c
         elif c in "%_":
-            made += ".*" if c == "%" else "."
+            regex += ".*" if c == "%" else "."
         else:
             in_class = c == "["
-            made += c if c in "|*+?{}()[]" or c.isalnum() else "," if c == "," else re.escape(c)
-    return f"(?:{made})"
+            regex += c if c in "|*+?{}()[]" or c.isalnum() else "," if c == "," else re.escape(c)
+    return f"(?:{regex})"
 
 
 @lru_cache(maxsize=256)
@@ -185,7 +185,7 @@ def similar(text: str, pattern: str, escape: str = "\\") -> bool:
 
 @lru_cache(maxsize=256)
 def like_matcher(pattern: str, escape: str, ignore_case: bool = False) -> Callable[[str], Any]:
-    """A function that answers something true for texts that match."""
+    """A function that returns something true for texts that match."""
     if len(escape) > 1:
         raise UndefinedResult(f"invalid escape string {escape!r}: it must be empty or one character")
     runs, at, ends_early = [""], 0, False
@@ -255,7 +255,7 @@ def replace_matches(text: str, pattern: str, by: str, flags: str = "") -> str:
     if set(flags) - set("gic"):
         raise UndefinedResult(f"invalid regular expression option {flags!r}: there are g, i and c")
 
-    def made(match: re.Match[str]) -> str:
+    def replacement_of(match: re.Match[str]) -> str:
         def part(one: re.Match[str]) -> str:
             sign = one[1]
             if sign in "&0":
@@ -266,7 +266,7 @@ def replace_matches(text: str, pattern: str, by: str, flags: str = "") -> str:
 
         return re.sub(r"\\(.)", part, by, flags=re.DOTALL)
 
-    return _expression(pattern, "i" in flags).sub(made, text, 0 if "g" in flags else 1)
+    return _expression(pattern, "i" in flags).sub(replacement_of, text, 0 if "g" in flags else 1)
 
 
 def matching_part(text: str, pattern: str) -> str | None:

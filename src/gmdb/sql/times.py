@@ -47,7 +47,7 @@ _SHORT_UNITS = {
 
 @dataclass(frozen=True)
 class Interval:
-    """A stretch of time."""
+    """A duration."""
 
     months: int
     days: int
@@ -339,7 +339,7 @@ def extract(field: str, value: date) -> Decimal:
         return Decimal(_TIME_FIELDS[name](value))
     what = "timestamp" if is_timestamp else "date"
     known = [name for name in FIELDS if name != "julian"] if is_timestamp else [*DATE_FIELDS, "epoch"]
-    raise UndefinedResult(f"{field} is no field of a {what}; the fields are {', '.join(known)}")
+    raise UndefinedResult(f"{field} is not a field of a {what}; the fields are {', '.join(known)}")
 
 
 _WHOLE_PARTS = ("year", "month", "day", "hour", "minute", "quarter", "decade", "century", "millennium")
@@ -347,7 +347,7 @@ INTERVAL_FIELDS = (*_WHOLE_PARTS, "second", "milliseconds", "microseconds", "epo
 
 
 def extract_of_interval(field: str, value: Interval) -> Decimal:
-    """A field of a stretch of time; its years have 365.25 days."""
+    """A field of an interval; its years have 365.25 days."""
     name = field_name(field)
     seconds = Decimal(value.microseconds).scaleb(-6)
     if name == "epoch":
@@ -366,7 +366,7 @@ def extract_of_interval(field: str, value: Interval) -> Decimal:
     parts = {"second": rest, "milliseconds": rest * 1000, "microseconds": rest * 1_000_000}
     if name in parts:
         return parts[name]
-    raise UndefinedResult(f"{field} is no field of an interval; it has {', '.join((*fields, *parts))}, epoch")
+    raise UndefinedResult(f"{field} is not a field of an interval; it has {', '.join((*fields, *parts))}, epoch")
 
 
 def make_date(year: int, month: int, day: int) -> date:
@@ -448,7 +448,7 @@ def truncate_timestamp(field: str, value: datetime) -> datetime:
 # ---- to_char, to_date and to_timestamp: times in a format that says, as PostgreSQL has it, where which part stands.
 #
 # YYYY IYYY YYY YY Y, Q, MM MONTH Month month MON Mon mon, DD DDD D ID J, WW W IW CC, DAY Day day DY Dy dy, HH24 HH12
-# HH, MI, SS, SSSS, MS, US, AM PM am pm A.M. P.M. a.m. p.m.; FM before a part leaves out its filling, and what stands
+# HH, MI, SS, SSSS, MS, US, AM PM am pm A.M. P.M. a.m. p.m.; FM before a part leaves out its padding, and what stands
 # between double quotes, or means nothing else, stands for itself.
 
 _MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August"]
@@ -497,11 +497,11 @@ _READ = ("YYYY", "YYY", "YY", "Y", "MM", "DD", "DDD", "HH24", "HH12", "HH", "MI"
 
 @lru_cache(maxsize=64)
 def _pieces(form: str) -> tuple[tuple[str, str, bool], ...]:
-    """What a format is made of: a part's name as it is written, or a text, and whether the part is not filled up."""
+    """The parts of a format: each a part's name as it is written, or a text, and whether the part is not padded."""
     pieces = []
     for match in _FORMAT_PIECE.finditer(form):
         if match[3] and match[3].upper() in _REFUSED:
-            raise UndefinedResult(f"{form!r} is no format of a time: {match[3]} is not supported")
+            raise UndefinedResult(f"{form!r} is not a format of a time: {match[3]} is not supported")
         if match[3]:
             pieces.append((match[3], "", bool(match[2])))
         else:

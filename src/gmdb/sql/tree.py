@@ -1,11 +1,11 @@
 """The bound tree: what a statement means, with names resolved, types known and every function's overload chosen.
 
 Binder makes it, planner rearranges it, and both executors, rows and DuckDB, run it.  There are expressions, which
-give one value for a row, and relations, which give rows.  A column is an object with an identity: whoever refers to one
+give one value for a row, and relations, which give rows.  A column is an object with an identity: a reference to one
 means that object, so renaming, aliases and nesting play no part after binding.
 
 Invariants
- 1. Every expression has a type of ``types.py``, never None: what was open (NULL, a literal, a parameter given as text)
+ 1. Every expression has a type of ``types.py``, never None: what was open (NULL, a literal, a parameter passed as text)
     has got the type that its surroundings gave it.
  2. A value of type DECIMAL(p, s) has exactly ``s`` digits behind the point, at most 38 in all, in either executor.
  3. Expressions are equal if they are written alike and mean the same columns.
@@ -34,7 +34,7 @@ _PARTS: dict[type, tuple[str, ...]] = {}
 
 
 def parts_of(node: Any) -> tuple[str, ...]:
-    """The names of what a node is made of."""
+    """The names of a node's parts."""
     names = _PARTS.get(type(node))
     if names is None:
         names = _PARTS[type(node)] = tuple(one.name for one in fields(node) if one.name != "type")
@@ -64,7 +64,7 @@ class Expression:
     type: ColumnType
 
     def children(self) -> Iterator[Expression]:
-        """The expressions that it is made of; not those within a query."""
+        """The expressions that are its parts; not those within a query."""
         return _expressions_of(self)
 
     def relations(self) -> Iterator[Relation]:
@@ -89,14 +89,14 @@ class Constant(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Expression):
-    """A value that is given when the statement runs.
+    """A value that comes when the statement runs.
 
-    ``given``: the type that the value comes with (see types.type_of_value); None if its text, or NULL, is read as
+    ``value_type``: the type of the value (see types.type_of_value); None if its text, or NULL, is read as
     ``type``.
     """
 
     key: ParameterKey
-    given: ColumnType | None = None
+    value_type: ColumnType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Now(Expression):
 
 @dataclass(frozen=True, slots=True)
 class ScalarQuery(Expression):
-    """The only column of the only row of a query; NULL if it finds none."""
+    """The only column of the only row of a query; NULL if it has none."""
 
     query: Relation
 
@@ -219,14 +219,15 @@ Output = tuple[Column, Expression]  # a column, and what its value is
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relation:
-    """Rows with columns."""
+    """Rows with ``columns``: a field, or derived from the sources'."""
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        raise NotImplementedError
+    if TYPE_CHECKING:  # no base class for all: an ABC's isinstance is slow, and a property would be a field's default
+
+        @property
+        def columns(self) -> tuple[Column, ...]: ...
 
     def sources(self) -> Iterator[Relation]:
-        """The relations that it is made of; not those within its expressions."""
+        """The relations that are its parts; not those within its expressions."""
         return _relations_of(self)
 
     def expressions(self) -> Iterator[Expression]:
@@ -245,7 +246,7 @@ class One(Relation):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table(Relation):
-    """All rows of a table.  ``row_id``: the pseudo-column, which is no part of ``*``."""
+    """All rows of a table.  ``row_id``: the pseudo-column, which ``*`` leaves out."""
 
     definition: TableDefinition
     stored: tuple[Column, ...]  # as the definition has them, large objects as text and bytes
@@ -262,14 +263,10 @@ class Listing(Relation):
     """A system view (``sys_tables``) or a table function of the inspector (``gm_pages('t')``)."""
 
     name: str
-    listed: tuple[Column, ...]
+    columns: tuple[Column, ...]
     arguments: tuple[Any, ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
     is_view: bool = True
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.listed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -289,11 +286,7 @@ class Series(Relation):
 @dataclass(frozen=True, slots=True, eq=False)
 class Values(Relation):
     rows: tuple[tuple[Expression, ...], ...]
-    listed: tuple[Column, ...]
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.listed
+    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -397,7 +390,7 @@ class Sort(Passing):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limit(Passing):
-    """``count`` and ``offset`` are BIGINT and refer to no column; NULL is no limit, and 0."""
+    """``count`` and ``offset`` are BIGINT and refer to no column; NULL no limit, and 0."""
 
     count: Expression | None
     offset: Expression | None = None
@@ -411,11 +404,7 @@ class SetOperation(Relation):
     every: bool  # ALL
     left: Relation
     right: Relation
-    outputs: tuple[Column, ...]
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.outputs
+    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -449,33 +438,29 @@ class Reading(Relation):
     """The rows of a shared query.  ``cell`` holds it, since a recursive one is not finished when it is read."""
 
     cell: list[Shared]
-    outputs: tuple[Column, ...]
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.outputs
+    columns: tuple[Column, ...]
 
 
 # ---- working on trees
 
 
 def _expressions_of(node: Expression | Relation) -> Iterator[Expression]:
-    found: list[Expression] = []
+    expressions: list[Expression] = []
     for name in parts_of(node):
-        _collect(getattr(node, name), found)
-    return iter(found)
+        _collect(getattr(node, name), expressions)
+    return iter(expressions)
 
 
-def _collect(value: Any, found: list[Expression]) -> None:
+def _collect(value: Any, into: list[Expression]) -> None:
     if isinstance(value, Expression):
-        found.append(value)
+        into.append(value)
     elif isinstance(value, SortKey):
-        found.append(value.value)
+        into.append(value.value)
     elif isinstance(value, Frame):
-        _collect((value.start, value.end), found)
+        _collect((value.start, value.end), into)
     elif isinstance(value, tuple):
         for one in value:
-            _collect(one, found)
+            _collect(one, into)
 
 
 def _relations_of(node: Expression | Relation) -> Iterator[Relation]:
@@ -485,15 +470,15 @@ def _relations_of(node: Expression | Relation) -> Iterator[Relation]:
 
 def columns_of(expression: Expression) -> set[Column]:
     """The columns that an expression depends on, of queries within it those that are not their own."""
-    found: set[Column] = set()
+    used: set[Column] = set()
     own: set[Column] = set()
     for one in expression.walk():
         if isinstance(one, Reference):
-            found.add(one.column)
+            used.add(one.column)
         for query in one.relations():
-            found |= outer_columns(query)
+            used |= outer_columns(query)
             own.update(query.columns)
-    return found - own
+    return used - own
 
 
 def columns_used(expressions: Iterable[Expression]) -> set[Column]:
@@ -566,6 +551,15 @@ def conjuncts(condition: Expression | None) -> list[Expression]:
     if isinstance(condition, Junction) and not condition.absorbing:
         return [one for part in condition.parts for one in conjuncts(part)]
     return [condition]
+
+
+def is_volatile(expression: Expression) -> bool:
+    """Whether it has another value each time that it is evaluated."""
+    return any(isinstance(one, Call) and one.operation.volatile for one in expression.walk())
+
+
+def has_queries(expression: Expression) -> bool:
+    return any(True for one in expression.walk() for _ in one.relations())
 
 
 def conjunction(parts: Sequence[Expression]) -> Expression | None:

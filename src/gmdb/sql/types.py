@@ -1,4 +1,4 @@
-"""Types within expressions: what SQL calls them, which turn into which by themselves, which type a mixture has.
+"""Types within expressions: their SQL names, implicit conversions, and the common type of several.
 
 The types are those of columns, and three ideas of PostgreSQL's fit into them:
  1. ``text`` is VARCHAR(4000), ``bytea`` VARBINARY(32000).
@@ -11,7 +11,7 @@ The type None is that of NULL, of a string literal and of a parameter until thei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -41,13 +41,14 @@ CLOB = ColumnType("CLOB")
 NUMBERS = ("INT", "BIGINT", "DECIMAL", "DOUBLE")  # each turns into those behind it
 TEXTS = ("CHAR", "VARCHAR")
 BYTES = ("BINARY", "VARBINARY")
+MOMENTS = ("DATE", "TIMESTAMP")
 _LONGEST = {"VARCHAR": TEXT, "VARBINARY": BYTEA}
 QUOTIENT_SCALE = 16  # of quotients, roots and logarithms, unless an operand has more
 _FAMILIES = {
     **dict.fromkeys(NUMBERS, "number"),
     **dict.fromkeys(TEXTS, "text"),
     **dict.fromkeys(BYTES, "bytes"),
-    **dict.fromkeys(("DATE", "TIMESTAMP"), "time"),
+    **dict.fromkeys(MOMENTS, "time"),
 }
 _INTEGER_DIGITS = {"INT": 10, "BIGINT": 19}
 _PYTHON_TYPES: dict[type, ColumnType] = {
@@ -72,28 +73,17 @@ _DTYPES = {
 
 
 def numeric(scale: int) -> ColumnType:
-    """The type of decimals without a given number of digits, that have ``scale`` behind the point as a rule."""
+    """The type of decimals without a fixed number of digits, that have ``scale`` behind the point as a rule."""
     return ColumnType("DECIMAL", DECIMAL_DIGITS_MAX, min(scale, DECIMAL_DIGITS_MAX))
 
 
-def is_number(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.name in NUMBERS
+def _is_one_of(names: Container[str]) -> Callable[[ColumnType | None], bool]:
+    return lambda type_: type_ is not None and type_.name in names
 
 
-def is_integer(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.name in INTEGERS
-
-
-def is_text(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.name in TEXTS
-
-
-def is_binary(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.name in BYTES
-
-
-def is_moment(type_: ColumnType | None) -> bool:
-    return type_ is not None and type_.name in ("DATE", "TIMESTAMP")
+is_number, is_integer = _is_one_of(NUMBERS), _is_one_of(INTEGERS)
+is_text, is_binary = _is_one_of(TEXTS), _is_one_of(BYTES)
+is_moment = _is_one_of(MOMENTS)
 
 
 def decimal_of(precision: int, scale: int) -> ColumnType:
@@ -108,7 +98,7 @@ def as_decimal(type_: ColumnType) -> ColumnType:
 
 def type_of_value(value: Any) -> ColumnType | None:
     """The type of a parameter's value, which is that of the value written out.  None for str and None: they are open,
-    as a quoted literal and NULL are.  Raises TypeMismatch for what is no value of SQL's."""
+    as a quoted literal and NULL are.  Raises TypeMismatch for what is not a value of SQL."""
     if value is None or isinstance(value, str):
         return None
     if isinstance(value, bool):
@@ -117,7 +107,7 @@ def type_of_value(value: Any) -> ColumnType | None:
         return INT if -(2**31) <= value < 2**31 else BIGINT if -(2**63) <= value < 2**63 else NUMERIC
     if isinstance(value, Decimal):
         if not value.is_finite():
-            raise ValueOutOfRange(f"{value} is no DECIMAL")
+            raise ValueOutOfRange(f"{value} is not a DECIMAL")
         return numeric(max(0, -int(value.as_tuple().exponent)))
     if isinstance(value, datetime):
         if value.tzinfo is not None:
@@ -165,7 +155,7 @@ def category(type_: ColumnType) -> str:
 
 
 def turns_into(source: ColumnType | None, target: ColumnType) -> bool:
-    """Whether a value becomes the target's type where nobody asks for it."""
+    """Whether a value is converted to the target's type without a cast."""
     if source is None or source.name == target.name or (source.name, target.name) == ("DATE", "TIMESTAMP"):
         return True
     if source.name in NUMBERS and target.name in NUMBERS:

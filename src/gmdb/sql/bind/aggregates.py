@@ -1,6 +1,6 @@
 """Aggregates and calls over windows: they become columns of the groups and windows of the query that they stand in.
 
-Whoever binds an expression gets a reference to such a column.  An aggregate's own arguments are expressions over the
+Binding an expression gives a reference to such a column.  An aggregate's own arguments are expressions over the
 rows, so while they are bound the scope does not know groups.
 """
 
@@ -82,7 +82,7 @@ def _plain(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
 def _decorated(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     call = _call(syntax)
     if call.name not in AGGREGATES:
-        raise IllTyped(f"{call.name} is no aggregate", *place(syntax.node), "FILTER and WITHIN GROUP are for those")
+        raise IllTyped(f"{call.name} is not an aggregate", *place(syntax.node), "FILTER and WITHIN GROUP are for those")
     return _aggregate(binder, call, scope)
 
 
@@ -138,8 +138,8 @@ def _bound_call(
     if len(within) > 1:
         raise UnsupportedExpression("WITHIN GROUP orders by one value", *place(call.within[1]))
     if within and any(tree.columns_of(one) or any(part.relations()) for one in values for part in one.walk()):
-        said = f"{call.name} takes a number that is the same for all rows"
-        raise UnsupportedExpression(said, *place(call.node), "Write it out, or give a parameter")
+        message = f"{call.name} takes a number that is the same for all rows"
+        raise UnsupportedExpression(message, *place(call.node), "Write it out, or give a parameter")
     values += [one.value for one in within]
     if call.is_star and call.name != "count":
         raise IllTyped(f"there is no {call.name}(*)", *place(call.node))
@@ -153,7 +153,7 @@ def _bound_call(
         types_ = ", ".join(map(described, values))
         raise IllTyped(f"there is no {call.name}({types_})", *place(call.node), hint or _hint(call, values))
     pairs = zip(values, aggregation.takes, strict=True)
-    arguments = tuple(coerce(binder, value, type_, call.node) for value, type_ in pairs)
+    arguments = tuple(coerce(value, type_, call.node) for value, type_ in pairs)
     if aggregation.ordered:
         order = (replace(within[0], value=arguments[-1]),)
     if call.distinct and any(key.value not in arguments for key in order):
@@ -228,7 +228,7 @@ def _window(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     if call.name not in (*AGGREGATES, *WINDOW_ONLY):
         if call.name not in operations.names():
             raise no_function(call.name, syntax.node)
-        raise IllTyped(f"{call.name} is no window function", *place(syntax.node))
+        raise IllTyped(f"{call.name} is not a window function", *place(syntax.node))
     if call.name in WINDOW_ONLY and (call.condition is not None or call.distinct or call.order):
         raise IllTyped(f"{call.name} takes no FILTER, DISTINCT or ORDER BY", *place(syntax.node))
     windows.is_inside = True
@@ -245,7 +245,7 @@ def _window(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
 
 
 def window_values(binder: Binder, windows: WindowCalls, scope: Scope) -> list[Expression]:
-    """What the windows that have names are about, whether anybody uses them or not."""
+    """What the windows that have names are about, whether or not they are used."""
     values: list[Expression] = []
     for name, node in windows.named.items():
         with reading(node) as part:
@@ -274,8 +274,8 @@ def _over(binder: Binder, syntax: Syntax, scope: Scope, windows: WindowCalls, se
             partition, order, frame = _over(binder, part, scope, windows, seen | {name})
         is_changed = bool(keys) or order_node is not None or spec is not None
         if keys or (order_node is not None and order) or (is_changed and frame is not None):
-            said = f"window {name} cannot be given another PARTITION BY, ORDER BY or frame"
-            raise IllTyped(said, *place(syntax.node))
+            message = f"window {name} cannot be given another PARTITION BY, ORDER BY or frame"
+            raise IllTyped(message, *place(syntax.node))
     if keys:
         partition = tuple(settled(bind(binder, one, scope)) for one in keys)
     if order_node is not None:
@@ -312,8 +312,8 @@ def _edge(
         return None, side if word == _UNBOUNDED else ""
     distance = bind(binder, value, Scope())
     if unit != "RANGE":
-        return assign(binder, distance, BIGINT, value), side
-    return coerce(binder, distance, _range_type(distance, order, value), value), side
+        return assign(distance, BIGINT, value), side
+    return coerce(distance, _range_type(distance, order, value), value), side
 
 
 def _range_type(distance: Expression, order: Sequence[SortKey], node: exp.Expr) -> ColumnType:

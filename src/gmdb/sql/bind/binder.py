@@ -1,7 +1,7 @@
 """Binder: from a parsed statement to the bound tree, with names resolved and types known.
 
-A binder is for one statement and one signature of parameters.  It notes what the statement names and asks for, so that
-whoever keeps the result knows when it is stale.
+A binder is for one statement and one signature of parameters.  It notes what the statement names and depends on, so
+that a cache of the result knows when it is stale.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from gmdb.sql import tree
 from gmdb.sql.bind.coercion import fold_relation, settled
 from gmdb.sql.bind.scope import Scope, nearest, references, where
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import table_name
+from gmdb.sql.syntax import is_system_name, table_name
 from gmdb.sql.tree import Call, Column, Expression, ParameterKey, Project, Reference, Relation
 from gmdb.sql.types import INTERVAL, numeric
 from gmdb.tables.catalog.schema import TableDefinition
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
-
-VIEW_PREFIX = "sys_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Bound:
 class ChangeSource:
     """The rows that UPDATE or DELETE change.  ``relation`` has the columns of ``table``, its row id included, and those
     of the tables beside it; a row of ``table`` may be there several times then.  ``scope`` binds SET and RETURNING.
-    ``shared``: the queries of WITH; whatever reads them is to be the body of a ``tree.With`` of them."""
+    ``shared``: the queries of WITH; what reads them must be the body of a ``tree.With`` of them."""
 
     relation: Relation
     table: tree.Table
@@ -87,7 +85,7 @@ class Catalog:
 
     def is_view(self, name: str) -> bool:
         """Whether a name is that of a system view."""
-        return name.startswith(VIEW_PREFIX)
+        return is_system_name(name)
 
     def listing(
         self, name: str, arguments: Sequence[Any], options: Mapping[str, Any], node: exp.Expr
@@ -155,7 +153,7 @@ class Binder:
         return [(name, settled(value)) for name, value, _ in queries.select_list(self, nodes, scope)]
 
     def with_clause(self, node: exp.Expr | None, parent: Scope | None = None) -> tuple[Scope, tuple[tree.Shared, ...]]:
-        """WITH: the scope of those who may read its queries, and these, for the ``tree.With`` around whoever does."""
+        """WITH: a scope in which its queries can be read, and these, for the ``tree.With`` around what reads them."""
         from gmdb.sql.bind import queries
 
         return queries.with_clause(self, node, Scope(parent))
@@ -172,7 +170,10 @@ class Binder:
 
     def closed(self, bound: Bound) -> Bound:
         """A query whose open columns are texts."""
-        values = [settled(value) for value in bound.values]
+        return self.with_values(bound, [settled(value) for value in bound.values])
+
+    def with_values(self, bound: Bound, values: Sequence[Expression]) -> Bound:
+        """A query whose columns have these values, over its own ones."""
         if tuple(values) == references(bound.relation):
             return bound
         outputs = [self.output(name, value) for name, value in zip(bound.names, values, strict=True)]

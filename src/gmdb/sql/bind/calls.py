@@ -53,7 +53,7 @@ def _call(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
         return handler(binder, syntax, scope)
     if name not in _NAMES:
         raise no_function(name, syntax.node)
-    return apply(binder, name, _arguments(binder, syntax, scope, "expressions"), syntax.node)
+    return apply(name, _arguments(binder, syntax, scope, "expressions"), syntax.node)
 
 
 def no_function(name: str, node: exp.Expr) -> NoSuchFunction:
@@ -76,7 +76,7 @@ def _coalesce(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     arguments = _arguments(binder, syntax, scope, "expressions")
     if not arguments:
         raise IllTyped("coalesce takes at least one value", *place(syntax.node))
-    values, type_ = same_type(binder, arguments, "COALESCE", syntax.node)
+    values, type_ = same_type(arguments, "COALESCE", syntax.node)
     return Coalesce(type_, tuple(values))
 
 
@@ -105,7 +105,7 @@ def _extract(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     if not isinstance(field, exp.Var | exp.Literal | exp.Column):
         raise UnsupportedExpression("extract takes the name of a field, such as year", *place(field))
     value = bind(binder, syntax.need("expression", "a time"), scope)
-    return apply(binder, "extract", [Constant(TEXT, field.name.lower()), value], syntax.node)
+    return apply("extract", [Constant(TEXT, field.name.lower()), value], syntax.node)
 
 
 _SYNTAXES: dict[type, tuple[str, ...]] = {  # the function's name, and the parts that are its arguments
@@ -117,15 +117,15 @@ _SYNTAXES: dict[type, tuple[str, ...]] = {  # the function's name, and the parts
 
 
 @handles(*_SYNTAXES)
-def _spelt(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+def _with_syntax(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     name, *parts = _SYNTAXES[type(syntax.node)]
-    return apply(binder, name, _arguments(binder, syntax, scope, *parts), syntax.node)
+    return apply(name, _arguments(binder, syntax, scope, *parts), syntax.node)
 
 
 @handles(exp.Trim)
 def _trim(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     name = _TRIMS[syntax.word("position", "LEADING", "TRAILING", "BOTH")]
-    return apply(binder, name, _arguments(binder, syntax, scope, "this", "expression"), syntax.node)
+    return apply(name, _arguments(binder, syntax, scope, "this", "expression"), syntax.node)
 
 
 # ---- Queries within expressions: as a value, EXISTS, IN and comparisons with ANY and ALL.
@@ -149,22 +149,22 @@ def _require_columns(relation: Relation, count: int, node: exp.Expr) -> None:
 
 @handles(exp.Exists)
 def _exists(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    return _there_is(binder, syntax.need("this", "a query"), scope)
+    return _exists_of(binder, syntax.need("this", "a query"), scope)
 
 
 @handles(ExistsQuery)
 def _exists_in_more_parentheses(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     syntax.ignore("this")  # the word itself
     (query,) = syntax.list("expressions")
-    return _there_is(binder, query, scope)
+    return _exists_of(binder, query, scope)
 
 
-def _there_is(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
+def _exists_of(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
     return Exists(BOOLEAN, _without_rows_use(binder.query(node, scope).relation))
 
 
 def _without_rows_use(query: Relation) -> Relation:
-    """A query of which only matters whether it gives a row: nobody computes its columns."""
+    """A query of which only matters whether it gives a row: its columns are not computed."""
     while True:
         is_plain = isinstance(query, tree.Project | tree.Sort) or (isinstance(query, tree.Distinct) and not query.on)
         is_more = isinstance(query, tree.Limit) and query.offset is None and _is_some(query.count)
@@ -212,7 +212,7 @@ def _compared(
 ) -> Expression:
     relation = binder.query(query, scope).relation
     _require_columns(relation, len(values), query)
-    if any(isinstance(one, tree.Call) and one.operation.volatile for value in values for one in value.walk()):
+    if any(map(tree.is_volatile, values)):
         raise UnsupportedExpression("what a query's rows are compared with must not be random", *place(node))
-    test = comparison_of_rows(binder, symbol, values, references(relation), node)
+    test = comparison_of_rows(symbol, values, references(relation), node)
     return QueryComparison(BOOLEAN, relation, test, every)

@@ -19,33 +19,15 @@ from sqlglot import exp
 
 from gmdb.errors import DataError, IllTyped, ValueOutOfRange
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
-from gmdb.sql import operations, tree
+from gmdb.sql import operations, tree, types
 from gmdb.sql.dialect import place
 from gmdb.sql.operations import Operation
 from gmdb.sql.syntax import reading
 from gmdb.sql.tree import Call, Constant, Expression, Junction, Parameter
-from gmdb.sql.types import (
-    BOOLEAN,
-    BYTEA,
-    BYTES,
-    DATE,
-    DOUBLE,
-    INTEGERS,
-    TEXT,
-    TEXTS,
-    TIMESTAMP,
-    as_decimal,
-    beside,
-    common_type,
-    is_text,
-    numeric,
-    pg_name,
-    scale_of_text,
-    within,
-)
+from gmdb.sql.types import BOOLEAN, BYTEA, BYTES, DATE, DOUBLE, INTEGERS, TEXT, TEXTS, TIMESTAMP
 
 if TYPE_CHECKING:
-    from gmdb.sql.bind.binder import Binder
+    pass
 
 
 # ---- Constants are computed once, while a statement is bound, by the function that would compute them for a row.
@@ -171,7 +153,7 @@ def unwrapped(node: exp.Expr) -> exp.Expr:
 
 
 class Open(Constant):
-    """A quoted literal, or NULL, whose type is still to be given; it knows where it is written."""
+    """A quoted literal, or NULL, which has no type yet; it knows where it is written."""
 
     node: exp.Expr
 
@@ -198,7 +180,7 @@ def is_open(expression: Expression) -> bool:
 def described(expression: Expression) -> str:
     """An expression's type, for messages."""
     if expression.type is not None:
-        return pg_name(expression.type)
+        return types.pg_name(expression.type)
     if isinstance(expression, Parameter):
         return "a parameter of unknown type"
     if isinstance(expression, LongNumber):
@@ -210,8 +192,8 @@ def ill_typed(message: str, node: exp.Expr, hint: str = "") -> IllTyped:
     return IllTyped(message, *place(node), hint)
 
 
-def coerce(_binder: Binder, expression: Expression, type_: ColumnType, node: exp.Expr) -> Expression:
-    """The expression as a value of a type that it turns into by itself.  Raises IllTyped if it does not."""
+def coerce(expression: Expression, type_: ColumnType, node: exp.Expr) -> Expression:
+    """The expression, converted to a type implicitly.  Raises IllTyped if there is no such conversion."""
     source = expression.type
     if source is None:
         return _given_a_type(expression, type_, node)
@@ -219,7 +201,8 @@ def coerce(_binder: Binder, expression: Expression, type_: ColumnType, node: exp
         return expression
     operation = operations.widen(source, type_)
     if operation is None:
-        raise ill_typed(f"{described(expression)} is no {pg_name(type_)}", node, f"Write CAST(... AS {type_})")
+        message = f"{described(expression)} is not of type {types.pg_name(type_)}"
+        raise ill_typed(message, node, f"Write CAST(... AS {type_})")
     return Call(operation.gives, operation, (expression,))
 
 
@@ -255,11 +238,11 @@ def placed(error: DataError, node: exp.Expr) -> DataError:
     return type(error)(f"line {line}, column {column}: {error}") if line is not None else error
 
 
-def truth(binder: Binder, expression: Expression, what: str, node: exp.Expr) -> Expression:
+def truth(expression: Expression, what: str, node: exp.Expr) -> Expression:
     """An expression as a BOOLEAN, which it must be already."""
     if expression.type not in (None, BOOLEAN):
         raise ill_typed(f"{what} must be boolean, not {described(expression)}", node, "Compare it with something")
-    return coerce(binder, expression, BOOLEAN, node)
+    return coerce(expression, BOOLEAN, node)
 
 
 def settled(expression: Expression) -> Expression:
@@ -273,17 +256,16 @@ def settled(expression: Expression) -> Expression:
     return expression
 
 
-def same_type(
-    binder: Binder, expressions: Sequence[Expression], what: str, node: exp.Expr
-) -> tuple[list[Expression], ColumnType]:
+def same_type(expressions: Sequence[Expression], what: str, node: exp.Expr) -> tuple[list[Expression], ColumnType]:
     """Values that take each other's place, as values of the type that they share."""
     known = [one.type for one in expressions if one.type is not None]
     try:
-        type_ = common_type(known) or TEXT
-        type_ = common_type([*known, *(beside(type_, _text(one)) for one in expressions if _takes_room(one))]) or TEXT
+        type_ = types.common_type(known) or TEXT
+        opened = [types.beside(type_, _text(one)) for one in expressions if _takes_room(one)]
+        type_ = types.common_type([*known, *opened]) or TEXT
     except ValueError as error:
         raise ill_typed(f"{what} mixes {error}", node, "Cast them to one type") from None
-    return [coerce(binder, one, type_, node) for one in expressions], type_
+    return [coerce(one, type_, node) for one in expressions], type_
 
 
 def _takes_room(expression: Expression) -> bool:
@@ -314,38 +296,38 @@ def constants_of(arguments: Sequence[Expression]) -> Mapping[int, Any]:
     return constants
 
 
-def call(binder: Binder, operation: Operation, arguments: Sequence[Expression], node: exp.Expr) -> Expression:
+def call(operation: Operation, arguments: Sequence[Expression], node: exp.Expr) -> Expression:
     """An operation, applied to arguments that it takes."""
-    values = (coerce(binder, one, type_, node) for one, type_ in zip(arguments, operation.takes, strict=True))
+    values = (coerce(one, type_, node) for one, type_ in zip(arguments, operation.takes, strict=True))
     return Call(operation.gives, operation, tuple(values))
 
 
-def apply(binder: Binder, name: str, arguments: Sequence[Expression], node: exp.Expr) -> Expression:
+def apply(name: str, arguments: Sequence[Expression], node: exp.Expr) -> Expression:
     """The function or special form of a name, applied to arguments."""
     arguments = [one.beside(None) if isinstance(one, LongNumber) else one for one in arguments]
     operation = operations.resolve(name, [one.type for one in arguments], constants_of(arguments))
     if operation is None:
-        types = ", ".join(map(described, arguments))
+        listed = ", ".join(map(described, arguments))
         ways = operations.overloads(name)
-        raise ill_typed(f"there is no {name}({types})", node, f"There is {ways}" if ways else "")
-    return call(binder, operation, arguments, node)
+        raise ill_typed(f"there is no {name}({listed})", node, f"There is {ways}" if ways else "")
+    return call(operation, arguments, node)
 
 
-def operator(binder: Binder, symbol: str, left: Expression, right: Expression, node: exp.Expr) -> Expression:
+def operator(symbol: str, left: Expression, right: Expression, node: exp.Expr) -> Expression:
     """left + right, and the like."""
     left = left.beside(right.type) if isinstance(left, LongNumber) else left
     right = right.beside(left.type) if isinstance(right, LongNumber) else right
     operation = operations.operator(symbol, left.type, right.type, constants_of((left, right)))
     if operation is None:
         raise _no_operator(symbol, left, right, node)
-    return call(binder, operation, (left, right), node)
+    return call(operation, (left, right), node)
 
 
 def _no_operator(symbol: str, left: Expression, right: Expression, node: exp.Expr) -> IllTyped:
     hint = "Cast one of them, such as CAST(... AS INT)"
     if left.type is None and right.type is None:
         hint = "Say what a parameter is, such as CAST(? AS INT)"
-    elif symbol == "+" and (is_text(left.type) or is_text(right.type)):
+    elif symbol == "+" and (types.is_text(left.type) or types.is_text(right.type)):
         hint = "Texts are joined by ||"
     elif symbol == "||":
         hint = "Cast one of them to TEXT"
@@ -358,19 +340,19 @@ comparison = operator  # also IS [NOT] DISTINCT FROM
 
 
 def comparison_of_rows(
-    binder: Binder, symbol: str, left: Sequence[Expression], right: Sequence[Expression], node: exp.Expr
+    symbol: str, left: Sequence[Expression], right: Sequence[Expression], node: exp.Expr
 ) -> Expression:
     """(a, b) < (c, d): from the left, the first pair that differs decides."""
     if len(left) != len(right):
         raise ill_typed(f"rows of {len(left)} and {len(right)} values cannot be compared", node)
     pairs = list(zip(left, right, strict=True))
     if symbol[0] not in "<>" or symbol == "<>":
-        parts = [comparison(binder, symbol, a, b, node) for a, b in pairs]
+        parts = [comparison(symbol, a, b, node) for a, b in pairs]
         return junction(symbol in ("<>", "IS DISTINCT FROM"), parts)
-    result = comparison(binder, symbol, *pairs[-1], node)
+    result = comparison(symbol, *pairs[-1], node)
     for a, b in reversed(pairs[:-1]):
-        equal = junction(False, [comparison(binder, "=", a, b, node), result])
-        result = junction(True, [comparison(binder, symbol[0], a, b, node), equal])
+        equal = junction(False, [comparison("=", a, b, node), result])
+        result = junction(True, [comparison(symbol[0], a, b, node), equal])
     return result
 
 
@@ -379,14 +361,12 @@ def junction(absorbing: bool, parts: Sequence[Expression]) -> Expression:
     return parts[0] if len(parts) == 1 else Junction(BOOLEAN, absorbing, tuple(parts))
 
 
-def negation(binder: Binder, expression: Expression, node: exp.Expr) -> Expression:
+def negation(expression: Expression, node: exp.Expr) -> Expression:
     """NOT of a boolean."""
-    return apply(binder, "not", [truth(binder, expression, "what NOT stands before", node)], node)
+    return apply("not", [truth(expression, "what NOT stands before", node)], node)
 
 
-def convert(
-    binder: Binder, expression: Expression, type_: ColumnType, node: exp.Expr, limited: bool = True
-) -> Expression:
+def convert(expression: Expression, type_: ColumnType, node: exp.Expr, limited: bool = True) -> Expression:
     """CAST(expression AS type).  ``limited``: the digits of a DECIMAL were given with it."""
     if type_.name == "DECIMAL" and not limited:
         type_ = _decimal_without_digits(expression)
@@ -398,8 +378,8 @@ def convert(
         return expression
     operation = operations.cast(expression.type, type_, limited)
     if operation is None:
-        raise ill_typed(f"cannot cast {described(expression)} to {pg_name(type_)}", node)
-    return call(binder, operation, [expression], node)
+        raise ill_typed(f"cannot cast {described(expression)} to {types.pg_name(type_)}", node)
+    return call(operation, [expression], node)
 
 
 def _is_cut(expression: Expression, type_: ColumnType) -> bool:
@@ -413,17 +393,17 @@ def _decimal_without_digits(expression: Expression) -> ColumnType:
     """The type that a cast to ``numeric`` gives: that of the value, as far as it is known beforehand."""
     source = expression.type
     if source is not None and (source.name == "DECIMAL" or source.name in INTEGERS):
-        return as_decimal(source)
-    return numeric(scale_of_text(_text(expression)))
+        return types.as_decimal(source)
+    return types.numeric(types.scale_of_text(_text(expression)))
 
 
-def assign(binder: Binder, expression: Expression, target: ColumnType, node: exp.Expr) -> Expression:
+def assign(expression: Expression, target: ColumnType, node: exp.Expr) -> Expression:
     """The expression as what a column is set to.
 
     As in PostgreSQL, numbers are rounded to the column's type and everything becomes text, but text becomes nothing
     else, and is refused if it is too long.  A parameter alone is read as the column's type, whatever it comes with.
     """
-    target = within(target)
+    target = types.within(target)
     if isinstance(expression, Parameter) and isinstance(unwrapped(node), exp.Placeholder):
         return Parameter(target, expression.key)
     if expression.type is None:
@@ -432,6 +412,6 @@ def assign(binder: Binder, expression: Expression, target: ColumnType, node: exp
         return expression
     operation = operations.assignment(expression.type, target)
     if operation is None:
-        message = f"a column of type {pg_name(target)} cannot be set to {described(expression)}"
+        message = f"a column of type {types.pg_name(target)} cannot be set to {described(expression)}"
         raise ill_typed(message, node, f"Write CAST(... AS {target})")
-    return call(binder, operation, [expression], node)
+    return call(operation, [expression], node)

@@ -7,7 +7,7 @@ TEXT where nothing does.
 Invariants
  1. A node gets through only if there is a handler for its kind, and if that took every part of the node.
  2. An expression whose types do not fit is refused with its place in the text.
- 3. Nothing is evaluated here: see fold.py.
+ 3. Nothing is evaluated here: see ``coercion.fold``.
 Not here: what types operations take (operations/), aggregates, windows and queries, which register handlers of their
 own.
 """
@@ -22,46 +22,13 @@ from sqlglot import exp
 
 from gmdb.errors import DataError, InterfaceError, InvalidSyntax, TypeMismatch, UnsupportedExpression
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
-from gmdb.sql import operations, times
-from gmdb.sql.bind.coercion import (
-    LongNumber,
-    Open,
-    apply,
-    assign,
-    call,
-    comparison,
-    comparison_of_rows,
-    convert,
-    described,
-    ill_typed,
-    is_open,
-    junction,
-    negation,
-    operator,
-    placed,
-    same_type,
-    settled,
-    truth,
-    unwrapped,
-)
+from gmdb.sql import operations, times, types
+from gmdb.sql.bind import coercion
 from gmdb.sql.dialect import NUMBER, GmdbSql, place
 from gmdb.sql.numbers import plain_decimal
 from gmdb.sql.syntax import Syntax, folded, reading
 from gmdb.sql.tree import Call, Case, Constant, Expression, Now, Parameter, ParameterKey
-from gmdb.sql.types import (
-    BIGINT,
-    BOOLEAN,
-    BYTEA,
-    DATE,
-    FILE,
-    INT,
-    INTEGERS,
-    INTERVAL,
-    TIMESTAMP,
-    is_text,
-    type_from,
-    within,
-)
+from gmdb.sql.types import BIGINT, BOOLEAN, BYTEA, DATE, FILE, INT, INTEGERS, INTERVAL, TIMESTAMP
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
@@ -147,16 +114,16 @@ def _kind(node: exp.Expr) -> type:
 
 def condition(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
     """An expression that must be true, false or unknown."""
-    return truth(binder, bind(binder, node, scope), "a condition", node)
+    return coercion.truth(bind(binder, node, scope), "a condition", node)
 
 
 def bind_assigned(binder: Binder, node: exp.Expr, scope: Scope, target: ColumnType) -> Expression:
-    """What a column is set to by a node.  The type of a parameter alone is not asked for."""
-    whole = unwrapped(node)
+    """What a column is set to by a node.  The type of a parameter alone does not matter."""
+    whole = coercion.unwrapped(node)
     if isinstance(whole, exp.Placeholder):
         with reading(whole) as syntax:
-            return Parameter(within(target), _parameter_key(binder, syntax))
-    return assign(binder, bind(binder, whole, scope), target, node)
+            return Parameter(types.within(target), _parameter_key(binder, syntax))
+    return coercion.assign(bind(binder, whole, scope), target, node)
 
 
 # ---- values
@@ -165,7 +132,7 @@ def bind_assigned(binder: Binder, node: exp.Expr, scope: Scope, target: ColumnTy
 @handles(exp.Literal)
 def _literal(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
     text = syntax.take("this") or ""
-    return Open(text, syntax.node) if syntax.flag("is_string") else _number(text, syntax.node)
+    return coercion.Open(text, syntax.node) if syntax.flag("is_string") else _number(text, syntax.node)
 
 
 def _number(text: str, node: exp.Expr) -> Constant:
@@ -173,9 +140,9 @@ def _number(text: str, node: exp.Expr) -> Constant:
     try:
         value = Decimal(text)
     except ArithmeticError:
-        raise InvalidSyntax(f"{text} is no number", *place(node)) from None
+        raise InvalidSyntax(f"{text} is not a number", *place(node)) from None
     if len(text) > _NUMBER_LENGTH_MAX or abs(value.adjusted()) > _NUMBER_LENGTH_MAX:
-        return LongNumber(text, node)
+        return coercion.LongNumber(text, node)
     if text.lstrip("-").isdigit():
         for type_ in (INT, BIGINT):
             low, high = INTEGERS[type_.name]
@@ -186,13 +153,13 @@ def _number(text: str, node: exp.Expr) -> Constant:
     scale = -int(exponent)
     length = max(len(digits), scale, 1)
     if length > DECIMAL_DIGITS_MAX:
-        return LongNumber(text, node)
+        return coercion.LongNumber(text, node)
     return Constant(ColumnType("DECIMAL", length, scale), value)
 
 
 @handles(exp.ByteString, exp.RawString, exp.National)
 def _text_literal(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
-    return Open(syntax.take("this") or "", syntax.node)
+    return coercion.Open(syntax.take("this") or "", syntax.node)
 
 
 @handles(exp.HexString)
@@ -201,12 +168,12 @@ def _bytes_literal(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression
     try:
         return Constant(BYTEA, bytes.fromhex(text))
     except ValueError:
-        raise InvalidSyntax(f"x'{text}' is no hexadecimal number of bytes", *place(syntax.node)) from None
+        raise InvalidSyntax(f"x'{text}' is not a hexadecimal number of bytes", *place(syntax.node)) from None
 
 
 @handles(exp.Null)
 def _null(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
-    return Open(None, syntax.node)
+    return coercion.Open(None, syntax.node)
 
 
 @handles(exp.Boolean)
@@ -224,7 +191,7 @@ def _adjacent_literals(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expres
             if not isinstance(one, exp.Literal) or not part.flag("is_string"):
                 raise UnsupportedExpression("only literals stand side by side", *place(one))
             texts.append(part.take("this") or "")
-    return Open("".join(texts), syntax.node)
+    return coercion.Open("".join(texts), syntax.node)
 
 
 @handles(exp.Placeholder)
@@ -283,12 +250,12 @@ def _interval(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
     try:
         return Constant(INTERVAL, times.read_interval(text, unit.name if unit is not None else None))
     except DataError as error:
-        raise placed(error, syntax.node) from None
+        raise coercion.placed(error, syntax.node) from None
 
 
 @handles(exp.CurrentDate)
 def _current_date(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
-    return convert(binder, now(binder), DATE, syntax.node)
+    return coercion.convert(now(binder), DATE, syntax.node)
 
 
 @handles(exp.CurrentTimestamp, exp.Localtimestamp)
@@ -316,7 +283,7 @@ def _operator(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
         spine.append((node, right))
     value = bind(binder, left, scope)
     for node, right in reversed(spine):
-        value = operator(binder, OPERATORS[type(node)], value, bind(binder, right, scope), node)
+        value = coercion.operator(OPERATORS[type(node)], value, bind(binder, right, scope), node)
     return value
 
 
@@ -329,44 +296,44 @@ def _sides(syntax: Syntax) -> tuple[exp.Expr, exp.Expr]:
 @handles(exp.Neg)
 def _negative(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     """The sign of a literal belongs to it: -2147483648 is an INT."""
-    inner, signs = unwrapped(syntax.need("this", "a number")), 1
+    inner, signs = coercion.unwrapped(syntax.need("this", "a number")), 1
     operand = inner
     while isinstance(inner, exp.Neg):
         with reading(inner) as part:
-            inner, signs = unwrapped(part.need("this", "a number")), signs + 1
+            inner, signs = coercion.unwrapped(part.need("this", "a number")), signs + 1
     if isinstance(inner, exp.Literal) and not inner.is_string:
         with reading(inner) as part:
             part.ignore("is_string")
             return _number("-" * (signs % 2) + part.need("this", "a number"), syntax.node)
-    return _unary(binder, "neg", "-", bind(binder, operand, scope), syntax.node)
+    return _unary("neg", "-", bind(binder, operand, scope), syntax.node)
 
 
 @handles(exp.BitwiseNot)
 def _bitwise_not(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    return _unary(binder, "bitnot", "~", bind(binder, syntax.need("this", "an integer"), scope), syntax.node)
+    return _unary("bitnot", "~", bind(binder, syntax.need("this", "an integer"), scope), syntax.node)
 
 
-def _unary(binder: Binder, name: str, symbol: str, operand: Expression, node: exp.Expr) -> Expression:
+def _unary(name: str, symbol: str, operand: Expression, node: exp.Expr) -> Expression:
     operation = operations.unary(name, operand.type) if operand.type is not None else None
     if operation is None:
         hint = "Say what it is, such as CAST(? AS INT)" if operand.type is None else "Cast it to a number"
-        raise ill_typed(f"there is no {symbol} {described(operand)}", node, hint)
-    return call(binder, operation, [operand], node)
+        raise coercion.ill_typed(f"there is no {symbol} {coercion.described(operand)}", node, hint)
+    return coercion.call(operation, [operand], node)
 
 
 @handles(*COMPARISONS)
 def _comparison(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     symbol = COMPARISONS[type(syntax.node)]
-    left, right = map(unwrapped, _sides(syntax))
+    left, right = map(coercion.unwrapped, _sides(syntax))
     if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
         first, second = row(binder, left, scope), row(binder, right, scope)
-        return comparison_of_rows(binder, symbol, first, second, syntax.node)
-    return comparison(binder, symbol, bind(binder, left, scope), bind(binder, right, scope), syntax.node)
+        return coercion.comparison_of_rows(symbol, first, second, syntax.node)
+    return coercion.comparison(symbol, bind(binder, left, scope), bind(binder, right, scope), syntax.node)
 
 
 def row(binder: Binder, node: exp.Expr, scope: Scope) -> list[Expression]:
     """The values of (a, b); of anything else, itself."""
-    whole = unwrapped(node)
+    whole = coercion.unwrapped(node)
     if not isinstance(whole, exp.Tuple):
         return [bind(binder, whole, scope)]
     with reading(whole) as syntax:
@@ -388,13 +355,13 @@ def _junction(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
             with reading(one) as part:
                 rest += _sides(part)[::-1]
         else:
-            parts.append(truth(binder, bind(binder, one, scope), f"what {kind.__name__.upper()} joins", one))
-    return junction(kind is exp.Or, parts)
+            parts.append(coercion.truth(bind(binder, one, scope), f"what {kind.__name__.upper()} joins", one))
+    return coercion.junction(kind is exp.Or, parts)
 
 
 @handles(exp.Not)
 def _not(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    return negation(binder, bind(binder, syntax.need("this", "a condition"), scope), syntax.node)
+    return coercion.negation(bind(binder, syntax.need("this", "a condition"), scope), syntax.node)
 
 
 @handles(exp.Is)
@@ -402,14 +369,14 @@ def _is(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     value = bind(binder, syntax.need("this", "a value"), scope)
     what, negate = syntax.need("expression", "NULL, TRUE or FALSE"), syntax.flag("negate")
     if isinstance(what, exp.Null) and not what.meta.get(UNKNOWN):
-        result = apply(binder, "is_null", [settled(value)], syntax.node)
+        result = coercion.apply("is_null", [coercion.settled(value)], syntax.node)
     elif isinstance(what, exp.Null | exp.Boolean):
         with reading(what) as part:
             name = "is_null" if isinstance(what, exp.Null) else "is_true" if part.take("this") else "is_false"
-        result = apply(binder, name, [truth(binder, value, "what IS TRUE asks about", syntax.node)], syntax.node)
+        result = coercion.apply(name, [coercion.truth(value, "what IS TRUE asks about", syntax.node)], syntax.node)
     else:
         raise UnsupportedExpression("IS takes NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM", *place(what))
-    return negation(binder, result, syntax.node) if negate else result
+    return coercion.negation(result, syntax.node) if negate else result
 
 
 @handles(exp.Between)
@@ -418,32 +385,32 @@ def _between(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     value, low, high = (bind(binder, syntax.need(key, "a value"), scope) for key in ("this", "low", "high"))
 
     def inside(first: Expression, last: Expression) -> Expression:
-        lower = comparison(binder, ">=", value, first, node)
-        return junction(False, [lower, comparison(binder, "<=", value, last, node)])
+        lower = coercion.comparison(">=", value, first, node)
+        return coercion.junction(False, [lower, coercion.comparison("<=", value, last, node)])
 
     if not syntax.flag("symmetric"):
         return inside(low, high)
-    return junction(True, [inside(low, high), inside(high, low)])
+    return coercion.junction(True, [inside(low, high), inside(high, low)])
 
 
 @handles(exp.In)
 def _in(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     """Each item is compared with the value as the types of both say; what is open gets the type that all share."""
     node = syntax.node
-    left, items = unwrapped(syntax.need("this", "a value")), syntax.list("expressions")
+    left, items = coercion.unwrapped(syntax.need("this", "a value")), syntax.list("expressions")
     if not items:
         raise InvalidSyntax("IN needs at least one value", *place(node))
     if isinstance(left, exp.Tuple):
         values = row(binder, left, scope)
         rows = [row(binder, one, scope) for one in items]
-        return junction(True, [comparison_of_rows(binder, "=", values, one, node) for one in rows])
+        return coercion.junction(True, [coercion.comparison_of_rows("=", values, one, node) for one in rows])
     value, *others = (bind(binder, one, scope) for one in (left, *items))
     _refuse_volatile(value, "the value before IN", node)
-    if any(map(is_open, (value, *others))) and not all(map(is_open, (value, *others))):
-        typed, _ = same_type(binder, [value, *others], "IN", node)
+    if any(map(coercion.is_open, (value, *others))) and not all(map(coercion.is_open, (value, *others))):
+        typed, _ = coercion.same_type([value, *others], "IN", node)
         pairs = zip((value, *others), typed, strict=True)
-        value, *others = (new if is_open(old) else old for old, new in pairs)
-    return junction(True, [comparison(binder, "=", value, one, node) for one in others])
+        value, *others = (new if coercion.is_open(old) else old for old, new in pairs)
+    return coercion.junction(True, [coercion.comparison("=", value, one, node) for one in others])
 
 
 def _refuse_volatile(expression: Expression, what: str, node: exp.Expr) -> None:
@@ -475,16 +442,16 @@ def _like_with(binder: Binder, syntax: Syntax, scope: Scope, escape: Expression 
     if escape is not None:
         arguments, name = [*arguments, escape], f"{name}_escape"
     for one in arguments:
-        if one.type is not None and not is_text(one.type):
-            raise ill_typed(f"LIKE takes texts, not {described(one)}", syntax.node, "Cast it to TEXT")
-    result = apply(binder, name, arguments, syntax.node)
-    return negation(binder, result, syntax.node) if negate else result
+        if one.type is not None and not types.is_text(one.type):
+            raise coercion.ill_typed(f"LIKE takes texts, not {coercion.described(one)}", syntax.node, "Cast it to TEXT")
+    result = coercion.apply(name, arguments, syntax.node)
+    return coercion.negation(result, syntax.node) if negate else result
 
 
 @handles(exp.Case)
 def _case(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     subject, node = syntax.take("this"), syntax.node
-    value = settled(bind(binder, subject, scope)) if subject is not None else None
+    value = coercion.settled(bind(binder, subject, scope)) if subject is not None else None
     if value is not None:
         _refuse_volatile(value, "the value that CASE compares", node)
     tests: list[Expression] = []
@@ -493,14 +460,14 @@ def _case(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
         with reading(branch) as part:
             test = bind(binder, part.need("this", "a condition"), scope)
             if value is None:
-                tests.append(truth(binder, test, "what CASE WHEN tests", branch))
+                tests.append(coercion.truth(test, "what CASE WHEN tests", branch))
             else:
-                tests.append(comparison(binder, "=", value, test, branch))
+                tests.append(coercion.comparison("=", value, test, branch))
             results.append(bind(binder, part.need("true", "a result"), scope))
     default = syntax.take("default")
     # PostgreSQL looks at the default first.
-    last = bind(binder, default, scope) if default is not None else Open(None, node)
-    (last, *results), type_ = same_type(binder, [last, *results], "CASE", node)
+    last = bind(binder, default, scope) if default is not None else coercion.Open(None, node)
+    (last, *results), type_ = coercion.same_type([last, *results], "CASE", node)
     return Case(type_, tuple(zip(tests, results, strict=True)), last)
 
 
@@ -511,7 +478,7 @@ def _case(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
 def _cast(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     value = bind(binder, syntax.need("this", "a value"), scope)
     type_, limited = named_type(syntax.need("to", "a type"))
-    return convert(binder, value, within(type_), syntax.node, limited)
+    return coercion.convert(value, types.within(type_), syntax.node, limited)
 
 
 def named_type(node: exp.Expr) -> tuple[ColumnType, bool]:
@@ -524,15 +491,15 @@ def named_type(node: exp.Expr) -> tuple[ColumnType, bool]:
             if isinstance(one, exp.DataTypeParam):
                 with reading(one) as part:
                     part.take("this")
-        return type_from(node)
+        return types.type_from(node)
 
 
 @handles(exp.Collate)
 def _collate(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
-    value = settled(bind(binder, syntax.need("this", "a text"), scope))
+    value = coercion.settled(bind(binder, syntax.need("this", "a text"), scope))
     name = syntax.need("expression", "a collation")
     if name.name.upper() not in _COLLATIONS:
         raise UnsupportedExpression('texts are compared by code points only: COLLATE "C"', *place(syntax.node))
-    if not is_text(value.type):
-        raise ill_typed(f"COLLATE takes a text, not {described(value)}", syntax.node)
+    if not types.is_text(value.type):
+        raise coercion.ill_typed(f"COLLATE takes a text, not {coercion.described(value)}", syntax.node)
     return value

@@ -65,13 +65,13 @@ def from_clause(binder: Binder, node: exp.Expr | None, joins: Sequence[exp.Expr]
 
 def beside(binder: Binder, relation: Relation | None, nodes: Sequence[exp.Expr], scope: Scope) -> Relation:
     """What is there already, and tables with their joins beside it, as commas list them."""
-    tables = _Listed(binder, relation, scope, scope)
+    tables = _TableList(binder, relation, scope, scope)
     for node in nodes:
         tables.add(node)
     return tables.end()
 
 
-class _Listed:
+class _TableList:
     """Tables as commas list them, each with the joins behind it, whose ON knows no other table of the list.
 
     ``left``: what LATERAL sees beside those that are added to ``into``; the same, if there is no more.
@@ -107,7 +107,7 @@ class _Listed:
 
     @property
     def beside(self) -> Scope:
-        return self._into if self._left is self._into else _together(self._left, self._into)
+        return self._into if self._left is self._into else _lateral_scope(self._left, self._into)
 
     def end(self) -> Relation:
         self._complete()
@@ -149,7 +149,7 @@ def _item(binder: Binder, node: exp.Expr, left: Scope, into: Scope) -> Relation:
         if not joins:
             return _plain_item(binder, syntax, left, into)
         inner = Scope(into.parent, into.views)
-        tables = _Listed(binder, None, left, inner)
+        tables = _TableList(binder, None, left, inner)
         tables.begin(_plain_item(binder, syntax, left, tables.open()))
         for join in joins:
             tables.add(join)
@@ -158,7 +158,7 @@ def _item(binder: Binder, node: exp.Expr, left: Scope, into: Scope) -> Relation:
         return relation
 
 
-def _together(left: Scope, inner: Scope) -> Scope:
+def _lateral_scope(left: Scope, inner: Scope) -> Scope:
     """What LATERAL sees: the joined tables to its left, and what stands beside those."""
     scope = Scope(left, inner.views)
     scope.items, scope.visible = list(inner.items), list(inner.visible)
@@ -174,7 +174,7 @@ def _plain_item(binder: Binder, syntax: Syntax, left: Scope, into: Scope) -> Rel
         inner = syntax.need("this", "a query")
         if isinstance(inner, exp.Anonymous):
             return _function(binder, inner, _alias(syntax), left, into)
-        return _derived(binder, inner, _alias(syntax), Scope(_together(left, into)), into)
+        return _derived(binder, inner, _alias(syntax), Scope(_lateral_scope(left, into)), into)
     if isinstance(node, exp.Subquery):
         inner = syntax.need("this", "a query")
         if isinstance(inner, exp.Query | exp.Values) and not _is_tables(inner):
@@ -211,7 +211,7 @@ def _table(binder: Binder, syntax: Syntax, left: Scope, into: Scope) -> Relation
     node, alias = syntax.node, _alias(syntax)
     what = syntax.need("this", "a table")
     if isinstance(what, exp.Anonymous):
-        return _function(binder, what, alias, _together(left, into), into)
+        return _function(binder, what, alias, _lateral_scope(left, into), into)
     if not isinstance(what, exp.Identifier):
         raise UnsupportedExpression(f"{node.sql(dialect=GmdbSql)[:80]} cannot stand in FROM", *place(node))
     syntax.ignore("only")  # no table inherits from another
@@ -286,8 +286,8 @@ def _written(node: exp.Expr) -> Any:
     """The value of a literal."""
     if not isinstance(node, exp.Literal):
         shown = node.sql(dialect=GmdbSql)[:80]
-        said = f"{shown}: table functions of the inspector take texts and numbers, written out"
-        raise UnsupportedExpression(said, *place(node))
+        message = f"{shown}: table functions of the inspector take texts and numbers, written out"
+        raise UnsupportedExpression(message, *place(node))
     with reading(node) as syntax:
         text = syntax.take("this") or ""
         return text if syntax.flag("is_string") or not text.isdecimal() else int(text)
@@ -320,7 +320,7 @@ def _series(
         raise IllTyped(f"{_SERIES} takes a first number, a last one and perhaps a step", *place(node))
     bounds = [bind(binder, one, left) for one in arguments]
     type_ = BIGINT if any(one.type == BIGINT for one in bounds) else INT
-    start, stop, *step = (coerce(binder, one, type_, node) for one in bounds)
+    start, stop, *step = (coerce(one, type_, node) for one in bounds)
     if len(alias.columns) > 1:
         raise StatementError(f"{len(alias.columns)} names for 1 columns", *place(node))
     column = Column((*alias.columns, alias.name or _SERIES)[0], type_)
@@ -337,9 +337,9 @@ def _join(binder: Binder, syntax: Syntax, left: Relation, outside: Scope, into: 
     kind = syntax.word("kind", "INNER", "CROSS", "OUTER")
     natural = bool(syntax.word("method", "NATURAL"))
     if (kind == "OUTER") != bool(side) and kind:
-        raise InvalidSyntax(f"syntax error: {f'{side} {kind}'.strip()} JOIN is no join", *place(syntax.node))
+        raise InvalidSyntax(f"syntax error: {f'{side} {kind}'.strip()} JOIN is not a join", *place(syntax.node))
     inner = Scope(into.parent, into.views)
-    right = _item(binder, syntax.need("this", "a table"), _together(outside, into), inner)
+    right = _item(binder, syntax.need("this", "a table"), _lateral_scope(outside, into), inner)
     on, names = syntax.take("on"), [folded(one) for one in syntax.list("using")]
     lefts, rights = list(into.visible), list(inner.visible)
     if sum((natural, kind == "CROSS", on is not None, bool(names))) > 1:
@@ -354,7 +354,7 @@ def _join(binder: Binder, syntax: Syntax, left: Relation, outside: Scope, into: 
     into.absorb(inner)
     test: Expression | None = None
     if names:
-        test, merged = _merge(binder, names, lefts, rights, side, syntax.node)
+        test, merged = _merge(names, lefts, rights, side, syntax.node)
         into.visible = [*merged, *(one for one in (*lefts, *rights) if one.name not in names)]
     elif on is not None:
         test = condition(binder, on, into)
@@ -364,14 +364,14 @@ def _join(binder: Binder, syntax: Syntax, left: Relation, outside: Scope, into: 
 
 
 def _merge(
-    binder: Binder, names: Sequence[str], lefts: Sequence[Named], rights: Sequence[Named], side: str, node: exp.Expr
+    names: Sequence[str], lefts: Sequence[Named], rights: Sequence[Named], side: str, node: exp.Expr
 ) -> tuple[Expression | None, list[Named]]:
     """USING: the condition, and the columns that stand for those of both sides."""
     tests, merged = [], []
     for name in dict.fromkeys(names):
         a, b = _only(name, lefts, node), _only(name, rights, node)
-        tests.append(comparison(binder, "=", a, b, node))
-        pair, type_ = same_type(binder, [a, b], "USING", node)
+        tests.append(comparison("=", a, b, node))
+        pair, type_ = same_type([a, b], "USING", node)
         if side == "FULL":
             value: Expression = Coalesce(type_, tuple(pair))
         elif a.type.name == b.type.name:

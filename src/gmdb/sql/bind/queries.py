@@ -1,7 +1,7 @@
 """Queries: WITH, set operations, VALUES, and where UPDATE and DELETE find their rows.
 
-A query's columns may be *open*: untyped literals stay so until a set operation, INSERT or whoever else asked for that
-has given them a type.
+A query's columns may be *open*: untyped literals stay so until a set operation, INSERT or another caller that asked
+for that gives them a type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gmdb.errors import IllTyped, StatementError, TableExists, UnsupportedExpres
 from gmdb.format.columns import ColumnType
 from gmdb.sql import tree
 from gmdb.sql.bind import aggregates, calls  # noqa: F401 - they register what they know
-from gmdb.sql.bind.binder import Bound, ChangeSource, projected
+from gmdb.sql.bind.binder import Bound, ChangeSource
 from gmdb.sql.bind.coercion import coerce, convert, same_type, settled
 from gmdb.sql.bind.expressions import bind
 from gmdb.sql.bind.from_clause import beside, table_item
@@ -50,7 +50,7 @@ def query(binder: Binder, node: exp.Expr, outside: Scope) -> Bound:
         elif isinstance(node, exp.Subquery | exp.Paren):
             bound = _tail(binder, syntax, query(binder, syntax.need("this", "a query"), scope), scope)
         else:
-            raise UnsupportedExpression(f"{type(node).__name__.upper()} is no query", *place(node))
+            raise UnsupportedExpression(f"{type(node).__name__.upper()} is not a query", *place(node))
     return replace(bound, relation=tree.With(shared, bound.relation)) if shared else bound
 
 
@@ -127,7 +127,7 @@ def _recursive(binder: Binder, node: exp.Expr, scope: Scope, name: str, names: S
         if wider == types:
             break
     values = [  # rounded, if there is no end of digits
-        one if one.type is None or one.type.name != "DECIMAL" else convert(binder, one, type_, node)
+        one if one.type is None or one.type.name != "DECIMAL" else convert(one, type_, node)
         for one, type_ in zip(again.values, types, strict=True)
     ]
     relation = _typed(binder, replace(again, values=tuple(values)), types, node).relation
@@ -148,8 +148,10 @@ def _wider(type_: ColumnType, value: Expression, node: exp.Expr) -> ColumnType:
     if common is None or common.name != type_.name:
         if common is not None and type_.name in ("CHAR", "VARCHAR"):
             return common
-        said = f"is {pg_name(type_)} in the first part of the recursive query and {pg_name(value.type)} in the second"
-        raise IllTyped(f"a column {said}", *place(node), "Cast one of them")
+        message = (
+            f"is {pg_name(type_)} in the first part of the recursive query and {pg_name(value.type)} in the second"
+        )
+        raise IllTyped(f"a column {message}", *place(node), "Cast one of them")
     return numeric(common.scale) if common.name == "DECIMAL" else common
 
 
@@ -213,7 +215,7 @@ def _combined(binder: Binder, syntax: Syntax, left: Bound, scope: Scope) -> Boun
     right = binder.query(syntax.need("expression", "a query"), scope, open_types=True)
     _require_even(left, right, node)
     what = type(node).__name__.upper()
-    types = [same_type(binder, pair, what, node)[1] for pair in zip(left.values, right.values, strict=True)]
+    types = [same_type(pair, what, node)[1] for pair in zip(left.values, right.values, strict=True)]
     relations = [_typed(binder, one, types, node).relation for one in (left, right)]
     outputs = []
     for name, type_, a, b in zip(left.names, types, left.values, right.values, strict=True):
@@ -234,12 +236,8 @@ def _require_even(left: Bound, right: Bound, node: exp.Expr) -> None:
 
 def _typed(binder: Binder, bound: Bound, types: Sequence[ColumnType], node: exp.Expr) -> Bound:
     """A query with columns of just these types."""
-    values = [coerce(binder, value, type_, node) for value, type_ in zip(bound.values, types, strict=True)]
-    if tuple(values) == references(bound.relation):
-        return bound
-    outputs = [binder.output(name, value) for name, value in zip(bound.names, values, strict=True)]
-    relation = projected(bound.relation, outputs)
-    return replace(bound, relation=relation, values=references(relation))
+    pairs = zip(bound.values, types, strict=True)
+    return binder.with_values(bound, [coerce(value, type_, node) for value, type_ in pairs])
 
 
 def _values(binder: Binder, syntax: Syntax, scope: Scope) -> Bound:
@@ -249,7 +247,7 @@ def _values(binder: Binder, syntax: Syntax, scope: Scope) -> Bound:
         raise IllTyped("the rows of VALUES must have equally many values", *place(node))
     columns, typed = [], []
     for position, values in enumerate(zip(*rows, strict=True)):
-        same, type_ = same_type(binder, values, "VALUES", node)
+        same, type_ = same_type(values, "VALUES", node)
         columns.append(Column(f"column{position + 1}", type_))
         typed.append(same)
     relation = tree.Values(tuple(zip(*typed, strict=True)), tuple(columns))
@@ -290,8 +288,8 @@ def _order(binder: Binder, node: exp.Expr, bound: Bound, is_set: bool) -> list[S
                 inner = part.need("this", "a value")
                 position = ordinal(inner, len(bound.values))
                 if is_set and position is None and not isinstance(inner, exp.Column):
-                    said = "ORDER BY of a set operation takes names and numbers of its columns"
-                    raise UnsupportedExpression(said, *place(inner), "Use a query in FROM")
+                    message = "ORDER BY of a set operation takes names and numbers of its columns"
+                    raise UnsupportedExpression(message, *place(inner), "Use a query in FROM")
                 value = bound.values[position] if position is not None else settled(bind(binder, inner, scope))
                 keys.append(aggregates.sort_key(part, value))
     return keys

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gmdb.tables.catalog.schema import TableDefinition
 
 
-# ---- What PostgreSQL calls a column of a query that was given no name.
+# ---- What PostgreSQL calls a column of a query that has no name.
 
 NAMELESS = "?column?"
 _CALLED: dict[type, str] = {exp.Exists: "exists", exp.StrPosition: "position", exp.Tuple: "row"}
@@ -158,7 +158,7 @@ class Grouping:
         self.aggregates.append((column, aggregate))
         return Reference(aggregate.type, column)
 
-    def stranger(self, value: Expression, node: exp.Expr) -> StatementError:
+    def not_grouped(self, value: Expression, node: exp.Expr) -> StatementError:
         """The error for a column of the rows where only the groups' are known."""
         place_ = next((self.mentions[one] for one in tree.columns_of(value) if one in self.mentions), node)
         name = place_.sql(dialect="postgres")
@@ -251,7 +251,7 @@ class Scope:
         raise self._unknown(name, table, node)
 
     def has(self, name: str) -> bool:
-        """Whether a table of this FROM has such a column."""
+        """Whether a table of this FROM has a column of this name."""
         return any(one.name == name for one in self.visible)
 
     def _find(self, name: str, table: str | None, node: exp.Expr) -> Expression | None:
@@ -272,7 +272,7 @@ class Scope:
         return columns[0].value if columns else None
 
     def _used(self, value: Expression, node: exp.Expr, from_within: bool) -> Expression:
-        """A column as whoever names it sees it: a query within one with groups sees those."""
+        """A column as the scope that names it sees it: a query within one with groups sees those."""
         grouping = self.grouping
         if grouping is None or grouping.is_inside:
             return value
@@ -282,7 +282,7 @@ class Scope:
             return value  # perhaps a part of a key; Select replaces whole keys
         key = grouping.key(value)
         if key is None:
-            raise grouping.stranger(value, node)
+            raise grouping.not_grouped(value, node)
         return key
 
     def _row_number(self, node: exp.Expr) -> Expression:

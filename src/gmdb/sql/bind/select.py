@@ -65,7 +65,7 @@ def split_rownum(binder: Binder, where: exp.Expr, scope: Scope) -> tuple[Express
             amounts.append(_limit_of(binder, term, scope))
         else:
             plain.append(condition(binder, term, scope))
-    amount = amounts[0] if len(amounts) == 1 else apply(binder, "least", amounts, where)
+    amount = amounts[0] if len(amounts) == 1 else apply("least", amounts, where)
     return tree.conjunction(plain), amount
 
 
@@ -90,45 +90,45 @@ def _limit_of(binder: Binder, term: exp.Expr, scope: Scope) -> Expression:
     def number(node: exp.Expr) -> Expression:
         value = bind(binder, node, Scope(None, scope.views))
         if is_open(value):
-            value = coerce(binder, value, BIGINT, node)
-        return value if is_number(value.type) else coerce(binder, value, BIGINT, node)
+            value = coerce(value, BIGINT, node)
+        return value if is_number(value.type) else coerce(value, BIGINT, node)
 
     if isinstance(term, exp.Between) and _is_rownum(term.this) and not term.args.get("symmetric"):
-        last = _bound(binder, exp.LTE, number(term.args["high"]), term)
-        return _if(comparison(binder, "<=", number(term.args["low"]), Constant(BIGINT, 1), term), last)
+        last = _bound(exp.LTE, number(term.args["high"]), term)
+        return _if(comparison("<=", number(term.args["low"]), Constant(BIGINT, 1), term), last)
     kind: type = type(term)
     if kind in _MIRRORED:
         left, right = term.this, term.expression
         if _is_rownum(right):
             left, right, kind = right, left, _MIRRORED[kind]
         if _is_rownum(left) and not names_rownum(right):
-            return _bound(binder, kind, number(right), term)
+            return _bound(kind, number(right), term)
     hint = "Use it in a query in FROM"
     raise UnsupportedExpression(
         "rownum can be compared with a value by <, <=, =, >=, > and BETWEEN, joined with AND", *place(term), hint
     )
 
 
-def _bound(binder: Binder, kind: type, value: Expression, node: exp.Expr) -> Expression:
+def _bound(kind: type, value: Expression, node: exp.Expr) -> Expression:
     """How many rows ``rownum < value`` and the like let through; of NULL, none."""
     one = Constant(BIGINT, 1)
     if kind is exp.EQ:
-        return _if(comparison(binder, "=", value, one, node), one)
+        return _if(comparison("=", value, one, node), one)
     if kind in (exp.GT, exp.GTE):
         symbol = "<" if kind is exp.GT else "<="
-        return _if(comparison(binder, symbol, value, one, node), Constant(BIGINT, _MANY))
+        return _if(comparison(symbol, value, one, node), Constant(BIGINT, _MANY))
     is_open_end = kind is exp.LT
     whole = value
     if value.type.name in ("DECIMAL", "DOUBLE"):
-        whole = apply(binder, "ceil" if is_open_end else "floor", [value], node)
+        whole = apply("ceil" if is_open_end else "floor", [value], node)
     low, high = Constant(BIGINT, int(is_open_end)), Constant(BIGINT, _MANY)
-    whole = apply(binder, "least", [apply(binder, "greatest", [whole, low], node), high], node)
-    count = convert(binder, whole, BIGINT, node)
+    whole = apply("least", [apply("greatest", [whole, low], node), high], node)
+    count = convert(whole, BIGINT, node)
     if is_open_end:
-        count = operator(binder, "-", count, one, node)
+        count = operator("-", count, one, node)
     zero = Constant(BIGINT, 0)
     # NULL is below nothing, though greatest and least pass over it.
-    is_null = apply(binder, "is_null", [value], node)
+    is_null = apply("is_null", [value], node)
     return Case(BIGINT, ((is_null, zero),), Coalesce(BIGINT, (count, zero)))
 
 
@@ -303,7 +303,7 @@ class Select:
         if key is not None:
             return key
         if isinstance(value, Reference) and (value.column in self.groups or value.column is self.scope.number):
-            raise grouping.stranger(value, node)
+            raise grouping.not_grouped(value, node)
         return tree.rebuilt(value, lambda part: self._of_groups(part, node))
 
     def _rows(
@@ -545,7 +545,7 @@ def _amount(binder: Binder, node: exp.Expr | None, scope: Scope) -> Expression |
             return Constant(BIGINT, 1)
         if amount is None:
             amount = part.need("expression", "a number")
-    return assign(binder, bind(binder, amount, Scope(None, scope.views)), BIGINT, amount)
+    return assign(bind(binder, amount, Scope(None, scope.views)), BIGINT, amount)
 
 
 def ordinal(node: exp.Expr, count: int) -> int | None:

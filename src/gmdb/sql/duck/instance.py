@@ -5,7 +5,7 @@ its catalog.  It reaches no files, no network and no variables of the program.
 
 Invariants
  1. At the process's end every statement is ended, and then the instance: whatever the program still holds, none of
-    DuckDB's objects is left for its bindings to complain of.
+    DuckDB's objects is left that its bindings would report as leaked.
  2. A forked child touches nothing of its parent's instance or statements, and destroys nothing of it.
 """
 
@@ -24,31 +24,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gmdb import errors
-from gmdb.errors import (
-    DatabaseError,
-    DivisionByZero,
-    EngineFault,
-    InterfaceError,
-    InternalError,
-    InvalidText,
-    OperationalError,
-    StatementInterrupted,
-    SubqueryTooManyRows,
-    UndefinedResult,
-    ValueOutOfRange,
-)
 from gmdb.process.finalizers import Living
 from gmdb.process.forked import keep_forever, silence_leak_reports
 from gmdb.sql.duck.values import Functions
-from gmdb.sql.operations.macros import FAILURE, QUERY_MACROS
-from gmdb.sql.operations.macros import MACROS as OPERATION_MACROS
+from gmdb.sql.operations.macros import FAILURE, MACROS
 from gmdb.sql.operations.registry import Operation
 
 if TYPE_CHECKING:
     import duckdb
 
 
-# ---- DuckDB's errors as gmdb's: by what went wrong, without DuckDB's own talk around it.
+# ---- DuckDB's errors as gmdb's: by what went wrong, in gmdb's words.
 
 _KIND = re.compile(r"(?:.*?: )?(\w[\w -]*?) Error: (.*)", re.DOTALL)
 _OWN = re.compile(rf"convert string ['\"]{FAILURE}(\w+): (.*)['\"] to INT32", re.DOTALL)  # of gm_fail
@@ -56,39 +42,39 @@ _PYTHON = re.compile(r"executing the UDF: (?:[\w.]+\.)?(\w+): (.*)", re.DOTALL)
 _OUT_OF_RANGE = re.compile(
     "out of range|overflow|can't be cast because|too large|to DECIMAL|negative|cast decimal value", re.IGNORECASE
 )
-_BY_KIND: dict[str, type[DatabaseError]] = {
-    "Conversion": InvalidText,
-    "Out of Range": ValueOutOfRange,
-    "Invalid Input": ValueOutOfRange,
-    "Out of Memory": OperationalError,
-    "IO": OperationalError,
+_BY_KIND: dict[str, type[errors.DatabaseError]] = {
+    "Conversion": errors.InvalidText,
+    "Out of Range": errors.ValueOutOfRange,
+    "Invalid Input": errors.ValueOutOfRange,
+    "Out of Memory": errors.OperationalError,
+    "IO": errors.OperationalError,
 }
-_FAULTS = ("INTERNAL", "FATAL")  # of DuckDB's own; others are mistakes in what it was asked
-_NO_FRAME = UndefinedResult, "the offset of a frame must be neither negative nor NULL"
-_BY_TEXT: tuple[tuple[str, tuple[type[DatabaseError], str]], ...] = (
-    ("Division by zero in expression", (DivisionByZero, "division by zero")),
+_FAULTS = ("INTERNAL", "FATAL")  # of DuckDB's own; others are mistakes in the query
+_NO_FRAME = errors.UndefinedResult, "the offset of a frame must be neither negative nor NULL"
+_BY_TEXT: tuple[tuple[str, tuple[type[errors.DatabaseError], str]], ...] = (
+    ("Division by zero in expression", (errors.DivisionByZero, "division by zero")),
     (
         "More than one row returned by a subquery",
-        (SubqueryTooManyRows, "more than one row returned by a subquery used as an expression"),
+        (errors.SubqueryTooManyRows, "more than one row returned by a subquery used as an expression"),
     ),
-    ("PERCENTILEs can only take", (ValueOutOfRange, "a percentile is a number between 0 and 1")),
-    ("LIMIT/OFFSET cannot be negative", (ValueOutOfRange, "LIMIT and OFFSET cannot be negative")),
+    ("PERCENTILEs can only take", (errors.ValueOutOfRange, "a percentile is a number between 0 and 1")),
+    ("LIMIT/OFFSET cannot be negative", (errors.ValueOutOfRange, "LIMIT and OFFSET cannot be negative")),
     ("PRECEDING expression cannot be", _NO_FRAME),
     ("FOLLOWING expression cannot be", _NO_FRAME),
 )
 
 
-def translated(error: BaseException) -> DatabaseError:
+def translated(error: BaseException) -> errors.DatabaseError:
     """gmdb's error for one that DuckDB raised, directly or through an Arrow stream."""
     text = str(error)
     if type(error).__name__ == "InterruptException" or "INTERRUPT Error" in text:
-        return StatementInterrupted("the statement was interrupted")
+        return errors.StatementInterrupted("the statement was interrupted")
     own = _PYTHON.search(text) or _OWN.search(text)
     if own is not None:
         class_ = getattr(errors, own[1], None)
-        if isinstance(class_, type) and issubclass(class_, DatabaseError):
+        if isinstance(class_, type) and issubclass(class_, errors.DatabaseError):
             return class_(own[2])
-        return InternalError(f"a function failed: {own[1]}: {own[2]}")
+        return errors.InternalError(f"a function failed: {own[1]}: {own[2]}")
     for part, (class_, message) in _BY_TEXT:
         if part in text:
             return class_(message)
@@ -96,10 +82,10 @@ def translated(error: BaseException) -> DatabaseError:
     kind, message = (match[1], match[2]) if match is not None else ("", text)
     message = _plain(message)
     if kind == "Conversion" and _OUT_OF_RANGE.search(message):
-        return ValueOutOfRange(message)
+        return errors.ValueOutOfRange(message)
     if kind in _BY_KIND:
         return _BY_KIND[kind](message)
-    fault = EngineFault if kind in _FAULTS else InternalError
+    fault = errors.EngineFault if kind in _FAULTS else errors.InternalError
     return fault(f"DuckDB failed at the translated statement: {text.strip().splitlines()[0]}")
 
 
@@ -118,7 +104,7 @@ MEMORY_SHARE = 0.4  # of the machine's memory; beyond it, sorts and joins go to 
 
 @dataclass(frozen=True)
 class Settings:
-    """What DuckDB may use.  ``memory_bytes``: of the machine's memory.  ``threads``: beside those that ask."""
+    """What DuckDB may use.  ``memory_bytes``: of the machine's memory.  ``threads``: beside those that call it."""
 
     memory_bytes: int
     threads: int
@@ -141,10 +127,10 @@ class Statement(Protocol):
     """What is at work in DuckDB, or has rows that are not read yet."""
 
     def stop(self) -> bool:
-        """End it for good, whoever is reading; returns whether another thread is at it, and may hold a part of it."""
+        """End it for good, even while it is read; returns whether another thread uses it, and may hold a part of it."""
 
     def leave_to_parent(self) -> list[Any]:
-        """In a forked child: be ended, without a word to DuckDB; returns the objects that are not to be destroyed."""
+        """In a forked child: end, without a call of DuckDB; returns the objects that are not to be destroyed."""
 
 
 _guard = threading.Lock()
@@ -156,19 +142,19 @@ _stopped = False
 
 
 def configure(settings: Settings) -> None:
-    """Say what DuckDB may use; before the first statement that needs it."""
+    """Set what DuckDB may use; before the first statement that needs it."""
     global _settings
     with _guard:
         if _instance is not None:
-            raise InterfaceError("configure comes too late: a query has run already")
+            raise errors.InterfaceError("configure comes too late: a query has run already")
         _settings = settings
 
 
 def cursor(operations: Iterable[Operation] = ()) -> duckdb.DuckDBPyConnection:
-    """A connection for one statement, which calls these operations in Python; whoever asks closes it."""
+    """A connection for one statement, which calls these operations in Python; the caller closes it."""
     global _instance, _functions
     with _guard:
-        if _stopped:  # what runs at the process's end may still ask
+        if _stopped:  # code that runs at the process's end may still call
             instance = _start(_settings or Settings.default())
             Functions(instance).require(operations)
             return instance
@@ -193,7 +179,7 @@ def renew() -> None:
 
 
 def register(connection: duckdb.DuckDBPyConnection, alias: str, stream: Any, count: int | None) -> None:
-    """Make a stream known to a connection under a name; if DuckDB lets itself be told, with the number of its rows."""
+    """Register a stream with a connection; with the number of its rows, if this version of DuckDB takes that."""
     counted = _counted_stream()
     if counted is None:
         connection.register(alias, stream)
@@ -257,7 +243,7 @@ def _start(settings: Settings) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": False,
         },
     )
-    for macro in (*OPERATION_MACROS, *QUERY_MACROS):
+    for macro in MACROS:
         instance.execute(f"CREATE MACRO {macro}")
     instance.execute("SET enable_external_access = false")
     instance.execute("SET lock_configuration = true")

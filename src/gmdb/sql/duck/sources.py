@@ -1,50 +1,36 @@
-"""Where the rows of a query in DuckDB come from: tables, by the paths that the plan takes, and what is at hand already.
+"""Where the rows of a query in DuckDB come from: tables, by the paths of the plan, and what is in memory already.
 
 Invariants
  1. A source's rows are those that the statement's reading sees, each time that DuckDB asks for them.
- 2. What the rows executor has to work out is worked out before DuckDB begins, in the thread of the statement.
+ 2. What the rows executor computes is computed before DuckDB begins, in the thread of the statement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from gmdb.database.cursor import RowCursor, open_cursor
-from gmdb.errors import DefinitionChanged
 from gmdb.format.address import RowId
 from gmdb.format.columns import ColumnType
 from gmdb.sql import rows
+from gmdb.sql.duck.execution import Source
 from gmdb.sql.plan.estimates import Estimates
-from gmdb.sql.plan.paths import Access, Found, parse_row_id
+from gmdb.sql.plan.paths import Access, Materialized, parse_row_id
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Run
 from gmdb.sql.statements.table_functions import read_listing
 from gmdb.sql.tree import Column, Listing, Table
-from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import KeyRange
 from gmdb.tables.arrow.arrow_types import arrow_type
 from gmdb.tables.arrow.scan import place_field, row_id_texts
 
-Rows = Table | Access | Listing | Found
-BATCH_ROWS = 1 << 14  # of rows that Python has worked out
+Rows = Table | Access | Listing | Materialized
+BATCH_ROWS = 1 << 14  # of rows that Python computes
 _NOTHING = pa.field("c0", pa.bool_())  # what a stream has whose rows are all that matters
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A table of a run, as DuckDB reads it: ``batches`` gives its rows anew, with some of its columns.
-
-    ``count``: how many rows there are, about; None if nobody knows.
-    """
-
-    alias: str
-    schema: pa.Schema
-    count: int | None
-    batches: Callable[[Sequence[int]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +45,12 @@ class Read:
 
     @classmethod
     def of(cls, alias: str, relation: Rows, columns: Sequence[Column], names: Sequence[str]) -> Read:
-        if not columns and not isinstance(relation, Found):
+        if not columns and not isinstance(relation, Materialized):
             columns, names = (_cheapest(relation),), ("c0",)
         fields = [pa.field(name, arrow_type(_stored_type(relation, c))) for name, c in zip(names, columns, strict=True)]
         prepared: Any = None
-        if isinstance(relation, Found):
-            prepared = rows.compile(relation.source)
+        if isinstance(relation, Materialized):
+            prepared = rows.Program(relation.source)
         elif isinstance(relation, Access) and not relation.is_lateral:
             prepared = compile_row(tuple(relation.path.expressions()), ())
         return cls(alias, relation, tuple(columns), pa.schema(fields or [_NOTHING]), prepared)
@@ -74,16 +60,15 @@ class Read:
         relation, schema = self.relation, self.schema
         if isinstance(relation, Listing):
             table = read_listing(run.connection, relation)
-            table = table.select([relation.listed.index(column) for column in self.columns])
-            return Source(self.alias, schema, len(table), _Batches(table.rename_columns(schema.names), schema))
-        if isinstance(relation, Found):
-            table = self._worked_out(relation, run)
-            return Source(self.alias, schema, len(table), _Batches(table, schema))
+            table = table.select([relation.columns.index(column) for column in self.columns])
+            return _source_of(self.alias, table.rename_columns(schema.names), schema)
+        if isinstance(relation, Materialized):
+            return _source_of(self.alias, self._computed(relation, run), schema)
         table_rows = _TableRows(self, relation, run)
         return Source(self.alias, schema, table_rows.count, table_rows)
 
-    def _worked_out(self, found: Found, run: Run) -> pa.Table:
-        positions = [found.source.columns.index(column) for column in self.columns]
+    def _computed(self, relation: Materialized, run: Run) -> pa.Table:
+        positions = [relation.source.columns.index(column) for column in self.columns]
         batches, lines = [], []
         for line in self.prepared.rows(run):
             lines.append(line)
@@ -103,7 +88,7 @@ class Read:
 
 
 def _cheapest(relation: Table | Access | Listing) -> Column:
-    """The column by which rows are counted, where nothing else of them matters."""
+    """The column by which rows are counted, where only their number matters."""
 
     def cost(column: Column) -> tuple[bool, int]:
         type_ = _stored_type(relation, column)
@@ -120,14 +105,12 @@ def _stored_type(relation: Rows, column: Column) -> ColumnType:
     return column.type
 
 
-class _Batches:
-    """Rows that are there already."""
-
-    def __init__(self, table: pa.Table, schema: pa.Schema) -> None:
-        self._table = table.cast(schema)
-
-    def __call__(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        yield from self._table.select(list(columns)).to_batches()
+def _source_of(alias: str, table: pa.Table, schema: pa.Schema) -> Source:
+    """Rows that are in memory already."""
+    rows = table.cast(schema)
+    return Source(
+        alias, schema, len(rows), lambda columns: (batch for batch in rows.select(list(columns)).to_batches())
+    )
 
 
 class _TableRows:
@@ -137,12 +120,7 @@ class _TableRows:
         self._table = table = relation.table if isinstance(relation, Access) else relation
         self._read = read
         self._reading = run.reading
-        self._heap: Heap = run.connection.heap(table.definition.name)
-        self._heap.see(run.reading.scn)
-        if self._heap.definition is not table.definition:
-            raise DefinitionChanged(
-                f"the definition of table {table.definition.name} has changed; run the statement again"
-            )
+        self._heap = run.heap(table.definition)
         self._index: str | None = None
         self._ranges: list[KeyRange] = []
         self._row_ids: list[RowId] | None = None
@@ -172,14 +150,14 @@ class _TableRows:
 
     def __call__(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
         table = self._table
-        wanted = [self._read.columns[n] for n in columns]
-        names = [table.definition.columns[table.stored.index(c)].name for c in wanted if c is not table.row_id]
-        with_row_ids = len(names) < len(wanted)
+        read = [self._read.columns[n] for n in columns]
+        names = [table.definition.columns[table.stored.index(c)].name for c in read if c is not table.row_id]
+        with_row_ids = len(names) < len(read)
         for cursor in self._cursors(names):
             reader = cursor.read_by(self._reading, places=with_row_ids)
             try:
                 for batch in reader:
-                    yield pa.RecordBatch.from_arrays(self._arrays(batch, wanted), [f"c{n}" for n in range(len(wanted))])
+                    yield pa.RecordBatch.from_arrays(self._arrays(batch, read), [f"c{n}" for n in range(len(read))])
             finally:
                 reader.close()
 
@@ -191,12 +169,12 @@ class _TableRows:
         for keys in self._ranges:
             yield open_cursor(heap, definition, names, self._index, keys, None)
 
-    def _arrays(self, batch: pa.RecordBatch, wanted: Sequence[Column]) -> list[pa.Array]:
-        """The columns in the order that is wanted; row ids as SQL shows them, of the places of rows."""
+    def _arrays(self, batch: pa.RecordBatch, columns: Sequence[Column]) -> list[pa.Array]:
+        """The columns in this order; row ids as SQL shows them, of the places of rows."""
         stored = iter(range(batch.num_columns))
         return [
             row_id_texts(batch.column(place_field().name).to_numpy())
             if column is self._table.row_id
             else batch.column(next(stored))
-            for column in wanted
+            for column in columns
         ]

@@ -5,7 +5,7 @@ Relations become SELECTs, whose clauses take as many of them as mean the same to
 Invariants
  1. A column has one name in the whole text (``c7``), that of its identity, so that every reference is found by its
     name alone and no name of a user's reaches DuckDB.
- 2. A column that no answer depends on is neither written nor read.
+ 2. A column that the result does not depend on is neither written nor read.
 Not here: expressions (values.py), where tables' rows come from (sources.py).
 """
 
@@ -18,45 +18,15 @@ from typing import Any
 
 from gmdb.errors import InternalError
 from gmdb.format.columns import ColumnType
-from gmdb.sql.duck.answer import Answer, Source, Watch
+from gmdb.sql import tree
+from gmdb.sql.duck.execution import DuckResult, Source, Watch
 from gmdb.sql.duck.sources import Read
 from gmdb.sql.duck.values import Values, can_fail, duck_type, is_formula, parameter_value
 from gmdb.sql.operations.registry import Operation
-from gmdb.sql.plan.paths import Access, Found
+from gmdb.sql.plan.paths import Access, Materialized
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Run
-from gmdb.sql.tree import (
-    Aggregate,
-    Call,
-    Column,
-    Distinct,
-    Expression,
-    Filter,
-    Group,
-    Join,
-    Limit,
-    Listing,
-    Number,
-    One,
-    Output,
-    Project,
-    Reading,
-    Reference,
-    Relation,
-    ScalarQuery,
-    Series,
-    SetOperation,
-    Shared,
-    Sort,
-    SortKey,
-    Table,
-    Window,
-    WindowCall,
-    With,
-    columns_of,
-    walk,
-)
-from gmdb.sql.tree import Values as ValuesRelation
+from gmdb.sql.tree import Column, Expression, Output, Relation, SortKey, columns_of, walk
 from gmdb.sql.types import TEXT
 
 _JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN", "semi": "SEMI JOIN"}
@@ -71,27 +41,27 @@ class Written:
     types: tuple[ColumnType, ...]
     reads: tuple[Read, ...]
     parameters: tuple[str, ...]
-    given: Callable[..., tuple[Any, ...]]  # their values, in a run
+    parameter_values: Callable[..., tuple[Any, ...]]  # in a run
     operations: tuple[Operation, ...]
     uses_now: bool
 
     def values(self, run: Run) -> dict[str, Any]:
         """What the text's parameters are in a run."""
-        given = self.given((), run.parameters, run.now)
-        values = {name: parameter_value(value) for name, value in zip(self.parameters, given, strict=True)}
+        own = self.parameter_values((), run.parameters, run.now)
+        values = {name: parameter_value(value) for name, value in zip(self.parameters, own, strict=True)}
         return {**values, "now": run.now} if self.uses_now else values
 
 
-def run_written(written: Written, run: Run, watch: Watch | None = None) -> Answer:
-    """Run a query; ``watch`` is given what can interrupt it, before it runs."""
-    return answer(written, [read.begin(run) for read in written.reads], written.values(run), watch)
+def run_written(written: Written, run: Run, watch: Watch | None = None) -> DuckResult:
+    """Run a query; ``watch`` is called with what can interrupt it, before it runs."""
+    return result_of(written, [read.begin(run) for read in written.reads], written.values(run), watch)
 
 
-def answer(
+def result_of(
     written: Written, sources: Sequence[Source], values: Mapping[str, Any], watch: Watch | None = None
-) -> Answer:
-    """The answer of a query over these sources."""
-    return Answer(written.names, written.types, written.sql, sources, values, watch, written.operations)
+) -> DuckResult:
+    """Run a query over these sources."""
+    return DuckResult(written.names, written.types, written.sql, sources, values, watch, written.operations)
 
 
 def write(relation: Relation, names: Sequence[str] | None = None) -> Written:
@@ -147,25 +117,25 @@ class Writer(Values):
         self._shared: dict[int, str] = {}
         self._count = 0
         self._kinds: dict[type[Relation], Callable[[Any], _Select]] = {
-            One: lambda _: _Select((), outputs=None),
-            Table: self._read,
+            tree.One: lambda _: _Select((), outputs=None),
+            tree.Table: self._read,
             Access: self._read,
-            Listing: self._read,
-            Found: self._read,
-            Series: self._series,
-            ValuesRelation: self._values,
-            Filter: self._filter,
-            Project: self._project,
-            Join: self._join,
-            Group: self._group,
-            Window: self._window,
-            Number: self._number,
-            Distinct: self._distinct,
-            Sort: self._sort,
-            Limit: self._limit,
-            SetOperation: self._set_operation,
-            With: self._with,
-            Reading: self._reading,
+            tree.Listing: self._read,
+            Materialized: self._read,
+            tree.Series: self._series,
+            tree.Values: self._values,
+            tree.Filter: self._filter,
+            tree.Project: self._project,
+            tree.Join: self._join,
+            tree.Group: self._group,
+            tree.Window: self._window,
+            tree.Number: self._number,
+            tree.Distinct: self._distinct,
+            tree.Sort: self._sort,
+            tree.Limit: self._limit,
+            tree.SetOperation: self._set_operation,
+            tree.With: self._with,
+            tree.Reading: self._reading,
         }
 
     # ---- SELECTs
@@ -222,13 +192,13 @@ class Writer(Values):
 
     # ---- where rows come from
 
-    def _read(self, relation: Table | Access | Listing | Found) -> _Select:
+    def _read(self, relation: tree.Table | Access | tree.Listing | Materialized) -> _Select:
         columns = self._lives(relation.columns)
         alias = f"t{len(self.reads) + 1}"
         self.reads.append(Read.of(alias, relation, columns, [self.name(column) for column in columns]))
         return _Select(columns, alias)
 
-    def _series(self, relation: Series) -> _Select:
+    def _series(self, relation: tree.Series) -> _Select:
         own, type_ = self._fresh(), relation.column.type
         start, stop, step = (
             f"CAST({self.value(one)} AS BIGINT)" for one in (relation.start, relation.stop, relation.step)
@@ -239,13 +209,13 @@ class Writer(Values):
         name = self.name(relation.column)
         return _Select((relation.column,), f"(SELECT CAST(g AS {duck_type(type_)}) AS {name} FROM ({rows})) AS {own}")
 
-    def _values(self, relation: ValuesRelation) -> _Select:
-        types = [column.type for column in relation.listed]
+    def _values(self, relation: tree.Values) -> _Select:
+        types = [column.type for column in relation.columns]
         rows = ", ".join(f"({', '.join(map(self.typed, row, types))})" for row in relation.rows)
-        names = ", ".join(self.name(column) for column in relation.listed)
-        return _Select(relation.listed, f"(VALUES {rows}) AS {self._fresh()}({names})")
+        names = ", ".join(self.name(column) for column in relation.columns)
+        return _Select(relation.columns, f"(VALUES {rows}) AS {self._fresh()}({names})")
 
-    def _join(self, relation: Join) -> _Select:
+    def _join(self, relation: tree.Join) -> _Select:
         left = self._as_source(relation.left)
         kind, condition = relation.kind, relation.condition
         columns = self._lives(relation.columns)
@@ -258,12 +228,12 @@ class Writer(Values):
         word = "ANTI JOIN" if kind == "anti" else _JOINS[kind]
         return _Select(columns, f"{left} {word} {right} ON {test}", is_join=True)
 
-    def _lateral_join(self, relation: Join, left: str, columns: tuple[Column, ...]) -> _Select:
+    def _lateral_join(self, relation: tree.Join, left: str, columns: tuple[Column, ...]) -> _Select:
         """Each row of the left side with those of the right one that are made for it.
 
         DuckDB takes few conditions of such joins, so that the right side itself has them.
         """
-        right = relation.right if relation.condition is None else Filter(relation.right, relation.condition)
+        right = relation.right if relation.condition is None else tree.Filter(relation.right, relation.condition)
         if relation.kind in ("semi", "anti"):
             word = "NOT EXISTS" if relation.kind == "anti" else "EXISTS"
             source = f"(SELECT * FROM {left} WHERE {word} ({self.query(right, ())}))"
@@ -274,12 +244,12 @@ class Writer(Values):
 
     # ---- what becomes of them
 
-    def _filter(self, relation: Filter) -> _Select:
+    def _filter(self, relation: tree.Filter) -> _Select:
         select = self._open(relation.source)
         select.where.append(relation.condition)
         return select
 
-    def _project(self, relation: Project) -> _Select:
+    def _project(self, relation: tree.Project) -> _Select:
         select = self._select(relation.source)
         if select.outputs is not None or select.distinct or select.limit:
             select = self._nested(select)
@@ -294,7 +264,7 @@ class Writer(Values):
         own.update((column, self.typed(value, column.type)) for column, value in outputs)
         return self._nested(replace(select, columns=tuple(own), outputs=own))
 
-    def _group(self, relation: Group) -> _Select:
+    def _group(self, relation: tree.Group) -> _Select:
         select = self._open(relation.source)
         keys, aggregates = relation.keys, [one for one in relation.aggregates if one[0] in self._live]
         own = set(relation.source.columns)
@@ -307,7 +277,7 @@ class Writer(Values):
         if outer:  # DuckDB takes an aggregate of outer columns alone for one of the outer query
             select = self._widened(select, [(column, argument) for argument, column in outer.items()])
             aggregates = [(column, _with_arguments(one, outer)) for column, one in aggregates]
-        if relation.sets is None and all(isinstance(value, Reference) for _, value in keys):
+        if relation.sets is None and all(isinstance(value, tree.Reference) for _, value in keys):
             names = [self.value(value) for _, value in keys]
         else:  # as columns: constants would be positions, and equal keys of several sets one
             select = self._widened(select, keys)
@@ -320,13 +290,16 @@ class Writer(Values):
         return self._called(select, {column: name for (column, _), name in zip(keys, names, strict=True)}, aggregates)
 
     def _called(
-        self, select: _Select, kept: dict[Column, str], calls: Sequence[tuple[Column, Aggregate | WindowCall]]
+        self,
+        select: _Select,
+        plain: dict[Column, str],
+        calls: Sequence[tuple[Column, tree.Aggregate | tree.WindowCall]],
     ) -> _Select:
-        """A SELECT with some columns and aggregates; those made of several calls are worked out around it."""
+        """A SELECT with some columns and aggregates; those of several calls are computed around it."""
         parts: dict[str, Column] = {}
         texts = {column: self.aggregate(one, parts) for column, one in calls}
         formulas = {column: texts[column] for column, one in calls if is_formula(one)}
-        outputs = {**kept, **{column: text for column, text in texts.items() if column not in formulas}}
+        outputs = {**plain, **{column: text for column, text in texts.items() if column not in formulas}}
         select.outputs = {**outputs, **{column: text for text, column in parts.items()}}
         select.columns = tuple(select.outputs)
         if formulas:
@@ -335,14 +308,14 @@ class Writer(Values):
             select.columns = tuple(select.outputs)
         return select
 
-    def _window(self, relation: Window) -> _Select:
+    def _window(self, relation: tree.Window) -> _Select:
         calls = [(column, one) for column, one in relation.calls if column in self._live]
         if not calls:
             return self._select(relation.source)
         select = self._open(relation.source)
         return self._called(select, {column: self.name(column) for column in select.columns}, calls)
 
-    def _number(self, relation: Number) -> _Select:
+    def _number(self, relation: tree.Number) -> _Select:
         if relation.number not in self._live:
             return self._select(relation.source)
         select = self._open(relation.source)
@@ -351,19 +324,19 @@ class Writer(Values):
         select.columns = tuple(select.outputs)
         return select
 
-    def _distinct(self, relation: Distinct) -> _Select:
+    def _distinct(self, relation: tree.Distinct) -> _Select:
         select = self._select(relation.source)
         if relation.on is None:
             select = self._nested(select) if select.distinct or select.order or select.limit else select
             select.distinct = "DISTINCT "
             return select
-        is_plain = select.outputs is None or all(isinstance(one, Reference) for one in relation.on)
+        is_plain = select.outputs is None or all(isinstance(one, tree.Reference) for one in relation.on)
         if select.distinct or select.limit or not is_plain:
             select = self._nested(select)
         select.distinct = f"DISTINCT ON ({self.listed(relation.on)}) "
         return select
 
-    def _sort(self, relation: Sort) -> _Select:
+    def _sort(self, relation: tree.Sort) -> _Select:
         select = self._select(relation.source)
         is_plain = select.outputs is None or all(_is_name(key) for key in relation.keys)
         if select.order or select.limit or select.distinct or not is_plain:
@@ -371,9 +344,9 @@ class Writer(Values):
         select.order = f" {self.order(relation.keys)}"
         return select
 
-    def _limit(self, relation: Limit) -> _Select:
+    def _limit(self, relation: tree.Limit) -> _Select:
         source = relation.source
-        if isinstance(source, Project) and any(can_fail(value) for _, value in source.outputs):
+        if isinstance(source, tree.Project) and any(can_fail(value) for _, value in source.outputs):
             # DuckDB computes more rows than it gives: only those within the limit are to fail
             return self._project(replace(source, source=replace(relation, source=source.source)))
         select = self._select(source)
@@ -386,20 +359,20 @@ class Writer(Values):
 
     # ---- several queries
 
-    def _set_operation(self, relation: SetOperation) -> _Select:
-        positions = [n for n, column in enumerate(relation.outputs) if column in self._live]
+    def _set_operation(self, relation: tree.SetOperation) -> _Select:
+        positions = [n for n, column in enumerate(relation.columns) if column in self._live]
         sides = [
             f"({self.query(side, [side.columns[n] for n in positions], True)})"
             for side in (relation.left, relation.right)
         ]
         word = relation.kind.upper() + (" ALL" if relation.every else "")
-        columns = tuple(relation.outputs[n] for n in positions)
+        columns = tuple(relation.columns[n] for n in positions)
         return _Select(columns, f"({f' {word} '.join(sides)}) AS {self._fresh()}{self._names(columns)}")
 
     def _names(self, columns: Sequence[Column]) -> str:
         return f"({', '.join(self.name(column) for column in columns)})" if columns else ""
 
-    def _with(self, relation: With) -> _Select:
+    def _with(self, relation: tree.With) -> _Select:
         parts = [self._shared_query(shared) for shared in relation.shared if id(shared) in self._live.shared]
         select = self._select(relation.body)
         if not parts:
@@ -410,32 +383,28 @@ class Writer(Values):
         select.prefix = f"WITH {word}{', '.join(parts)} "
         return select
 
-    def _shared_query(self, shared: Shared) -> str:
+    def _shared_query(self, shared: tree.Shared) -> str:
         name = self._shared[id(shared)] = f"w{len(self._shared) + 1}"
         columns = [shared.columns[n] for n in self._positions(shared)]
         text = self.query(shared.query, columns, True)
         if shared.again is not None:
             word = "UNION ALL" if shared.every else "UNION"
             text = f"({text}) {word} ({self.query(shared.again, shared.again.columns, True)})"
-        is_volatile = any(_is_volatile(one) for part in walk(shared.query) for one in part.expressions())
+        is_volatile = any(tree.is_volatile(one) for part in walk(shared.query) for one in part.expressions())
         return f"{name}{self._names(columns)} AS {'MATERIALIZED ' if is_volatile else ''}({text})"
 
-    def _positions(self, shared: Shared) -> list[int]:
+    def _positions(self, shared: tree.Shared) -> list[int]:
         """The columns of a shared query that are written."""
         return [n for n, column in enumerate(shared.columns) if shared.again is not None or column in self._live]
 
-    def _reading(self, relation: Reading) -> _Select:
+    def _reading(self, relation: tree.Reading) -> _Select:
         (shared,) = relation.cell
-        columns = tuple(relation.outputs[n] for n in self._positions(shared))
+        columns = tuple(relation.columns[n] for n in self._positions(shared))
         return _Select(columns, f"{self._shared[id(shared)]} AS {self._fresh()}{self._names(columns)}")
 
 
 def _is_name(key: SortKey) -> bool:
-    return isinstance(key.value, Reference) and key.value.type.name != "CHAR"
-
-
-def _is_volatile(expression: Expression) -> bool:
-    return any(isinstance(part, Call) and part.operation.volatile for part in expression.walk())
+    return isinstance(key.value, tree.Reference) and key.value.type.name != "CHAR"
 
 
 def _is_outer(argument: Expression, own: set[Column]) -> bool:
@@ -443,8 +412,8 @@ def _is_outer(argument: Expression, own: set[Column]) -> bool:
     return bool(columns) and own.isdisjoint(columns)
 
 
-def _with_arguments(one: Aggregate, columns: dict[Expression, Column]) -> Aggregate:
-    arguments = (Reference(a.type, columns[a]) if a in columns else a for a in one.arguments)
+def _with_arguments(one: tree.Aggregate, columns: dict[Expression, Column]) -> tree.Aggregate:
+    arguments = (tree.Reference(a.type, columns[a]) if a in columns else a for a in one.arguments)
     return replace(one, arguments=tuple(arguments))
 
 
@@ -470,27 +439,27 @@ class Live:
     def _note(self, one: Relation) -> None:
         for expression in one.expressions():
             for part in expression.walk():
-                if isinstance(part, ScalarQuery):
+                if isinstance(part, tree.ScalarQuery):
                     self.columns.update(part.query.columns)
-        if isinstance(one, Project):
+        if isinstance(one, tree.Project):
             self._note_outputs(one.outputs)
-        elif isinstance(one, Group):
+        elif isinstance(one, tree.Group):
             self._note_outputs(one.aggregates)
             self.columns.update(column for _, value in one.keys for column in _references(value))
-        elif isinstance(one, Window):
+        elif isinstance(one, tree.Window):
             self._note_outputs(one.calls)
         else:
             self.columns.update(column for expression in one.expressions() for column in _references(expression))
-        if isinstance(one, Distinct) and one.on is None:
+        if isinstance(one, tree.Distinct) and one.on is None:
             self.columns.update(one.columns)
-        elif isinstance(one, SetOperation):
+        elif isinstance(one, tree.SetOperation):
             self._note_sides(one)
-        elif isinstance(one, Reading):
+        elif isinstance(one, tree.Reading):
             (shared,) = one.cell
             self.shared.add(id(shared))
-            for own, column in zip(one.outputs, shared.columns, strict=True):
+            for own, column in zip(one.columns, shared.columns, strict=True):
                 self._made_of.setdefault(own, set()).add(column)
-        elif isinstance(one, With):
+        elif isinstance(one, tree.With):
             for shared in one.shared:
                 if shared.again is not None:
                     self.columns.update((*shared.query.columns, *shared.again.columns, *shared.columns))
@@ -499,8 +468,8 @@ class Live:
         for column, value in outputs:
             self._made_of.setdefault(column, set()).update(_references(value))
 
-    def _note_sides(self, one: SetOperation) -> None:
-        for n, column in enumerate(one.outputs):
+    def _note_sides(self, one: tree.SetOperation) -> None:
+        for n, column in enumerate(one.columns):
             sides = {one.left.columns[n], one.right.columns[n]}
             if one.kind == "union" and one.every:
                 self._made_of.setdefault(column, set()).update(sides)
@@ -509,7 +478,7 @@ class Live:
 
 
 def _references(expression: Expression) -> Iterator[Column]:
-    return (part.column for part in expression.walk() if isinstance(part, Reference))
+    return (part.column for part in expression.walk() if isinstance(part, tree.Reference))
 
 
 def _everything(relation: Relation) -> Iterator[Relation]:
@@ -518,10 +487,10 @@ def _everything(relation: Relation) -> Iterator[Relation]:
     while pending:
         one = pending.pop()
         yield one
-        if isinstance(one, Found | Access):
+        if isinstance(one, Materialized | Access):
             continue
         pending.extend(one.sources())
-        if isinstance(one, With):
+        if isinstance(one, tree.With):
             pending.extend(
                 query for shared in one.shared for query in (shared.query, shared.again) if query is not None
             )
@@ -546,9 +515,9 @@ class Profile:
 def profile(written: Written, run: Run, watch: Watch | None = None) -> Profile:
     """Run a query to its end, without its rows."""
     explained = replace(written, sql=_EXPLAIN + written.sql, names=("key", "value"), types=(TEXT, TEXT))
-    with run_written(explained, run, watch) as answer:
-        text = answer.reader.read_all().column("value")[0].as_py()
-        read = answer.rows_read()
+    with run_written(explained, run, watch) as result:
+        text = result.reader.read_all().column("value")[0].as_py()
+        read = result.rows_read()
     (top,) = _operators(json.loads(text)["operator"])
     return Profile(
         _rows(top), tuple(_lines(top, 0)), tuple((one.relation, read.get(one.alias, 0)) for one in written.reads)

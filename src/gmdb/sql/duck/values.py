@@ -19,41 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import InternalError
 from gmdb.format.columns import ColumnType
+from gmdb.sql import tree
 from gmdb.sql.operations.registry import Operation, function_of, written
 from gmdb.sql.plan.terms import is_one_row, negation_of_null
 from gmdb.sql.times import Interval
-from gmdb.sql.tree import (
-    Aggregate,
-    Call,
-    Case,
-    Coalesce,
-    Column,
-    Constant,
-    Exists,
-    Expression,
-    Filter,
-    Frame,
-    Group,
-    Join,
-    Junction,
-    Now,
-    Number,
-    Parameter,
-    Passing,
-    Project,
-    QueryComparison,
-    Reference,
-    Relation,
-    ScalarQuery,
-    SetOperation,
-    SortKey,
-    Window,
-    WindowCall,
-    With,
-    columns_of,
-    everything,
-    rebuilt,
-)
+from gmdb.sql.tree import Column, Expression, Relation, SortKey, columns_of, everything, rebuilt
 
 if TYPE_CHECKING:
     import duckdb
@@ -138,7 +108,8 @@ def _passed(type_: ColumnType) -> str:
 def as_function(operation: Operation) -> Callable[..., Any]:
     """An operation as DuckDB calls it: with as many parameters as it takes, and NULLs among them."""
     names = [f"a{n}" for n in range(len(operation.takes))]
-    values = [f"interval({one})" if type_.name == "INTERVAL" else one for one, type_ in _pairs(names, operation.takes)]
+    pairs = zip(names, operation.takes, strict=True)
+    values = [f"interval({one})" if type_.name == "INTERVAL" else one for one, type_ in pairs]
     value = f"function({', '.join(values)})"
     if operation.gives.name in ("DOUBLE", "INTERVAL"):
         value = f"passed({value})"
@@ -149,10 +120,6 @@ def as_function(operation: Operation) -> Callable[..., Any]:
         text, {"function": function_of(operation), "interval": _interval, "passed": passed}
     )
     return function
-
-
-def _pairs(names: Sequence[str], types: Sequence[ColumnType]) -> Iterable[tuple[str, ColumnType]]:
-    return zip(names, types, strict=True)
 
 
 def _interval(parts: Sequence[int] | None) -> Interval | None:
@@ -193,16 +160,16 @@ def parameter_sql(name: str, type_: ColumnType) -> str:
 # ---- Expressions of the bound tree as DuckDB's SQL.
 
 _ARGUMENT = re.compile(r"\{(\d+)\}")
-_TRUE, _FALSE = (Constant(ColumnType("BOOLEAN"), value) for value in (True, False))
+_TRUE, _FALSE = (tree.Constant(ColumnType("BOOLEAN"), value) for value in (True, False))
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def can_fail(expression: Expression) -> bool:
     """Whether there are rows for which evaluating it raises an error."""
     for part in expression.walk():
-        if isinstance(part, Call) and part.operation.fails:
+        if isinstance(part, tree.Call) and part.operation.fails:
             return True
-        if isinstance(part, ScalarQuery) and not is_one_row(part.query):
+        if isinstance(part, tree.ScalarQuery) and not is_one_row(part.query):
             return True
         for query in part.relations():
             if any(can_fail(one) for relation in everything(query) for one in relation.expressions()):
@@ -210,16 +177,16 @@ def can_fail(expression: Expression) -> bool:
     return False
 
 
-def _asked_if(value: Expression, tests: Sequence[tuple[Expression, Expression]], default: Expression) -> Expression:
+def _guarded_by(value: Expression, tests: Sequence[tuple[Expression, Expression]], default: Expression) -> Expression:
     """A value whose queries find no rows unless a CASE of these tests is true.
 
     DuckDB evaluates a query for all rows, also for those whose branch of a CASE is another one; without rows it does
     not fail.
     """
     queries = [query for part in value.walk() for query in part.relations()]
-    if not (queries and tests) or not can_fail(value) or any(map(_varies, (test for test, _ in tests))):
+    if not (queries and tests) or not can_fail(value) or any(map(tree.is_volatile, (test for test, _ in tests))):
         return value
-    test = Case(default.type, tuple(tests), default)
+    test = tree.Case(default.type, tuple(tests), default)
 
     def change(part: Expression) -> Expression:
         changed = rebuilt(part, change)
@@ -228,23 +195,19 @@ def _asked_if(value: Expression, tests: Sequence[tuple[Expression, Expression]],
     return change(value)
 
 
-def _varies(expression: Expression) -> bool:
-    return any(isinstance(part, Call) and part.operation.volatile for part in expression.walk())
-
-
 def _filtered(query: Relation, test: Expression) -> Relation:
     """The query over none of the rows that it reads, unless the test is true."""
-    if isinstance(query, With):
+    if isinstance(query, tree.With):
         return replace(query, body=_filtered(query.body, test))
-    if isinstance(query, Join) and query.kind != "full":
+    if isinstance(query, tree.Join) and query.kind != "full":
         both = query.kind in ("inner", "right") and not query.lateral
         right = _filtered(query.right, test) if both else query.right
         return replace(query, left=_filtered(query.left, test), right=right)
-    if isinstance(query, SetOperation):
+    if isinstance(query, tree.SetOperation):
         return replace(query, left=_filtered(query.left, test), right=_filtered(query.right, test))
-    if isinstance(query, Passing | Project | Group | Window | Number):
+    if isinstance(query, tree.Passing | tree.Project | tree.Group | tree.Window | tree.Number):
         return replace(query, source=_filtered(query.source, test))
-    return Filter(query, test)
+    return tree.Filter(query, test)
 
 
 def quoted(text: str) -> str:
@@ -279,21 +242,21 @@ class Values(ABC):
 
     def __init__(self) -> None:
         self.names: dict[Column, str] = {}
-        self.parameters: dict[Parameter, str] = {}
+        self.parameters: dict[tree.Parameter, str] = {}
         self.operations: dict[Operation, None] = {}
         self.uses_now = False
         self._handlers: dict[type[Expression], Any] = {
-            Constant: lambda one: literal(one.value, one.type),
-            Parameter: self._parameter,
-            Reference: lambda one: self.name(one.column),
-            Call: self._call,
-            Junction: self._junction,
-            Case: self._case,
-            Coalesce: self._coalesce,
-            Now: self._now,
-            ScalarQuery: lambda one: f"({self.query(one.query, one.query.columns)})",
-            Exists: lambda one: f"EXISTS ({self.query(one.query, ())})",
-            QueryComparison: self._query_comparison,
+            tree.Constant: lambda one: literal(one.value, one.type),
+            tree.Parameter: self._parameter,
+            tree.Reference: lambda one: self.name(one.column),
+            tree.Call: self._call,
+            tree.Junction: self._junction,
+            tree.Case: self._case,
+            tree.Coalesce: self._coalesce,
+            tree.Now: self._now,
+            tree.ScalarQuery: lambda one: f"({self.query(one.query, one.query.columns)})",
+            tree.Exists: lambda one: f"EXISTS ({self.query(one.query, ())})",
+            tree.QueryComparison: self._query_comparison,
         }
 
     @abstractmethod
@@ -323,7 +286,7 @@ class Values(ABC):
 
     def condition(self, expression: Expression) -> str:
         """A condition of which only matters whether it is true."""
-        if isinstance(expression, Junction):
+        if isinstance(expression, tree.Junction):
             return self.junction(expression.absorbing, expression.parts, True)
         return self.value(expression)
 
@@ -352,40 +315,40 @@ class Values(ABC):
         sure, excluded = (head, "TRUE") if absorbing else (f"NOT {head}", "FALSE")
         return f"CASE WHEN {sure} THEN {excluded} ELSE ({head}{word}{rest}) END"
 
-    def _junction(self, one: Junction) -> str:
+    def _junction(self, one: tree.Junction) -> str:
         return self.junction(one.absorbing, one.parts, False)
 
-    def _case(self, one: Case) -> str:
+    def _case(self, one: tree.Case) -> str:
         branches = []
         before: list[tuple[Expression, Expression]] = []
         for test, value in one.branches:
-            wanted = _asked_if(value, [*before, (test, _TRUE)], _FALSE)
-            branches.append(f"WHEN {self.condition(test)} THEN {self.typed(wanted, one.type)}")
+            guarded = _guarded_by(value, [*before, (test, _TRUE)], _FALSE)
+            branches.append(f"WHEN {self.condition(test)} THEN {self.typed(guarded, one.type)}")
             before.append((test, _FALSE))
-        default = _asked_if(one.default, before, _TRUE)
+        default = _guarded_by(one.default, before, _TRUE)
         return f"CASE {' '.join(branches)} ELSE {self.typed(default, one.type)} END"
 
-    def _coalesce(self, one: Coalesce) -> str:
+    def _coalesce(self, one: tree.Coalesce) -> str:
         """What stands behind a value is not to be evaluated where that is there: DuckDB may take parts of it out."""
         before: list[tuple[Expression, Expression]] = []
         parts = []
         for part in one.parts:
-            parts.append(self.typed(_asked_if(part, before, _TRUE), one.type))
+            parts.append(self.typed(_guarded_by(part, before, _TRUE), one.type))
             before.append((negation_of_null(part), _FALSE))
         if not any(map(can_fail, one.parts[1:])):
             return f"coalesce({', '.join(parts)})"
         branches = " ".join(f"WHEN {part} IS NOT NULL THEN {part}" for part in parts[:-1])
         return f"CASE {branches} ELSE {parts[-1]} END"
 
-    def _parameter(self, one: Parameter) -> str:
+    def _parameter(self, one: tree.Parameter) -> str:
         name = self.parameters.setdefault(one, f"v{len(self.parameters) + 1}")
         return parameter_sql(name, one.type)
 
-    def _now(self, _: Now) -> str:
+    def _now(self, _: tree.Now) -> str:
         self.uses_now = True
         return "CAST($now AS TIMESTAMP)"
 
-    def _call(self, one: Call) -> str:
+    def _call(self, one: tree.Call) -> str:
         operation = one.operation
         arguments = [self.value(argument) for argument in one.arguments]
         template, function = operation.duck, ""
@@ -398,7 +361,7 @@ class Values(ABC):
 
     # ---- comparisons with all rows of a query
 
-    def _query_comparison(self, one: QueryComparison) -> str:
+    def _query_comparison(self, one: tree.QueryComparison) -> str:
         sides = self._sides(one)
         if sides is not None:
             left, symbol, right = sides
@@ -410,10 +373,10 @@ class Values(ABC):
         decided, otherwise = ("bool_or(NOT m) THEN FALSE", "TRUE") if one.every else ("bool_or(m) THEN TRUE", "FALSE")
         return f"(SELECT CASE WHEN {decided} WHEN count(m) = count(*) THEN {otherwise} END FROM ({rows}))"
 
-    def _sides(self, one: QueryComparison) -> tuple[str, str, str] | None:
+    def _sides(self, one: tree.QueryComparison) -> tuple[str, str, str] | None:
         """The value, the symbol and the query's column, if the test compares no more than these."""
         test, own = one.test, set(one.query.columns)
-        if not isinstance(test, Call) or test.operation.name not in _MIRRORED or can_fail(test):
+        if not isinstance(test, tree.Call) or test.operation.name not in _MIRRORED or can_fail(test):
             return None
         symbol, template = test.operation.name, test.operation.duck or ""
         parts = template[1:-1].split(f" {symbol} ")
@@ -438,10 +401,10 @@ class Values(ABC):
     def order(self, keys: Sequence[SortKey]) -> str:
         return f"ORDER BY {', '.join(self.sort_key(key) for key in keys)}"
 
-    def aggregate(self, one: Aggregate | WindowCall, parts: dict[str, Column]) -> str:
+    def aggregate(self, one: tree.Aggregate | tree.WindowCall, parts: dict[str, Column]) -> str:
         """An aggregate or a window function; FILTER, which DuckDB evaluates after the arguments, is before them.
 
-        If it is made of several calls of DuckDB's, columns stand for these; they are added to ``parts``.
+        If it consists of several calls of DuckDB's, columns stand for these; they are added to ``parts``.
         """
         over = ""
         arguments = list(one.arguments)
@@ -455,7 +418,7 @@ class Values(ABC):
         else:
             values = [self.value(argument) for argument in arguments]
         order = ""
-        if isinstance(one, WindowCall):
+        if isinstance(one, tree.WindowCall):
             over += f" OVER ({self._over(one)})"
         elif one.order and not one.aggregation.ordered:
             order = f" {self.order(one.order)}"
@@ -469,7 +432,7 @@ class Values(ABC):
 
         return f"({_filled(_with_calls(one.aggregation.duck, call), values)})"
 
-    def _over(self, one: WindowCall) -> str:
+    def _over(self, one: tree.WindowCall) -> str:
         parts = []
         if one.partition:
             parts.append(f"PARTITION BY {self.listed(one.partition)}")
@@ -479,7 +442,7 @@ class Values(ABC):
             parts.append(self._frame(one.frame))
         return " ".join(parts)
 
-    def _frame(self, frame: Frame) -> str:
+    def _frame(self, frame: tree.Frame) -> str:
         exclude = f" EXCLUDE {frame.exclude}" if frame.exclude else ""
         return f"{frame.unit} BETWEEN {self._edge(*frame.start)} AND {self._edge(*frame.end)}{exclude}"
 
@@ -492,7 +455,7 @@ class Values(ABC):
 def _flat(absorbing: bool, parts: Sequence[Expression]) -> list[Expression]:
     flat: list[Expression] = []
     for part in parts:
-        if isinstance(part, Junction) and part.absorbing == absorbing:
+        if isinstance(part, tree.Junction) and part.absorbing == absorbing:
             flat += _flat(absorbing, part.parts)
         else:
             flat.append(part)
@@ -506,8 +469,8 @@ def _first_apart(parts: Sequence[Expression], is_ordered: bool) -> int:
     return next((n for n, part in enumerate(parts) if n and can_fail(part)), len(parts))
 
 
-def is_formula(one: Aggregate | WindowCall) -> bool:
-    """Whether an aggregate is made of several of DuckDB's."""
+def is_formula(one: tree.Aggregate | tree.WindowCall) -> bool:
+    """Whether an aggregate consists of several of DuckDB's."""
     return one.aggregation.duck.count("{call:") > 1
 
 

@@ -1,4 +1,4 @@
-"""Conversions: explicit casts, those that happen by themselves, and those of what INSERT and UPDATE store.
+"""Conversions: explicit casts, implicit conversions, and the assignments of INSERT and UPDATE.
 
 Invariants
  1. Where PostgreSQL has no cast, there is none here.
@@ -36,7 +36,7 @@ from gmdb.sql.types import (
 )
 
 CAST = "cast"
-WIDEN = "widen"  # of texts and bytes, which are not cut when they become others by themselves
+WIDEN = "widen"  # of texts and bytes, which an implicit conversion does not cut
 STORE = "store"  # of texts, which an assignment does not cut
 _DOUBLE_SCALE = 16  # of a DOUBLE or a text that becomes numeric without digits
 named(Decimal, numbers.double_of_decimal, times.timestamp_of_date, times.date_of_timestamp)
@@ -44,10 +44,10 @@ named(Decimal, numbers.double_of_decimal, times.timestamp_of_date, times.date_of
 
 @lru_cache(maxsize=4096)
 def cast(source: ColumnType, target: ColumnType, limited: bool = True) -> Operation | None:
-    """The conversion that CAST is; None if there is none.
+    """The conversion of CAST; None if there is none.
 
     ``limited``: whether a DECIMAL's digits hold.  A cast to plain ``numeric`` keeps a decimal's scale, has none for
-    integers and 16 digits behind the point for the rest.  A value of the target's type already comes back as it is.
+    integers and 16 digits behind the point for the rest.  A value of the target's type stays as it is.
     """
     if target.name == "DECIMAL" and not limited:
         target = _plain_numeric(source)
@@ -174,14 +174,14 @@ def _to_integer(source: ColumnType, target: ColumnType) -> Operation | None:
     return _of(source, target, python, duck if is_exact else None, fails=True)
 
 
-# ---- conversions that nobody asks for
+# ---- implicit conversions
 
 
 @lru_cache(maxsize=4096)
 def widen(source: ColumnType, target: ColumnType) -> Operation | None:
-    """What happens by itself where a value of the target's type is needed.
+    """The implicit conversion to a type.
 
-    None if nothing needs to happen, or if nothing may: ``turns_into`` tells.
+    None if none is needed, or if there is none: ``turns_into`` distinguishes these.
     """
     target = within(target)
     if source == target or not turns_into(source, target):
@@ -250,5 +250,5 @@ def _limited(target: ColumnType) -> Callable[[str], str]:
 
 
 def read_literal(text: str, type_: ColumnType) -> Any:
-    """What a quoted literal says as a value of the type."""
+    """The value of a quoted literal, in the type."""
     return casts.read_text(within(type_))(text)

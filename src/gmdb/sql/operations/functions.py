@@ -216,7 +216,7 @@ def _ends_early(pattern: str, escape: str) -> bool:
 
 
 def regular_match(symbol: str, left: ColumnType | None, right: ColumnType | None) -> Operation | None:
-    """~ and ~*: whether a regular expression is found in a text."""
+    """~ and ~*: whether a regular expression matches within a text."""
     if not all(type_ is None or is_text(type_) for type_ in (left, right)):
         return None
     python = texts.matches if symbol == "~" else texts.matches_ignoring_case

@@ -1,4 +1,4 @@
-"""What the templates of operations need in DuckDB beside its own functions: macros, which every connection gets.
+"""What operations and queries need in DuckDB beside its own functions: macros, which every connection gets.
 
 ``gm_fail('ClassName: message')`` raises an error whose text holds ``gmdb ClassName: message``.
 """
@@ -22,6 +22,7 @@ _ZERO = failure("DivisionByZero", "division by zero")
 _ROOT = failure("UndefinedResult", "cannot take square root of a negative number")
 _LENGTH = failure("UndefinedResult", "negative substring length not allowed")
 _NTH = failure("ValueOutOfRange", "argument of nth_value must be greater than zero")
+_TOO_LONG = failure("ValueOutOfRange", f"a series has at most {SERIES_MAX} numbers")
 _POSITION = failure("UndefinedResult", "field position must not be zero")
 
 MACROS = (
@@ -52,14 +53,7 @@ MACROS = (
     f" THEN CAST({failure('ValueOutOfRange', 'date out of range')} AS VARCHAR)::DATE ELSE d END",
     "gm_timestamp(t) AS CASE WHEN t < TIMESTAMP '0001-01-01' OR t > TIMESTAMP '9999-12-31 23:59:59.999999'"
     f" THEN CAST({failure('ValueOutOfRange', 'timestamp out of range')} AS VARCHAR)::TIMESTAMP ELSE t END",
-)
-
-
-# ---- What queries need in DuckDB beside its own functions and those of operations/macros.py, as macros.
-
-_TOO_LONG = failure("ValueOutOfRange", f"a series has at most {SERIES_MAX} numbers")
-
-QUERY_MACROS = (
+    # Series of numbers.
     f"gm_step(step) AS CASE WHEN step = 0 THEN {failure('ValueOutOfRange', 'step size cannot equal zero')}"
     " ELSE step END",
     f"gm_last(first, last, step) AS CASE WHEN (CAST(last AS HUGEINT) - first) / step >= {SERIES_MAX} THEN {_TOO_LONG}"

@@ -39,7 +39,7 @@ from gmdb.sql.types import (
 PRODUCT_SCALE_MAX = 20
 DUCK_NAMES = {"INT": "INTEGER", "BIGINT": "BIGINT"}
 _NARROW = 18  # digits that DuckDB calculates with in 64 bits
-_AT_ONCE = 8  # digits of a quotient that are found at once in 128 bits
+_AT_ONCE = 8  # digits of a quotient that are computed at once in 128 bits
 _AT_ONCE_MIN = 3  # and in 64 bits, where it is still quicker then
 _DIVISOR_DIGITS = DECIMAL_DIGITS_MAX - _AT_ONCE
 named(numbers.out_of_range, numbers.divide_integers, numbers.checked_double)
@@ -226,7 +226,7 @@ def negation(type_: ColumnType) -> Operation | None:
 
 
 def bitwise(symbol: str, left: ColumnType | None, right: ColumnType | None) -> Operation | None:
-    """&, |, # of integers, and shifts, whose count goes round at the number of bits."""
+    """&, |, # of integers, and shifts, whose count is taken modulo the number of bits."""
     a, b = left or right, right or left
     if not is_integer(a) or not is_integer(b):
         return None
@@ -241,7 +241,7 @@ def bitwise(symbol: str, left: ColumnType | None, right: ColumnType | None) -> O
 
 
 def _shift(symbol: str, type_: ColumnType) -> str:
-    """Bits that leave on the left are gone; DuckDB refuses that."""
+    """Bits shifted out on the left are dropped; DuckDB refuses that."""
     bits, wide = (64, "HUGEINT") if type_ == BIGINT else (32, "BIGINT")
     count = f"({{1}} & {bits - 1})"
     if symbol == ">>":
@@ -291,7 +291,7 @@ def _of_ordered_times(symbol: str, left: ColumnType, right: ColumnType) -> Opera
     is_sum = symbol == "+"
     if symbol in ("+", "-"):
         if left == DATE and right == INT:
-            # Far beyond the range of dates DuckDB has no error but turns round.
+            # Far beyond the range of dates DuckDB wraps around, without an error.
             days = "CASE WHEN {1} > 9999999 THEN 9999999 WHEN {1} < -9999999 THEN -9999999 ELSE {1} END"
             by_days = times.add_days if is_sum else times.subtract_days
             return Operation(symbol, (DATE, INT), DATE, by_days, f"gm_date({{0}} {symbol} {days})")

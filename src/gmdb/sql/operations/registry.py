@@ -19,7 +19,7 @@ from typing import Any
 from gmdb.format.columns import ColumnType
 from gmdb.sql.types import CHAR, NUMERIC, as_decimal, beside, turns_into
 
-NAMES: dict[str, Any] = {}  # what operations that are given as Python text refer to
+NAMES: dict[str, Any] = {}  # what operations that are Python text refer to
 TEXT_MAX = 100  # of an argument's SQL that stands in a template several times
 
 
@@ -30,8 +30,8 @@ class Operation:
     ``python``: a function of the arguments, or Python with ``{0}`` for the first one (each may stand in it several
     times, and ``{t}`` is a variable of its own) and with the names of ``NAMES``.  ``duck``: DuckDB's SQL with ``{0}``;
     ``{python}`` is the name of the function there that ``python`` is.  ``strict``: NULL if an argument is, and then not
-    called; otherwise it gets None.  ``fails``: some arguments raise an error, so that it must not be evaluated where it
-    was not asked for.  ``volatile``: equal calls give different values.
+    called; otherwise it gets None.  ``fails``: some arguments raise an error, so that it is evaluated only where the
+    query says so.  ``volatile``: equal calls give different values.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Aggregation:
 
 
 def named(*functions: Callable[..., Any]) -> None:
-    """Make functions known to operations that are given as Python text."""
+    """Make functions known to operations that are Python text."""
     NAMES.update({one.__name__: one for one in functions})
 
 
@@ -130,14 +130,14 @@ class Overload:
 
     def operation(self, name: str, types: Types, constants: Constants) -> Operation | None:
         taken = []
-        for at, (given, wanted) in enumerate(zip(types, self.takes, strict=True)):
-            if wanted == NUMERIC:
+        for at, (type_, parameter) in enumerate(zip(types, self.takes, strict=True)):
+            if parameter == NUMERIC:
                 text = constants.get(at)
                 taken.append(
-                    beside(NUMERIC, text if isinstance(text, str) else None) if given is None else as_decimal(given)
+                    beside(NUMERIC, text if isinstance(text, str) else None) if type_ is None else as_decimal(type_)
                 )
             else:
-                taken.append(given if wanted == CHAR and given is not None else wanted)
+                taken.append(type_ if parameter == CHAR and type_ is not None else parameter)
         return self.build(name, tuple(taken), constants)
 
 

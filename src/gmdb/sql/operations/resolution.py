@@ -10,16 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gmdb.format.columns import ColumnType
-from gmdb.sql.operations import operators
-from gmdb.sql.operations.functions import (
-    NUMBER_FUNCTIONS,
-    TEXT_FUNCTIONS,
-    TIME_FUNCTIONS,
-    concatenation,
-    join_operation,
-    regular_match,
-    shown,
-)
+from gmdb.sql.operations import functions, operators
 from gmdb.sql.operations.registry import Operation, Overload
 from gmdb.sql.types import BOOLEAN, TEXT, pg_name
 
@@ -27,7 +18,11 @@ _NO_CONSTANTS: Mapping[int, Any] = {}
 _ARITHMETIC = frozenset("+-*/%")
 _BITS = frozenset(("&", "|", "#", "<<", ">>"))
 _COMPARISONS = frozenset((*operators.SYMBOLS, operators.DISTINCT, operators.SAME))
-FUNCTIONS: dict[str, Sequence[Overload]] = {**NUMBER_FUNCTIONS, **TEXT_FUNCTIONS, **TIME_FUNCTIONS}
+FUNCTIONS: dict[str, Sequence[Overload]] = {
+    **functions.NUMBER_FUNCTIONS,
+    **functions.TEXT_FUNCTIONS,
+    **functions.TIME_FUNCTIONS,
+}
 ALIASES = {
     "ceiling": "ceil",
     "char_length": "length",
@@ -69,9 +64,9 @@ def resolve(
     if name == "nullif" and len(types) == 2:
         return operators.nullif(types, constants)
     if name == "concat" and types:
-        return concatenation(types)
+        return functions.concatenation(types)
     if name == "concat_ws" and types:
-        return join_operation(types)
+        return functions.join_operation(types)
     if name == "mod" and len(types) == 2:
         return operator("%", types[0], types[1], constants)
     if len(types) == 1 and name in ("is_null", "neg", "bitnot", *operators.TRUTHS):
@@ -97,9 +92,9 @@ def operator(
     if symbol in _BITS:
         return operators.bitwise(symbol, left, right)
     if symbol == "||":
-        return shown(left, right)
+        return functions.shown(left, right)
     if symbol in ("~", "~*"):
-        return regular_match(symbol, left, right)
+        return functions.regular_match(symbol, left, right)
     return resolve("power", (left, right), constants) if symbol == "^" else None
 
 

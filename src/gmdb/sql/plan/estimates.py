@@ -7,24 +7,13 @@ Not here: what is done with them (paths.py, joins.py, physical.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gmdb.sql import tree
 from gmdb.sql.plan.terms import COMPARISONS, is_call, negated
-from gmdb.sql.tree import (
-    Call,
-    Column,
-    Constant,
-    Exists,
-    Expression,
-    Junction,
-    QueryComparison,
-    Reference,
-    Relation,
-    SortKey,
-    Table,
-)
+from gmdb.sql.tree import Column, Expression, Relation, SortKey
 from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.catalog.system import KeyStatistics, TableStatistics
@@ -55,7 +44,7 @@ class Planned:
     def best(self, executor: str) -> Option | None:
         if executor == DUCK:
             return self.by_duck
-        return min(self.by_rows, key=lambda option: option.total, default=None)
+        return cheapest(self.by_rows)
 
 
 # ---- How many rows there will be, and how long it takes.
@@ -75,7 +64,7 @@ DUCK_BY_KEY = 0.3
 DUCK_NODE = 20.0
 DUCK_ROW = 0.01  # a row through a node
 HANDED = 1.0  # a row from the rows executor to DuckDB
-FOUND_START = 100.0
+MATERIALIZE_START = 100.0
 
 UNKNOWN_EQUAL, UNKNOWN_RANGE, UNKNOWN_END, UNKNOWN = 0.05, 0.005, 0.05, 0.33
 PAGE_BYTES, ROW_BYTES = 8000.0, 16.0  # of rows on a page, and of a row beside its columns
@@ -83,7 +72,7 @@ SIZES = {"INT": 4, "DATE": 4, "BOOLEAN": 4, "BIGINT": 8, "DOUBLE": 8, "TIMESTAMP
 TEXT_BYTES = 24
 ROWS_MIN = 1000.0  # that a table is thought to have if it was never analyzed: it may grow
 
-FEW_IN_RANGE = 500  # rows between two ends that nobody knows
+FEW_IN_RANGE = 500  # rows between two ends that are not known
 FEW_OF_KEY = 20  # rows of a key that is not unique, and of a part of a key
 FEW_OF_PART = 100
 
@@ -101,14 +90,14 @@ class Estimates:
     _owners: dict[Column, tuple[TableDefinition, int]] = field(default_factory=dict)
     _rows: dict[int, float] = field(default_factory=dict)
 
-    def learn(self, table: Table) -> None:
+    def learn(self, table: tree.Table) -> None:
         """Note whose columns these are."""
         for position, column in enumerate(table.stored):
             self._owners[column] = table.definition, position
 
     def alias(self, column: Column, expression: Expression) -> None:
         """Note that a column is another one by another name."""
-        if isinstance(expression, Reference) and expression.column in self._owners:
+        if isinstance(expression, tree.Reference) and expression.column in self._owners:
             self._owners.setdefault(column, self._owners[expression.column])
 
     def indexes(self, definition: TableDefinition) -> list[IndexDefinition]:
@@ -187,19 +176,19 @@ class Estimates:
 
     def share(self, condition: Expression, own: Container[Column] | None = None) -> float:
         """``own``: the columns of the rows that are looked for; others are known by then."""
-        if isinstance(condition, Constant):
+        if isinstance(condition, tree.Constant):
             return 1.0 if condition.value is True else 0.0
-        if isinstance(condition, Junction):
+        if isinstance(condition, tree.Junction):
             shares = [self.share(part, own) for part in condition.parts]
             return min(sum(shares), 1.0) if condition.absorbing else math.prod(shares)
         inner = negated(condition)
         if inner is not None:
             return max(1.0 - self.share(inner, own), 0.05)
-        if isinstance(condition, Exists | QueryComparison):
+        if isinstance(condition, tree.Exists | tree.QueryComparison):
             return 0.5
         if is_call(condition, "is_null"):
             return UNKNOWN_EQUAL
-        if isinstance(condition, Call) and len(condition.arguments) == 2:
+        if isinstance(condition, tree.Call) and len(condition.arguments) == 2:
             return self._comparison(condition.operation.name, *condition.arguments, own)
         return UNKNOWN
 
@@ -211,7 +200,7 @@ class Estimates:
         sides = [
             side
             for side in (plain(left), plain(right))
-            if isinstance(side, Reference) and (own is None or side.column in own)
+            if isinstance(side, tree.Reference) and (own is None or side.column in own)
         ]
         if symbol == "=":
             counts = [count for side in sides if (count := self.distinct(side.column)) is not None]
@@ -234,7 +223,11 @@ def plain(expression: Expression) -> Expression:
 
 def known_value(expression: Expression) -> Any:
     """The value of an expression if it is known before the statement runs."""
-    return expression.value if isinstance(expression, Constant) else None
+    return expression.value if isinstance(expression, tree.Constant) else None
+
+
+def cheapest(options: Iterable[Option]) -> Option | None:
+    return min(options, key=lambda option: option.total, default=None)
 
 
 def cut(total: float, startup: float, share: float) -> float:

@@ -8,38 +8,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gmdb.sql.plan.paths import Access, Found, Path, Span
-from gmdb.sql.tree import (
-    Aggregate,
-    Call,
-    Case,
-    Coalesce,
-    Constant,
-    Distinct,
-    Exists,
-    Expression,
-    Filter,
-    Group,
-    Join,
-    Junction,
-    Limit,
-    Listing,
-    Now,
-    Parameter,
-    Project,
-    QueryComparison,
-    Reading,
-    Reference,
-    Relation,
-    ScalarQuery,
-    SetOperation,
-    Sort,
-    Table,
-    Values,
-    Window,
-    With,
-    everything,
-)
+from gmdb.sql import tree
+from gmdb.sql.plan.paths import Access, Materialized, Path, Span
+from gmdb.sql.tree import Expression, Relation, everything
 
 if TYPE_CHECKING:
     from gmdb.sql.plan.planner import Plan
@@ -62,40 +33,40 @@ class Measure:
 Measures = Mapping[int, Measure]
 
 
-def lines(tree: Relation, executor: str, estimates: Mapping[int, float], measures: Measures | None = None) -> list[str]:
+def lines(node: Relation, executor: str, estimates: Mapping[int, float], measures: Measures | None = None) -> list[str]:
     """The tree, a line a node."""
-    return [f"by {_EXECUTORS[executor]}", *_Lines(estimates, measures or {}).of(tree, 1)]
+    return [f"by {_EXECUTORS[executor]}", *_Lines(estimates, measures or {}).of(node, 1)]
 
 
 class _Lines:
     def __init__(self, estimates: Mapping[int, float], measures: Measures) -> None:
         self._estimates, self._measures = estimates, measures
 
-    def of(self, tree: Relation, depth: int) -> Iterator[str]:
-        if isinstance(tree, Project):  # says nothing about the way
-            yield from self._queries(tree, depth)
-            yield from self.of(tree.source, depth)
+    def of(self, node: Relation, depth: int) -> Iterator[str]:
+        if isinstance(node, tree.Project):  # says nothing about the way
+            yield from self._queries(node, depth)
+            yield from self.of(node.source, depth)
             return
-        yield "  " * depth + describe(tree) + self._numbers(tree)
-        if isinstance(tree, With):
-            for shared in tree.shared:
+        yield "  " * depth + describe(node) + self._numbers(node)
+        if isinstance(node, tree.With):
+            for shared in node.shared:
                 yield "  " * (depth + 1) + f"with {shared.name}"
                 for query in (shared.query, shared.again):
                     if query is not None:
                         yield from self.of(query, depth + 2)
-        yield from self._queries(tree, depth + 1)
-        for source in tree.sources():
+        yield from self._queries(node, depth + 1)
+        for source in node.sources():
             yield from self.of(source, depth + 1)
 
-    def _queries(self, tree: Relation, depth: int) -> Iterator[str]:
-        for expression in tree.expressions():
+    def _queries(self, node: Relation, depth: int) -> Iterator[str]:
+        for expression in node.expressions():
             for part in expression.walk():
                 for query in part.relations():
                     yield "  " * depth + "subquery"
                     yield from self.of(query, depth + 1)
 
-    def _numbers(self, tree: Relation) -> str:
-        estimate, measure = self._estimates.get(id(tree)), self._measures.get(id(tree))
+    def _numbers(self, node: Relation) -> str:
+        estimate, measure = self._estimates.get(id(node)), self._measures.get(id(node))
         about = "" if estimate is None else f" (about {max(round(estimate), 1)} rows)"
         if measure is None:
             return about
@@ -104,58 +75,58 @@ class _Lines:
         return f"{about}: {measure.rows} rows{took}{loops}"
 
 
-def describe(tree: Relation) -> str:
+def describe(node: Relation) -> str:
     """A node in words, without what is within it."""
-    if isinstance(tree, Table):
-        return f"scan of {_named(tree)}"
-    if isinstance(tree, Access):
-        return _access(tree)
-    if isinstance(tree, Found):
+    if isinstance(node, tree.Table):
+        return f"scan of {_named(node)}"
+    if isinstance(node, Access):
+        return _access(node)
+    if isinstance(node, Materialized):
         return "found by rows one by one"
-    if isinstance(tree, Filter):
-        return f"filter {written(tree.condition)}"
-    if isinstance(tree, Join):
-        way = "by lookups" if tree.lateral else "by hashing" if _has_equality(tree.condition) else "of all pairs"
-        on = "" if tree.condition is None else f" on {written(tree.condition)}"
-        return f"{tree.kind} join {way}{on}"
-    if isinstance(tree, Group):
-        keys = ", ".join(written(value) for _, value in tree.keys)
+    if isinstance(node, tree.Filter):
+        return f"filter {written(node.condition)}"
+    if isinstance(node, tree.Join):
+        way = "by lookups" if node.lateral else "by hashing" if _has_equality(node.condition) else "of all pairs"
+        on = "" if node.condition is None else f" on {written(node.condition)}"
+        return f"{node.kind} join {way}{on}"
+    if isinstance(node, tree.Group):
+        keys = ", ".join(written(value) for _, value in node.keys)
         return f"group by {keys}" if keys else "aggregate"
-    if isinstance(tree, Sort):
-        keys = ", ".join(written(key.value) + (" desc" if key.descending else "") for key in tree.keys)
+    if isinstance(node, tree.Sort):
+        keys = ", ".join(written(key.value) + (" desc" if key.descending else "") for key in node.keys)
         return f"sort by {keys}"
-    if isinstance(tree, Limit):
-        count = "" if tree.count is None else f" {written(tree.count)}"
-        return f"limit{count}" + ("" if tree.offset is None else f" offset {written(tree.offset)}")
-    if isinstance(tree, SetOperation):
-        return tree.kind + (" all" if tree.every else "")
-    if isinstance(tree, Listing):
-        arguments = ", ".join([*map(_constant, tree.arguments), *(f"{k} => {_constant(v)}" for k, v in tree.options)])
-        return f"listing {tree.name}" if tree.is_view else f"listing {tree.name}({arguments})"
-    if isinstance(tree, Reading):
-        return f"read {tree.cell[0].name}"
-    if isinstance(tree, Values):
-        return f"values, {len(tree.rows)} rows"
-    names = {Distinct: "distinct", Window: "window", With: "with"}
-    return names.get(type(tree), type(tree).__name__.lower())
+    if isinstance(node, tree.Limit):
+        count = "" if node.count is None else f" {written(node.count)}"
+        return f"limit{count}" + ("" if node.offset is None else f" offset {written(node.offset)}")
+    if isinstance(node, tree.SetOperation):
+        return node.kind + (" all" if node.every else "")
+    if isinstance(node, tree.Listing):
+        arguments = ", ".join([*map(_constant, node.arguments), *(f"{k} => {_constant(v)}" for k, v in node.options)])
+        return f"listing {node.name}" if node.is_view else f"listing {node.name}({arguments})"
+    if isinstance(node, tree.Reading):
+        return f"read {node.cell[0].name}"
+    if isinstance(node, tree.Values):
+        return f"values, {len(node.rows)} rows"
+    names = {tree.Distinct: "distinct", tree.Window: "window", tree.With: "with"}
+    return names.get(type(node), type(node).__name__.lower())
 
 
-def _named(table: Table) -> str:
+def _named(table: tree.Table) -> str:
     name = table.definition.name
     return f"{name} {table.alias}" if table.alias and table.alias != name else name
 
 
-def _access(tree: Access) -> str:
-    path, name = tree.path, _named(tree.table)
+def _access(node: Access) -> str:
+    path, name = node.path, _named(node.table)
     if path.row_ids is not None:
         return f"rows of {name} by row id"
     if path.index is None:
         return f"scan of {name}"
-    said = _spans(path)
+    parts = _spans(path)
     if path.ordered:
-        said.append("in order, backwards" if path.backwards else "in order")
+        parts.append("in order, backwards" if path.backwards else "in order")
     what = "one row" if path.is_single else "rows"
-    return f"{what} of {name} by index {path.index.name} ({', '.join(said)})"
+    return f"{what} of {name} by index {path.index.name} ({', '.join(parts)})"
 
 
 def _spans(path: Path) -> list[str]:
@@ -163,17 +134,17 @@ def _spans(path: Path) -> list[str]:
         return [f"{len(path.spans)} ranges of {', '.join(column.name for column in path.columns)}"]
     span = path.spans[0] if path.spans else Span()
     names = [column.name for column in path.columns]
-    said = [f"{name} = {written(value)}" for name, value in zip(names, span.equal, strict=False)]
+    parts = [f"{name} = {written(value)}" for name, value in zip(names, span.equal, strict=False)]
     for bound, signs in ((span.low, (">=", ">")), (span.high, ("<=", "<"))):
         if bound is not None:
-            said.append(f"{names[len(span.equal)]} {signs[bound.open]} {written(bound.value)}")
-    return said
+            parts.append(f"{names[len(span.equal)]} {signs[bound.open]} {written(bound.value)}")
+    return parts
 
 
 def _has_equality(condition: Expression | None) -> bool:
-    if isinstance(condition, Junction):
+    if isinstance(condition, tree.Junction):
         return not condition.absorbing and any(map(_has_equality, condition.parts))
-    return isinstance(condition, Call) and condition.operation.name == "="
+    return isinstance(condition, tree.Call) and condition.operation.name == "="
 
 
 def written(expression: Expression) -> str:
@@ -183,15 +154,15 @@ def written(expression: Expression) -> str:
 
 
 def _written(expression: Expression) -> str:
-    if isinstance(expression, Constant):
+    if isinstance(expression, tree.Constant):
         return _constant(expression.value)
-    if isinstance(expression, Parameter):
+    if isinstance(expression, tree.Parameter):
         return f":{expression.key}" if isinstance(expression.key, str) else f"?{expression.key + 1}"
-    if isinstance(expression, Reference):
+    if isinstance(expression, tree.Reference):
         return expression.column.name
-    if isinstance(expression, Junction):
+    if isinstance(expression, tree.Junction):
         return "(" + (" or " if expression.absorbing else " and ").join(map(_written, expression.parts)) + ")"
-    if isinstance(expression, Call):
+    if isinstance(expression, tree.Call):
         name, arguments = expression.operation.name, [_written(argument) for argument in expression.arguments]
         if name == "cast":
             return f"{arguments[0]}::{expression.type}".lower() if arguments else name
@@ -200,16 +171,16 @@ def _written(expression: Expression) -> str:
         if name == "is_null":
             return f"{arguments[0]} is null"
         return f"{name}({', '.join(arguments)})"
-    if isinstance(expression, Aggregate):
+    if isinstance(expression, tree.Aggregate):
         return f"{expression.aggregation.name}({', '.join(map(_written, expression.arguments))})"
-    if isinstance(expression, Coalesce):
+    if isinstance(expression, tree.Coalesce):
         return f"coalesce({', '.join(map(_written, expression.parts))})"
     names = {
-        Case: "case",
-        Now: "now()",
-        ScalarQuery: "(query)",
-        Exists: "exists (query)",
-        QueryComparison: "in (query)",
+        tree.Case: "case",
+        tree.Now: "now()",
+        tree.ScalarQuery: "(query)",
+        tree.Exists: "exists (query)",
+        tree.QueryComparison: "in (query)",
     }
     return names.get(type(expression), type(expression).__name__.lower())
 
@@ -227,7 +198,7 @@ def analyzed(plan: Plan, run: Run, watch: Callable[[Any], None] | None) -> list[
     begin = time.perf_counter()
     if plan.executor == "rows":
         measures = {id(one): Measure() for one in everything(plan.tree)}
-        count, operators = sum(1 for _ in rows.compile(plan.tree, measures=measures).rows(run)), []
+        count, operators = sum(1 for _ in rows.Program(plan.tree, measures=measures).rows(run)), []
     else:
         from gmdb.sql.duck.text import profile  # it takes a while to import
 
@@ -235,5 +206,5 @@ def analyzed(plan: Plan, run: Run, watch: Callable[[Any], None] | None) -> list[
         measures = {id(relation): Measure(rows=read) for relation, read in done.read}
         count, operators = done.rows, ["in DuckDB:", *(f"  {line}" for line in done.lines)]
     seconds = time.perf_counter() - begin
-    said = lines(plan.tree, plan.executor, plan.estimates, measures)
-    return [*said, *operators, f"{count} rows in {seconds * 1000:.3f} ms"]
+    plan_lines = lines(plan.tree, plan.executor, plan.estimates, measures)
+    return [*plan_lines, *operators, f"{count} rows in {seconds * 1000:.3f} ms"]

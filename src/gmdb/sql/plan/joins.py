@@ -5,7 +5,7 @@ the one that costs least comes next, until all have come; of the orders that beg
 
 Invariants
  1. The right side of a left, semi or anti join comes after the columns that its condition refers to.
- 2. Conditions on columns of a left join's right side are asked after it; those that can fail, after all joins.
+ 2. Conditions on columns of a left join's right side are evaluated after it; those that can fail, after all joins.
 """
 
 from __future__ import annotations
@@ -14,24 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gmdb.sql import tree
 from gmdb.sql.plan import estimates as cost
 from gmdb.sql.plan.estimates import DUCK, ROWS, Keys, Option, Planned
 from gmdb.sql.plan.normal import with_conditions
-from gmdb.sql.plan.terms import filtered, has_queries, is_call, is_link, is_movable
-from gmdb.sql.tree import (
-    Call,
-    Column,
-    Distinct,
-    Expression,
-    Filter,
-    Join,
-    Project,
-    Reference,
-    Relation,
-    columns_of,
-    conjunction,
-    conjuncts,
-)
+from gmdb.sql.plan.terms import filtered, is_call, is_link, is_movable
+from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts, has_queries
 
 if TYPE_CHECKING:
     from gmdb.sql.plan.physical import Planner
@@ -62,7 +50,7 @@ class State:
     startup: float
     columns: frozenset[Column]
     waiting: tuple[Leaf, ...]
-    parts: tuple[Expression, ...]  # that have not been asked
+    parts: tuple[Expression, ...]  # that are not evaluated yet
 
 
 class Region:
@@ -82,25 +70,25 @@ class Region:
 
     @staticmethod
     def is_one(relation: Relation) -> bool:
-        while isinstance(relation, Filter):
+        while isinstance(relation, tree.Filter):
             relation = relation.source
-        return isinstance(relation, Join) and relation.kind != "full" and not relation.lateral
+        return isinstance(relation, tree.Join) and relation.kind != "full" and not relation.lateral
 
     def _flatten(self, relation: Relation) -> None:
         if not self.is_one(relation):
             self._leaves.append(Leaf(relation))
-        elif isinstance(relation, Filter):
+        elif isinstance(relation, tree.Filter):
             self._flatten(relation.source)
-            self._ask(relation.condition)
-        elif isinstance(relation, Join) and relation.kind == "inner":
+            self._add_condition(relation.condition)
+        elif isinstance(relation, tree.Join) and relation.kind == "inner":
             self._flatten(relation.left)
             self._flatten(relation.right)
-            self._ask(relation.condition)
-        elif isinstance(relation, Join):
+            self._add_condition(relation.condition)
+        elif isinstance(relation, tree.Join):
             self._flatten(relation.left)
             self._leaves.append(Leaf(relation.right, relation.kind, tuple(conjuncts(relation.condition))))
 
-    def _ask(self, condition: Expression | None) -> None:
+    def _add_condition(self, condition: Expression | None) -> None:
         for part in conjuncts(condition):
             is_early = (is_movable(part) and not has_queries(part)) or self._joins(part)
             (self._parts if is_early else self._late).append(part)
@@ -144,9 +132,9 @@ class Region:
         waiting = tuple(other for other in self._leaves if other is not leaf)
         parts = tuple(self._parts)
         if leaf.kind == "semi":
-            found = self._distinct(leaf)
-            assert found is not None
-            leaf, parts = found[0], (*parts, *found[1])
+            distinct = self._distinct(leaf)
+            assert distinct is not None
+            leaf, parts = distinct[0], (*parts, *distinct[1])
         planned = self._planner.plan(leaf.relation, keys)
         option = planned.best(executor)
         if option is None:
@@ -155,7 +143,7 @@ class Region:
         state = State(
             option.tree, planned.rows, option.total, option.startup, frozenset(leaf.columns), waiting, tuple(later)
         )
-        return self._asked(state, here)
+        return self._filtered(state, here)
 
     @staticmethod
     def _others(leaf: Leaf, waiting: Sequence[Leaf]) -> set[Column]:
@@ -186,7 +174,7 @@ class Region:
 
     def _in_order(self, keys: Keys) -> tuple[Option, float] | None:
         """The joins begun with the relation by whose columns rows are sorted; they keep its order."""
-        used = {key.value.column for key in keys if isinstance(key.value, Reference)}
+        used = {key.value.column for key in keys if isinstance(key.value, tree.Reference)}
         for leaf in self._leaves:
             if leaf.kind == "inner" and used <= leaf.columns and len(used) == len(keys):
                 state = self._begun(leaf, ROWS, keys)
@@ -218,7 +206,7 @@ class Region:
             return None
         best = min(known, key=lambda way: _length(way, soon))
         best = replace(best, columns=frozenset(columns), waiting=waiting, parts=tuple(later))
-        return best if leaf.kind == "inner" else self._asked(best, here)
+        return best if leaf.kind == "inner" else self._filtered(best, here)
 
     def _rows(self, left: float, right: float, kind: str, parts: Sequence[Expression]) -> float:
         matches = right
@@ -243,9 +231,9 @@ class Region:
             spent = cost.HASHED * (state.rows + right.rows) if is_equal else cost.EVALUATED * pairs
         else:
             spent = cost.DUCK_NODE + cost.DUCK_ROW * ((state.rows + right.rows + rows) if is_equal else pairs)
-        tree = self._planner.note(Join(leaf.kind, state.tree, option.tree, conjunction(parts)), rows)
+        node = self._planner.note(tree.Join(leaf.kind, state.tree, option.tree, conjunction(parts)), rows)
         startup = state.startup + option.total + (cost.HASHED * right.rows if executor == ROWS else 0.0)
-        return replace(state, tree=tree, rows=rows, total=state.total + option.total + spent, startup=startup)
+        return replace(state, tree=node, rows=rows, total=state.total + option.total + spent, startup=startup)
 
     def _by_keys(self, state: State, leaf: Leaf, parts: list[Expression], rows: float) -> State | None:
         """The leaf looked up for each row."""
@@ -261,18 +249,18 @@ class Region:
         if option is None:
             return None
         each = option.startup + 0.5 * (option.total - option.startup) if leaf.kind == "semi" else option.total
-        tree = self._planner.note(Join(leaf.kind, state.tree, option.tree, None, lateral=True), rows)
-        return replace(state, tree=tree, rows=rows, total=state.total + each * max(state.rows, 1.0))
+        node = self._planner.note(tree.Join(leaf.kind, state.tree, option.tree, None, lateral=True), rows)
+        return replace(state, tree=node, rows=rows, total=state.total + each * max(state.rows, 1.0))
 
-    def _asked(self, state: State, parts: Sequence[Expression]) -> State:
-        """The state with conditions asked of its rows."""
+    def _filtered(self, state: State, parts: Sequence[Expression]) -> State:
+        """The state with conditions on its rows."""
         if not parts:
             return state
         rows = state.rows
         for part in parts:
             rows *= self._planner.estimates.share(part)
-        tree = self._planner.note(filtered(state.tree, list(parts)), rows)
-        return replace(state, tree=tree, rows=max(rows, 0.01))
+        node = self._planner.note(filtered(state.tree, list(parts)), rows)
+        return replace(state, tree=node, rows=max(rows, 0.01))
 
     def _distinct(self, leaf: Leaf) -> tuple[Leaf, tuple[Expression, ...]] | None:
         """A semi join's right side as a relation that is joined like others, and by what; None if it cannot be one.
@@ -291,13 +279,13 @@ class Region:
             column = Column("key", own.type)
             outputs.append((column, own))
             self._planner.used.add(column)
-            assert isinstance(part, Call)
-            new = Reference(own.type, column)
+            assert isinstance(part, tree.Call)
+            new = tree.Reference(own.type, column)
             arguments = (new, other) if part.arguments[0] is own else (other, new)
             links.append(replace(part, arguments=arguments))
-        relation = Distinct(Project(leaf.relation, tuple(outputs)))
-        found = self._firsts[id(leaf)] = Leaf(relation), tuple(links)
-        return found
+        relation = tree.Distinct(tree.Project(leaf.relation, tuple(outputs)))
+        first = self._firsts[id(leaf)] = Leaf(relation), tuple(links)
+        return first
 
 
 def _option(state: State) -> Option:
@@ -312,7 +300,7 @@ def _length(state: State, soon: bool) -> float:
 def _ready(
     parts: Sequence[Expression], columns: set[Column] | frozenset[Column], others: set[Column]
 ) -> tuple[list[Expression], list[Expression]]:
-    """The conditions that can be asked of rows with some columns, and those that wait for others."""
+    """The conditions that can be evaluated over some columns, and those that wait for others."""
     here: list[Expression] = []
     later: list[Expression] = []
     for part in parts:
@@ -322,7 +310,7 @@ def _ready(
 
 def _sides(part: Expression, columns: set[Column]) -> tuple[Expression, Expression] | None:
     """An equality's side with these columns, and the one without; None if it is none of both."""
-    if not is_call(part, "=") or not isinstance(part, Call):
+    if not is_call(part, "=") or not isinstance(part, tree.Call):
         return None
     left, right = part.arguments
     used = [columns_of(left), columns_of(right)]

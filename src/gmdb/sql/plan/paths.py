@@ -25,21 +25,11 @@ from gmdb.errors import DataError, Error
 from gmdb.format.address import RowId, parse_page_id
 from gmdb.format.columns import Column as StoredColumn
 from gmdb.format.columns import ColumnType
+from gmdb.sql import tree
 from gmdb.sql.plan.estimates import Estimates, known_value
-from gmdb.sql.plan.terms import BOOLEAN, COMPARISONS, has_queries, is_call, is_movable, is_volatile, negated
-from gmdb.sql.tree import (
-    Call,
-    Column,
-    Constant,
-    Expression,
-    Junction,
-    Reference,
-    Relation,
-    SortKey,
-    Table,
-    columns_of,
-    conjuncts,
-)
+from gmdb.sql.plan.terms import COMPARISONS, is_call, is_movable, negated
+from gmdb.sql.tree import Column, Expression, Relation, SortKey, columns_of, conjuncts, has_queries, is_volatile
+from gmdb.sql.types import BOOLEAN
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange
 
 _INTEGERS = {"INT": 2**31, "BIGINT": 2**63}
@@ -74,7 +64,7 @@ class Path:
     """How to find rows: by ``index`` and ranges of its keys, by ``row_ids``, or all of them.
 
     ``columns``: the index's, as they are stored.  ``estimate``: how many rows it leads to, for each time that it is
-    taken.  ``ordered``: rows are wanted in the order of the keys, or ``backwards``; there is one span then.
+    taken.  ``ordered``: rows must come in the order of the keys, or ``backwards``; there is one span then.
     """
 
     index: IndexDefinition | None = None
@@ -127,7 +117,7 @@ class Access(Relation):
     Its expressions may refer to columns of an outer relation: the join above it is lateral then.
     """
 
-    table: Table
+    table: tree.Table
     path: Path
 
     @property
@@ -146,14 +136,14 @@ class Access(Relation):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found(Relation):
-    """The rows of a relation that the rows executor works out, within a plan that DuckDB runs.
+class Materialized(Relation):
+    """The rows of a relation that the rows executor computes, within a plan that DuckDB runs.
 
     It refers to no column of a relation around it.
     """
 
     source: Relation
-    used: tuple[Column, ...] | None = None  # of the source's columns, those that anybody asks for; None: all
+    used: tuple[Column, ...] | None = None  # of the source's columns, those that are used; None: all
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -175,19 +165,19 @@ def parse_row_id(value: Any) -> RowId | None:
 # ---- the values of keys
 
 
-def fit_of(column: ColumnType, given: ColumnType) -> Callable[[Any], Any] | None:
+def fit_of(column: ColumnType, value: ColumnType) -> Callable[[Any], Any] | None:
     """How a value of one type becomes the key of a column that is equal to it.
 
     The function gives None for NULL and for a value that no row can have.  None: any value is a key as it is.
     """
-    if column == given and column.name not in ("CHAR", "BINARY"):
+    if column == value and column.name not in ("CHAR", "BINARY"):
         return None
     return partial(equal_key, column)
 
 
-def is_equal_to_one(column: ColumnType, given: ColumnType) -> bool:
+def is_equal_to_one(column: ColumnType, value: ColumnType) -> bool:
     """Whether at most one value of the column is equal to a value of a type: large integers are equal to one double."""
-    return given.name != "DOUBLE" or column.name in ("DOUBLE", "INT")
+    return value.name != "DOUBLE" or column.name in ("DOUBLE", "INT")
 
 
 def equal_key(column: ColumnType, value: Any) -> Any:
@@ -297,20 +287,16 @@ def _range(span: Span, types: Sequence[ColumnType], values: Sequence[Any], backw
         if key is None:
             return None
         equal.append(key)
-    low, high, low_open, high_open = equal, equal, False, False
     ends = iter(values[count:])
-    if span.low is not None:
-        end = low_end(types[count], next(ends), span.low.open)
-        if end is None:
-            return None
-        if end[0] is not None:
-            low, low_open = [*equal, end[0]], end[1]
-    if span.high is not None:
-        end = high_end(types[count], next(ends), span.high.open)
-        if end is None:
-            return None
-        if end[0] is not None:
-            high, high_open = [*equal, end[0]], end[1]
+    sides = [(equal, False), (equal, False)]
+    for side, (bound, end_of) in enumerate(((span.low, low_end), (span.high, high_end))):
+        if bound is not None:
+            end = end_of(types[count], next(ends), bound.open)
+            if end is None:
+                return None
+            if end[0] is not None:
+                sides[side] = [*equal, end[0]], end[1]
+    (low, low_open), (high, high_open) = sides
     if len(low) == len(high) > count and (low[-1] > high[-1] or (low[-1] == high[-1] and (low_open or high_open))):
         return None
     return KeyRange(tuple(low), tuple(high), low_open, high_open, backwards)
@@ -382,7 +368,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A path, and those of the conditions that it decides: its rows need not be asked for them."""
+    """A path, and those of the conditions that it decides: they are not checked again."""
 
     path: Path
     decided: frozenset[int]  # identities of conditions
@@ -391,13 +377,15 @@ class Choice:
 class Chooser:
     """The paths to the rows of one table that meet all of some conditions."""
 
-    def __init__(self, table: Table, parts: Sequence[Expression], estimates: Estimates, alone: bool = False) -> None:
-        """``alone``: keys are to be made of nothing but parameters and constants."""
+    def __init__(
+        self, table: tree.Table, parts: Sequence[Expression], estimates: Estimates, alone: bool = False
+    ) -> None:
+        """``alone``: keys must consist of parameters and constants."""
         self._table, self._parts, self._estimates, self._alone = table, parts, estimates, alone
         self._own = set(table.columns)
         self._plain: dict[int, list[Comparison]] = {}  # by conditions' identities
         self._choices: dict[int, list[list[Comparison]]] = {}
-        self._is_guarded = False  # by a condition without columns, what follows may be kept from being evaluated
+        self._is_guarded = False  # by a condition without columns, which may prevent that what follows is evaluated
         for part in parts:
             alternatives = self._alternatives(part)
             self._is_guarded = self._is_guarded or not columns_of(part)
@@ -414,7 +402,7 @@ class Chooser:
 
     def _alternatives(self, part: Expression) -> list[list[Comparison]] | None:
         """A condition as comparisons, all of one of the lists being true; None if it is none of that."""
-        if isinstance(part, Junction) and part.absorbing:
+        if isinstance(part, tree.Junction) and part.absorbing:
             lists: list[list[Comparison]] = []
             for branch in part.parts:
                 inner = self._alternatives(branch)
@@ -433,12 +421,12 @@ class Chooser:
         return [known if decides else [replace(comparison, exact=False) for comparison in known]]
 
     def _comparisons(self, part: Expression) -> list[Comparison]:
-        if isinstance(part, Reference) and part.column in self._own and part.type == BOOLEAN:
-            return [Comparison(part.column, "=", Constant(BOOLEAN, True), True)]
+        if isinstance(part, tree.Reference) and part.column in self._own and part.type == BOOLEAN:
+            return [Comparison(part.column, "=", tree.Constant(BOOLEAN, True), True)]
         inner = negated(part)
-        if isinstance(inner, Reference) and inner.column in self._own:
-            return [Comparison(inner.column, "=", Constant(BOOLEAN, False), True)]
-        if isinstance(part, Junction) or not isinstance(part, Call):
+        if isinstance(inner, tree.Reference) and inner.column in self._own:
+            return [Comparison(inner.column, "=", tree.Constant(BOOLEAN, False), True)]
+        if isinstance(part, tree.Junction) or not isinstance(part, tree.Call):
             return []
         if is_call(part, "like") and len(part.arguments) == 2:
             return self._prefix(*part.arguments)
@@ -467,23 +455,23 @@ class Chooser:
             if not is_wider:
                 return None
             expression = inner
-        if isinstance(expression, Reference) and expression.column in self._own:
+        if isinstance(expression, tree.Reference) and expression.column in self._own:
             return expression.column
         return None
 
     def _is_free(self, value: Expression) -> bool:
-        """Whether a value can be worked out before any row is read."""
+        """Whether a value can be computed before any row is read."""
         columns = columns_of(value)
         if columns & self._own or (self._alone and (columns or has_queries(value))):
             return False
         return is_movable(value) or not (self._is_guarded or is_volatile(value))
 
     def _of_column(self, column: Column, symbol: str, value: Expression) -> list[Comparison]:
-        own, given = column.type, value.type
-        if own.name == "VARCHAR" and given.name == "CHAR":
+        own, other = column.type, value.type
+        if own.name == "VARCHAR" and other.name == "CHAR":
             return []  # blanks at the end do not count then, and an index goes by them
-        exact = _is_exact(own, given)
-        if symbol == "=" and not is_equal_to_one(own, given):
+        exact = _is_exact(own, other)
+        if symbol == "=" and not is_equal_to_one(own, other):
             return [Comparison(column, ">=", value, False), Comparison(column, "<=", value, False)]
         if symbol != "=":
             exact = exact and own.name != "VARCHAR"
@@ -492,7 +480,12 @@ class Chooser:
     def _prefix(self, text: Expression, pattern: Expression) -> list[Comparison]:
         """``text like 'abc%'``: texts from ``abc`` to before ``abd``."""
         column = self._column(text)
-        if column is None or column.type.name != "VARCHAR" or not isinstance(pattern, Constant) or not pattern.value:
+        if (
+            column is None
+            or column.type.name != "VARCHAR"
+            or not isinstance(pattern, tree.Constant)
+            or not pattern.value
+        ):
             return []
         prefix = ""
         for letter in pattern.value:
@@ -502,7 +495,7 @@ class Chooser:
         if not prefix or ord(prefix[-1]) >= 0xD7FF:
             return []
         behind = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        ends = [Constant(pattern.type, prefix), Constant(pattern.type, behind)]
+        ends = [tree.Constant(pattern.type, prefix), tree.Constant(pattern.type, behind)]
         return [Comparison(column, ">=", ends[0], False), Comparison(column, "<", ends[1], False)]
 
     # ---- paths
@@ -552,15 +545,15 @@ class Chooser:
         """A span for each set of comparisons, and the conditions that they decide together."""
         spans, used = [], []
         for one in sets:
-            made = _span(columns, one)
-            if made is None or (index.using != "btree" and len(made[0].equal) < len(columns)):
+            span = _span(columns, one)
+            if span is None or (index.using != "btree" and len(span[0].equal) < len(columns)):
                 return None
-            spans.append(made[0])
-            used.append(made[1])
-        asked = {id(part) for part in self._parts}
+            spans.append(span[0])
+            used.append(span[1])
+        conditions = {id(part) for part in self._parts}
         decided = {
             key
-            for key in asked
+            for key in conditions
             if all(
                 all(n in own for n, (k, _) in enumerate(one) if k == key) for one, own in zip(sets, used, strict=True)
             )
@@ -590,7 +583,7 @@ class Chooser:
         rest = columns[len(span.equal) :]
         directions = set()
         for key in keys:
-            column = key.value.column if isinstance(key.value, Reference) else None
+            column = key.value.column if isinstance(key.value, tree.Reference) else None
             if column in fixed:
                 continue
             if not rest:
@@ -621,12 +614,12 @@ class Chooser:
         return min(total, self._estimates.rows(definition))
 
 
-def _is_exact(own: ColumnType, given: ColumnType) -> bool:
+def _is_exact(own: ColumnType, other: ColumnType) -> bool:
     if own.name in _EXACT_NUMBERS:
-        return given.name in _EXACT_NUMBERS
+        return other.name in _EXACT_NUMBERS
     if own.name in _EXACT_TIMES:
-        return given.name in _EXACT_TIMES
-    return own.name == given.name and own.name in ("VARCHAR", "BOOLEAN")
+        return other.name in _EXACT_TIMES
+    return own.name == other.name and own.name in ("VARCHAR", "BOOLEAN")
 
 
 def _span(columns: Sequence[Column], comparisons: list[tuple[int, Comparison]]) -> tuple[Span, set[int]] | None:

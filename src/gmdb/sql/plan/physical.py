@@ -1,7 +1,7 @@
-"""From a normalised tree to those that run: for each executor the shortest way, as far as can be told.
+"""From a normalised tree to the trees that run: the cheapest for each executor, by estimates.
 
-Every relation is planned for both executors.  Rows one by one find their way by indexes, and begin at once; DuckDB
-takes a while to begin, and then is fast.  Within a plan for DuckDB, what the other one does sooner is ``Found``.
+Every relation is planned for both executors.  The rows executor uses indexes and starts at once; DuckDB takes a while
+to start, and then is fast.  Within a plan for DuckDB, what the rows executor does sooner is ``Materialized``.
 Not here: order of joins (joins.py), paths (paths.py).
 """
 
@@ -11,44 +11,25 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from gmdb.format.columns import ColumnType
+from gmdb.sql import tree
 from gmdb.sql.plan import estimates as cost
 from gmdb.sql.plan.estimates import DUCK, ROWS, Estimates, Keys, Option, Planned
 from gmdb.sql.plan.joins import Region
-from gmdb.sql.plan.paths import Access, Choice, Chooser, Found, Path, Span
-from gmdb.sql.plan.terms import everywhere, filtered, has_queries, negation_of_null, substituted, with_own_expressions
+from gmdb.sql.plan.paths import Access, Choice, Chooser, Materialized, Path, Span
+from gmdb.sql.plan.terms import everywhere, filtered, negation_of_null, substituted
 from gmdb.sql.tree import (
-    Aggregate,
-    Call,
-    Case,
-    Coalesce,
     Column,
-    Constant,
-    Distinct,
     Expression,
-    Filter,
-    Group,
-    Join,
-    Limit,
-    Project,
-    Reading,
-    Reference,
     Relation,
-    Series,
-    SetOperation,
-    Shared,
-    Sort,
     SortKey,
-    Table,
-    Values,
-    Window,
-    With,
     conjuncts,
     everything,
+    has_queries,
     outer_columns,
+    rebuilt,
 )
+from gmdb.sql.types import BIGINT
 
-_BIGINT = ColumnType("BIGINT")
 _FEW = 100.0  # rows of what nothing is known of
 
 
@@ -56,7 +37,7 @@ class Planner:
     """Plans one statement.  ``rows``: how many rows each node of its trees is thought to give, by identity."""
 
     def __init__(self, estimates: Estimates, used: set[Column], without_duckdb: bool = False) -> None:
-        """``used``: the columns that anybody asks for.  ``without_duckdb``: it is to do only what cannot be done by
+        """``used``: the columns whose values are needed.  ``without_duckdb``: it is to do only what cannot be done by
         rows, whatever that takes."""
         self._without_duckdb = without_duckdb
         self.estimates = estimates
@@ -66,7 +47,7 @@ class Planner:
         self._is_conditional = False  # what is planned stands in a branch that perhaps no row takes
         self._trees: list[Relation] = []  # which keep identities what they are
         self._plans: dict[int, tuple[Relation, Planned]] = {}
-        self._cells: dict[int, dict[str, tuple[list[Shared], float]]] = {}
+        self._cells: dict[int, dict[str, tuple[list[tree.Shared], float]]] = {}
 
     def plan(self, relation: Relation, keys: Keys | None = None) -> Planned:
         """``keys``: only ways by which rows come sorted."""
@@ -77,21 +58,21 @@ class Planner:
             known = self._plans[id(relation)] = relation, self._dispatch(relation, None)
         return known[1]
 
-    def note(self, tree: Relation, rows: float) -> Relation:
-        self.rows[id(tree)] = rows
-        self._trees.append(tree)
-        return tree
+    def note(self, node: Relation, rows: float) -> Relation:
+        self.rows[id(node)] = rows
+        self._trees.append(node)
+        return node
 
     def _dispatch(self, relation: Relation, keys: Keys | None) -> Planned:
-        source = relation.source if isinstance(relation, Filter) else relation
-        if isinstance(source, Table):
-            parts = conjuncts(relation.condition) if isinstance(relation, Filter) else []
+        source = relation.source if isinstance(relation, tree.Filter) else relation
+        if isinstance(source, tree.Table):
+            parts = conjuncts(relation.condition) if isinstance(relation, tree.Filter) else []
             return self._table(source, parts, keys)
         if Region.is_one(relation):
-            return self.handed(Region(self, relation).planned(keys))
-        if isinstance(relation, Filter):
+            return self.with_handover(Region(self, relation).planned(keys))
+        if isinstance(relation, tree.Filter):
             return self.filtered(self.plan(relation.source, keys), conjuncts(relation.condition))
-        if isinstance(relation, Project):
+        if isinstance(relation, tree.Project):
             for column, value in relation.outputs:
                 self.estimates.alias(column, value)
             inner = None if keys is None else _below(keys, relation)
@@ -103,25 +84,25 @@ class Planner:
         return self._unordered(relation)
 
     def _unordered(self, relation: Relation) -> Planned:
-        if isinstance(relation, Group):
-            return self.handed(self._group(relation))
-        if isinstance(relation, Sort):
+        if isinstance(relation, tree.Group):
+            return self.with_handover(self._group(relation))
+        if isinstance(relation, tree.Sort):
             return self._sort(relation)
-        if isinstance(relation, Limit):
-            return self.handed(self._limit(relation))
-        if isinstance(relation, Distinct):
+        if isinstance(relation, tree.Limit):
+            return self.with_handover(self._limit(relation))
+        if isinstance(relation, tree.Distinct):
             source = self.plan(relation.source)
-            return self.handed(self._over(relation, source, self._groups(source.rows, relation), cost.HASHED))
-        if isinstance(relation, Window):
+            return self.with_handover(self._over(relation, source, self._groups(source.rows, relation), cost.HASHED))
+        if isinstance(relation, tree.Window):
             source = self.plan(relation.source)
             return self._over(relation, replace(source, by_rows=()))
-        if isinstance(relation, SetOperation):
+        if isinstance(relation, tree.SetOperation):
             return self._set_operation(relation)
-        if isinstance(relation, With):
+        if isinstance(relation, tree.With):
             return self._with(relation)
-        if isinstance(relation, Reading):
+        if isinstance(relation, tree.Reading):
             return self._reading(relation)
-        if isinstance(relation, Join):
+        if isinstance(relation, tree.Join):
             return self._lateral(relation)
         sources = list(relation.sources())
         if sources:
@@ -152,15 +133,15 @@ class Planner:
             if not has_queries(expression):
                 return expression
             before = self._is_conditional
-            self._is_conditional |= any(isinstance(part, Case | Coalesce) for part in expression.walk())
+            self._is_conditional |= any(isinstance(part, tree.Case | tree.Coalesce) for part in expression.walk())
             new = everywhere(expression, change)
             self._is_conditional = before
             return new
 
-        tree = with_own_expressions(relation, changed)
+        node = rebuilt(relation, changed)
         each = cost.EVALUATED * count if executor == ROWS else cost.DUCK_ROW
         fixed = 0.0 if executor == ROWS else cost.DUCK_NODE
-        return Option(tree, fixed + each * times + spent, startup) if is_fit else None
+        return Option(node, fixed + each * times + spent, startup) if is_fit else None
 
     def _both(self, rows: float, make: Callable[[str], Option | None]) -> Planned:
         by_rows, by_duck = make(ROWS), make(DUCK)
@@ -177,9 +158,9 @@ class Planner:
         def over(option: Option, executor: str, each: float) -> Iterable[Option]:
             top = own[executor]
             if top is not None:
-                tree = self.note(replace(top.tree, source=option.tree), rows)  # type: ignore[call-arg]
+                node = self.note(replace(top.tree, source=option.tree), rows)  # type: ignore[call-arg]
                 spent = top.total + each * source.rows
-                yield Option(tree, option.total + spent, option.startup + top.startup)
+                yield Option(node, option.total + spent, option.startup + top.startup)
 
         by_rows = [new for option in source.by_rows for new in over(option, ROWS, each)]
         by_duck = [] if source.by_duck is None else list(over(source.by_duck, DUCK, 0.0))
@@ -193,14 +174,14 @@ class Planner:
             rows *= self.estimates.share(part)
         return self._over(filtered(Relation(), parts), source, max(rows, 0.01))
 
-    def handed(self, planned: Planned) -> Planned:
-        """What rows one by one do sooner is handed to DuckDB as it is found."""
+    def with_handover(self, planned: Planned) -> Planned:
+        """The plan, in which DuckDB is handed the rows if the rows executor has them sooner."""
         option, duck = planned.best(ROWS), planned.by_duck
         if option is None or duck is None:
             return planned
-        if self._is_conditional and _can_fail(option.tree):  # it would be found before anybody asks for it
+        if self._is_conditional and _can_fail(option.tree):  # it would be computed even if no row takes the branch
             return planned
-        total = option.total + cost.FOUND_START + cost.HANDED * planned.rows
+        total = option.total + cost.MATERIALIZE_START + cost.HANDED * planned.rows
         columns = option.tree.columns
         if (
             (total >= duck.total and not self._without_duckdb)
@@ -210,12 +191,12 @@ class Planner:
         ):
             return planned
         used = tuple(column for column in columns if column in self.used) or columns[:1]
-        tree = Found(option.tree, used)
-        return replace(planned, by_duck=Option(self.note(tree, planned.rows), total, total))
+        node = Materialized(option.tree, used)
+        return replace(planned, by_duck=Option(self.note(node, planned.rows), total, total))
 
     # ---- tables
 
-    def _table(self, table: Table, parts: list[Expression], keys: Keys | None) -> Planned:
+    def _table(self, table: tree.Table, parts: list[Expression], keys: Keys | None) -> Planned:
         self.estimates.learn(table)
         chooser = Chooser(table, parts, self.estimates)
         whole = self.estimates.rows(table.definition)
@@ -227,14 +208,14 @@ class Planner:
         rows = min([chooser.rows, *(c.path.estimate for c in choices if c.path.estimate is not None)])
         rows = max(rows, 0.01)
         by_rows = [one for c in choices if (one := self._by_path(table, parts, c, rows)) is not None]
-        best = min(by_rows, key=lambda option: option.total, default=None)
+        best = cost.cheapest(by_rows)
         alone = [scan, *Chooser(table, parts, self.estimates, alone=True).choices()]
         by_duck = [one for c in alone if (one := self._by_stream(table, parts, c, rows)) is not None]
-        duck = min(by_duck, key=lambda option: option.total, default=None)
+        duck = cost.cheapest(by_duck)
         planned = Planned(rows, () if best is None else (best,), duck)
-        return self.handed(planned) if len(alone) < len(choices) else planned
+        return self.with_handover(planned) if len(alone) < len(choices) else planned
 
-    def _by_path(self, table: Table, parts: list[Expression], choice: Choice, rows: float) -> Option | None:
+    def _by_path(self, table: tree.Table, parts: list[Expression], choice: Choice, rows: float) -> Option | None:
         path, visited = choice.path, choice.path.estimate or self.estimates.rows(table.definition)
         if path.is_scan:
             spent = cost.SCANNED * visited
@@ -244,8 +225,8 @@ class Planner:
         holder = self._own(Access(table, path), ROWS, 1.0) if path.spans or path.row_ids else Option(table, 0.0)
         if holder is None:
             return None
-        tree: Relation = table if path.is_scan else self._with_planned_keys(table, path)
-        option = Option(self.note(tree, visited), spent + holder.startup, 0.0)
+        node: Relation = table if path.is_scan else self._with_planned_keys(table, path)
+        option = Option(self.note(node, visited), spent + holder.startup, 0.0)
         rest = [part for part in parts if id(part) not in choice.decided]
         source = Planned(visited, (option,), None)
         (only,) = self.filtered(source, rest).by_rows or (None,)
@@ -253,7 +234,7 @@ class Planner:
             self.note(only.tree, rows)
         return only
 
-    def _with_planned_keys(self, table: Table, path: Path) -> Access:
+    def _with_planned_keys(self, table: tree.Table, path: Path) -> Access:
         def change(value: Expression) -> Expression:
             return everywhere(value, self._tree_by_rows) if has_queries(value) else value
 
@@ -265,18 +246,18 @@ class Planner:
         option = self.plan(query).best(ROWS)
         return query if option is None else option.tree
 
-    def _by_stream(self, table: Table, parts: list[Expression], choice: Choice, rows: float) -> Option | None:
+    def _by_stream(self, table: tree.Table, parts: list[Expression], choice: Choice, rows: float) -> Option | None:
         path, visited = choice.path, choice.path.estimate or self.estimates.rows(table.definition)
         each = cost.DUCK_SCANNED if path.is_scan else cost.DUCK_BY_KEY
-        tree: Relation = table if path.is_scan else Access(table, path)
-        option = Option(self.note(tree, visited), cost.DUCK_STREAM + each * visited)
+        node: Relation = table if path.is_scan else Access(table, path)
+        option = Option(self.note(node, visited), cost.DUCK_STREAM + each * visited)
         rest = [part for part in parts if id(part) not in choice.decided]
         planned = self.filtered(Planned(visited, (), option), rest).by_duck
         if planned is not None:
             self.note(planned.tree, rows)
         return planned
 
-    def _covers(self, table: Table, path: Path) -> bool:
+    def _covers(self, table: tree.Table, path: Path) -> bool:
         if path.index is None:
             return False
         own = {table.stored[n] for n in path.index.positions}
@@ -284,7 +265,7 @@ class Planner:
 
     # ---- what needs all rows of a source, or only the first ones
 
-    def _sort(self, relation: Sort) -> Planned:
+    def _sort(self, relation: tree.Sort) -> Planned:
         source = self.plan(relation.source)
         count = max(source.rows, 2.0)
         planned = self._over(relation, source, source.rows, cost.SORTED * math.log2(count) / 10)
@@ -293,7 +274,7 @@ class Planner:
         sorted_by_index = self.plan(relation.source, relation.keys).by_rows
         return Planned(source.rows, (*sorted_by_index, *by_rows), by_duck)
 
-    def _limit(self, relation: Limit) -> Planned:
+    def _limit(self, relation: tree.Limit) -> Planned:
         self.has_limit = True
         source = self.plan(relation.source)
         count = _number(relation.count, 20.0) + _number(relation.offset, 0.0)
@@ -304,23 +285,23 @@ class Planner:
             return option and replace(option, total=cost.cut(option.total, option.startup, share))
 
         by_rows = [one for option in source.by_rows if (one := first(option)) is not None]
-        best = min(by_rows, key=lambda option: option.total, default=None)
+        best = cost.cheapest(by_rows)
         cheaper = Planned(rows, () if best is None else (best,), first(source.by_duck))
         return self._over(relation, cheaper, rows)
 
-    def _groups(self, rows: float, relation: Group | Distinct) -> float:
+    def _groups(self, rows: float, relation: tree.Group | tree.Distinct) -> float:
         """How many groups of equal values there are among so many rows."""
-        if isinstance(relation, Group):
+        if isinstance(relation, tree.Group):
             values: Iterable[Expression] = [value for _, value in relation.keys]
         else:
-            values = [Reference(column.type, column) for column in relation.columns]
+            values = [tree.Reference(column.type, column) for column in relation.columns]
         groups = 1.0
         for value in values:
-            known = self.estimates.distinct(value.column) if isinstance(value, Reference) else None
+            known = self.estimates.distinct(value.column) if isinstance(value, tree.Reference) else None
             groups *= max(rows / 10, 1.0) if known is None else known
         return min(groups, rows)
 
-    def _group(self, relation: Group) -> Planned:
+    def _group(self, relation: tree.Group) -> Planned:
         source = self.plan(relation.source)
         rows = self._groups(source.rows, relation) if relation.keys else 1.0
         planned = self._over(relation, source, rows, cost.HASHED)
@@ -330,42 +311,46 @@ class Planner:
         ends = self._ends(relation)
         return replace(planned, by_rows=(*by_rows, *ends))
 
-    def _ends(self, relation: Group) -> tuple[Option, ...]:
+    def _ends(self, relation: tree.Group) -> tuple[Option, ...]:
         """min and max are the first row and the last one of an index."""
         source = relation.source
-        table = source.source if isinstance(source, Filter) else source
-        if relation.keys or relation.sets is not None or not relation.aggregates or not isinstance(table, Table):
+        table = source.source if isinstance(source, tree.Filter) else source
+        if relation.keys or relation.sets is not None or not relation.aggregates or not isinstance(table, tree.Table):
             return ()
-        parts = conjuncts(source.condition) if isinstance(source, Filter) else []
+        parts = conjuncts(source.condition) if isinstance(source, tree.Filter) else []
         joined: Option | None = None
         for column, call in relation.aggregates:
             option = self._end(table, parts, column, call)
             if option is None:
                 return ()
-            tree = option.tree if joined is None else Join("inner", joined.tree, option.tree)
+            node = option.tree if joined is None else tree.Join("inner", joined.tree, option.tree)
             total = option.total + (0.0 if joined is None else joined.total)
-            joined = Option(self.note(tree, 1.0), total, total)
+            joined = Option(self.note(node, 1.0), total, total)
         return () if joined is None else (joined,)
 
-    def _end(self, table: Table, parts: list[Expression], column: Column, call: Aggregate) -> Option | None:
+    def _end(self, table: tree.Table, parts: list[Expression], column: Column, call: tree.Aggregate) -> Option | None:
         name = call.aggregation.name
-        if name not in ("min", "max") or call.condition is not None or not isinstance(call.arguments[0], Reference):
+        if (
+            name not in ("min", "max")
+            or call.condition is not None
+            or not isinstance(call.arguments[0], tree.Reference)
+        ):
             return None
-        wanted = call.arguments[0]
+        value = call.arguments[0]
         descends = name == "max"
-        if descends and wanted.column.nullable:
-            parts = [*parts, negation_of_null(wanted)]
-        planned = self._table(table, parts, [SortKey(wanted, descends, descends)])
-        best = min(planned.by_rows, key=lambda option: option.total, default=None)
+        if descends and value.column.nullable:
+            parts = [*parts, negation_of_null(value)]
+        planned = self._table(table, parts, [SortKey(value, descends, descends)])
+        best = cost.cheapest(planned.by_rows)
         if best is None:
             return None
         total = cost.cut(best.total, best.startup, 1 / max(planned.rows, 1.0))
-        first = self.note(Limit(best.tree, Constant(_BIGINT, 1)), 1.0)
-        return Option(self.note(Group(first, (), ((column, call),)), 1.0), total, total)
+        first = self.note(tree.Limit(best.tree, tree.Constant(BIGINT, 1)), 1.0)
+        return Option(self.note(tree.Group(first, (), ((column, call),)), 1.0), total, total)
 
     # ---- several sources
 
-    def _set_operation(self, relation: SetOperation) -> Planned:
+    def _set_operation(self, relation: tree.SetOperation) -> Planned:
         left, right = self.plan(relation.left), self.plan(relation.right)
         rows = left.rows + right.rows if relation.kind == "union" else left.rows
 
@@ -375,12 +360,12 @@ class Planner:
                 return None
             each = cost.HASHED if executor == ROWS else cost.DUCK_ROW
             spent = 0.0 if relation.every and relation.kind == "union" else each * (left.rows + right.rows)
-            tree = replace(relation, left=sides[0].tree, right=sides[1].tree)
-            return Option(tree, sides[0].total + sides[1].total + spent, sides[0].startup)
+            node = replace(relation, left=sides[0].tree, right=sides[1].tree)
+            return Option(node, sides[0].total + sides[1].total + spent, sides[0].startup)
 
         return self._both(rows, make)
 
-    def _lateral(self, relation: Join) -> Planned:
+    def _lateral(self, relation: tree.Join) -> Planned:
         """A join whose right side refers to the left one, or in which neither side's rows may be left out."""
         left, right = self.plan(relation.left), self.plan(relation.right)
         rows = left.rows * right.rows
@@ -395,15 +380,15 @@ class Planner:
             each = cost.HASHED if executor == ROWS else cost.DUCK_ROW
             times = left.rows if relation.lateral and executor == ROWS else 1.0
             spent = top.total + sides[0].total + sides[1].total * times + each * (left.rows + right.rows)
-            tree = replace(top.tree, left=sides[0].tree, right=sides[1].tree)  # type: ignore[call-arg]
-            return Option(tree, spent, sides[0].startup if relation.lateral else spent)
+            node = replace(top.tree, left=sides[0].tree, right=sides[1].tree)  # type: ignore[call-arg]
+            return Option(node, spent, sides[0].startup if relation.lateral else spent)
 
         planned = self._both(rows, make)
-        return self.handed(planned) if self._without_duckdb else planned
+        return self.with_handover(planned) if self._without_duckdb else planned
 
-    def _with(self, relation: With) -> Planned:
+    def _with(self, relation: tree.With) -> Planned:
         spent = {ROWS: 0.0, DUCK: 0.0}
-        news: dict[str, list[Shared]] = {ROWS: [], DUCK: []}
+        news: dict[str, list[tree.Shared]] = {ROWS: [], DUCK: []}
         is_fit = {ROWS: True, DUCK: True}
         for shared in relation.shared:
             query = self.plan(shared.query)
@@ -416,8 +401,8 @@ class Planner:
                 if option is None or (again is not None and (step is None or executor == ROWS)):
                     is_fit[executor] = False
                     continue
-                tree = None if step is None else step.tree
-                new = replace(shared, query=option.tree, again=tree)
+                node = None if step is None else step.tree
+                new = replace(shared, query=option.tree, again=node)
                 cells[executor][0][0] = new
                 news[executor].append(new)
                 spent[executor] += option.total + (0.0 if step is None else 10 * step.total)
@@ -427,12 +412,12 @@ class Planner:
             option = body.best(executor)
             if option is None or not is_fit[executor]:
                 return None
-            tree = With(tuple(news[executor]), option.tree)
-            return Option(tree, option.total + spent[executor], option.startup + spent[executor])
+            node = tree.With(tuple(news[executor]), option.tree)
+            return Option(node, option.total + spent[executor], option.startup + spent[executor])
 
         return self._both(body.rows, make)
 
-    def _reading(self, relation: Reading) -> Planned:
+    def _reading(self, relation: tree.Reading) -> Planned:
         cells = self._cells[id(relation.cell[0])]
         rows = cells[ROWS][1]
 
@@ -448,36 +433,36 @@ def _changed_span(span: Span, change: Callable[[Expression], Expression]) -> Spa
     return Span(tuple(map(change, span.equal)), low, high)
 
 
-def _below(keys: Keys, relation: Project) -> Keys | None:
+def _below(keys: Keys, relation: tree.Project) -> Keys | None:
     """What rows are sorted by, as what the outputs are made of."""
     values = dict(relation.outputs)
     below = [replace(key, value=substituted(key.value, values)) for key in keys]
-    return below if all(isinstance(key.value, Reference) for key in below) else None
+    return below if all(isinstance(key.value, tree.Reference) for key in below) else None
 
 
 def _count(relation: Relation) -> float:
     """How many rows a relation without sources has."""
-    if isinstance(relation, Values):
+    if isinstance(relation, tree.Values):
         return float(len(relation.rows))
-    if isinstance(relation, Series):
+    if isinstance(relation, tree.Series):
         start, stop, step = _number(relation.start, 0.0), _number(relation.stop, _FEW), _number(relation.step, 1.0)
         return max((stop - start) / max(step, 1.0), 1.0)
     return _FEW if relation.columns else 1.0
 
 
 def _number(expression: Expression | None, otherwise: float) -> float:
-    if isinstance(expression, Constant) and isinstance(expression.value, int):
+    if isinstance(expression, tree.Constant) and isinstance(expression.value, int):
         return float(max(expression.value, 0))
     return 0.0 if expression is None and otherwise == 0.0 else otherwise if expression is not None else math.inf
 
 
-def _can_fail(tree: Relation) -> bool:
-    values = (value for one in everything(tree) for value in one.expressions())
-    return any(isinstance(part, Call) and part.operation.fails for value in values for part in value.walk())
+def _can_fail(node: Relation) -> bool:
+    values = (value for one in everything(node) for value in one.expressions())
+    return any(isinstance(part, tree.Call) and part.operation.fails for value in values for part in value.walk())
 
 
-def _reads_others(tree: Relation) -> bool:
+def _reads_others(node: Relation) -> bool:
     """Whether it reads a shared query that is not its own."""
-    nodes = list(everything(tree))
-    own = {id(shared) for one in nodes if isinstance(one, With) for shared in one.shared}
-    return any(isinstance(one, Reading) and id(one.cell[0]) not in own for one in nodes)
+    nodes = list(everything(node))
+    own = {id(shared) for one in nodes if isinstance(one, tree.With) for shared in one.shared}
+    return any(isinstance(one, tree.Reading) and id(one.cell[0]) not in own for one in nodes)

@@ -1,6 +1,6 @@
 """The plan of a relation: which executor runs what tree.
 
-Not here: how trees are found (normal.py, physical.py), what they look like to people (explain.py).
+Not here: how trees are built (normal.py, physical.py), how they are shown (explain.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.catalog.system import TableStatistics
 
 if TYPE_CHECKING:
-    from gmdb.sql.duck.answer import Answer
+    from gmdb.sql.duck.execution import DuckResult
 
 Row = tuple[Any, ...]
 Watch = Callable[[Any], None] | None
@@ -60,7 +60,7 @@ class Plan:
 
     @cached_property
     def program(self) -> rows.Program:
-        return rows.compile(self.tree, self._row_ids)
+        return rows.Program(self.tree, self._row_ids)
 
     @cached_property
     def written(self) -> Any:
@@ -68,36 +68,36 @@ class Plan:
 
         return text.write(self.tree)
 
-    def answer(self, run: Run, watch: Watch = None) -> Answer | None:
-        """DuckDB's answer; None if the plan is one to run by rows.
+    def in_duckdb(self, run: Run, watch: Watch = None) -> DuckResult | None:
+        """DuckDB's result; None if the rows executor runs the plan.
 
         Where DuckDB fails by a fault of its own before it gives a row, the plan becomes one that avoids it.
         """
-        return self._despite_faults(self._answer, run, watch)
+        return self._with_retry(self._in_duckdb, run, watch)
 
-    def _answer(self, run: Run, watch: Watch) -> Answer | None:
+    def _in_duckdb(self, run: Run, watch: Watch) -> DuckResult | None:
         if self.executor == ROWS:
             return None
         from gmdb.sql.duck import text
 
         return text.run_written(self.written, run, watch)
 
-    def _despite_faults(self, work: Callable[[Run, Watch], Result], run: Run, watch: Watch) -> Result:
+    def _with_retry(self, work: Callable[[Run, Watch], Result], run: Run, watch: Watch) -> Result:
         try:
             return work(run, watch)
         except EngineFault:
             if self._without_duckdb is None:
                 raise
             other, self._without_duckdb = self._without_duckdb(), None
-            for made in ("program", "written"):
-                self.__dict__.pop(made, None)
+            for name in ("program", "written"):
+                self.__dict__.pop(name, None)
             self.tree, self.executor, self.estimates = other.tree, other.executor, other.estimates
         return work(run, watch)
 
     def rows(self, run: Run, watch: Watch = None) -> Iterator[Row]:
         """The rows, one by one."""
-        answer = self.answer(run, watch)
-        return self.program.rows(run) if answer is None else _rows_in(answer)
+        result = self.in_duckdb(run, watch)
+        return self.program.rows(run) if result is None else _rows_in(result)
 
     def explain(self) -> list[str]:
         """The plan, a line for each node."""
@@ -105,18 +105,18 @@ class Plan:
 
     def analyze(self, run: Run, watch: Watch = None) -> list[str]:
         """Run the plan to its end; what it did, a line for each node."""
-        return self._despite_faults(lambda run, watch: explain.analyzed(self, run, watch), run, watch)
+        return self._with_retry(lambda run, watch: explain.analyzed(self, run, watch), run, watch)
 
     def has_outgrown(self, size: Size) -> bool:
         """Whether a table that it reads whole has become much larger since."""
         return any(size(definition) > GROWTH * pages for definition, pages in self._scanned)
 
 
-def _rows_in(answer: Answer) -> Iterator[Row]:
+def _rows_in(result: DuckResult) -> Iterator[Row]:
     try:
-        yield from rows_of(answer.reader)
+        yield from rows_of(result.reader)
     finally:
-        answer.close()
+        result.close()
 
 
 def plan(
@@ -147,10 +147,10 @@ def plan(
 
 
 def _chosen(by_rows: Option | None, by_duck: Option | None) -> tuple[Option, str]:
-    wanted = EXECUTOR.get()
-    if by_duck is None or (by_rows is not None and wanted == ROWS):
+    forced = EXECUTOR.get()
+    if by_duck is None or (by_rows is not None and forced == ROWS):
         assert by_rows is not None
         return by_rows, ROWS
-    if by_rows is None or wanted == DUCK:
+    if by_rows is None or forced == DUCK:
         return by_duck, DUCK
     return (by_rows, ROWS) if by_rows.total <= by_duck.total + DUCK_START else (by_duck, DUCK)

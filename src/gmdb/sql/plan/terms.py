@@ -1,66 +1,33 @@
-"""What the planner asks of expressions and relations, and how it rebuilds them."""
+"""Properties of expressions and relations that the planner uses, and how it rebuilds them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
-from gmdb.format.columns import ColumnType
-from gmdb.sql import operations
-from gmdb.sql.tree import (
-    Aggregate,
-    Call,
-    Column,
-    Constant,
-    Distinct,
-    Expression,
-    Filter,
-    Frame,
-    Group,
-    Join,
-    Junction,
-    Limit,
-    Number,
-    One,
-    Project,
-    Reading,
-    Reference,
-    Relation,
-    ScalarQuery,
-    SetOperation,
-    Shared,
-    Sort,
-    SortKey,
-    Table,
-    Window,
-    WindowCall,
-    With,
-    columns_of,
-    conjunction,
-    conjuncts,
-    everything,
-    rebuilt,
-)
+from gmdb.sql import operations, tree
+from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts, is_volatile, rebuilt
+from gmdb.sql.types import BOOLEAN
 
-BOOLEAN = ColumnType("BOOLEAN")
 ChangeExpression = Callable[[Expression], Expression]
 ChangeRelation = Callable[[Relation], Relation]
 
 
 def is_call(expression: Expression, *names: str) -> bool:
-    return isinstance(expression, Call) and expression.operation.name in names
+    return isinstance(expression, tree.Call) and expression.operation.name in names
 
 
 def is_movable(expression: Expression) -> bool:
     """Whether it may be evaluated for other rows than those that it was written for: it neither fails nor varies."""
     for one in expression.walk():
-        if isinstance(one, Call) and (one.operation.fails or one.operation.volatile):
+        if isinstance(one, tree.Call) and (one.operation.fails or one.operation.volatile):
             return False
-        if isinstance(one, Aggregate | WindowCall) or (isinstance(one, ScalarQuery) and not is_one_row(one.query)):
+        if isinstance(one, tree.Aggregate | tree.WindowCall) or (
+            isinstance(one, tree.ScalarQuery) and not is_one_row(one.query)
+        ):
             return False
-        parts = (part for query in one.relations() for inner in everything(query) for part in inner.expressions())
-        if not all(is_movable(part) or isinstance(part, Aggregate | WindowCall) for part in parts):
+        parts = (part for query in one.relations() for inner in tree.everything(query) for part in inner.expressions())
+        if not all(is_movable(part) or isinstance(part, tree.Aggregate | tree.WindowCall) for part in parts):
             return False
     return True
 
@@ -68,121 +35,71 @@ def is_movable(expression: Expression) -> bool:
 def is_link(expression: Expression) -> bool:
     """Whether it is an equality that joins go by: each side is evaluated for the rows that it is about, and may fail.
 
-    (Which rows are left out before, by other joins, is not said.)
+    (Other joins may leave out rows before.)
     """
-    if not is_call(expression, "=") or is_volatile(expression) or has_queries(expression):
+    if not is_call(expression, "=") or is_volatile(expression) or tree.has_queries(expression):
         return False
     left, right = map(columns_of, expression.children())
     return bool(left and right) and not left & right
 
 
-def is_volatile(expression: Expression) -> bool:
-    return any(isinstance(one, Call) and one.operation.volatile for one in expression.walk())
-
-
 def is_one_row(query: Relation) -> bool:
     """Whether a query gives one row at most, whatever the tables hold."""
-    if isinstance(query, Group):
+    if isinstance(query, tree.Group):
         return not query.keys and query.sets is None
-    if isinstance(query, Limit):
-        return isinstance(query.count, Constant) and query.count.value is not None and query.count.value <= 1
-    if isinstance(query, Project | Filter | Sort):
+    if isinstance(query, tree.Limit):
+        return isinstance(query.count, tree.Constant) and query.count.value is not None and query.count.value <= 1
+    if isinstance(query, tree.Project | tree.Filter | tree.Sort):
         return is_one_row(query.source)
-    return isinstance(query, One)
-
-
-def has_queries(expression: Expression) -> bool:
-    return any(True for one in expression.walk() for _ in one.relations())
+    return isinstance(query, tree.One)
 
 
 def substituted(expression: Expression, values: Mapping[Column, Expression]) -> Expression:
     """The expression with columns replaced by what they are, in queries within it, too."""
-    if isinstance(expression, Reference):
+    if isinstance(expression, tree.Reference):
         return values.get(expression.column, expression)
-    return with_queries(
-        rebuilt(expression, lambda part: substituted(part, values)),
-        lambda query: with_expressions(query, lambda part: substituted(part, values)),
-    )
 
+    def change(part: Expression) -> Expression:
+        return substituted(part, values)
 
-def with_queries(expression: Expression, change: ChangeRelation) -> Expression:
-    """The expression with the queries that stand in itself changed."""
-    changes = {}
-    for one in fields(expression):
-        value = getattr(expression, one.name)
-        if isinstance(value, Relation):
-            new = change(value)
-            if new is not value:
-                changes[one.name] = new
-    return replace(expression, **changes) if changes else expression  # type: ignore[arg-type]
+    return rebuilt(rebuilt(expression, change), lambda query: with_expressions(query, change), Relation)
 
 
 def everywhere(expression: Expression, change: ChangeRelation) -> Expression:
     """The expression with all queries within it changed."""
-    return with_queries(rebuilt(expression, lambda part: everywhere(part, change)), change)
-
-
-def with_own_expressions(relation: Relation, change: ChangeExpression) -> Relation:
-    """The relation with its own expressions changed."""
-    changes = {}
-    for one in fields(relation):
-        value = getattr(relation, one.name)
-        new = _changed(value, change)
-        if new is not value:
-            changes[one.name] = new
-    return replace(relation, **changes) if changes else relation
-
-
-def _changed(value: Any, change: ChangeExpression) -> Any:
-    if isinstance(value, Expression):
-        return change(value)
-    if isinstance(value, SortKey):
-        new = change(value.value)
-        return value if new is value.value else replace(value, value=new)
-    if isinstance(value, tuple) and not isinstance(value, Frame):
-        items = tuple(_changed(one, change) for one in value)
-        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
-    return value
+    return rebuilt(rebuilt(expression, lambda part: everywhere(part, change)), change, Relation)
 
 
 def with_sources(relation: Relation, change: ChangeRelation) -> Relation:
     """The relation with its sources changed, the shared queries of a WITH included."""
-    sources = list(relation.sources())
-    changes: dict[str, Any] = {}
-    for one in fields(relation):
-        value = getattr(relation, one.name)
-        if any(value is source for source in sources):
-            new = change(value)
-            if new is not value:
-                changes[one.name] = new
-    if isinstance(relation, With):
-        return _with_shared(relation, changes.get("body", relation.body), change)
-    return replace(relation, **changes) if changes else relation
+    if isinstance(relation, tree.With):
+        return _with_shared(relation, change(relation.body), change)
+    return rebuilt(relation, change, Relation) if any(True for _ in relation.sources()) else relation
 
 
-def _with_shared(relation: With, body: Relation, change: ChangeRelation) -> Relation:
+def _with_shared(relation: tree.With, body: Relation, change: ChangeRelation) -> Relation:
     """A WITH whose queries are changed; what reads them is changed to read the new ones."""
-    cells: dict[int, list[Shared]] = {}
-    news: list[Shared] = []
+    cells: dict[int, list[tree.Shared]] = {}
+    news: list[tree.Shared] = []
     for shared in relation.shared:
         query = reading_others(change(shared.query), cells)
         cell = cells[id(shared)] = [shared]
         again = None if shared.again is None else reading_others(change(shared.again), cells)
         cell[0] = replace(shared, query=query, again=again)
         news.append(cell[0])
-    return With(tuple(news), reading_others(body, cells))
+    return tree.With(tuple(news), reading_others(body, cells))
 
 
-def reading_others(relation: Relation, cells: Mapping[int, list[Shared]]) -> Relation:
+def reading_others(relation: Relation, cells: Mapping[int, list[tree.Shared]]) -> Relation:
     """The relation with the readings of some shared queries, by their identities, replaced by those of others."""
     if not cells:
         return relation
 
     def change(one: Relation) -> Relation:
-        if isinstance(one, Reading):
+        if isinstance(one, tree.Reading):
             cell = cells.get(id(one.cell[0]))
             return one if cell is None else replace(one, cell=cell)
-        return with_own_expressions(with_sources(one, change), lambda part: everywhere(part, change))
+        return rebuilt(with_sources(one, change), lambda part: everywhere(part, change))
 
     return change(relation)
 
@@ -190,34 +107,34 @@ def reading_others(relation: Relation, cells: Mapping[int, list[Shared]]) -> Rel
 def with_expressions(relation: Relation, change: ChangeExpression) -> Relation:
     """The relation with all expressions in it changed, all the way down."""
     relation = with_sources(relation, lambda source: with_expressions(source, change))
-    return with_own_expressions(relation, change)
+    return rebuilt(relation, change)
 
 
 def filtered(source: Relation, parts: Sequence[Expression]) -> Relation:
-    """The rows that meet all conditions; those are asked last that take long, or can fail."""
+    """The rows that meet all conditions; those that take long or can fail come last."""
     different: list[Expression] = []
     for part in parts:
         if part not in different:
             different.append(part)
-    different.sort(key=lambda part: (not is_movable(part), has_queries(part)))
+    different.sort(key=lambda part: (not is_movable(part), tree.has_queries(part)))
     condition = conjunction(different)
-    return source if condition is None else Filter(source, condition)
+    return source if condition is None else tree.Filter(source, condition)
 
 
 def with_columns_of(new: Relation, old: Relation) -> Relation:
-    """A relation for whoever takes columns by their positions: with those of the old one, in their order."""
+    """A relation whose columns are used by position: with those of the old one, in their order."""
     if new.columns == old.columns and not _is_loose(new):
         return new
-    return Project(new, tuple((column, Reference(column.type, column)) for column in old.columns))
+    return tree.Project(new, tuple((column, tree.Reference(column.type, column)) for column in old.columns))
 
 
 def _is_loose(relation: Relation) -> bool:
     """Whether planning may give it other columns beside its own, or another order of them, as it does with joins."""
-    if isinstance(relation, Join):
+    if isinstance(relation, tree.Join):
         return True
-    if isinstance(relation, Filter | Sort | Limit | Distinct | Number | Window):
+    if isinstance(relation, tree.Filter | tree.Sort | tree.Limit | tree.Distinct | tree.Number | tree.Window):
         return _is_loose(relation.source)
-    return isinstance(relation, With) and _is_loose(relation.body)
+    return isinstance(relation, tree.With) and _is_loose(relation.body)
 
 
 def negation_of_null(value: Expression) -> Expression:
@@ -225,12 +142,12 @@ def negation_of_null(value: Expression) -> Expression:
     is_null, negation = operations.unary("is_null", value.type), operations.unary("not", BOOLEAN)
     assert is_null is not None
     assert negation is not None
-    return Call(BOOLEAN, negation, (Call(BOOLEAN, is_null, (value,)),))
+    return tree.Call(BOOLEAN, negation, (tree.Call(BOOLEAN, is_null, (value,)),))
 
 
 def rejects_nulls(condition: Expression, columns: set[Column]) -> bool:
     """Whether a condition is never true of a row in which all of these columns are NULL."""
-    if isinstance(condition, Junction):
+    if isinstance(condition, tree.Junction):
         tests = (rejects_nulls(part, columns) for part in condition.parts)
         return all(tests) if condition.absorbing else any(tests)
     if is_call(condition, "is_true", "is_false"):
@@ -243,34 +160,34 @@ def rejects_nulls(condition: Expression, columns: set[Column]) -> bool:
 
 def _is_null_of(expression: Expression, columns: set[Column]) -> bool:
     """Whether an expression is NULL if all of these columns are."""
-    if isinstance(expression, Reference):
+    if isinstance(expression, tree.Reference):
         return expression.column in columns
-    if isinstance(expression, Constant):
+    if isinstance(expression, tree.Constant):
         return expression.value is None
-    if isinstance(expression, Call) and expression.operation.strict:
+    if isinstance(expression, tree.Call) and expression.operation.strict:
         return any(_is_null_of(argument, columns) for argument in expression.arguments)
     return False
 
 
 def null_columns(relation: Relation) -> set[Column]:
     """The columns of a relation that may be NULL."""
-    if isinstance(relation, Table):
+    if isinstance(relation, tree.Table):
         return {column for column in relation.stored if column.nullable}
-    if isinstance(relation, Project):
+    if isinstance(relation, tree.Project):
         inner = null_columns(relation.source)
         return {column for column, value in relation.outputs if may_be_null(value, inner)}
-    if isinstance(relation, Join):
+    if isinstance(relation, tree.Join):
         left, right = null_columns(relation.left), null_columns(relation.right)
         if relation.kind in ("right", "full"):
             left = set(relation.left.columns)
         if relation.kind in ("left", "full"):
             right = set(relation.right.columns)
         return left | right
-    if isinstance(relation, Group) and relation.sets is None:
+    if isinstance(relation, tree.Group) and relation.sets is None:
         inner = null_columns(relation.source)
         keys = {column for column, value in relation.keys if may_be_null(value, inner)}
         return keys | {column for column, _ in relation.aggregates}
-    if isinstance(relation, Group | SetOperation | Reading) or len(list(relation.sources())) != 1:
+    if isinstance(relation, tree.Group | tree.SetOperation | tree.Reading) or len(list(relation.sources())) != 1:
         return set(relation.columns)
     (source,) = relation.sources()
     inner = null_columns(source)
@@ -278,11 +195,11 @@ def null_columns(relation: Relation) -> set[Column]:
 
 
 def may_be_null(expression: Expression, columns: set[Column]) -> bool:
-    if isinstance(expression, Reference):
+    if isinstance(expression, tree.Reference):
         return expression.column in columns
-    if isinstance(expression, Constant):
+    if isinstance(expression, tree.Constant):
         return expression.value is None
-    if isinstance(expression, Call) and expression.operation.strict and expression.operation.name in NOT_NULL:
+    if isinstance(expression, tree.Call) and expression.operation.strict and expression.operation.name in NOT_NULL:
         return any(may_be_null(argument, columns) for argument in expression.arguments)
     return True
 
@@ -293,12 +210,12 @@ NOT_NULL = {*COMPARISONS, "<>", "+", "-", "*", "cast", "neg"}  # of values that 
 
 def negated(expression: Expression) -> Expression | None:
     """What NOT is applied to."""
-    return expression.arguments[0] if isinstance(expression, Call) and expression.operation.name == "not" else None
+    return expression.arguments[0] if isinstance(expression, tree.Call) and expression.operation.name == "not" else None
 
 
 def factored(condition: Expression) -> list[Expression]:
     """Parts that must all be true, of an OR: what all its branches have in common stands before it."""
-    if not (isinstance(condition, Junction) and condition.absorbing):
+    if not (isinstance(condition, tree.Junction) and condition.absorbing):
         return [condition]
     branches = [conjuncts(part) for part in condition.parts]
     common = [part for part in branches[0] if all(part in branch for branch in branches[1:]) and is_movable(part)]
@@ -308,7 +225,7 @@ def factored(condition: Expression) -> list[Expression]:
     if not all(rests):
         return common
     parts = tuple(conjunction(rest) for rest in rests)
-    return [*common, Junction(BOOLEAN, True, parts)]  # type: ignore[arg-type]
+    return [*common, tree.Junction(BOOLEAN, True, parts)]  # type: ignore[arg-type]
 
 
 def columns_of_both(part: Expression, lefts: set[Column], rights: set[Column]) -> tuple[bool, bool]:

@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from gmdb.sql.rows.row_program import Program, Quick, supports
 
-compile = Program
-
-__all__ = ["Program", "Quick", "compile", "supports"]
+__all__ = ["Program", "Quick", "supports"]

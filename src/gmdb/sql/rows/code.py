@@ -85,7 +85,7 @@ class Code:
         return self.bind(value)
 
     def parameter(self, key: ParameterKey) -> str:
-        """The variable that a parameter's value is in as it was given."""
+        """The variable that holds a parameter's value as it was passed."""
         name = self._parameters.get(key)
         if name is None:
             name = self._parameters[key] = self.fresh("p")
@@ -177,11 +177,11 @@ def too_deep() -> UnsupportedExpression:
     return UnsupportedExpression("the expression is nested too deeply")
 
 
-def missing_parameter(values: Any, wanted: Sequence[ParameterKey]) -> InterfaceError:
+def missing_parameter(values: Any, keys: Sequence[ParameterKey]) -> InterfaceError:
     """The error for parameters that lack some that a statement names."""
-    names = ", ".join(f":{key}" if isinstance(key, str) else f"? number {key + 1}" for key in wanted)
-    kind = "a dict" if any(isinstance(key, str) for key in wanted) else "a tuple"
-    return InterfaceError(f"the statement needs the parameters {names}, but was given {values!r}; pass {kind} of them")
+    names = ", ".join(f":{key}" if isinstance(key, str) else f"? number {key + 1}" for key in keys)
+    kind = "a dict" if any(isinstance(key, str) for key in keys) else "a tuple"
+    return InterfaceError(f"the statement needs the parameters {names}, but got {values!r}; pass {kind} of them")
 
 
 def moment(now: datetime | None) -> datetime:
@@ -205,9 +205,9 @@ def hash_key(code: Code, term: Term, type_: ColumnType, is_stripped: bool | None
         code.names["NAN"] = NAN
         key = f"({key} if {key} == {key} else NAN)"  # of None, too
     elif type_.name == "INTERVAL":
-        key = _unless_null(term, f"{key}.length()")
+        key = unless_null(term, f"{key}.length()")
     elif type_.name == "CHAR" if is_stripped is None else is_stripped:
-        key = _unless_null(term, f"{key}.rstrip(' ')")
+        key = unless_null(term, f"{key}.rstrip(' ')")
     return key
 
 
@@ -261,7 +261,7 @@ def sort_key(term: Term, type_: ColumnType, nulls_last: bool) -> str:
     return f"(({not nulls_last}, {key}) if {term.code} is not None else ({nulls_last},))"
 
 
-def _unless_null(term: Term, code: str) -> str:
+def unless_null(term: Term, code: str) -> str:
     return f"(None if {term.code} is None else {code})" if term.nullable else code
 
 

@@ -6,7 +6,7 @@ lines placed within their loops.
 Invariants
  1. What is evaluated on a condition only (branches of CASE, the later parts of AND, OR and COALESCE) stands in lines
     that run on that condition.
- 2. At run time only DataErrors are raised, and InterfaceError for parameters that were not given.
+ 2. At run time only DataErrors are raised, and InterfaceError for parameters that are missing.
 Not here: queries within expressions, which a pipeline knows how to run.
 """
 
@@ -84,10 +84,10 @@ class ExpressionWriter:
         if term is not None:
             return term
         code = self.code.parameter(expression.key)
-        receive = receive_parameter(expression.given) if expression.given is not None else None
+        receive = receive_parameter(expression.value_type) if expression.value_type is not None else None
         if receive is not None:
             code = self._prologue(f"None if {code} is None else {self.code.bind(receive)}({code})")
-        if expression.given is None and type_.name not in TEXTS:
+        if expression.value_type is None and type_.name not in TEXTS:
             label = f":{expression.key}" if isinstance(expression.key, str) else f"number {expression.key + 1}"
             code = self._prologue(f"{self.code.bind(accept_parameter(type_, label))}({code})")
         term = self._read_parameters[expression.key, type_] = Term(code)
@@ -134,7 +134,7 @@ class ExpressionWriter:
         result = self.code.fresh()
         self.code.emit(f"{result} = {self.term(expression.parts[0]).code}")
         for part in expression.parts[1:]:
-            with self.code.block(f"if {result} is not {decided}"), self.apart():
+            with self.code.block(f"if {result} is not {decided}"), self.knowing():
                 term = self.term(part)
                 self.code.emit(f"if {term.code} is not {other}: {result} = {term.code}")
         return Term(result)
@@ -146,7 +146,7 @@ class ExpressionWriter:
         result = self.code.fresh()
         self.code.emit(f"{result} = {first.code}")
         for part in expression.parts[1:]:
-            with self.code.block(f"if {result} is None"), self.apart():
+            with self.code.block(f"if {result} is None"), self.knowing():
                 self.code.emit(f"{result} = {self.term(part).code}")
         return Term(result)
 
@@ -154,16 +154,16 @@ class ExpressionWriter:
         result = self.code.fresh()
         branches = []
         for condition, value in expression.branches:
-            with self.apart():
+            with self.knowing():
                 (test, implied), lines = self.code.capture(partial(self._test, condition))
                 branches.append((test, implied, lines, value))
         if any(lines for _, _, lines, _ in branches[1:]):
             return self._case_in_steps(branches, expression.default, result)
         self.code.place(branches[0][2])
         for n, (test, implied, _, value) in enumerate(branches):
-            with self.code.block(f"{'elif' if n else 'if'} {test}"), self.apart(implied):
+            with self.code.block(f"{'elif' if n else 'if'} {test}"), self.knowing(implied):
                 self.code.emit(f"{result} = {self.term(value).code}")
-        with self.code.block("else"), self.apart():
+        with self.code.block("else"), self.knowing():
             self.code.emit(f"{result} = {self.term(expression.default).code}")
         return Term(result)
 
@@ -174,9 +174,9 @@ class ExpressionWriter:
         for test, implied, lines, value in branches:
             with self.code.block(f"if {result} is {pending}"):
                 self.code.place(lines, 1)
-                with self.code.block(f"if {test}"), self.apart(implied):
+                with self.code.block(f"if {test}"), self.knowing(implied):
                     self.code.emit(f"{result} = {self.term(value).code}")
-        with self.code.block(f"if {result} is {pending}"), self.apart():
+        with self.code.block(f"if {result} is {pending}"), self.knowing():
             self.code.emit(f"{result} = {self.term(default).code}")
         return Term(result)
 
@@ -187,16 +187,16 @@ class ExpressionWriter:
         return self._test(expression)[0]
 
     @contextmanager
-    def apart(self, implied: set[str] | None = None) -> Iterator[None]:
-        """Within, more is known not to be NULL."""
+    def knowing(self, implied: set[str] | None = None) -> Iterator[None]:
+        """Within, more codes are known not to be NULL."""
         known = self._not_null
         self._not_null = known | (implied or set())
         yield
         self._not_null = known
 
     @contextmanager
-    def nowhere(self, is_so: bool = True) -> Iterator[None]:
-        """Within, nothing of the conditions around is known: another function is written, which runs anywhere."""
+    def knowing_nothing(self, is_so: bool = True) -> Iterator[None]:
+        """Within, nothing is known of the conditions around: another function is written, which may run elsewhere."""
         known = self._not_null
         if is_so:
             self._not_null = set()
@@ -218,7 +218,7 @@ class ExpressionWriter:
     def _when(self, parts: Sequence[tree.Expression], at: int, write: Callable[[], None]) -> None:
         tests: list[str] = []
         known: set[str] = set()
-        with self.apart():
+        with self.knowing():
             while at < len(parts):
                 self._not_null = self._not_null | known
                 (test, implied), lines = self.code.capture(partial(self._test, parts[at]))
@@ -231,7 +231,7 @@ class ExpressionWriter:
         tests = [test for test in tests if test != "True"]
         if not tests:
             return write() if at == len(parts) else self._when(parts, at, write)
-        with self.code.block(f"if {' and '.join(tests)}"), self.apart(known):
+        with self.code.block(f"if {' and '.join(tests)}"), self.knowing(known):
             if at == len(parts):
                 write()
             else:
@@ -251,7 +251,7 @@ class ExpressionWriter:
             inner: list[list[Line]] = []
             known: set[str] = set()
             for part in expression.parts:
-                with self.apart(set() if expression.absorbing else known):
+                with self.knowing(set() if expression.absorbing else known):
                     (test, implied), lines = self.code.capture(partial(self._test, part))
                 inner.append(lines)
                 parts.append(test)
@@ -274,10 +274,10 @@ def _writer(columns: Sequence[tree.Column], expressions: Sequence[tree.Expressio
 
 
 def is_taken(parameter: tree.Parameter) -> bool:
-    """Whether a parameter's value is taken just as it is given."""
-    if parameter.given is None:
+    """Whether a parameter's value is used without conversion."""
+    if parameter.value_type is None:
         return parameter.type.name in TEXTS
-    return receive_parameter(parameter.given) is None
+    return receive_parameter(parameter.value_type) is None
 
 
 def compile_row(

@@ -72,7 +72,7 @@ class _State:
 
 
 def _in_order(fold: Fold, sort: Callable[[list[Any]], None], count: int) -> Callable[[list[Any]], Any]:
-    """The state after rows that were kept until all were there."""
+    """The state after rows that were collected first, to be sorted."""
 
     def run(rows: list[Any]) -> Any:
         sort(rows)
@@ -86,9 +86,9 @@ def _in_order(fold: Fold, sort: Callable[[list[Any]], None], count: int) -> Call
 
 def produce_group(pipe: Pipeline, group: Group, needed: set[Column], consume: Consume) -> None:
     code = pipe.code
-    states = [(column, _State(pipe, one)) for column, one in group.aggregates if column in needed]
-    wanted = [one for column, one in group.aggregates if column in needed]
-    inner = columns_used([*(one for _, one in group.keys), *wanted])
+    aggregates = [(column, one) for column, one in group.aggregates if column in needed]
+    states = [(column, _State(pipe, one)) for column, one in aggregates]
+    inner = columns_used(one for _, one in (*group.keys, *aggregates))
     if not group.keys:
         _all_rows(pipe, group, states, inner, consume)
         return

@@ -1,6 +1,6 @@
 """Joins as loops.
 
-The right side of a lateral join runs for each row of the left one.  Otherwise its rows are kept before the left side
+The right side of a lateral join runs for each row of the left one.  Otherwise its rows are stored before the left side
 begins: by their keys, if the condition has equalities of both sides, or in a list.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # ---- Queries within expressions: a function for each, within the one that asks.
 #
-# A query that refers to no row around it is run once, when it is first asked for.
+# A query that refers to no row around it is run once, when its value is first needed.
 
 
 def _function(
@@ -30,7 +30,7 @@ def _function(
     """A call of a function that begins with a line, runs a query, and ends with a line."""
     name = pipe.code.fresh("q")
     is_free = not tree.outer_columns(query) and needed <= set(query.columns)
-    with pipe.code.define(f"{name}()", ending, outermost=is_free), pipe.nowhere(is_free):
+    with pipe.code.define(f"{name}()", ending, outermost=is_free), pipe.knowing_nothing(is_free):
         pipe.code.emit(first)
         pipe.produce(query, needed, consume, True)
         pipe.code.emit(ending)
@@ -62,10 +62,10 @@ def exists(pipe: Pipeline, query: Relation, condition: Expression | None) -> str
         if not isinstance(query, tree.Filter):
             pipe.want_few(1)
 
-    def say_so() -> None:
+    def matched() -> None:
         pipe.when(condition, lambda: pipe.code.emit("return True"))
 
-    return _function(pipe, query, needed, "pass", say_so, "return False")
+    return _function(pipe, query, needed, "pass", matched, "return False")
 
 
 def _query_comparison(pipe: Pipeline, expression: tree.QueryComparison) -> Term:
@@ -94,9 +94,9 @@ def _query_comparison(pipe: Pipeline, expression: tree.QueryComparison) -> Term:
 
 
 def _in_set(pipe: Pipeline, query: Relation, equality: Equality) -> Term:
-    """``value IN (query)`` by a set of what the query finds."""
+    """``value IN (query)`` by a set of the query's values."""
     name, inner, outer = pipe.code.fresh("f"), equality.inner, equality.outer
-    with pipe.code.define(f"{name}()", outermost=True), pipe.nowhere():
+    with pipe.code.define(f"{name}()", outermost=True), pipe.knowing_nothing():
 
         def give() -> None:
             pipe.code.emit(f"yield {inner.key(pipe.code, pipe.term(inner.value))}")
@@ -127,7 +127,7 @@ def produce_join(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], cons
     if join.condition is not None:
         needed = needed | tree.columns_of(join.condition)
     if _spine(join.left) % _SPINE_MAX == _SPINE_MAX - 1:
-        join = replace(join, left=Apart(join.left))
+        join = replace(join, left=OwnFunction(join.left))
     if join.lateral:
         _lateral(pipe, join, needed, consume)
     elif join.kind == "full":
@@ -139,8 +139,8 @@ def produce_join(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], cons
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Apart(tree.Passing):
-    """A relation that has a function of its own, since Python's loops nest only so deep."""
+class OwnFunction(tree.Passing):
+    """A relation that gets a function of its own, since Python's loops nest only so deep."""
 
 
 def _spine(relation: tree.Relation) -> int:
@@ -179,8 +179,8 @@ def _key(pipe: Pipeline, sides: Sequence[Side]) -> tuple[str, list[str]]:
     return (keys[0] if len(keys) == 1 else pipe.tuple_of(keys)), tests
 
 
-class _Kept:
-    """The right side's rows, kept in a list or by their keys."""
+class _BuildSide:
+    """The right side's rows, in a list or a dict by their keys."""
 
     def __init__(self, pipe: Pipeline, join: tree.Join, needed: set[tree.Column], only_keys: bool = False) -> None:
         """``only_keys``: if nothing but whether there is a row matters, and the condition is all equalities."""
@@ -217,51 +217,51 @@ def _nulls(pipe: Pipeline, columns: Sequence[tree.Column]) -> str:
 
 
 def _inner_or_left(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Consume) -> None:
-    kept = _Kept(pipe, join, needed)
+    build = _BuildSide(pipe, join, needed)
     is_left = join.kind == "left"
 
     def match() -> None:
-        rows = kept.rows()
+        rows = build.rows()
         if not is_left:
-            pipe.loop(pipe.unpack(kept.columns), rows, lambda: pipe.when(kept.rest, consume))
+            pipe.loop(pipe.unpack(build.columns), rows, lambda: pipe.when(build.rest, consume))
             return
-        if kept.rest is not None:
-            rows = _matching(pipe, kept, rows)
-        pipe.loop(pipe.unpack(kept.columns, nullable=True), f"{rows} or {_nulls(pipe, kept.columns)}", consume)
+        if build.rest is not None:
+            rows = _matching(pipe, build, rows)
+        pipe.loop(pipe.unpack(build.columns, nullable=True), f"{rows} or {_nulls(pipe, build.columns)}", consume)
 
-    pipe.produce(join.left, needed | tree.columns_used(one.outer.value for one in kept.equalities), match)
+    pipe.produce(join.left, needed | tree.columns_used(one.outer.value for one in build.equalities), match)
 
 
-def _matching(pipe: Pipeline, kept: _Kept, rows: str) -> str:
+def _matching(pipe: Pipeline, build: _BuildSide, rows: str) -> str:
     """A list of the rows that meet the rest of the condition."""
     name = pipe.code.fresh("l")
     pipe.code.emit(f"{name} = []")
-    target = pipe.unpack(kept.columns)
-    row = pipe.row_of(kept.columns)
-    pipe.loop(target, rows, lambda: pipe.when(kept.rest, lambda: pipe.code.emit(f"{name}.append({row})")))
+    target = pipe.unpack(build.columns)
+    row = pipe.row_of(build.columns)
+    pipe.loop(target, rows, lambda: pipe.when(build.rest, lambda: pipe.code.emit(f"{name}.append({row})")))
     return name
 
 
 def _semi(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Consume) -> None:
-    kept = _Kept(pipe, join, needed - set(join.left.columns), only_keys=True)
+    build = _BuildSide(pipe, join, needed - set(join.left.columns), only_keys=True)
     negated = "not " if join.kind == "anti" else ""
 
     def match() -> None:
-        if kept.is_set:
-            test = kept.has_key()
+        if build.is_set:
+            test = build.has_key()
         else:
-            rows, test = kept.rows(), pipe.code.fresh("m")
+            rows, test = build.rows(), pipe.code.fresh("m")
             pipe.code.emit(f"{test} = False")
 
             def matched() -> None:
                 pipe.code.emit(f"{test} = True")
                 pipe.code.emit("break")
 
-            pipe.loop(pipe.unpack(kept.columns), rows, lambda: pipe.when(kept.rest, matched))
+            pipe.loop(pipe.unpack(build.columns), rows, lambda: pipe.when(build.rest, matched))
         with pipe.code.block(f"if {negated}({test})"):
             consume()
 
-    pipe.produce(join.left, needed | tree.columns_used(one.outer.value for one in kept.equalities), match)
+    pipe.produce(join.left, needed | tree.columns_used(one.outer.value for one in build.equalities), match)
 
 
 def _lateral(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Consume) -> None:
@@ -284,7 +284,7 @@ def _full(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Co
     """Rows of both sides, by a function of its own; each row of the right side has a last field: whether it matched."""
     code, (equalities, rest) = pipe.code, _split(join)
     left, right = pipe.columns_in(join.left, needed), pipe.columns_in(join.right, needed)
-    name, rows, kept = code.fresh("f"), code.fresh("l"), code.fresh("h")
+    name, rows, by_key = code.fresh("f"), code.fresh("l"), code.fresh("h")
     entry, is_matched = code.fresh("e"), code.fresh("m")
 
     def keep() -> None:
@@ -292,13 +292,13 @@ def _full(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Co
         code.emit(f"{rows}.append({entry})")
         if equalities:
             key, tests = _key(pipe, [one.inner for one in equalities])
-            pipe.on(tests, lambda: code.emit(f"{kept}.setdefault({key}, []).append({entry})"))
+            pipe.on(tests, lambda: code.emit(f"{by_key}.setdefault({key}, []).append({entry})"))
 
     def match() -> None:
         code.emit(f"{is_matched} = False")
-        found = rows
+        candidates = rows
         if equalities:
-            found = f"{kept}.get({_key(pipe, [one.outer for one in equalities])[0]}, ())"
+            candidates = f"{by_key}.get({_key(pipe, [one.outer for one in equalities])[0]}, ())"
 
         def test() -> None:
             code.emit(f"{pipe.unpack(right, more=1)} = {entry}")
@@ -308,13 +308,13 @@ def _full(pipe: Pipeline, join: tree.Join, needed: set[tree.Column], consume: Co
             code.emit(f"{entry}[-1] = {is_matched} = True")
             code.emit(f"yield {pipe.row_of((*left, *right))}")
 
-        pipe.loop(entry, found, test)
+        pipe.loop(entry, candidates, test)
         alone = pipe.tuple_of([*(pipe.raw(column) for column in left), *["None"] * len(right)])
         code.emit(f"if not {is_matched}: yield {alone}")
 
     with code.define(f"{name}()"):
         code.emit(f"{rows} = []")
-        code.emit(f"{kept} = {{}}")
+        code.emit(f"{by_key} = {{}}")
         outer = needed | tree.columns_used(one.outer.value for one in equalities)
         pipe.produce(join.right, needed | tree.columns_used(one.inner.value for one in equalities), keep)
         pipe.produce(join.left, outer, match)

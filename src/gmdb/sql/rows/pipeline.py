@@ -8,7 +8,7 @@ on from there.
 Invariants
  1. A column's value is found by ``terms`` wherever its relation's rows are consumed.
  2. What consumes rows is written once: nothing grows with the number of joins.
- 3. Each loop counts, and every 256 steps ``check`` is called, which ends the run if somebody wants that.
+ 3. Each loop counts, and every 256 steps ``check`` is called, which raises if the run is to end.
 Not here: how rows are read (sources.py).
 """
 
@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 from gmdb.errors import UnsupportedExpression
 from gmdb.sql import tree
-from gmdb.sql.plan.paths import Access, Found, Path, fit_of
+from gmdb.sql.plan.paths import Access, Materialized, Path, fit_of
 from gmdb.sql.rows import sources as running
-from gmdb.sql.rows.code import Term, hash_key, sort_key, sorter, too_deep
+from gmdb.sql.rows.code import Term, hash_key, sort_key, sorter, too_deep, unless_null
 from gmdb.sql.rows.expressions import ExpressionWriter
 from gmdb.sql.rows.groups import produce_group
-from gmdb.sql.rows.joins import QUERIES, Apart, produce_join
+from gmdb.sql.rows.joins import QUERIES, OwnFunction, produce_join
 from gmdb.sql.rows.sources import Source
 from gmdb.sql.tree import Column, Expression, Relation, columns_of, columns_used
 from gmdb.tables.access.keyed import MORE_ROWS, Shape
@@ -59,7 +59,7 @@ class Pipeline(ExpressionWriter):
         """``row_ids``: output columns that are row ids come as such, not as text.
 
         ``as_list``: the function returns a list; otherwise it is a generator.  ``measures``: for some nodes, by their
-        ``id``, what is told of each row that they hand on, and of the time that this took.
+        ``id``, the measures that count their rows, and the time that these took.
         """
         super().__init__()
         self.sources: list[Source] = []
@@ -67,7 +67,7 @@ class Pipeline(ExpressionWriter):
         self._measures = measures or {}
         self._has_loops = False
         self._is_last = False  # of what is produced now; see ``produce``
-        self._few: int | None = None  # rows that are wanted of what is produced next, if that is known
+        self._few: int | None = None  # rows that are needed of what is produced next, if that is known
         self._first_of: Relation | None = None  # see ``want_first_of``
         self._shared: dict[tree.Shared, str] = {}
         self._uses = _uses(relation)
@@ -75,10 +75,10 @@ class Pipeline(ExpressionWriter):
         self._handlers |= {kind: partial(write, self) for kind, write in QUERIES.items()}
         self._producers: dict[type[Relation], Callable[[Any, set[Column], Consume], None]] = {
             tree.One: lambda _one, _needed, consume: consume(),
-            tree.Table: self._table,
+            tree.Table: lambda table, needed, consume: self._scan(table, table, needed, consume),
             Access: self._access,
-            Found: self._found,
-            Apart: lambda apart, needed, consume: self.produce_apart(apart.source, needed, consume),
+            Materialized: self._materialized,
+            OwnFunction: lambda inner, needed, consume: self.produce_in_function(inner.source, needed, consume),
             tree.Listing: self._listing,
             tree.Values: self._values,
             tree.Series: self._series,
@@ -103,18 +103,18 @@ class Pipeline(ExpressionWriter):
         code = self.code
         code.names |= {"count": count, "once": running.Once}
         signature = "rows(parameters, now, sources, check, ending)"
-        with code.define(signature, "return found" if as_list else "return"):
+        with code.define(signature, "return rows" if as_list else "return"):
             if as_list:
-                code.prologue.append((1, "found = []"))
+                code.prologue.append((1, "rows = []"))
 
             def consume() -> None:
                 values = [self.raw(c) if row_ids else self.value(c).code for c in relation.columns]
                 row = self._whole.get(tuple(values)) or self.tuple_of(values)
-                code.emit(f"found.append({row})" if as_list else f"yield {row}")
+                code.emit(f"rows.append({row})" if as_list else f"yield {row}")
 
             if as_list:
                 self.produce(relation, set(relation.columns), consume, True)
-                code.emit("return found")
+                code.emit("return rows")
             else:
                 with code.block("try"):
                     self.produce(relation, set(relation.columns), consume, True)
@@ -131,7 +131,7 @@ class Pipeline(ExpressionWriter):
     # ---- columns
 
     def raw(self, column: Column) -> str:
-        """The code of what is kept of a column."""
+        """The code of what stands for a column: its value, or its row id not yet as text."""
         return self.terms[column].code
 
     def value(self, column: Column) -> Term:
@@ -148,8 +148,8 @@ class Pipeline(ExpressionWriter):
         return tuple(dict.fromkeys(column for column in relation.columns if column in needed))
 
     def unpack(self, columns: Sequence[Column], nullable: bool = False, more: int = 0) -> str:
-        """A target for a tuple of columns, and ``more`` fields that nobody asks for; from here on they are its."""
-        self._whole.clear()  # columns have their values from here on, not from the row that was read
+        """A target for a tuple of columns, which have these values from here on, and of ``more`` unused fields."""
+        self._whole.clear()  # columns no longer have the values of the row that was read
         for column in columns:
             self.terms[column] = Term(f"c{column.number}", column.nullable or nullable)
         return self.tuple_of([*(f"c{column.number}" for column in columns), *["_"] * more]) if columns or more else "_"
@@ -159,15 +159,15 @@ class Pipeline(ExpressionWriter):
     def produce(self, relation: Relation, needed: set[Column], consume: Consume, last: bool = False) -> None:
         """Write the loops over a relation's rows.
 
-        ``needed``: the columns that are asked for.  ``last``: nothing but these rows is written into the function, so
-        that it may return when no more of them are wanted.
+        ``needed``: the columns that are used.  ``last``: nothing but these rows is written into the function, so
+        that it may return when no more of them are needed.
         """
         producer = self._producers.get(type(relation))
         if producer is None:
             raise UnsupportedExpression(f"{type(relation).__name__} cannot be run row by row")
         function = self.code.function
         if not last and (function.loops > _LOOPS_MAX or function.depth > _DEPTH_MAX):
-            self.produce_apart(relation, needed, consume)
+            self.produce_in_function(relation, needed, consume)
             return
         if not isinstance(relation, tree.Filter | tree.Project | tree.Limit | Access | tree.Table):
             self._few = None
@@ -191,11 +191,11 @@ class Pipeline(ExpressionWriter):
         self.code.emit(f"{name}.seconds += clock() - {begun}")
 
     def want_few(self, rows: int | None) -> None:
-        """Of what is produced next only so many rows are wanted."""
+        """Of what is produced next only so many rows are needed."""
         self._few = rows
 
     def want_first_of(self, relation: Relation) -> bool:
-        """Of a relation only the first row is wanted; whether no others are read then."""
+        """Of a relation only the first row is needed; returns whether no others are read then."""
         while isinstance(relation, tree.Project):
             relation = relation.source
         self._first_of = relation if isinstance(relation, Access) and self._is_key(relation.path) else None
@@ -212,7 +212,7 @@ class Pipeline(ExpressionWriter):
     ) -> str:
         """A function of its own that generates tuples of some columns; ``as_values``: none of them is a row id."""
         name = self.code.fresh("f")
-        with self.code.define(f"{name}()", outermost=outermost), self.nowhere(outermost):
+        with self.code.define(f"{name}()", outermost=outermost), self.knowing_nothing(outermost):
 
             def give() -> None:
                 codes = [self.value(column).code if as_values else self.raw(column) for column in columns]
@@ -222,14 +222,14 @@ class Pipeline(ExpressionWriter):
             self.code.emit("yield from ()")
         return name
 
-    def produce_apart(self, relation: Relation, needed: set[Column], consume: Consume) -> None:
+    def produce_in_function(self, relation: Relation, needed: set[Column], consume: Consume) -> None:
         """``produce``, by a function of its own, which may return and has limits of its own."""
         columns = self.columns_in(relation, needed)
         name = self.generator(relation, columns)
         self.loop(self.unpack(columns), f"{name}()", consume)
 
     def row_of(self, columns: Sequence[Column]) -> str:
-        """A tuple of what is kept of some columns."""
+        """A tuple of ``raw`` of some columns."""
         return self.tuple_of([self.raw(column) for column in columns])
 
     def list_of(self, relation: Relation, needed: set[Column], condition: Expression | None = None) -> Kept:
@@ -255,8 +255,8 @@ class Pipeline(ExpressionWriter):
     ) -> tuple[str, bool]:
         """A source of rows for the function, and whether row ids come with them."""
         with_ids = table is not None and table.row_id in needed
-        wanted = None if table is None else [n for n, column in enumerate(table.stored) if column in needed]
-        self.sources.append(Source(relation, kind, with_ids, wanted, shape))
+        positions = None if table is None else [n for n, column in enumerate(table.stored) if column in needed]
+        self.sources.append(Source(relation, kind, with_ids, positions, shape))
         return f"s{len(self.sources) - 1}", with_ids
 
     def _row_target(self, with_ids: bool) -> tuple[str, str, str]:
@@ -276,9 +276,6 @@ class Pipeline(ExpressionWriter):
             self.terms[table.row_id] = Term(place, False)
         if needed.issuperset(table.stored):
             self._whole[tuple(self.terms[column].code for column in table.stored)] = row
-
-    def _table(self, table: tree.Table, needed: set[Column], consume: Consume) -> None:
-        self._scan(table, table, needed, consume)
 
     def _scan(self, relation: Relation, table: tree.Table, needed: set[Column], consume: Consume) -> None:
         name, with_ids = self._source(relation, "scan", table, needed)
@@ -333,7 +330,7 @@ class Pipeline(ExpressionWriter):
         for value, fit in zip(span.expressions(), fits, strict=False):
             term = self.term(value)
             if fit is not None:
-                term = self.assign(f"{self._unless_null(term, self.code.bind(fit))}")
+                term = self.assign(unless_null(term, f"{self.code.bind(fit)}({term.code})"))
             if term.nullable:
                 tests.append(f"{term.code} is not None")
             codes.append(term.code)
@@ -351,11 +348,11 @@ class Pipeline(ExpressionWriter):
                 self._rows_of(table, with_ids, f"{name}({arguments}{first})", needed, consume)
                 return
             target, row, place = self._row_target(with_ids)
-            found = self.code.fresh("r") if with_ids else row
-            self.code.emit(f"{found} = {name}({arguments})")
-            with self.code.block(f"if {found} is not None"):
+            entry = self.code.fresh("r") if with_ids else row
+            self.code.emit(f"{entry} = {name}({arguments})")
+            with self.code.block(f"if {entry} is not None"):
                 if with_ids:
-                    self.code.emit(f"{target} = {found}")
+                    self.code.emit(f"{target} = {entry}")
                 self._open_row(table, needed, row, place)
                 consume()
 
@@ -370,14 +367,14 @@ class Pipeline(ExpressionWriter):
             codes = []
             for column, value in zip(path.columns, span.equal, strict=False):
                 term, fit = self.term(value), fit_of(column.type, value.type)
-                codes.append(term.code if fit is None else self._unless_null(term, self.code.bind(fit)))
+                codes.append(term.code if fit is None else unless_null(term, f"{self.code.bind(fit)}({term.code})"))
             keys.append(self.tuple_of([f"({code})" for code in codes]))
         self.code.names["points"] = running.points
         name, with_ids = self._source(access, "keys", access.table, needed, columns)
         self._rows_of(access.table, with_ids, f"{name}(points({', '.join(keys)}))", needed, consume)
 
     def _range(self, path: Path, codes: Sequence[str]) -> tuple[str, str, Any]:
-        """The kind of source for a range of keys, what it is to be asked, and its shape."""
+        """The kind of source for a range of keys, its arguments, and its shape."""
         (span,) = path.spans
         equal, ends = codes[: len(span.equal)], list(codes[len(span.equal) :])
         if not ends and equal and not path.backwards:
@@ -394,24 +391,20 @@ class Pipeline(ExpressionWriter):
         shape = Shape(len(low), len(high), is_open[0], is_open[1], path.backwards)
         return f"{self.tuple_of(low)}, {self.tuple_of(high)}", shape
 
-    def _unless_null(self, term: Term, function: str) -> str:
-        call = f"{function}({term.code})"
-        return f"None if {term.code} is None else {call}" if term.nullable else call
-
     # ---- other sources
 
-    def _found(self, found: Found, needed: set[Column], consume: Consume) -> None:
-        self.produce(found.source, needed, consume, self._is_last)
+    def _materialized(self, relation: Materialized, needed: set[Column], consume: Consume) -> None:
+        self.produce(relation.source, needed, consume, self._is_last)
 
     def _listing(self, listing: tree.Listing, needed: set[Column], consume: Consume) -> None:
         name, _ = self._source(listing, "listing", None, needed)
-        self.loop(self.unpack(listing.listed), f"{name}()", consume)
+        self.loop(self.unpack(listing.columns), f"{name}()", consume)
 
     def _values(self, values: tree.Values, needed: set[Column], consume: Consume) -> None:
-        keep = [n for n, column in enumerate(values.listed) if column in needed]
-        columns = [values.listed[n] for n in keep]
+        keep = [n for n, column in enumerate(values.columns) if column in needed]
+        columns = [values.columns[n] for n in keep]
         if len(values.rows) == 1:
-            self.terms |= {values.listed[n]: self.term(values.rows[0][n]) for n in keep}
+            self.terms |= {values.columns[n]: self.term(values.rows[0][n]) for n in keep}
             consume()
             return
         if all(isinstance(one, tree.Constant) for row in values.rows for one in row):
@@ -484,7 +477,7 @@ class Pipeline(ExpressionWriter):
     def _limit(self, limit: tree.Limit, needed: set[Column], consume: Consume) -> None:
         last = self._is_last
         if not last and not _is_one_loop(limit.source):
-            self.produce_apart(limit, needed, consume)
+            self.produce_in_function(limit, needed, consume)
             return
         left, skip = self.code.fresh("n"), self.code.fresh("n")
         self._few = _few(limit)
@@ -536,14 +529,14 @@ class Pipeline(ExpressionWriter):
 
     def _set_operation(self, union: tree.SetOperation, _needed: set[Column], consume: Consume) -> None:
         left, right = (self.generator(side, side.columns, as_values=True) for side in (union.left, union.right))
-        target = self.unpack(union.outputs, nullable=True)
+        target = self.unpack(union.columns, nullable=True)
         if union.kind == "union":
             both = f"chain({left}(), {right}())"
             self.code.names["chain"] = chain
             if union.every:
                 self.loop(target, both, consume)
                 return
-        key, seen = self.hash_keys(union.outputs), self.code.fresh("d")
+        key, seen = self.hash_keys(union.columns), self.code.fresh("d")
         name = self.code.fresh("k")
         self.code.names["Counter"] = Counter
         self.code.emit(f"{seen} = Counter()")
@@ -572,13 +565,13 @@ class Pipeline(ExpressionWriter):
         return self.once(f"list({self.generator(query, columns, as_values=True, outermost=True)}())")
 
     def once(self, code: str) -> str:
-        """A function, at the beginning of the outermost one, that works something out when it is first asked."""
+        """A function, at the beginning of the outermost one, that computes something when it is first called."""
         name = self.code.fresh("o")
         self.code.emit_outermost(f"{name} = once(lambda: {code})")
         return name
 
     def _reading(self, reading: tree.Reading, _needed: set[Column], consume: Consume) -> None:
-        self.loop(self.unpack(reading.outputs, nullable=True), f"{self._shared[reading.cell[0]]}()", consume)
+        self.loop(self.unpack(reading.columns, nullable=True), f"{self._shared[reading.cell[0]]}()", consume)
 
 
 def _uses(relation: Relation) -> Counter[Column]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.kernel.runtime.call import LATEST, SCN
 from gmdb.sql import tree
-from gmdb.sql.plan.paths import Access, Found
+from gmdb.sql.plan.paths import Access, Materialized
 from gmdb.sql.rows.pipeline import Pipeline, Written
 from gmdb.sql.rows.sources import newest
 from gmdb.sql.tree import Column, Relation
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 _PLAIN = (
-    tree.One, tree.Table, Access, Found, tree.Listing, tree.Values, tree.Series, tree.Filter, tree.Project, tree.Join,
-    tree.Distinct, tree.Sort, tree.Limit, tree.Number, tree.SetOperation, tree.Reading,
+    tree.One, tree.Table, Access, Materialized, tree.Listing, tree.Values, tree.Series, tree.Filter, tree.Project,
+    tree.Join, tree.Distinct, tree.Sort, tree.Limit, tree.Number, tree.SetOperation, tree.Reading,
 )  # fmt: skip
-FAILURES_MAX = 3  # quick runs in a row that found too much: then it is not tried again
+FAILURES_MAX = 3  # quick runs in a row that gave up: after these they are not tried again
 
 
 class Program:
@@ -62,7 +62,7 @@ class Program:
         return rows
 
     def quick(self, connection: Connection) -> Quick | None:
-        """What runs the program at once; None: it is not made for that."""
+        """The program as a fast path; None if it has none."""
         sources = self._at_once.sources
         if not all(source.is_by_key and source.table.definition.lobs is None for source in sources):
             return None
@@ -70,11 +70,11 @@ class Program:
 
 
 class Quick:
-    """Runs of a program on one connection at once: under the guard, by the newest commit, or under repeatable read by
-    the transaction's snapshot.
+    """The fast path of a program on one connection: runs under the guard, by the newest commit, or under repeatable
+    read by the transaction's snapshot.
 
-    ``run`` gives None for rows if they must be read by a snapshot of their own.  ``work`` is for who holds the guard,
-    and has called ``prepare`` if it gives None; it raises Unread.
+    ``run`` returns None if the rows must be read by a snapshot of their own.  ``work`` is for a caller that holds the
+    guard; it raises Unread, and returns None if ``prepare`` must be called first.
     """
 
     def __init__(self, connection: Connection, written: Written) -> None:
@@ -92,7 +92,7 @@ class Quick:
         tables, count = [(one.number, one) for one in self._definitions], len(self._written.sources)
 
         def work(parameters: Parameters, now: datetime | None) -> list[Row] | None:
-            """The rows, while the guard is held; None if it has to be looked first what the tables are."""
+            """The rows, while the guard is held; None if ``prepare`` must be called first."""
             if not devices or len(sources) < count:
                 return None
             if call[LATEST]:
@@ -142,7 +142,7 @@ class Quick:
 
     @operation
     def prepare(self) -> bool:
-        """Look at the tables; whether they still are what the program is for."""
+        """Look up the tables; returns whether they still are those that the program was compiled for."""
         session, store = self.session, self.session.hub.store
         for definition in self._definitions:
             heap = self._connection.heap(definition.name)

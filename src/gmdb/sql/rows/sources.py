@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gmdb.errors import DefinitionChanged, SubqueryTooManyRows, ValueOutOfRange
+from gmdb.errors import SubqueryTooManyRows, ValueOutOfRange
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.process.late_imports import pyarrow as pa
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
     from gmdb.sql.run import Run
     from gmdb.tables.access.heap import Heap
     from gmdb.tables.arrow.scan import Reading
-    from gmdb.tables.catalog.schema import TableDefinition
 
 
 # ---- What generated functions call while they run.
 
-MISSING = object()  # the value of a scalar subquery that has found no row yet
+MISSING = object()  # the value of a scalar subquery before its first row
 
 
 class Once:
-    """A value that is worked out when it is first asked for, and kept."""
+    """A value that is computed when it is first needed, and cached."""
 
     __slots__ = ("_value", "_work")
 
@@ -50,7 +49,7 @@ class Once:
 
 
 def limits(limit: int | None, offset: int | None) -> tuple[int, int]:
-    """How many rows are wanted, less than 0 for all, and how many are passed over before."""
+    """How many rows are returned, less than 0 for all, and how many are skipped before."""
     for name, value in (("LIMIT", limit), ("OFFSET", offset)):
         if value is not None and value < 0:
             raise ValueOutOfRange(f"{name} must not be negative, and is {value}")
@@ -89,7 +88,7 @@ def is_in(key: Any, keys: set[Any]) -> bool | None:
 # ---- Where a pipeline's rows come from.
 
 Read = Callable[..., Any]
-_FIRST_PAGES, _MORE_PAGES = 2, 8  # of a scan's first step, and times as many: whoever wants few rows gets them soon
+_FIRST_PAGES, _MORE_PAGES = 2, 8  # of a scan's first step, and the factor to the next: the first rows come soon
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +97,7 @@ class Source:
 
     ``kind``: one (the row of a whole key, or None), first (of a range, or None), some (the rows of a key), keys (of
     several), range, ranges, row_ids, scan, listing.  ``row_ids``: rows come with theirs, in pairs.  ``wanted``: the
-    columns that are looked at.  ``shape``: how many columns the keys have (some, keys), or what the ranges have in
+    columns that are decoded.  ``shape``: how many columns the keys have (some, keys), or what the ranges have in
     common (first, range).
     """
 
@@ -125,7 +124,7 @@ class Source:
 
     @cached_property
     def decode(self) -> Callable[[bytes], tuple[Any, ...]]:
-        """What makes a row of its bytes, with the wanted columns only; of a table without large objects."""
+        """A function that decodes a row, the wanted columns only, of a table without large objects."""
         columns, wanted = self.table.definition.columns, self.wanted or ()
         if not wanted:
             nothing = (None,) * len(columns)
@@ -134,18 +133,18 @@ class Source:
 
     @cached_property
     def split(self) -> Split | None:
-        """What makes many rows of their bytes at once, if the table is made for that."""
+        """A function that decodes many rows at once, if the columns of the table allow it."""
         return fixed_split(self.table.definition.columns, self.wanted or (), self.row_ids)
 
     def _decoder(self, heap: Heap, reading: Reading) -> Callable[[bytes], tuple[Any, ...]]:
         return self.decode if heap.lobs is None else heap.decoder(reading)
 
     def begin(self, run: Run, ending: list[Callable[[], None]]) -> Read:
-        """What reads rows in a run, at whose end some functions are to be called."""
+        """A function that reads rows in a run; adds to ``ending`` what must be called when the run ends."""
         if isinstance(self.relation, Listing):
             rows = _listed(run.connection, self.relation)
             return lambda: rows
-        heap = _heap(run, self.table.definition, self.wanted)
+        heap = run.heap(self.table.definition, self.wanted)
         if self.kind in _BY_KEY:
             keyed = heap.by_seen(self.index_name)
             reading = run.reading
@@ -166,7 +165,7 @@ class Source:
                 yield (row_id, decode(row)) if self.row_ids else decode(row)
 
     def _scan(self, heap: Heap, reading: Reading) -> Iterator[Any]:
-        """All rows, of which only the wanted columns are there, the others being None."""
+        """All rows, with None for columns other than those wanted."""
         wanted, segment, lobs = self.wanted or [], heap.segment, heap.definition.lobs
         pages, count = heap.page_ids(reading.check), _FIRST_PAGES
         while len(pages):
@@ -203,17 +202,8 @@ def _of_keys(some: Read) -> Read:
     return lambda keys: chain.from_iterable(map(some, keys))
 
 
-def _heap(run: Run, definition: TableDefinition, wanted: Sequence[int] | None) -> Heap:
-    """A table's rows, as the run's snapshot sees the table."""
-    heap = run.connection.heap(definition.name).wanting(wanted)
-    heap.see(run.reading.scn)
-    if heap.definition is not definition:
-        raise DefinitionChanged(f"the definition of table {definition.name} has changed; run the statement again")
-    return heap
-
-
 def newest(connection: Connection, source: Source) -> Read:
-    """What reads a table that has no large objects by the newest commit, while the guard is held."""
+    """A function that reads a table without large objects by the newest commit, while the guard is held."""
     keyed = connection.heap(source.table.definition.name).by(source.index_name)
     return _BY_KEY[source.kind](keyed.newest_probe(source.decode, source.row_ids, source.split), source.shape)
 

@@ -1,4 +1,4 @@
-"""ANALYZE: count a table's rows and keys, and look how the keys are spread."""
+"""ANALYZE: count a table's rows and keys, and sample the distribution of the keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gmdb.errors import NoSuchTable
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.duck.instance import cursor, failure, translated
 from gmdb.sql.parser import Parsed
-from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.prepared import ParameterTypes, Statement
+from gmdb.sql.run import Parameters
 from gmdb.sql.statements.definitions import existing
 from gmdb.sql.syntax import reading
 from gmdb.tables.arrow.arrow_types import python_columns
@@ -25,7 +26,7 @@ SAMPLE_ROWS = 10_000
 
 
 class Analyze(Statement):
-    """``analyze``, ``analyze TABLE, …``.  What it finds out holds for everybody at once, whatever becomes of the
+    """``analyze``, ``analyze TABLE, …``.  The statistics are visible to all at once, whatever becomes of the
     transaction."""
 
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
@@ -64,10 +65,10 @@ class Analyze(Statement):
         self.connection._keep_statistics(table.name, TableStatistics(total, keys))
 
     def _ask(self, name: str, columns: list[str], query: str) -> pa.Table:
-        """What DuckDB says of some columns, which it knows as c0, c1, …"""
+        """The result of a query in DuckDB over some columns, which it knows as c0, c1, …"""
         reader = self.connection.arrow(name, columns)
         schema = pa.schema([pa.field(f"c{n}", field.type) for n, field in enumerate(reader.schema)])
-        errors: list[BaseException] = []  # of the scan, which DuckDB would tell in its own words
+        errors: list[BaseException] = []  # of the scan, which DuckDB would wrap in its own
 
         def batches() -> Iterator[pa.RecordBatch]:
             try:

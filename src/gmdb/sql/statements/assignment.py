@@ -32,20 +32,16 @@ from gmdb.sql.casts import accept_parameter
 from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.operations.registry import Operation
 from gmdb.sql.plan.planner import Plan
-from gmdb.sql.prepared import Parameters, Statement
+from gmdb.sql.prepared import Statement
 from gmdb.sql.rows.expressions import compile_expression, compile_row
-from gmdb.sql.run import Run
-from gmdb.sql.syntax import column_name, reading
+from gmdb.sql.run import Parameters, Run
+from gmdb.sql.syntax import column_name, is_system_name, reading
 from gmdb.sql.tree import Call, Constant, Expression, Parameter
 from gmdb.sql.types import TEXT, within
 from gmdb.tables.access.lob_files import is_file
 from gmdb.tables.catalog.schema import CHECK, TableDefinition
 
 Evaluate = Callable[..., Any]  # of a row, parameters and the time
-
-
-def is_system_name(name: str) -> bool:
-    return name.startswith("sys_")
 
 
 def is_default(node: exp.Expr) -> bool:
@@ -76,25 +72,21 @@ def uses_time(expressions: Iterable[Expression]) -> bool:
     return any(isinstance(part, tree.Now) for expression in expressions for part in expression.walk())
 
 
-def has_queries(expressions: Iterable[Expression]) -> bool:
-    return any(True for expression in expressions for part in expression.walk() for _ in part.relations())
-
-
 # ---- what the catalog keeps as texts
 
 
 class _NoTables(Catalog):
-    """What is bound without a query asks for no tables."""
+    """For what is bound without a query, and so names no tables."""
 
     def __init__(self) -> None:
-        """There is no connection to ask."""
+        """There is no connection."""
 
 
 def _alone(node: exp.Expr, what: str) -> Binder:
     """What binds an expression that no query and no parameter may be part of."""
-    for part, said in ((node.find(exp.Query, exp.Exists), "a query"), (node.find(exp.Placeholder), "a parameter")):
+    for part, name in ((node.find(exp.Query, exp.Exists), "a query"), (node.find(exp.Placeholder), "a parameter")):
         if part is not None:
-            raise UnsupportedExpression(f"{said} cannot stand in {what}", *place(part))
+            raise UnsupportedExpression(f"{name} cannot stand in {what}", *place(part))
     return Binder(_NoTables(), {})
 
 
@@ -105,9 +97,9 @@ def bind_default(node: exp.Expr, column: StoredColumn) -> Expression:
 def constant_default(node: exp.Expr, column: StoredColumn) -> Any:
     """What a default is now, for rows that are there already when a column is added."""
     expression = bind_default(node, column)
-    if any(isinstance(part, Call) and part.operation.volatile for part in expression.walk()):
-        said = "the default of a new column cannot differ from row to row; add the column, then set its default"
-        raise UnsupportedExpression(said, *place(node))
+    if tree.is_volatile(expression):
+        message = "the default of a new column cannot differ from row to row; add the column, then set its default"
+        raise UnsupportedExpression(message, *place(node))
     return compile_expression(expression, ())((), (), datetime.now())
 
 
@@ -122,7 +114,7 @@ def columns_of(columns: Iterable[StoredColumn]) -> list[tree.Column]:
 
 
 class Defaults:
-    """What a table's columns get if they are given nothing."""
+    """What a table's columns get where a row has no value for them."""
 
     def __init__(self, table: TableDefinition) -> None:
         self._columns = table.columns
@@ -176,7 +168,7 @@ class Checks:
         for n in self._not_null:
             if row[n] is None:
                 name = self._table.columns[n].name
-                raise NullNotAllowed(f"table {self._table.name}: column {name} is NOT NULL and was given no value")
+                raise NullNotAllowed(f"table {self._table.name}: column {name} is NOT NULL and has no value")
         if self._evaluate is None:
             return
         values = tuple(row)
@@ -218,7 +210,7 @@ def _pairs(nodes: Sequence[exp.Expr]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
     """Each column that is set, and its value."""
     for node in nodes:
         if not isinstance(node, exp.EQ):
-            raise InvalidSyntax(f"{node.sql()} is no assignment", *place(node))
+            raise InvalidSyntax(f"{node.sql()} is not an assignment", *place(node))
         with reading(node) as syntax:
             target, value = syntax.need("this", "a column"), syntax.need("expression", "a value")
         if not isinstance(target, exp.Tuple):
@@ -254,7 +246,7 @@ class Returning:
         with reading(node) as syntax:
             outputs = binder.select_list(syntax.list("expressions"), scope)
         self.expressions = [fold(expression) for _, expression in outputs]
-        if has_queries(self.expressions):
+        if any(map(tree.has_queries, self.expressions)):
             raise UnsupportedExpression("a query cannot stand in RETURNING", *place(node))
         self.names = tuple(name for name, _ in outputs)
         self.types = tuple(binder.shown_type(expression) for expression in self.expressions)

@@ -1,8 +1,8 @@
 """Changing rows that are found by keys *at once*.
 
-While the guard is held nobody comes between finding rows and changing them, so it takes no snapshot.  What cannot be
-done so has done nothing, and takes the long way: something has to be waited or made room for, there are many rows, or
-an error is to be told.
+While the guard is held nothing can come between finding rows and changing them, so no snapshot is needed.  Where that
+does not do, nothing is changed and the slow path follows: a wait or more room is needed, there are many rows, or an
+error must be reported.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gmdb.sql.rows.row_program import FAILURES_MAX
 from gmdb.tables.access.keyed import Unread
 
 if TYPE_CHECKING:
-    from gmdb.sql.prepared import Parameters
     from gmdb.sql.rows import Quick
+    from gmdb.sql.run import Parameters
     from gmdb.tables.access.heap import Heap
 
-Found = tuple[Any, ...]  # a row's id, and the values that the statement asked for
+FoundRow = tuple[Any, ...]  # a row's id, and the values that the statement needs of it
 _row_id = itemgetter(0)
 NOT_DONE = -1  # instead of a number of rows
 
@@ -37,7 +37,7 @@ class _Partly(Exception):
 
 
 def change_at_once(
-    heap: Heap, program: Quick, patch_of: Callable[[Found], bytes], is_single: bool, uses_time: bool
+    heap: Heap, program: Quick, patch_of: Callable[[FoundRow], bytes], is_single: bool, uses_time: bool
 ) -> Callable[[Parameters], int]:
     """A function that returns how many rows it has changed, or NOT_DONE; for a transaction that is open already.
 
@@ -48,23 +48,23 @@ def change_at_once(
     busy, under_guard = session.busy, store.under_guard
 
     def work(parameters: Parameters, now: datetime | None) -> int | None:
-        """None: the program is to be prepared."""
+        """None: ``program.prepare`` must be called first."""
         if not session.plain:
             return NOT_DONE
-        found = find(parameters, now)
-        if not found:
-            return None if found is None else 0
-        if len(found) > 1:
-            return change_all(found)
-        row = found[0]
+        rows = find(parameters, now)
+        if not rows:
+            return None if rows is None else 0
+        if len(rows) > 1:
+            return change_all(rows)
+        row = rows[0]
         return 1 if change(row[0], patch_of(row)) >= 0 else NOT_DONE
 
-    def change_all(found: list[Found]) -> int:
-        if len(set(map(_row_id, found))) < len(found):
-            found = each_once(found)
+    def change_all(rows: list[FoundRow]) -> int:
+        if len(set(map(_row_id, rows))) < len(rows):
+            rows = each_once(rows)
         mark = session.mark()
-        done = heap.try_changes_at_once(zip(map(_row_id, found), map(patch_of, found), strict=False))
-        if done < len(found):
+        done = heap.try_changes_at_once(zip(map(_row_id, rows), map(patch_of, rows), strict=False))
+        if done < len(rows):
             raise _Partly(mark)
         return done
 
@@ -91,7 +91,7 @@ def change_at_once(
             count = try_change(parameters, now)
             if count is None and program.prepare():
                 count = try_change(parameters, now)
-        except DataError:  # the long way tells what is wrong, if anything is
+        except DataError:  # the slow path reports it, if it is one
             return NOT_DONE
         except Unread:
             failures += 1
@@ -104,10 +104,10 @@ def change_at_once(
     return run
 
 
-def each_once(found: Iterable[Found]) -> list[Found]:
+def each_once(several: Iterable[FoundRow]) -> list[FoundRow]:
     """Rows without those that were joined with several others, but for the first."""
-    rows: dict[Any, Found] = {}
-    for row in found:
+    rows: dict[Any, FoundRow] = {}
+    for row in several:
         rows.setdefault(row[0], row)
     return list(rows.values())
 

@@ -22,14 +22,16 @@ from gmdb.errors import (
 from gmdb.format.address import MAIN_SPACE
 from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.sql.bind.binder import Catalog
 from gmdb.sql.bind.expressions import named_type
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.dialect import GmdbSql, parse_expression, place
 from gmdb.sql.parser import Parsed
-from gmdb.sql.prepared import Parameters, ParameterTypes, Statement, no_such_table
+from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
-from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of, constant_default, is_system_name
-from gmdb.sql.syntax import Syntax, column_name, column_names, folded, name_alone, reading
+from gmdb.sql.run import Parameters
+from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of, constant_default
+from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
 from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def existing(connection: Connection, node: exp.Expr) -> TableDefinition:
     try:
         return connection.table(name)
     except NoSuchTable:
-        raise no_such_table(connection, name, node) from None
+        raise Catalog(connection).no_such_table(name, node) from None
 
 
 def written(node: exp.Expr) -> str:
@@ -74,8 +76,8 @@ def read_column(table: str, syntax: Syntax) -> ColumnParts:
         raise InvalidSyntax(f"column {name} has no type", *place(syntax.node))
     type_, has_digits = named_type(kind)
     if not has_digits:
-        said = f"column {name}: how many digits, and how many behind the point?"
-        raise UnsupportedExpression(said, *place(kind), "Write numeric(p, s)")
+        message = f"column {name}: how many digits, and how many behind the point?"
+        raise UnsupportedExpression(message, *place(kind), "Write numeric(p, s)")
     parts, nullable = ColumnParts(Column(name, type_)), set()
     for node in syntax.list("constraints"):
         with reading(node) as constraint:
@@ -119,8 +121,8 @@ def _identity(node: exp.Expr) -> str:
         for name in _IDENTITY:
             value = syntax.take(name)
             if value is not None and value.sql() != "1":
-                said = f"an identity begins at 1 and goes up by one: {name} cannot be {value.sql()}"
-                raise UnsupportedExpression(said, *place(value))
+                message = f"an identity begins at 1 and goes up by one: {name} cannot be {value.sql()}"
+                raise UnsupportedExpression(message, *place(value))
     return "always" if always else "by default"
 
 
@@ -178,7 +180,7 @@ def _unqualified(table: str, node: exp.Expr) -> exp.Expr:
 
 
 def require_check(constraint: Constraint, table: str, columns: Sequence[Column]) -> None:
-    """Refuse a check that is no condition of the table's rows."""
+    """Refuse a check that is not a condition of the table's rows."""
     bind_check(parse_expression(constraint.text), Scope.of_table(table, columns_of(columns)))
 
 
@@ -193,23 +195,23 @@ def renamed(text: str, old: str, new: str) -> str:
 
 def _refused(node: exp.Expr) -> UnsupportedExpression:
     if isinstance(node, exp.Reference | exp.ForeignKey):
-        said = "foreign keys are not enforced by gmdb, and so not accepted; leave REFERENCES out"
+        message = "foreign keys are not enforced by gmdb, and so not accepted; leave REFERENCES out"
     else:
-        said = f"gmdb has no constraint {node.sql(dialect=GmdbSql)}"
-    return UnsupportedExpression(said, *place(node))
+        message = f"gmdb has no constraint {node.sql(dialect=GmdbSql)}"
+    return UnsupportedExpression(message, *place(node))
 
 
 # ---- Definitions.
 
 
 class Definition(Statement):
-    """A change of a definition; it is worked out anew each time, for it changes what it goes by."""
+    """A change of a definition; nothing of it is cached, for it changes what it depends on."""
 
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
         super().__init__(connection, parsed, types)
         node: Any = parsed.statement
         self._node = node
-        self.asked = frozenset(types)  # which the query of CREATE TABLE AS may depend on
+        self.typed_parameters = frozenset(types)  # which the query of CREATE TABLE AS may depend on
         if (parsed.names or parsed.count) and node.args.get("expression") is None:
             raise InvalidSyntax("a definition takes no parameters: write the values out")
 
@@ -259,22 +261,22 @@ class Definition(Statement):
                 return Result()
             with self.connection.all_or_nothing():
                 if query is not None:
-                    made = self._create_as(name, [column_name(part) for part in parts], query, parameters, options)
+                    result = self._create_as(name, [column_name(part) for part in parts], query, parameters, options)
                 else:
-                    made = Result()
+                    result = Result()
                     self._create_columns(name, *_columns(name, parts), options)
                 for on in options["change_feed"]:
                     self.connection.set_change_feed(name, on)
-            return made
+            return result
 
         return create
 
     def _options(self, properties: exp.Expr | None) -> dict[str, Any]:
         """What stands behind a table's columns."""
-        given = self.parsed.options
+        written_options = self.parsed.options
         options: dict[str, Any] = {
-            "tablespace": given.get("tablespace", MAIN_SPACE),
-            "pctfree": int(given.get("pctfree", DEFAULT_PCT_FREE)),
+            "tablespace": written_options.get("tablespace", MAIN_SPACE),
+            "pctfree": int(written_options.get("pctfree", DEFAULT_PCT_FREE)),
             "change_feed": [],
             "data": True,
         }
@@ -293,15 +295,17 @@ class Definition(Statement):
         return options
 
     def _create_as(
-        self, name: str, given: list[str], query: exp.Expr, parameters: Parameters, options: dict[str, Any]
+        self, name: str, column_list: list[str], query: exp.Expr, parameters: Parameters, options: dict[str, Any]
     ) -> Result:
-        """A table of what a query finds, whose columns are called and typed as those of the query, or as was given."""
-        found = Query(self.connection, replace(self.parsed, statement=query), self.types).run(parameters)
-        if len(given) > len(found.names):
-            raise SchemaError(f"table {name}: {len(given)} columns were named, but the query has {len(found.names)}")
-        names = [*given, *found.names[len(given) :]]
-        columns = [Column(n, type_) for n, type_ in zip(names, found.types, strict=True) if type_ is not None]
-        data = found.as_reader().read_all()
+        """A table of the rows of a query, with its types, and its names unless the statement lists others."""
+        result = Query(self.connection, replace(self.parsed, statement=query), self.types).run(parameters)
+        if len(column_list) > len(result.names):
+            raise SchemaError(
+                f"table {name}: {len(column_list)} columns were named, but the query has {len(result.names)}"
+            )
+        names = [*column_list, *result.names[len(column_list) :]]
+        columns = [Column(n, type_) for n, type_ in zip(names, result.types, strict=True) if type_ is not None]
+        data = result.as_reader().read_all()
         self._create_columns(name, columns, (), options)
         is_wanted = bool(data.num_rows) and options["data"]
         return Result(rowcount=self.connection.append(name, data.rename_columns(names)) if is_wanted else 0)
@@ -433,8 +437,10 @@ class Definition(Statement):
         elif drop:
             self.connection.alter_column(table, name, default=None)
         else:
-            said = f"{syntax.node.sql(dialect=GmdbSql).lower()}: of a column, only DEFAULT and NOT NULL can be changed"
-            raise UnsupportedExpression(said, *place(syntax.node))
+            message = (
+                f"{syntax.node.sql(dialect=GmdbSql).lower()}: of a column, only DEFAULT and NOT NULL can be changed"
+            )
+            raise UnsupportedExpression(message, *place(syntax.node))
 
     def _add_constraints(self, table: str, syntax: Syntax) -> None:
         for part in syntax.list("expressions"):
@@ -444,8 +450,10 @@ class Definition(Statement):
         if constraint.kind == CHECK:
             require_check(constraint, table, self.connection.table(table).columns)
             quoted = exp.to_identifier(table, True).sql()
-            found = self.connection._statements.run(f"select 1 from {quoted} where not ({constraint.text}) limit 1", ())
-            if found.as_reader().read_all().num_rows:
+            broken = self.connection._statements.run(
+                f"select 1 from {quoted} where not ({constraint.text}) limit 1", ()
+            )
+            if broken.as_reader().read_all().num_rows:
                 raise CheckViolation(f"table {table} has rows that break CHECK ({constraint.text})")
         self.connection.add_constraint(table, constraint)
 
@@ -505,8 +513,8 @@ def _setting(node: exp.Expr) -> bool:
         name = syntax.need("this", "a name")
         value = syntax.take("value" if isinstance(node, exp.Property) else "expression")
     if not isinstance(name, exp.Expr) or name.name.lower() != "change_feed":
-        said = f"{node.sql(dialect=GmdbSql).lower()}: of a table, only change_feed can be set"
-        raise UnsupportedExpression(said, *place(node))
+        message = f"{node.sql(dialect=GmdbSql).lower()}: of a table, only change_feed can be set"
+        raise UnsupportedExpression(message, *place(node))
     text = value.name.lower() if isinstance(value, exp.Column) else str(value.this).lower() if value else ""
     if text not in ("true", "false", "on", "off"):
         raise InvalidSyntax(f"change_feed is true or false, not {text}", *place(node))

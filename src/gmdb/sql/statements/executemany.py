@@ -42,7 +42,7 @@ class BulkRows:
     def __init__(
         self, table: TableDefinition, targets: Mapping[int, Any], defaults: Defaults, checks: Checks, now: datetime
     ) -> None:
-        """``targets``: the number or name of the parameter for each column that is given one.
+        """``targets``: the number or name of the parameter for each column that gets one.
 
         ``now`` is the time for defaults and checks that ask for it.
         """
@@ -77,10 +77,10 @@ class BulkRows:
     def _numbers(self, connection: Connection) -> Numbers:
         return lambda column, count: connection.next_identity(self.table.name, column.name, count)
 
-    def whole(self, given: Mapping[int, pa.Array], count: int, numbers: Numbers) -> pa.RecordBatch:
-        """Whole rows: what was given, as columns store it, and defaults for the rest.  NOT NULL is asked later."""
+    def whole(self, columns: Mapping[int, pa.Array], count: int, numbers: Numbers) -> pa.RecordBatch:
+        """Whole rows: the values as columns store them, and defaults for the rest.  NOT NULL is checked later."""
         arrays = [
-            given[n] if n in given else pa.array(self._rest(n, count, numbers), field.type)
+            columns[n] if n in columns else pa.array(self._rest(n, count, numbers), field.type)
             for n, field in enumerate(self._schema)
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -90,7 +90,7 @@ class BulkRows:
         return batch
 
     def _rest(self, n: int, count: int, numbers: Numbers) -> list[Any]:
-        """Values of a column that is given none."""
+        """Values of a column that gets none."""
         column = self.table.columns[n]
         if column.identity is not None:
             first = numbers(column, count)
@@ -105,7 +105,7 @@ def in_batches(sets: Any, count: int) -> Iterator[list[Any]]:
     while batch := list(islice(rows, BATCH_ROWS)):
         kinds = set(map(type, batch))
         if not kinds <= {tuple, list, dict}:
-            batch = [parameters_of(given) for given in batch]
+            batch = [parameters_of(one) for one in batch]
         if kinds <= {tuple, list}:
             wrong = set(map(len, batch)) - {count}
             if wrong:

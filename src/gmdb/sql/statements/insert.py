@@ -21,22 +21,11 @@ from gmdb.sql.bind.scope import Scope, new_table
 from gmdb.sql.dialect import place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.planner import Plan
-from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.rows.expressions import compile_row, is_taken
-from gmdb.sql.statements.assignment import (
-    Checks,
-    Defaults,
-    Returning,
-    assignments,
-    bind_value,
-    columns_of,
-    has_queries,
-    is_default,
-    listed,
-    parameter_of,
-    require_changeable,
-    rows_of_plan,
-)
+from gmdb.sql.run import Parameters
+from gmdb.sql.statements import assignment
+from gmdb.sql.statements.assignment import Checks, Defaults, Returning
 from gmdb.sql.statements.executemany import ROWS_MIN, BulkRows, in_batches
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, reading
 from gmdb.sql.tree import Expression, Parameter
@@ -83,11 +72,11 @@ class Conflict:
             return
         if self._index is None:
             raise InvalidSyntax("on conflict do update needs the columns of a unique index", *place(node))
-        given = columns_of(self._table.columns)
-        both = (*columns, *given)
-        scope = Scope.of_tables([(self._alias, columns, None), ("excluded", given, None)])
+        new = assignment.columns_of(self._table.columns)
+        both = (*columns, *new)
+        scope = Scope.of_tables([(self._alias, columns, None), ("excluded", new, None)])
         scope.visible = list(scope.items[0].columns)  # a bare name is that of the row which is there
-        sets = assignments(binder, parts, scope, self._table, defaults)
+        sets = assignment.assignments(binder, parts, scope, self._table, defaults)
         self._positions = list(sets)
         self._names = [self._table.columns[n].name for n in sets]
         self._sets = compile_row(_rowwise(list(sets.values()), node), both)
@@ -97,7 +86,7 @@ class Conflict:
             self._where = compile_row(_rowwise([fold(condition(binder, test, scope))], where), both)
 
     def _chosen_index(self, syntax: Syntax) -> str | None:
-        """The unique index that is meant; None: any."""
+        """The unique index whose conflicts count; None: any."""
         table, constraint = self._table, syntax.take("constraint")
         keys = column_names(syntax.list("conflict_keys"))
         if constraint is not None:
@@ -122,8 +111,8 @@ class Conflict:
                 return
             row_id = RowId(*violation.row_id)  # type: ignore[misc]
             if row_id in done:
-                said = "on conflict do update cannot change a row twice, or one that it has inserted"
-                raise ProgrammingError(f"table {self._table.name}: {said}") from None
+                message = "on conflict do update cannot change a row twice, or one that it has inserted"
+                raise ProgrammingError(f"table {self._table.name}: {message}") from None
             old = heap.fetch(row_id)
             both = (*old, *row)
             if self._where is None or self._where(both, parameters, now)[0] is True:
@@ -137,7 +126,7 @@ class Conflict:
 
 def _rowwise(expressions: list[Expression], node: exp.Expr) -> list[Expression]:
     """Expressions that can be worked out of the two rows alone."""
-    if has_queries(expressions):
+    if any(map(tree.has_queries, expressions)):
         raise UnsupportedExpression("a query cannot stand in ON CONFLICT", *place(node))
     return expressions
 
@@ -156,7 +145,9 @@ class Insert(Statement):
         with reading(parsed.statement) as syntax:  # type: ignore[arg-type]
             self._take_target(syntax.need("this", "a table"))
             self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
-            self._given: dict[int, Expression] | None = None  # the values of a single row, which no query is part of
+            self._single_row: dict[int, Expression] | None = (
+                None  # the values of a single row, which no query is part of
+            )
             self._rows: Callable[[Parameters, datetime | None, int], Iterator[Row]]
             self._query: Plan | None = None
             self._take_source(syntax)
@@ -170,12 +161,12 @@ class Insert(Statement):
         self._number = _numbering(self.definition)
         self._needs_time = self._binder.uses_time or self._defaults.use_time or self._checks.use_time
         self.tables.update(self._binder.tables)
-        self.asked = frozenset(self._binder.used_parameters)
+        self.typed_parameters = frozenset(self._binder.used_parameters)
 
     # ---- what goes where
 
     def _take_target(self, target: exp.Expr) -> None:
-        """The table, and which of its columns are given values."""
+        """The table, and which of its columns get values."""
         named: list[str] | None = None
         if isinstance(target, exp.Schema):
             with reading(target) as schema:
@@ -184,7 +175,7 @@ class Insert(Statement):
         with reading(target) as syntax:
             syntax.ignore("this", "only")  # no table inherits from another
             alias = syntax.take("alias")
-        self.definition = require_changeable(self._binder.table(target))
+        self.definition = assignment.require_changeable(self._binder.table(target))
         self._alias = self.definition.name if alias is None else _alias(alias)
         table = new_table(self.definition, self._alias)
         self._columns, self._row_id = table.stored, table.row_id
@@ -211,69 +202,69 @@ class Insert(Statement):
         elif isinstance(source, exp.Values):
             with reading(source) as values:
                 rows = values.list("expressions")
-            self._take_values([listed(row) if isinstance(row, exp.Tuple) else [row] for row in rows], rows)
+            self._take_values([assignment.listed(row) if isinstance(row, exp.Tuple) else [row] for row in rows], rows)
         else:
             self._take_query(source)
 
     def _take_values(self, rows: list[list[exp.Expr]], nodes: list[exp.Expr]) -> None:
         makers = []
         for n, values in enumerate(rows):
-            given = self._given_values(values, nodes[n]) if nodes else {}
-            if len(rows) == 1 and not has_queries(given.values()):
-                self._given = given
-            makers.append(self._maker(given))
+            assigned = self._row_values(values, nodes[n]) if nodes else {}
+            if len(rows) == 1 and not any(map(tree.has_queries, assigned.values())):
+                self._single_row = assigned
+            makers.append(self._maker(assigned))
 
         def make(parameters: Parameters, now: datetime | None, scn: int) -> Iterator[Row]:
             return (one(parameters, now, scn) for one in makers)
 
         self._rows = make
 
-    def _given_values(self, values: list[exp.Expr], node: exp.Expr) -> dict[int, Expression]:
+    def _row_values(self, values: list[exp.Expr], node: exp.Expr) -> dict[int, Expression]:
         """The values of a row of VALUES, by the positions of their columns; without those that are DEFAULT."""
         if len(values) > len(self._targets) or (len(values) < len(self._targets) and self._names_columns):
-            said = f"{len(values)} values for {len(self._targets)} columns"
-            raise InvalidSyntax(f"table {self.definition.name}: {said}", *place(node))
-        given = {}
+            message = f"{len(values)} values for {len(self._targets)} columns"
+            raise InvalidSyntax(f"table {self.definition.name}: {message}", *place(node))
+        assigned = {}
         for position, value in zip(self._targets, values, strict=False):
             column = self.definition.columns[position]
-            if is_default(value):
+            if assignment.is_default(value):
                 continue
             self._require_own_numbers(position)
-            given[position] = bind_value(self._binder, value, self._names, column)
-        return given
+            assigned[position] = assignment.bind_value(self._binder, value, self._names, column)
+        return assigned
 
     def _require_own_numbers(self, position: int) -> None:
         column = self.definition.columns[position]
         if column.identity == "always":
             raise ProgrammingError(f"column {column.name} is generated always; leave it out, or write DEFAULT")
 
-    def _complete(self, given: dict[int, Expression]) -> list[Expression]:
-        """A whole row: what was given, and defaults for the rest; numbers of identity columns come later."""
-        return [given.get(n, self._defaults.of(n)) for n in range(len(self._columns))]
+    def _complete(self, assigned: dict[int, Expression]) -> list[Expression]:
+        """A whole row: the values, and defaults for the rest; numbers of identity columns come later."""
+        return [assigned.get(n, self._defaults.of(n)) for n in range(len(self._columns))]
 
-    def _missing(self, given: Container[int]) -> list[int]:
+    def _missing(self, assigned: Container[int]) -> list[int]:
         """The identity columns that get numbers."""
-        return [n for n, c in enumerate(self.definition.columns) if c.identity is not None and n not in given]
+        return [n for n, c in enumerate(self.definition.columns) if c.identity is not None and n not in assigned]
 
-    def _maker(self, given: dict[int, Expression]) -> Callable[[Parameters, datetime | None, int], Row]:
+    def _maker(self, assigned: dict[int, Expression]) -> Callable[[Parameters, datetime | None, int], Row]:
         """What makes one row."""
-        expressions = self._complete(given)
-        finish = self._finisher(given)
-        if not has_queries(expressions):
+        expressions = self._complete(assigned)
+        finish = self._finisher(assigned)
+        if not any(map(tree.has_queries, expressions)):
             evaluate = compile_row(expressions, ())
             return lambda parameters, now, _: finish(evaluate((), parameters, now), now)
         outputs = [(tree.Column("", one.type), one) for one in expressions]
         ready = self._plan(tree.Project(tree.One(), tuple(outputs)))
 
         def make(parameters: Parameters, now: datetime | None, scn: int) -> Row:
-            ((row),) = rows_of_plan(self, ready, parameters, now, scn)
+            ((row),) = assignment.rows_of_plan(self, ready, parameters, now, scn)
             return finish(row, now)
 
         return make
 
-    def _finisher(self, given: Container[int]) -> Callable[[Sequence[Any], datetime | None], Row]:
-        """What makes a row whole, by numbers of identity columns that were given none, and checks it."""
-        columns, missing = self.definition.columns, self._missing(given)
+    def _finisher(self, assigned: Container[int]) -> Callable[[Sequence[Any], datetime | None], Row]:
+        """What makes a row whole, by numbers for identity columns without a value, and checks it."""
+        columns, missing = self.definition.columns, self._missing(assigned)
         name, next_identity, check = self.definition.name, self.connection.next_identity, self._checks.check
 
         def finish(values: Sequence[Any], now: datetime | None) -> Row:
@@ -294,19 +285,19 @@ class Insert(Statement):
         bound = self._binder.query(source, self._names, open_types=True)
         count = len(bound.values)
         if count > len(self._targets) or (self._names_columns and count < len(self._targets)):
-            said = f"the query has {count} columns for {len(self._targets)}"
-            raise SchemaError(f"table {self.definition.name}: {said}")
-        given = {}
+            message = f"the query has {count} columns for {len(self._targets)}"
+            raise SchemaError(f"table {self.definition.name}: {message}")
+        assigned = {}
         for position, value in zip(self._targets, bound.values, strict=False):
             self._require_own_numbers(position)
-            given[position] = assign(self._binder, value, columns[position].type, source)
-        outputs = [(tree.Column(c.name, e.type), e) for c, e in zip(columns, self._complete(given), strict=True)]
+            assigned[position] = assign(value, columns[position].type, source)
+        outputs = [(tree.Column(c.name, e.type), e) for c, e in zip(columns, self._complete(assigned), strict=True)]
         self._query = ready = self._plan(projected(bound.relation, outputs))
-        self._finish = self._finisher(given)
-        self._found = {n: n for n in range(len(columns)) if n not in self._missing(given)}
+        self._finish = self._finisher(assigned)
+        self._from_query = {n: n for n in range(len(columns)) if n not in self._missing(assigned)}
 
         def rows(parameters: Parameters, now: datetime | None, scn: int) -> Iterator[Row]:
-            return (self._finish(row, now) for row in rows_of_plan(self, ready, parameters, now, scn))
+            return (self._finish(row, now) for row in assignment.rows_of_plan(self, ready, parameters, now, scn))
 
         self._rows = rows
 
@@ -319,15 +310,15 @@ class Insert(Statement):
         return self.run(parameters)
 
     def _insert_at_once(self) -> Callable[[Parameters], Result] | None:
-        """``run`` for a single row, with all that it needs bound to it: it is what programs do most.
+        """``run`` as a fast path for a single row, which is what programs do most.
 
-        None if the statement does not say all values, or more is to be done.
+        None if the statement lacks values of columns, or does more than that.
         """
-        given = self._given
+        assigned = self._single_row
         is_more = not self._is_plain or self._needs_time or self.definition.lobs is not None
-        if given is None or is_more or len(given) < len(self._columns):
+        if assigned is None or is_more or len(assigned) < len(self._columns):
             return None
-        values = [given[n] for n in range(len(given))]
+        values = [assigned[n] for n in range(len(assigned))]
         evaluate, is_row = compile_row(values, ()), _are_parameters(values)
         insert_at_once, number = self.connection.heap(self.definition.name).insert_at_once, self._number
         check, concerns_all = self._checks.check, bool(self._checks)
@@ -347,13 +338,15 @@ class Insert(Statement):
 
     @operation
     def _insert_held(self, row: Sequence[Any]) -> None:
-        self.held(self.definition).insert(row)
+        self.locked(self.definition).insert(row)
 
     def _run(self, parameters: Parameters) -> Result:
         if self.definition.lobs is not None:
             parameters = rereadable(parameters)
-        heap, now = self.held(self.definition), datetime.now() if self._needs_time else None
-        if self._given is not None and self._conflict is None:  # a single change needs no statement of several steps
+        heap, now = self.locked(self.definition), datetime.now() if self._needs_time else None
+        if (
+            self._single_row is not None and self._conflict is None
+        ):  # a single change needs no statement of several steps
             row = next(self._rows(parameters, now, 0))
             return self._result(heap, {self._put(heap, row): row}, parameters, now)
         done: Done = {}
@@ -368,12 +361,12 @@ class Insert(Statement):
         return self._result(heap, done, parameters, now)
 
     def _insert_found(self, heap: Heap, query: Plan, parameters: Parameters, now: datetime | None, scn: int) -> Result:
-        """Insert what a query finds, many rows at once if there are many."""
-        rows, last, number = rows_of_plan(self, query, parameters, now, scn), None, self._number
+        """Insert the rows of a query, many at once if there are many."""
+        rows, last, number = assignment.rows_of_plan(self, query, parameters, now, scn), None, self._number
         for some in in_batches(rows, len(self._columns)):
             batch = None
             if len(some) >= ROWS_MIN:
-                bulk = BulkRows(self.definition, self._found, self._defaults, self._checks, now or datetime.now())
+                bulk = BulkRows(self.definition, self._from_query, self._defaults, self._checks, now or datetime.now())
                 batch = bulk.from_sets(some, self.connection)
             if batch is not None:
                 self.connection.append(self.definition.name, batch)
@@ -402,9 +395,9 @@ class Insert(Statement):
 
     def bulk_rows(self) -> BulkRows | None:
         """What makes rows of many sets at once, if each row is nothing but parameters."""
-        if self._given is None or not self._is_plain:
+        if self._single_row is None or not self._is_plain:
             return None
-        parameters = {n: parameter_of(value) for n, value in self._given.items()}
+        parameters = {n: assignment.parameter_of(value) for n, value in self._single_row.items()}
         if None in parameters.values():
             return None
         return BulkRows(self.definition, parameters, self._defaults, self._checks, datetime.now())
@@ -425,7 +418,7 @@ def insert_many(connection: Connection, parsed: Parsed, insert: Insert | None, s
         """Append rows, or, if there are none, run the statement for each set."""
         if bulk is not None and rows is not None:
             return connection.append(bulk.table.name, rows)
-        return sum(each(parsed.check(given)).rowcount for given in some)
+        return sum(each(parsed.check(one)).rowcount for one in some)
 
     with connection.all_or_nothing():
         if hasattr(sets, "__arrow_c_stream__"):
@@ -444,7 +437,7 @@ def _fits(batch: pa.RecordBatch, parsed: Parsed) -> bool:
 
 
 def _are_parameters(values: Sequence[Expression]) -> bool:
-    """Whether a row's values are the parameters in their order, just as they are given."""
+    """Whether a row's values are the parameters in their order, unchanged."""
     return all(isinstance(one, Parameter) and one.key == n and is_taken(one) for n, one in enumerate(values))
 
 

@@ -14,6 +14,7 @@ from gmdb.errors import NoSuchFunction
 from gmdb.format.columns import Column, ColumnType
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.dialect import place
+from gmdb.sql.syntax import is_system_name
 from gmdb.sql.types import TEXT
 from gmdb.tables.arrow.arrow_types import arrow_schema
 
@@ -39,21 +40,17 @@ def listing_columns(
     connection: Connection, name: str, arguments: Sequence[Any] = (), options: Mapping[str, Any] | None = None
 ) -> list[Column]:
     """The columns of a view, or of a table function's listing."""
-    return _columns(_table(connection, name, arguments, options or {}), _is_view(name))
+    return _columns(_table(connection, name, arguments, options or {}), is_system_name(name))
 
 
 def read_listing(connection: Connection, listing: tree.Listing) -> pa.Table:
     """The rows as they are now, of the types that ``listing_columns`` tells."""
     table = _table(connection, listing.name, listing.arguments, dict(listing.options))
-    return table.cast(arrow_schema(_columns(table, _is_view(listing.name))))
-
-
-def _is_view(name: str) -> bool:
-    return name.startswith("sys_")
+    return table.cast(arrow_schema(_columns(table, is_system_name(listing.name))))
 
 
 def _table(connection: Connection, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> pa.Table:
-    if _is_view(name):
+    if is_system_name(name):
         return connection.system_view(name)
     return connection.inspect(name.removeprefix(PREFIX), *arguments, **options)
 

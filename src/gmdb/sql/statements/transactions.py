@@ -13,7 +13,8 @@ from gmdb.errors import InvalidSyntax, NoSuchTablespace, UnsupportedExpression
 from gmdb.format.columns import VARCHAR_MAX, ColumnType
 from gmdb.sql.dialect import place
 from gmdb.sql.parser import Command, Parsed
-from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.prepared import ParameterTypes, Statement
+from gmdb.sql.run import Parameters
 from gmdb.sql.syntax import folded, reading
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ class TransactionCommand(Statement):
             self.connection.rollback()
         return Result()
 
-    def _require(self, mode: str, wanted: str) -> None:
+    def _require(self, mode: str, isolation: str) -> None:
         """Refuse a mode that the transaction will not have."""
         level = self.connection.isolation
-        if wanted and wanted.replace("uncommitted", "committed") != level:
-            said = f"transactions of this connection are {level}, not {wanted}"
-            raise UnsupportedExpression(said, *place(self._node), "Set the connection's isolation before")
+        if isolation and isolation.replace("uncommitted", "committed") != level:
+            message = f"transactions of this connection are {level}, not {isolation}"
+            raise UnsupportedExpression(message, *place(self._node), "Set the connection's isolation before")
         if mode in ("read only", "deferrable"):
             raise UnsupportedExpression(f"BEGIN {mode.upper()} is not supported", *place(self._node))
 
@@ -106,10 +107,10 @@ class OwnCommand(Statement):
         self.connection.autocommit = value.lower() in ("on", "true", "1")
 
     def _tablespace(self, name: str, options: str) -> None:
-        given = [(_OPTIONS[word.lower()], int(number)) for word, number in _NUMBER.findall(options)]
-        if len(dict(given)) < len(given):
+        settings = [(_OPTIONS[word.lower()], int(number)) for word, number in _NUMBER.findall(options)]
+        if len(dict(settings)) < len(settings):
             raise InvalidSyntax(f"tablespace {name}: an option is given twice")
-        self.connection.create_tablespace(_plain(name), **dict(given))
+        self.connection.create_tablespace(_plain(name), **dict(settings))
 
     def _drop_tablespace(self, if_exists: str, name: str) -> None:
         with suppress(NoSuchTablespace) if if_exists else nullcontext():

@@ -1,8 +1,8 @@
 """UPDATE and DELETE: a plan finds the rows, then they are changed.
 
-The plan gives each row's id, what else is asked for of it, and the values that need other tables or queries.  What one
-row of the table decides is worked out row by row, so that a large object may come out of a file.  Few rows that are
-found by keys are changed at once (at_once.py), where that can be.
+The plan gives each row's id, its stored values that are needed, and the values that need other tables or queries.
+What depends on one row of the table alone is computed row by row, so that a large object may come out of a file.  Few
+rows that are found by keys are changed at once (at_once.py), where that is possible.
 """
 
 from __future__ import annotations
@@ -22,19 +22,12 @@ from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.bind.coercion import fold_relation
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.estimates import ROWS
-from gmdb.sql.prepared import Parameters, ParameterTypes, Statement
+from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.rows.expressions import compile_row
-from gmdb.sql.statements.assignment import (
-    Checks,
-    Defaults,
-    Returning,
-    assignments,
-    has_queries,
-    require_changeable,
-    rows_of_plan,
-    uses_time,
-)
-from gmdb.sql.statements.at_once import Found, change_at_once, each_once, finds_one
+from gmdb.sql.run import Parameters
+from gmdb.sql.statements import assignment
+from gmdb.sql.statements.assignment import Checks, Defaults, Returning
+from gmdb.sql.statements.at_once import FoundRow, change_at_once, each_once, finds_one
 from gmdb.sql.syntax import Syntax, reading
 from gmdb.sql.tree import Column, Expression, Reference
 from gmdb.tables.access.heap import Heap
@@ -61,12 +54,12 @@ class _Change(Statement):
             target, where = syntax.need("this", "a table"), syntax.take("where")
             self._source = binder.change_source(target, self._others(syntax), where, syntax.take("with_"))
             self.table: tree.Table = self._source.table
-            self.definition = require_changeable(self.table.definition)
+            self.definition = assignment.require_changeable(self.table.definition)
             self._take_changes(syntax, binder)
             returning = syntax.take("returning")
         self._returning = None if returning is None else Returning(binder, returning, self._source.scope)
         self._needs_time = self._needs_time or binder.uses_time
-        self.asked = frozenset(binder.used_parameters)
+        self.typed_parameters = frozenset(binder.used_parameters)
         self.tables.update(binder.tables)
         self._plan_rows()
 
@@ -77,17 +70,17 @@ class _Change(Statement):
     def _take_changes(self, syntax: Syntax, binder: Binder) -> None:
         """What is to be done with the rows."""
 
-    def _wanted(self) -> tuple[set[Column], list[tree.Output]]:
-        """The columns that the changes ask for, and the values that the plan is to work out."""
+    def _needs(self) -> tuple[set[Column], list[tree.Output]]:
+        """The columns that the changes need, and the values that the plan computes."""
         return set(), []
 
     def _plan_rows(self) -> None:
         """Plan the search: a row's id, then ``self.columns``."""
-        columns, values = self._wanted()
+        columns, values = self._needs()
         if self._returning is not None:
             columns = columns | self._returning.needs
-        self.kept = [n for n, column in enumerate(self.table.stored) if column in columns]
-        stored = [self.table.stored[n] for n in self.kept]
+        self._stored_positions = [n for n, column in enumerate(self.table.stored) if column in columns]
+        stored = [self.table.stored[n] for n in self._stored_positions]
         others = sorted(columns - set(self.table.columns), key=lambda column: column.number)
         outputs = [(column, Reference(column.type, column)) for column in (self.table.row_id, *stored, *others)]
         outputs = [(Column(column.name, value.type), value) for column, value in outputs]
@@ -105,7 +98,7 @@ class _Change(Statement):
         return self.run(parameters)
 
     def _at_once(self) -> Callable[[Parameters], Result] | None:
-        """``run`` of few rows that are found by keys, with all that it needs bound to it."""
+        """``run`` as a fast path for few rows that are found by keys."""
         program = self._program_at_once()
         if program is None:
             return None
@@ -122,45 +115,45 @@ class _Change(Statement):
         return run
 
     def _program_at_once(self) -> rows.Quick | None:
-        """The search for row ids, and for what ``_patch_maker`` asks of each row."""
+        """The search for row ids, and for what ``_patch_maker`` needs of each row."""
         if self._returning is not None or self.definition.lobs is not None or self._plan.executor != ROWS:
             return None
-        asked = self._asked_at_once()
-        if asked is None:
+        outputs = self._outputs_at_once()
+        if outputs is None:
             return None
-        row_id, *found = (Reference(column.type, column) for column in self._plan.tree.columns)
-        row = tree.Project(self._plan.tree, tuple(zip((row_id.column, *self.columns), (row_id, *found), strict=True)))
-        return rows.compile(tree.Project(row, ((row_id.column, row_id), *asked)), row_ids=True).quick(self.connection)
+        row_id, *values = (Reference(column.type, column) for column in self._plan.tree.columns)
+        row = tree.Project(self._plan.tree, tuple(zip((row_id.column, *self.columns), (row_id, *values), strict=True)))
+        return rows.Program(tree.Project(row, ((row_id.column, row_id), *outputs)), row_ids=True).quick(self.connection)
 
     @abstractmethod
-    def _asked_at_once(self) -> list[tree.Output] | None:
+    def _outputs_at_once(self) -> list[tree.Output] | None:
         """Values of rows that are changed at once; None: they cannot be."""
 
     @abstractmethod
-    def _patch_maker(self, heap: Heap) -> Callable[[Found], bytes]:
+    def _patch_maker(self, heap: Heap) -> Callable[[FoundRow], bytes]:
         """What makes the patch of a row that was found at once; an empty one deletes it."""
 
     @abstractmethod
     def _run(self, parameters: Parameters) -> Result:
         """``run`` for any number of rows."""
 
-    def find(self, steps: Steps, parameters: Parameters, now: datetime | None) -> list[Found]:
+    def find(self, steps: Steps, parameters: Parameters, now: datetime | None) -> list[FoundRow]:
         """The rows, each once: joined with several rows, the first one counts."""
-        found = each_once(rows_of_plan(self, self._plan, parameters, now, steps.scn))
-        if found and not isinstance(found[0][0], RowId):
+        found_rows = each_once(assignment.rows_of_plan(self, self._plan, parameters, now, steps.scn))
+        if found_rows and not isinstance(found_rows[0][0], RowId):
             pages: dict[str, int] = {}
-            return [(_row_id(row[0], pages), *row[1:]) for row in found]
-        return found
+            return [(_row_id(row[0], pages), *row[1:]) for row in found_rows]
+        return found_rows
 
-    def _stored(self, found: Found) -> list[Any]:
-        """A row's stored values, as far as anybody asks for them."""
+    def _stored(self, found: FoundRow) -> list[Any]:
+        """A row's stored values, as far as they are needed."""
         row: list[Any] = [None] * len(self.definition.columns)
-        for n, value in zip(self.kept, found[1:], strict=False):
+        for n, value in zip(self._stored_positions, found[1:], strict=False):
             row[n] = value
         return row
 
     def _result(
-        self, found: Sequence[Found], seen: Sequence[Row], parameters: Parameters, now: datetime | None
+        self, found: Sequence[FoundRow], seen: Sequence[Row], parameters: Parameters, now: datetime | None
     ) -> Result:
         """What came of it; ``seen``: if there is RETURNING, the rows' stored values as it shows them."""
         if self._returning is None:
@@ -172,8 +165,8 @@ class _Change(Statement):
         return Result(self._returning.names, self._returning.types, len(found), shown)
 
     def explain(self) -> list[str]:
-        said = f"{type(self).__name__.lower()} {self.definition.name}"
-        return [said, *("  " + line for line in self._plan.explain())]
+        title = f"{type(self).__name__.lower()} {self.definition.name}"
+        return [title, *("  " + line for line in self._plan.explain())]
 
 
 def _row_id(shown: str, pages: dict[str, int]) -> RowId:
@@ -190,48 +183,48 @@ class Update(_Change):
 
     def _take_changes(self, syntax: Syntax, binder: Binder) -> None:
         defaults = Defaults(self.definition)
-        sets = assignments(binder, syntax.list("expressions"), self._source.scope, self.definition, defaults)
+        sets = assignment.assignments(binder, syntax.list("expressions"), self._source.scope, self.definition, defaults)
         self._checks = Checks(self.definition).after(sets)
         self._positions = list(sets)
         self._names = [self.definition.columns[n].name for n in sets]
         own = set(self.table.stored)
-        self._asked: list[tree.Output] = []
+        self._computed: list[tree.Output] = []
         self._values: list[Expression] = []
         for name, value in zip(self._names, sets.values(), strict=True):
-            if has_queries([value]) or not tree.columns_of(value) <= own:
-                self._asked.append((Column(name, value.type), value))
-                value = Reference(value.type, self._asked[-1][0])
+            if tree.has_queries(value) or not tree.columns_of(value) <= own:
+                self._computed.append((Column(name, value.type), value))
+                value = Reference(value.type, self._computed[-1][0])
             self._values.append(value)
-        self._shows_row_id = any(self.table.row_id in tree.columns_of(value) for _, value in self._asked)
-        self._needs_time = uses_time(self._values) or self._checks.use_time
+        self._shows_row_id = any(self.table.row_id in tree.columns_of(value) for _, value in self._computed)
+        self._needs_time = assignment.uses_time(self._values) or self._checks.use_time
 
-    def _wanted(self) -> tuple[set[Column], list[tree.Output]]:
-        asked = {column for column, _ in self._asked}
-        columns = tree.columns_used(self._values) - asked
+    def _needs(self) -> tuple[set[Column], list[tree.Output]]:
+        computed = {column for column, _ in self._computed}
+        columns = tree.columns_used(self._values) - computed
         if self._checks:
             columns.update(self.table.stored)
         elif self._returning is not None:
             columns |= self._returning.needs
-        return columns, self._asked
+        return columns, self._computed
 
     def _plan_rows(self) -> None:
         super()._plan_rows()
         self._make = compile_row(self._values, (self.table.row_id, *self.columns))
 
-    def _asked_at_once(self) -> list[tree.Output] | None:
+    def _outputs_at_once(self) -> list[tree.Output] | None:
         if self._shows_row_id or self._checks.use_time:
             return None
         values = [(Column("", value.type), value) for value in self._values]
-        stored = [self.table.stored[n] for n in self.kept] if self._checks else []
+        stored = [self.table.stored[n] for n in self._stored_positions] if self._checks else []
         return [*values, *((column, Reference(column.type, column)) for column in stored)]
 
-    def _patch_maker(self, heap: Heap) -> Callable[[Found], bytes]:
+    def _patch_maker(self, heap: Heap) -> Callable[[FoundRow], bytes]:
         encode, check = heap.patch_encoder(self._names, 1), self._checks.check
         if not self._checks.concern(self._positions):
             return encode
         positions, end = self._positions, 1 + len(self._positions)
 
-        def patch_of(found: Found) -> bytes:
+        def patch_of(found: FoundRow) -> bytes:
             row = self._stored(found[end - 1 :])
             for n, value in zip(positions, found[1:end], strict=True):
                 row[n] = value
@@ -245,9 +238,9 @@ class Update(_Change):
         if self.definition.lobs is not None:
             parameters = rereadable(parameters)
         now = datetime.now() if self._needs_time else None
-        heap, changed = self.held(self.definition), list[Row]()
+        heap, changed = self.locked(self.definition), list[Row]()
 
-        def act(steps: Steps, found: list[Found]) -> None:
+        def act(steps: Steps, found: list[FoundRow]) -> None:
             changed.clear()
             changes = self._changes(found, parameters, now, changed)
             try:
@@ -272,7 +265,7 @@ class Update(_Change):
         return row
 
     def _changes(
-        self, found: Iterable[Found], parameters: Parameters, now: datetime | None, changed: list[Row]
+        self, found: Iterable[FoundRow], parameters: Parameters, now: datetime | None, changed: list[Row]
     ) -> Iterator[tuple[RowId, Row]]:
         """The new values of each row, which are collected in ``changed``, too."""
         make, check = self._make, self._checks.check if self._checks.concern(self._positions) else None
@@ -285,14 +278,14 @@ class Update(_Change):
             changed.append(new)
             yield row[0], new
 
-    def _changed(self, found: Found, new: Row) -> list[Any]:
+    def _changed(self, found: FoundRow, new: Row) -> list[Any]:
         """A row's stored values with the new ones."""
         row = self._stored(found)
         for n, value in zip(self._positions, new, strict=True):
             row[n] = value
         return row
 
-    def _seen(self, heap: Heap, found: Sequence[Found], changed: Sequence[Row]) -> list[Row]:
+    def _seen(self, heap: Heap, found: Sequence[FoundRow], changed: Sequence[Row]) -> list[Row]:
         """Rows as RETURNING sees them: large objects that were read from files are read from their pages."""
         whole = [(row[0], tuple(self._changed(row, new))) for row, new in zip(found, changed, strict=True)]
         return [heap.fetch(row_id) if any(map(is_file, values)) else values for row_id, values in whole]
@@ -302,10 +295,10 @@ class Delete(_Change):
     def _others(self, syntax: Syntax) -> list[exp.Expr]:
         return syntax.list("using")
 
-    def _asked_at_once(self) -> list[tree.Output] | None:
+    def _outputs_at_once(self) -> list[tree.Output] | None:
         return []
 
-    def _patch_maker(self, heap: Heap) -> Callable[[Found], bytes]:
+    def _patch_maker(self, heap: Heap) -> Callable[[FoundRow], bytes]:
         del heap
         return lambda _: b""
 
@@ -313,9 +306,9 @@ class Delete(_Change):
     def _run(self, parameters: Parameters) -> Result:
         now = datetime.now() if self._needs_time else None
 
-        def act(steps: Steps, found: list[Found]) -> None:
+        def act(steps: Steps, found: list[FoundRow]) -> None:
             steps.delete(row[0] for row in found)
 
-        found = run_statement(self.held(self.definition), lambda steps: self.find(steps, parameters, now), act)
+        found = run_statement(self.locked(self.definition), lambda steps: self.find(steps, parameters, now), act)
         seen = [] if self._returning is None else [tuple(self._stored(row)) for row in found]
         return self._result(found, seen, parameters, now)

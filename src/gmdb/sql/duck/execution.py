@@ -1,7 +1,7 @@
-"""Running a translated query: tables as streams into DuckDB, the result as a stream out of it.
+"""Runs a translated query: tables as streams into DuckDB, the result as a stream out of it.
 
 Invariants
- 1. A table is opened when its first batch is asked for, not before; each time that DuckDB scans it, anew.
+ 1. A table is opened when its first batch is needed, not before; and again each time that DuckDB scans it.
  2. Whatever ends a statement (its last row, close, an error, the garbage collector), its readers are closed after
     DuckDB has let go of them.
  3. An exception of a table's reader is the one that the caller sees.
@@ -16,8 +16,9 @@ import time
 from _thread import start_new_thread
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +31,7 @@ from gmdb.sql.operations.registry import Operation
 from gmdb.tables.arrow.arrow_types import arrow_type
 
 BATCH_ROWS = 1 << 17
-PATIENCE = 5.0  # seconds, at the process's end, for a thread that is reading to notice that it is not to
+PATIENCE = 5.0  # seconds, at the process's end, for a thread that is reading to notice the interrupt
 INTERRUPT_INTERVAL = 0.02  # seconds
 _MICROSECONDS = pa.timestamp("us")
 _LIMITS = {  # as numbers, and how those are stored; (a pa.scalar here would bring pandas, where that is installed)
@@ -39,28 +40,22 @@ _LIMITS = {  # as numbers, and how those are stored; (a pa.scalar here would bri
 }
 
 
-class Source(Protocol):
+@dataclass(frozen=True, slots=True)
+class Source:
     """A table of a statement as DuckDB reads it.
 
-    ``count``: how many rows it has, about; None if nobody knows.  ``batches`` gives its rows anew, with those of its
-    columns that are asked for; it is called from threads of DuckDB's, one at a time for each reader.
+    ``count``: about how many rows it has; None if that is unknown.  ``batches`` reads the rows anew, with some of the
+    columns; it is called from threads of DuckDB's, by one at a time for each reader.
     """
 
-    @property
-    def alias(self) -> str: ...
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def count(self) -> int | None: ...
-
-    @property
-    def batches(self) -> Callable[[Sequence[int]], Iterator[pa.RecordBatch]]: ...
+    alias: str
+    schema: pa.Schema
+    count: int | None
+    batches: Callable[[Sequence[int]], Iterator[pa.RecordBatch]]
 
 
 class Stream:
-    """A table for DuckDB: an object that gives a new Arrow stream each time that it is asked."""
+    """A table for DuckDB: an object that gives a new Arrow stream at each call."""
 
     def __init__(self, source: Source, scans: Scans) -> None:
         self.schema = source.schema
@@ -89,7 +84,7 @@ class Stream:
 
 
 class SourceScan:
-    """The batches of one stream.  DuckDB's threads take them, and whoever ends the statement waits for the last one."""
+    """The batches of one stream.  DuckDB's threads take them; ``close`` waits for the last one."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], scans: Scans) -> None:
         self._batches = batches
@@ -141,7 +136,7 @@ class Scans:
 
 
 class Execution:
-    """A statement at work in DuckDB.  Whoever still wants its rows holds it; when nobody does, it ends."""
+    """A statement at work in DuckDB.  It ends when its result is no longer referenced, if not before."""
 
     def __init__(self, operations: Iterable[Operation] = ()) -> None:
         self.scans = Scans()
@@ -171,11 +166,11 @@ class Execution:
         return self._batches(schema, first)
 
     def _in_duckdb(self, work: Callable[[], pa.RecordBatch | None]) -> pa.RecordBatch | None:
-        """Do what DuckDB may take long for; it hears of no signal then, so that the main thread waits for another."""
+        """Call DuckDB, which may take long and handles no signals: on the main thread, another thread does it."""
         with self._inside:
             if threading.current_thread() is not threading.main_thread():
                 return work()
-            return _Apart(work).outcome(self)
+            return _OtherThread(work).outcome(self)
 
     def _run(self, sql: str, sources: Sequence[Source], parameters: dict[str, Any]) -> pa.RecordBatchReader:
         connection, relation = self._connection, None
@@ -189,7 +184,7 @@ class Execution:
                 raise StatementInterrupted("the statement was interrupted")
             return relation.to_arrow_reader(BATCH_ROWS)
         finally:
-            del connection, relation  # no traceback is to hold them
+            del connection, relation  # no traceback must hold them
 
     def _batches(self, schema: pa.Schema, batch: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
         try:
@@ -208,8 +203,8 @@ class Execution:
 
     def _next(self) -> pa.RecordBatch | None:
         if self._pid != os.getpid():
-            said = f"the query was begun by process {self._pid}, which forked this one"
-            raise ForkedProcess(f"{said}; begin it here, or {ADVICE}")
+            message = f"the query was begun by process {self._pid}, which forked this one"
+            raise ForkedProcess(f"{message}; begin it here, or {ADVICE}")
         self._user = threading.get_ident()
         return self._in_duckdb(self._read)
 
@@ -221,17 +216,17 @@ class Execution:
             return None
 
     def _failed(self, error: BaseException) -> BaseException:
-        """The exception to raise for one that came out of DuckDB; everything is closed by then."""
+        """Close everything; returns the exception to raise for one that came out of DuckDB."""
         self.end()
         if has_stopped() and threading.current_thread() is not threading.main_thread():
-            return SystemExit()  # the process is ending, and this thread with it: it is not to tell of an error
+            return SystemExit()  # the process is ending, and this thread with it: it must not report an error
         if self.scans.error is not None:
             return self.scans.error
         if isinstance(error, self._failure | pa.ArrowException | OSError | RuntimeError):
-            told = translated(error)
-            if isinstance(told, InternalError):
+            own = translated(error)
+            if isinstance(own, InternalError):
                 renew()
-            return told
+            return own
         return error
 
     @property
@@ -266,7 +261,7 @@ class Execution:
                 return True
             self.end()  # again: DuckDB forgets an interrupt that comes before it runs
         self.end()
-        self._inside.release()  # whoever gets inside now finds nothing there
+        self._inside.release()  # a thread that enters now finds no statement
         return frozen
 
     def leave_to_parent(self) -> list[Any]:
@@ -280,8 +275,8 @@ class Execution:
             self.end()
 
 
-class _Apart:
-    """Work of a thread of its own, for which the main thread waits: there signals are heard while it waits."""
+class _OtherThread:
+    """Work in another thread, for which the main thread waits: signals are handled meanwhile."""
 
     def __init__(self, work: Callable[[], pa.RecordBatch | None]) -> None:
         self._work: Callable[[], pa.RecordBatch | None] | None = work
@@ -321,13 +316,13 @@ class _Apart:
 
 
 def _require_moments(batch: pa.RecordBatch) -> None:
-    """Refuse dates and timestamps that DuckDB has and gmdb has not."""
+    """Refuse dates and timestamps that DuckDB can have and gmdb cannot."""
     for column in batch.columns:
         limits = _LIMITS.get(column.type)
         if limits is None or not len(column):
             continue
-        found, (stored, first, last) = pc.min_max(column), limits
-        low, high = (found[end].cast(stored).as_py() for end in ("min", "max"))
+        extent, (stored, first, last) = pc.min_max(column), limits
+        low, high = (extent[end].cast(stored).as_py() for end in ("min", "max"))
         if low is not None and not first <= low <= high <= last:
             raise ValueOutOfRange(f"{'date' if pa.types.is_date(column.type) else 'timestamp'} out of range")
 
@@ -335,7 +330,7 @@ def _require_moments(batch: pa.RecordBatch) -> None:
 Watch = Callable[[Execution], None]
 
 
-class Answer:
+class DuckResult:
     """A query's result: ``names``, ``types`` and the rows as ``reader``, whose schema is that of the types."""
 
     def __init__(
@@ -348,7 +343,7 @@ class Answer:
         watch: Watch | None = None,
         operations: Iterable[Operation] = (),
     ) -> None:
-        """``watch`` is given what can interrupt the statement, before it runs.  ``operations``: which Python does."""
+        """``watch`` is called with the execution before it runs.  ``operations``: those that Python does."""
         self.names = list(names)
         self.types = list(types)
         fields = [pa.field(name, arrow_type(type_)) for name, type_ in zip(self.names, self.types, strict=True)]
@@ -364,14 +359,14 @@ class Answer:
         return self._execution.scans.rows
 
     def interrupt(self) -> None:
-        """Stop the statement from another thread; whoever reads gets StatementInterrupted."""
+        """Stop the statement from another thread; its reader gets StatementInterrupted."""
         self._execution.interrupt()
 
     def close(self) -> None:
         """End the statement, whether or not all rows were read."""
         self._execution.end()
 
-    def __enter__(self) -> Answer:
+    def __enter__(self) -> DuckResult:
         return self
 
     def __exit__(self, *_: object) -> None:
