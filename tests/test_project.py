@@ -132,7 +132,8 @@ def test_every_link_of_the_documentation_leads_somewhere(path):
 @pytest.fixture(scope="module")
 def known_paths() -> set[str]:
     """Every file and folder of the project, by each ending of its path: ``kernel/page/area.py``, ``area.py``."""
-    paths = [*ROOT.iterdir(), *(path for folder in TEXT_FOLDERS for path in (ROOT / folder).rglob("*"))]
+    own = (path for path in ROOT.iterdir() if path.name != ".venv")
+    paths = [*own, *(path for folder in TEXT_FOLDERS for path in (ROOT / folder).rglob("*"))]
     parts = [path.relative_to(ROOT).parts for path in paths if "__pycache__" not in path.parts]
     return {"/".join(names[n:]) for names in parts for n in range(len(names))}
 
