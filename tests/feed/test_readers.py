@@ -101,7 +101,7 @@ def test_names_and_limits(table: Connection) -> None:
     for name in ("", "a/b", "..", "x" * 101):
         with pytest.raises(InterfaceError, match="not a name for a reader"):
             table.changes(reader=name)
-    with pytest.raises(InterfaceError, match="too little"):
+    with pytest.raises(InterfaceError, match="too few"):
         table.changes(reader="a", keep=KEEP_MIN - 1)
     with pytest.raises(InterfaceError, match="needs its tables"):
         table.changes(snapshot=True)

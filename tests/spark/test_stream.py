@@ -236,7 +236,7 @@ def test_a_reader_that_was_dropped(table: Connection, changes: Any, query: Query
         ({"maxRowsPerBatch": "0"}, "InterfaceError: maxRowsPerBatch: '0'"),
         ({"schemaChange": "perhaps"}, "InterfaceError: schemaChange: 'perhaps' is not one of fail, follow"),
         ({"reader": "a/b"}, "InterfaceError: 'a/b' is not a name for a reader"),
-        ({"keep": "12"}, "too little"),
+        ({"keep": "12"}, "too few"),
         ({"beforeImages": "some"}, "beforeImages: 'some' is neither true nor false"),
         ({"columns": "i,nothing"}, "NoSuchColumn"),
         ({"columns": "i,_rowid"}, "_rowid is in a stream anyway"),

@@ -180,7 +180,7 @@ def test_a_row_of_an_upsert_that_breaks_a_check_is_named(spark, table, folder, c
     add_files(folder, [numbers(98, 5)])
     said = refusal(lambda: write_all(read_files(spark, folder, ROW), table.path, checkpoint, apply="upsert"))
     assert "CheckViolation: partition 0: table tbl, constraint small: the row (100, 'text 100', 5)" in said
-    table.execute("alter table tbl add constraint both check (n < 100 or i < 5)")
+    table.execute("alter table tbl add constraint limits check (n < 100 or i < 5)")
     table.commit()
     said = refusal(lambda: write_all(read_files(spark, folder, ROW), table.path, checkpoint, apply="upsert"))
     assert "a check asks for column n, which rows that are there have and the DataFrame has not" in said

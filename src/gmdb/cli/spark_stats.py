@@ -78,10 +78,7 @@ def run_fleet(arguments: argparse.Namespace, work: Work) -> int:
     if arguments.plot is not None and not arguments.definitions:
         raise InterfaceError("--plot of several databases draws the columns of a table; name it with --table")
     fleet, columns, exact = arguments.database.absolute(), arguments.columns, arguments.exact
-    with (
-        tempfile.TemporaryDirectory(prefix="gmdb-report-", ignore_cleanup_errors=True) as folder,
-        work.spark() as spark,
-    ):
+    with _report_folder(arguments) as folder, work.spark() as spark:
         options = {"onError": "skip", "reportTo": folder}
         profiles = [
             profile_table(spark, fleet, table, columns=columns, exact=exact, **options)

@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import sys
@@ -107,6 +108,7 @@ class Shell:
         self._timing = self._feedback = False
         self._changed = False  # something is not committed
         self._last = ""
+        self._autocommit = self.connection.autocommit
 
     # ---- running
 
@@ -229,15 +231,20 @@ class Shell:
     @property
     def status(self) -> str:
         """The status line."""
-        mode = "autocommit on" if self.connection.autocommit else "autocommit off"
+        mode = "autocommit on" if self._is_autocommit() else "autocommit off"
         state = "not committed: commit or rollback" if self._changed else ""
         return "  ".join(part for part in (f" {self.connection.path.name}", mode, state, self._last) if part)
 
+    def _is_autocommit(self) -> bool:
+        """The last known state while the owner is gone: the next statement notices that, and connects again."""
+        with contextlib.suppress(OwnerGone):
+            self._autocommit = self.connection.autocommit
+        return self._autocommit
+
     def _connect_again(self) -> None:
-        autocommit = self.connection.autocommit
         self.connection.close()
         self.connection = self._connect()
-        self.connection.autocommit = autocommit
+        self.connection.autocommit = self._autocommit
         self._changed = False
         print("connected again; what was not committed is rolled back", file=sys.stderr)
 
