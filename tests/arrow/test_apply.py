@@ -146,7 +146,7 @@ def test_a_row_that_another_transaction_holds_is_waited_for(table, path):
     other.execute("delete from tbl where i = 5")
     load = stage_changes(table, "tbl", rows((3, "three", 30), (4, "four", 40), (5, "five", 50)))
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(table.attach_load, load)
+        waiting = pool.submit(table._attach_load, load)
         while not other.system_view("sys_waits").num_rows:
             assert not waiting.done()
         other.commit()
@@ -162,7 +162,7 @@ def test_a_row_that_another_transaction_adds_meanwhile_is_updated(table, path):
     other.execute("insert into tbl values (80, 'other', 800)")
     load = stage_changes(table, "tbl", rows((80, "eighty", 80)))
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(table.attach_load, load)
+        waiting = pool.submit(table._attach_load, load)
         while not other.system_view("sys_waits").num_rows:
             assert not waiting.done()
         other.commit()

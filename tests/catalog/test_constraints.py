@@ -162,7 +162,7 @@ def test_numbers_go_on_whatever_becomes_of_transactions(db: Connection, connect:
     assert db.next_identity("t", "id") == 2007
     db.truncate_table("t", restart_identity=True)
     assert db.next_identity("t", "id") == 1
-    with pytest.raises(SchemaError, match="no identity column"):
+    with pytest.raises(SchemaError, match="not an identity column"):
         db.next_identity("t", "a")
 
 

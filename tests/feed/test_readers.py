@@ -81,7 +81,7 @@ def test_a_transaction_that_is_open_for_long_is_whole_in_the_feed(small: Connect
 
 def test_what_is_no_position(table: Connection, tmp_path: Path) -> None:
     for text in ("", "1-2", "nonsense"):
-        with pytest.raises(PositionUnknown, match="no position"):
+        with pytest.raises(PositionUnknown, match="not a position"):
             table.changes(since=text)
     with gmdb.connect(tmp_path / "other.gmdb") as other:
         position = other.changes().position

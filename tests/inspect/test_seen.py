@@ -209,15 +209,15 @@ def test_a_commit_is_seen_by_snapshots_from_it_on(db: Connection) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nonsense",), "no page id"),
+        (("nonsense",), "not a page id"),
         (("4:7:x",), "is not a row id"),
-        (("4:7:1:1",), "no page id"),
+        (("4:7:1:1",), "not a page id"),
         (("4:1", "me"), "'me' is not the number of a transaction"),
         (("4:1", -1), "-1 is not the number of a transaction"),
         (("4:1", 0, "then"), "'then' is not an SCN"),
         (("0:0",), "page 0:0 has no rows"),
         (("0:0:1",), "page 0:0 has no rows"),
-        ((1 << 40,), "no page id"),
+        ((1 << 40,), "not a page id"),
     ],
 )
 def test_what_is_no_place_and_no_reader_is_refused(db: Connection, arguments: tuple[Any, ...], said: str) -> None:

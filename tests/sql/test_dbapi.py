@@ -126,7 +126,7 @@ def test_the_isolation_changes_between_transactions_only(db: Connection) -> None
     db.rollback()
     assert db.execute("select count(*) from t").fetchone() == (1,)
     db.rollback()
-    with pytest.raises(ProgrammingError, match="none of"):
+    with pytest.raises(ProgrammingError, match="not one of"):
         db.isolation = "serializable"
 
 
