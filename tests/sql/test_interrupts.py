@@ -20,9 +20,9 @@ from tests.integrity import assert_sound
 from tests.server.peer import Peer
 from tests.sessions import answer, in_thread, until
 
-ROWS = 300_000  # so many take seconds when Python looks at each
+ROWS = 1_000_000  # so many take a second or more, also when kernels change many in one call
 MANY = 1_000_000
-A_WHILE = 0.3
+A_WHILE = 0.1
 SOON = 30.0  # an interrupted statement must end by then; those of these tests take longer, or have a lock_timeout of 60
 
 ENDLESS = "select count(*) from few a, few b, few c, few d where a.i + b.i + c.i + d.i < 0"
