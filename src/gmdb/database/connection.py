@@ -389,7 +389,7 @@ class Connection(HasErrors):
 
     def execute(self, statement: str, parameters: dbapi.Parameters | None = ()) -> dbapi.Cursor:
         """Run a statement with a cursor of its own."""
-        return self.cursor().execute(statement, parameters)
+        return dbapi.Cursor(self, self._statements).execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Any) -> dbapi.Cursor:
         """Run a statement for each of many sets of parameters, which may be the rows of Arrow data."""

@@ -8,11 +8,10 @@ an owner).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from itertools import chain, islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gmdb.errors import InterfaceError, ProgrammingError
 from gmdb.format.columns import ColumnType
@@ -46,15 +45,14 @@ class Statements(Protocol):
     def split(self, script: str) -> list[str]: ...
 
 
-@dataclass(slots=True)
-class Result:
+class Result(NamedTuple):
     """The result of a statement: the number of rows that it changed, or rows, one by one or as batches."""
 
     names: tuple[str, ...] = ()
     types: tuple[ColumnType | None, ...] = ()
     rowcount: int = -1
     rows: Iterator[Row] | None = None
-    reader: pa.RecordBatchReader | None = field(default=None, repr=False)
+    reader: pa.RecordBatchReader | None = None
     last_id: int | None = None  # the number of the last row that an INSERT added
 
     @property
@@ -91,14 +89,13 @@ class Cursor:
     """One statement at a time, and its result."""
 
     arraysize = 1
+    _closed = False
+    _result = _NOTHING
+    _rows: Iterator[Row] | None = None
 
     def __init__(self, connection: Connected, statements: Statements) -> None:
         self.connection = connection
         self._statements = statements
-        self._run = statements.run
-        self._closed = False
-        self._rows: Iterator[Row] | None = None
-        self._forget()
 
     def __repr__(self) -> str:
         if self._closed:
@@ -139,7 +136,7 @@ class Cursor:
         self._result, self._rows = _NOTHING, None
         if type(statement) is not str:
             statement = _text_of(statement)
-        self._result = result = self._run(
+        self._result = result = self._statements.run(
             statement, parameters if type(parameters) is tuple else parameters_of(parameters)
         )
         self._rows = result.rows
@@ -158,7 +155,7 @@ class Cursor:
         self._forget()
         script = _text_of(script)
         for statement in self._statements.split(script):
-            self._result = self._run(statement, ())
+            self._result = self._statements.run(statement, ())
         return self
 
     # ---- the result

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,12 +32,29 @@ def owner_gone(path: Any) -> OwnerGone:
     return OwnerGone(f"the process that had {path} open is gone or has closed it; connect again")
 
 
+class _Free:
+    """The lock of a session that whoever has the turn may use; the turn passes from thread to thread."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        del blocking, timeout
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def __enter__(self) -> bool:
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
 class ClientSession(Session):
     """A session that can be stopped while it waits, and that may be one for reading only."""
 
     def __init__(self, database: Database, isolation: str, autocommit: bool, lock_timeout: float, read_only: bool):
         super().__init__(database.transactions, isolation, autocommit, lock_timeout)
-        self.busy = nullcontext()  # type: ignore[assignment]  # clients take turns, which pass from thread to thread
+        self.busy = _Free()  # type: ignore[assignment]
         self.stopped = False
         self.read_only = read_only
 

@@ -150,6 +150,6 @@ class RemoteStatements:
     def _result(self, fields: dict[str, Any]) -> Result:
         scan = fields.pop("scan", None)
         result = Result(**fields)
-        if scan is not None:
-            result.reader = pa.RecordBatchReader.from_batches(result.schema, self._link.batches(scan))
-        return result
+        if scan is None:
+            return result
+        return result._replace(reader=pa.RecordBatchReader.from_batches(result.schema, self._link.batches(scan)))

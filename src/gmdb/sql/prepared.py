@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gmdb.database.dbapi import Result
-from gmdb.errors import NoSuchTable
+from gmdb.errors import DefinitionChanged, NoSuchIndex, NoSuchTable
 from gmdb.format.columns import ColumnType
 from gmdb.sql.plan.planner import Plan, plan
 from gmdb.sql.run import Parameters, definition_changed
 from gmdb.sql.tree import ParameterKey, Relation
+from gmdb.sql.types import INT, INTEGERS, type_of_value
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.catalog.schema import TableDefinition
 
@@ -22,16 +23,20 @@ if TYPE_CHECKING:
     from gmdb.transaction.interrupts import Work
 
 ParameterTypes = Mapping[ParameterKey, ColumnType | None]  # by types.type_of_value
+Check = Callable[[Any], bool]
+Quick = Callable[[Parameters], Result | None]
+NOT_CURRENT = (DefinitionChanged, NoSuchIndex, NoSuchTable)  # perhaps since the statement was prepared
 
 
 class Statement(ABC):
     """A statement that was prepared, for the tables as they are defined now.
 
-    ``tables``: those that it names.  ``typed_parameters``: those whose types it depends on.  ``is_quick``: ``run`` does
-    one read or change of a row at most, as an operation of its own.
+    ``tables``: those that it names.  ``typed_parameters``: those whose types it depends on.  ``quick``: a fast path,
+    which may come with the first run.  It returns None, and has done nothing, if the statement is not current, if
+    parameters are of other types, or if it does not apply for any other reason.
     """
 
-    is_quick = False
+    quick: Quick | None = None
 
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
         self.connection = connection
@@ -51,7 +56,7 @@ class Statement(ABC):
                 if not self._is_still_current():
                     return False
                 break
-        return self.is_quick or not any(one.has_outgrown(self.pages) for one in self._plans)
+        return self.quick is not None or not any(one.has_outgrown(self.pages) for one in self._plans)
 
     def _is_still_current(self) -> bool:
         if self._statistics_version != self.connection._statistics_version:
@@ -60,6 +65,40 @@ class Statement(ABC):
             return all(self.connection.table(name) is table for name, table in self.tables.items())
         except NoSuchTable:
             return False
+
+    def fits(self) -> Check:
+        """A function that tells whether parameters have the types that the statement was prepared for."""
+        return _check(_conditions({key: self.types.get(key) for key in self.typed_parameters}))
+
+    def typed(self, run: Quick) -> Quick:
+        """A fast path for parameters of the right types; that the statement is current, ``run`` checks itself."""
+        takes = self._takes()
+        return lambda parameters: run(parameters) if takes(parameters) else None
+
+    def checked(self, run: Callable[[Parameters], Result]) -> Quick:
+        """A fast path of what checks nothing itself: neither types nor whether the statement is current."""
+        session, is_current, takes = self.session, self.is_current, self._takes()
+
+        def quick(parameters: Parameters) -> Result | None:
+            if session.closed or not is_current() or not takes(parameters):
+                return None
+            try:
+                return run(parameters)
+            except NOT_CURRENT:
+                if is_current():
+                    raise
+                return None
+
+        return quick
+
+    def _takes(self) -> Check:
+        """A function that tells whether parameters are as many and of such types as the statement needs."""
+        names, count = self.parsed.names, self.parsed.count
+        if names:
+            shape = (Condition("parameters.__class__ is dict and parameters.keys() >= names", {"names": names}),)
+        else:
+            shape = (Condition(f"parameters.__class__ in (tuple, list) and len(parameters) == {count}"),)
+        return _check((*shape, *_conditions({key: self.types.get(key) for key in self.typed_parameters})))
 
     def locked(self, definition: TableDefinition) -> Heap:
         """The rows of a table that the statement changes, locked against changes of its definition."""
@@ -99,3 +138,34 @@ class Statement(ABC):
         result = self.run(parameters)
         count = sum(1 for _ in result.rows) if result.rows is not None else result.rowcount
         return [*self.explain(), f"{max(count, 0)} rows"]
+
+
+class Condition(NamedTuple):
+    """A condition on ``parameters``, as Python's text, and the names in it."""
+
+    text: str
+    names: dict[str, Any] = {}  # noqa: RUF012  # nobody changes it
+
+
+def _conditions(types: Mapping[ParameterKey, ColumnType | None]) -> Iterable[Condition]:
+    """That parameters are of these types."""
+    for number, (key, type_) in enumerate(types.items()):
+        value = f"parameters[{key!r}]"
+        same = f"type_of({value}) == t{number}"
+        if type_ == INT:
+            low, high = INTEGERS[type_.name]
+            same = f"(type({value}) is int and {low} <= {value} <= {high} or {same})"
+        elif type_ is None:
+            same = f"(type({value}) is str or {value} is None or {same})"
+        yield Condition(same, {f"t{number}": type_})
+
+
+def _check(conditions: Iterable[Condition]) -> Check:
+    """Conditions as one function of parameters."""
+    names: dict[str, Any] = {"type_of": type_of_value}
+    texts = []
+    for condition in conditions:
+        texts.append(condition.text)
+        names.update(condition.names)
+    check: Check = eval(f"lambda parameters: {' and '.join(texts) or 'True'}", names)
+    return check

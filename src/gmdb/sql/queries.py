@@ -19,8 +19,9 @@ from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.estimates import ROWS
 from gmdb.sql.plan.paths import parse_row_id
 from gmdb.sql.plan.planner import Plan
-from gmdb.sql.prepared import ParameterTypes, Statement
+from gmdb.sql.prepared import ParameterTypes, Quick, Statement
 from gmdb.sql.rows.expressions import compile_expression
+from gmdb.sql.rows.point import point_of
 from gmdb.sql.run import Parameters, Run
 from gmdb.sql.tree import Column, Expression, Filter, Limit, Number, Project, Reference, Relation, Sort, Table, With
 from gmdb.tables.access.statements import RowChanged, Steps
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from gmdb.sql.duck.execution import DuckResult
 
 AT_ONCE = 1000  # rows that are read when a statement is executed; the others when they are fetched
+_new = tuple.__new__  # a Result without the wrapper that a NamedTuple has
 _NO_TIME = datetime(1970, 1, 1)  # for statements that do not ask what time it is
 Row = tuple[Any, ...]
 
@@ -61,15 +63,36 @@ class Query(Statement):
     # ---- running
 
     def run(self, parameters: Parameters) -> Result:
-        quick = None if self._lock or self.plan.executor != ROWS else self._fast_run()
-        if quick is not None:
-            self.run = quick  # type: ignore[assignment, method-assign]
-            self.is_quick = True
-            return quick(parameters)
-        return self.run_by(parameters)
+        by_keys = None if self._lock or self.plan.executor != ROWS else self._run_by_keys()
+        if by_keys is None:
+            self.run = self.run_by  # type: ignore[method-assign]
+        else:
+            self.run = by_keys  # type: ignore[assignment, method-assign]
+            self.quick = self._make_quick(by_keys)
+        return self.run(parameters)
 
-    def _fast_run(self) -> Callable[[Parameters], Result] | None:
-        """``run`` for a few rows by their keys, with all that it needs bound to it."""
+    def _make_quick(self, by_keys: Callable[[Parameters], Result]) -> Quick:
+        names, types, slowly = self.names, self.column_types, self.checked(by_keys)
+        point = None if self._uses_time else point_of(self.connection, self.plan.tree)
+        if point is None:
+            return slowly
+
+        def read(parameters: Parameters) -> Result | None:
+            rows = point.read(parameters)
+            if rows is None:
+                return slowly(parameters)
+            return _new(Result, (names, types, len(rows), iter(rows), None, None))
+
+        def find(parameters: Any) -> Result | None:
+            rows = point.find(parameters)
+            if rows.__class__ is not list:
+                return read(parameters)
+            return _new(Result, (names, types, len(rows), iter(rows), None, None))
+
+        return find if point.takes_parameters else self.typed(read)
+
+    def _run_by_keys(self) -> Callable[[Parameters], Result] | None:
+        """``run`` for look-ups by keys, with all that it needs bound to it."""
         program = self.plan.program.quick(self.connection)
         if program is None:
             return None

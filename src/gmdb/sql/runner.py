@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from gmdb.database.dbapi import Result, sets_of
-from gmdb.errors import DefinitionChanged, InvalidSyntax, NoSuchIndex, NoSuchTable, ProgrammingError, StatementError
+from gmdb.errors import InvalidSyntax, ProgrammingError, StatementError
 from gmdb.format.columns import ColumnType
 from gmdb.sql.parser import Command, Parsed, parse, split
 from gmdb.sql.plan.planner import EXECUTOR
-from gmdb.sql.prepared import ParameterTypes, Statement
+from gmdb.sql.prepared import NOT_CURRENT, Check, ParameterTypes, Quick, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements.analyze import Analyze
@@ -23,8 +23,7 @@ from gmdb.sql.statements.definitions import Definition
 from gmdb.sql.statements.insert import Insert, insert_many
 from gmdb.sql.statements.transactions import OwnCommand, TransactionCommand
 from gmdb.sql.statements.update import Delete, Update
-from gmdb.sql.tree import ParameterKey
-from gmdb.sql.types import INT, INTEGERS, type_of_value
+from gmdb.sql.types import type_of_value
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
@@ -73,13 +72,11 @@ class Explain(Statement):
 
 # ---- Running SQL on a connection.
 
-_NOT_CURRENT = (DefinitionChanged, NoSuchIndex, NoSuchTable)  # perhaps since the statement was prepared
 ATTEMPTS_MAX = 100  # at a statement whose tables are redefined each time before it runs
 STATEMENTS_MAX = 512  # texts that a connection caches
 VARIANTS_MAX = 16  # of each, for parameters of different types
 
 Prepare = Callable[["Connection", Parsed, ParameterTypes], Statement]
-Check = Callable[[Any], bool]
 _KINDS: list[tuple[tuple[type, ...], Prepare]] = [
     ((exp.Query, exp.Values), Query),
     ((exp.Insert,), Insert),
@@ -108,9 +105,7 @@ class _Entry:
     def add(self, statement: Statement) -> None:
         """Add a statement, as the first that is tried."""
         self.variants = [one for one in self.variants if one[1].is_current()][: VARIANTS_MAX - 1]
-        self.variants.insert(
-            0, (_check({key: statement.types.get(key) for key in statement.typed_parameters}), statement)
-        )
+        self.variants.insert(0, (statement.fits(), statement))
 
 
 class Runner:
@@ -120,6 +115,7 @@ class Runner:
         self._connection = connection
         self.session = connection.session
         self._cache: OrderedDict[str, _Entry] = OrderedDict()
+        self._quick: dict[str, Quick] = {}  # of texts in the cache, that of the statement which ran last
         self._executor: str | None = None
 
     @property
@@ -130,23 +126,16 @@ class Runner:
     def executor(self, executor: str | None) -> None:
         self._executor = executor
         self._cache.clear()
+        self._quick.clear()
 
     def run(self, text: str, parameters: Parameters) -> Result:
         """Run a statement.  If it fails it has done nothing, and the transaction goes on."""
-        if self.session.closed:
-            self.session.require_open()
-        entry = self._cache.get(text)
+        quick = self._quick.get(text)
         try:
-            if entry is not None and entry.variants:
-                fits, statement = entry.variants[0]
-                if statement.is_quick and statement.is_current():
-                    parameters = entry.parsed.check(parameters)
-                    if fits(parameters):
-                        try:
-                            return statement.run(parameters)
-                        except _NOT_CURRENT:
-                            if statement.is_current():
-                                raise
+            if quick is not None:
+                result = quick(parameters)
+                if result is not None:
+                    return result
             return self._run_whole(text, parameters)
         except RecursionError:
             raise InvalidSyntax("the statement is nested too deeply") from None
@@ -154,14 +143,18 @@ class Runner:
     @operation
     def _run_whole(self, text: str, parameters: Parameters) -> Result:
         """Prepare and run a statement; both can be interrupted.  If definitions change meanwhile, it is retried."""
+        self.session.require_open()
         self.session.begin_work()
         try:
             for attempts_left in range(ATTEMPTS_MAX, 0, -1):
                 parameters, statement = self._statement(text, parameters)
                 self.session.check_interrupted()
                 try:
-                    return statement.run(parameters)
-                except _NOT_CURRENT:
+                    result = statement.run(parameters)
+                    if statement.quick is not None:
+                        self._quick[text] = statement.quick
+                    return result
+                except NOT_CURRENT:
                     if attempts_left == 1 or statement.is_current():
                         raise
             raise AssertionError("the last attempt returns or raises")
@@ -210,7 +203,8 @@ class Runner:
                 parsed = replace(parsed, names=inner.names, count=inner.count)
             entry = self._cache[text] = _Entry(parsed)
             if len(self._cache) > STATEMENTS_MAX:
-                self._cache.popitem(last=False)
+                oldest, _ = self._cache.popitem(last=False)
+                self._quick.pop(oldest, None)
         return entry
 
     def _statement(self, text: str, parameters: Parameters) -> tuple[Parameters, Statement]:
@@ -247,23 +241,3 @@ class Runner:
 def _open_types(parsed: Parsed) -> ParameterTypes:
     """Parameters whose values are not known yet."""
     return dict.fromkeys(parsed.names or range(parsed.count))
-
-
-def _check(types: Mapping[ParameterKey, ColumnType | None]) -> Check:
-    """Whether parameters are of these types, as a function."""
-    if not types:
-        return lambda _: True
-    parts: list[str] = []
-    names: dict[str, Any] = {"type_of": type_of_value}
-    for number, (key, type_) in enumerate(types.items()):
-        value = f"parameters[{key!r}]"
-        names[f"t{number}"] = type_
-        same = f"type_of({value}) == t{number}"
-        if type_ == INT:
-            low, high = INTEGERS[type_.name]
-            same = f"(type({value}) is int and {low} <= {value} <= {high} or {same})"
-        elif type_ is None:
-            same = f"(type({value}) is str or {value} is None or {same})"
-        parts.append(same)
-    check: Check = eval(f"lambda parameters: {' and '.join(parts)}", names)
-    return check

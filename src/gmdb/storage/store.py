@@ -48,7 +48,7 @@ from gmdb.format.control import Purpose
 from gmdb.format.page import PAGE_SIZES, SegmentType
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.kernel.change.bulk import log_pages
-from gmdb.kernel.page.area import STATE
+from gmdb.kernel.page.area import IS_CLOSED, IS_WORKING, STATE
 from gmdb.kernel.page.segment import NAME_SIZE, read_map
 from gmdb.kernel.runtime.status import DAMAGED, LOG_FULL, NEED_SPACE
 from gmdb.kernel.undo import check_page, create_segment
@@ -188,7 +188,6 @@ class PageStore:
         self.devices: dict[int, Device] = {}
         self.guard = threading.RLock()
         self._acquire, self._release = self.guard.acquire, self.guard.release
-        self._is_working = False  # within ``under_guard``
         self._control_lock = threading.Lock()
         self.failure: StorageError | None = None
         self.make_log_room = Hook(_no_log)
@@ -375,20 +374,27 @@ class PageStore:
         An exception of a signal handler may strike here (process/signals.py), at any line but the one that releases:
         the guard is released whether it was taken by then or not.
         """
+        is_begun = False
         with busy:
             try:
                 if not self._acquire(False):
                     self._wait_for_guard()
-                if self._is_working:
+                if self.state[IS_WORKING]:
                     raise InterfaceError("a signal handler cannot use a database while an operation on it is under way")
-                self._is_working = True
+                is_begun = True
+                self.state[IS_WORKING] = 1
                 return work(*arguments)
             finally:
-                self._is_working = False
+                if is_begun:
+                    self.state[IS_WORKING] = 0
                 try:  # noqa: SIM105  # calling anything else here would let a signal come before the release
                     self._release()
                 except RuntimeError:
                     pass  # it was not taken
+
+    def gate(self, busy: Any) -> tuple[Any, ...]:
+        """What a kernel that is a whole operation of a session gets as its gate (kernel/runtime/python_api.py)."""
+        return ((False,), busy.acquire, busy.release, self._acquire, self._release)
 
     def _wait_for_guard(self) -> None:
         """Take the guard once it is free.  A thread in line for it would make every release a system call."""
@@ -465,6 +471,7 @@ class PageStore:
         for device in self.devices.values():
             device.close()
         self.devices = {}
+        self.state[IS_CLOSED] = 1
         self._lock.release()
 
 

@@ -120,7 +120,7 @@ class Transactions:
                 if definitions:
                     self.publish_definitions(definitions, scn)
                     for session in self.sessions:
-                        session.tables_seen.clear()
+                        session.forget_tables_seen()
                 self.memory.publish(slot, scn)
                 self._pending.popleft()
         if self.has_abandoned_commits:

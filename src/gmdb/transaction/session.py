@@ -34,6 +34,7 @@ from gmdb.kernel.runtime.call import (
     LATEST,
     LOB_ROOTS,
     LOB_ROOTS_MAX,
+    PLAIN,
     RECORD_COUNT,
     RECORD_LIMIT,
     RECORDS,
@@ -128,6 +129,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self.slot = -1
         self._logged_at = 0  # where the log must be on disk for the commit to count that is under way
         self.plain = False
+        self.call[PLAIN] = 0
         self.call[TRANSACTION] = -1
         self.call[STATEMENT] = 0
         self.call[UNDO_PAGE] = -1
@@ -193,6 +195,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         """``plain``: a change is a single kernel call, since the transaction is open and under read committed."""
         latest = bool(self.call[LATEST])
         self.plain = self.slot >= 0 and not self.autocommit and latest and not self.depth and not self.closed
+        self.call[PLAIN] = int(self.plain)
 
     def new_statement(self) -> None:
         """The next statement, on its snapshot.  The guard is held."""
@@ -557,5 +560,6 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
                     self.hub.redo.make_durable(lsn)
                 self._finish_commit()
             self.rollback()
-        self.tables_seen.clear()
+        self.forget_tables_seen()
         self.closed = True
+        self.call[PLAIN] = 0

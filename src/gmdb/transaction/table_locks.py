@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from gmdb.kernel.runtime.call import STAMP
+
 if TYPE_CHECKING:
     from gmdb.transaction.hub import Transactions
     from gmdb.transaction.session import Session
@@ -92,6 +94,7 @@ class HoldsTables:
     def _release_tables(self) -> None:
         self.tables_held: dict[int, object] = {}  # tables that are locked, and the definitions by which they are used
         self.tables_seen: dict[int, object] = {}  # definitions by which reads go; emptied when others come, by the hub
+        cast("Session", self).call[STAMP] += 1
         self.has_read = False  # anything, in this transaction
         self._locks_taken: set[Hashable] = set()
         self._segments_used: dict[int, tuple[int, int]] = {}  # obj_id: entry page, tablespace
@@ -121,11 +124,17 @@ class HoldsTables:
         self.tables_held[number] = self.tables_seen[number] = definition
         self._segments_used[obj_id] = (entry_page, space_id)
 
+    def forget_tables_seen(self) -> None:
+        """Other definitions have come: reads look them up again.  The guard is held."""
+        self.tables_seen.clear()
+        cast("Session", self).call[STAMP] += 1
+
     def _forget_definitions(self, numbers: Iterable[int]) -> None:
         """Definitions of tables have changed: they are looked up again at their next use."""
         for number in numbers:
             self.tables_held.pop(number, None)
             self.tables_seen.pop(number, None)
+        cast("Session", self).call[STAMP] += 1
 
     def note_load(self, entry_page: int, last_page: int, space_id: int) -> None:
         """Have inserts into the table go on at ``last_page`` once the transaction has committed."""

@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 
 from gmdb.errors import KernelsUnavailable
 from gmdb.kernel.build.target import Target, this_target
+from gmdb.kernel.runtime.python_api import SYMBOLS, gate_of, returns_object, takes_objects
 
 SYMBOL = "gmdb_"  # what the names of all of a part's own functions that others call begin with
 
@@ -26,6 +27,9 @@ class Kernel:
     name: str
     symbol: str
     arguments: tuple[str, ...]
+    takes_objects: tuple[bool, ...]  # of each argument
+    gate: int  # which argument is a gate; -1: none
+    returns_object: bool
     gives_gil_away: bool
     doc: str
 
@@ -48,9 +52,9 @@ def compile_part(names: tuple[str, ...]) -> Part:
         module.link_in(one, preserve=True)
     kernels = []
     for one, symbol in symbols.items():
-        kernels.append(
-            Kernel(one.name, SYMBOL + one.name, one.arguments, one.gives_gil_away, one.function.__doc__ or "")
-        )
+        objects = takes_objects(one.function), gate_of(one.function), returns_object(one.function)
+        doc = one.function.__doc__ or ""
+        kernels.append(Kernel(one.name, SYMBOL + one.name, one.arguments, *objects, one.gives_gil_away, doc))
         module.get_function(symbol).name = kernels[-1].symbol
     keep_inside(module, {kernel.symbol for kernel in kernels})
     code = emit(module)
@@ -72,7 +76,7 @@ def keep_inside(module: Any, shared: set[str] | frozenset[str], public: str = ""
 
 def _check_symbols(module: Any) -> None:
     needed = {function.name for function in module.functions if function.is_declaration}
-    unknown = {name for name in needed - C_LIBRARY - RUNTIME if not name.startswith("llvm.")}
+    unknown = {name for name in needed - C_LIBRARY - RUNTIME - SYMBOLS if not name.startswith("llvm.")}
     if unknown:
         raise KernelsUnavailable(f"kernels call what an extension module does not have: {', '.join(sorted(unknown))}")
 

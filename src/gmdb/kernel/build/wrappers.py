@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from gmdb.kernel.ahead import DIGEST
 from gmdb.kernel.build.parts import Kernel
 from gmdb.kernel.build.target import Target
+from gmdb.kernel.runtime.status import BUSY
 
 _METHOD = "{ ptr, ptr, i32, ptr }"  # PyMethodDef
 _DEFINITION = "{ i64, ptr, ptr, i64, ptr, ptr, ptr, i64, ptr, ptr, ptr, ptr, ptr }"  # PyModuleDef
@@ -37,6 +38,7 @@ declare ptr @PyBytes_FromStringAndSize(ptr, i64)
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare void @Py_DecRef(ptr)
 declare ptr @PyModuleDef_Init(ptr)
+declare ptr @PyObject_CallObject(ptr, ptr)
 declare i32 @PyModule_AddStringConstant(ptr, ptr, ptr)
 declare ptr @malloc(i64)
 declare void @free(ptr)
@@ -44,6 +46,7 @@ declare void @free(ptr)
 @PyExc_SystemError = external global ptr
 @PyExc_ImportError = external global ptr
 @_Py_NoneStruct = external global i8
+@_Py_TrueStruct = external global i8
 !0 = !{{!"branch_weights", i32 1, i32 2000}}
 
 ; MemInfo: count of references, destructor, its data, address of the data, size of the data, allocator
@@ -131,6 +134,59 @@ done:
 end:
   ret ptr null
 }}
+; call a method of a gate that takes a lock: 1, 0 if it is not free, -1 with an exception
+define internal i32 @take(ptr %gate, i64 %number) {{
+  %no_waiting = call ptr @PyTuple_GetItem(ptr %gate, i64 0)
+  %is_no_gate = icmp eq ptr %no_waiting, null
+  br i1 %is_no_gate, label %failed, label %call
+call:
+  %method = call ptr @PyTuple_GetItem(ptr %gate, i64 %number)
+  %is_taken = call ptr @PyObject_CallObject(ptr %method, ptr %no_waiting)
+  %is_null = icmp eq ptr %is_taken, null
+  br i1 %is_null, label %failed, label %answered
+answered:
+  call void @Py_DecRef(ptr %is_taken)
+  %is_true = icmp eq ptr %is_taken, @_Py_TrueStruct
+  %result = zext i1 %is_true to i32
+  ret i32 %result
+failed:
+  ret i32 -1
+}}
+define internal void @release(ptr %gate, i64 %number) {{
+  %method = call ptr @PyTuple_GetItem(ptr %gate, i64 %number)
+  %nothing = call ptr @PyObject_CallObject(ptr %method, ptr null)
+  call void @Py_DecRef(ptr %nothing)
+  ret void
+}}
+define internal i32 @enter(ptr %gate) {{
+  %is_open = icmp eq ptr %gate, @_Py_NoneStruct
+  br i1 %is_open, label %inside, label %begin
+begin:
+  %first = call i32 @take(ptr %gate, i64 1)
+  %has_first = icmp eq i32 %first, 1
+  br i1 %has_first, label %go_on, label %stop
+go_on:
+  %second = call i32 @take(ptr %gate, i64 3)
+  %has_second = icmp eq i32 %second, 1
+  br i1 %has_second, label %inside, label %back
+inside:
+  ret i32 1
+back:
+  call void @release(ptr %gate, i64 2)
+  ret i32 %second
+stop:
+  ret i32 %first
+}}
+define internal void @leave(ptr %gate) {{
+  %is_open = icmp eq ptr %gate, @_Py_NoneStruct
+  br i1 %is_open, label %done, label %end
+end:
+  call void @release(ptr %gate, i64 4)
+  call void @release(ptr %gate, i64 2)
+  br label %done
+done:
+  ret void
+}}
 define internal ptr @refuse_count(ptr %name, i32 %wanted, i64 %count) cold {{
   %type_error = load ptr, ptr @PyExc_TypeError
   call ptr (ptr, ptr, ...) @PyErr_Format(ptr %type_error, ptr @text.count, ptr %name, i32 %wanted, i64 %count)
@@ -167,15 +223,18 @@ def _wrapper(kernel: Kernel) -> str:
         "wrong_count:",
         f"  call ptr @refuse_count(ptr @name.{kernel.name}, i32 {count}, i64 %count)",
         "  br label %failed",
-        *(line for i in range(count) for line in _argument(i)),
+        *(line for i in range(count) for line in _argument(i, kernel.takes_objects[i], i == kernel.gate)),
         f"argument{count}:",
+        *(_entering(kernel.gate) if kernel.gate >= 0 else ()),
         *(["  %state = call ptr @PyEval_SaveThread()"] if kernel.gives_gil_away else []),
         f"  %status = call i32 @{kernel.symbol}(ptr %result, ptr %reason{numbers})",
         *(["  call void @PyEval_RestoreThread(ptr %state)"] if kernel.gives_gil_away else []),
+        *([f"  call void @leave(ptr %o{kernel.gate})"] if kernel.gate >= 0 else []),
         "  %is_good = icmp eq i32 %status, 0",
         "  br i1 %is_good, label %good, label %bad",
         "good:",
         "  %value = load i64, ptr %result",
+        *(_OBJECT_OR_NUMBER if kernel.returns_object else ()),
         "  %number = call ptr @PyLong_FromLongLong(i64 %value)",
         "  ret ptr %number",
         "bad:",
@@ -189,11 +248,40 @@ def _wrapper(kernel: Kernel) -> str:
     return "\n".join(lines)
 
 
-def _argument(number: int) -> Iterator[str]:
-    """-1 may be a number or stand for an error."""
+# What a kernel returns is the address of an object, or a status, which is less.
+_OBJECT_OR_NUMBER = (
+    "  %is_object = icmp sge i64 %value, 0",
+    "  br i1 %is_object, label %object, label %status_only",
+    "object:",
+    "  %thing = inttoptr i64 %value to ptr",
+    "  ret ptr %thing",
+    "status_only:",
+)
+
+
+def _entering(gate: int) -> Iterator[str]:
+    """Take the locks of a gate, or return BUSY."""
+    yield f"  %entered = call i32 @enter(ptr %o{gate})"
+    yield "  switch i32 %entered, label %failed [i32 1, label %inside i32 0, label %outside]"
+    yield "outside:"
+    yield f"  %busy = call ptr @PyLong_FromLongLong(i64 {BUSY})"
+    yield "  ret ptr %busy"
+    yield "inside:"
+
+
+def _argument(number: int, is_object: bool, is_gate: bool) -> Iterator[str]:
+    """An argument as a number; an object's is its address.  -1 may be a number or stand for an error."""
     yield f"argument{number}:"
     yield f"  %at{number} = getelementptr ptr, ptr %arguments, i64 {number}"
     yield f"  %o{number} = load ptr, ptr %at{number}"
+    if is_gate:
+        yield f"  %has_gate = icmp ne ptr %o{number}, @_Py_NoneStruct"
+        yield f"  %n{number} = zext i1 %has_gate to i64"
+    elif is_object:
+        yield f"  %n{number} = ptrtoint ptr %o{number} to i64"
+    if is_object:
+        yield f"  br label %argument{number + 1}"
+        return
     yield f"  %n{number} = call i64 @PyLong_AsLongLong(ptr %o{number})"
     yield f"  %is_minus_one{number} = icmp eq i64 %n{number}, -1"
     yield f"  br i1 %is_minus_one{number}, label %ask{number}, label %argument{number + 1}, !prof !0"

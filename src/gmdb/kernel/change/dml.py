@@ -20,6 +20,7 @@ from gmdb.kernel.change.index_upkeep import (
     require_space,
     require_undo,
 )
+from gmdb.kernel.gate import begin_work, end_work, is_as_read, may_change, may_read
 from gmdb.kernel.heap import (
     FLAG_DELETE,
     FLAG_LINK,
@@ -70,6 +71,7 @@ from gmdb.kernel.row import extract_image, merge_patch
 from gmdb.kernel.runtime.call import call_at, target_at
 from gmdb.kernel.runtime.compiler import kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u16, load_u32, move_bytes, store_8, store_16, store_32
+from gmdb.kernel.runtime.python_api import Gate, Object
 from gmdb.kernel.runtime.status import (
     CHANGED,
     DAMAGED,
@@ -79,6 +81,7 @@ from gmdb.kernel.runtime.status import (
     LOCKS_FULL,
     LOG_FULL,
     NOT_FOUND,
+    NOT_NOW,
     RECORDS_FULL,
     ROW_TOO_LARGE,
 )
@@ -104,6 +107,7 @@ from gmdb.kernel.undo import (
     write_link,
     write_record,
 )
+from gmdb.kernel.values import read_row, write_row
 
 _INSERT_BODY = 4
 _DELETE_BODY = 4
@@ -277,6 +281,20 @@ def insert_row(area, target_address, size):
     return _end(area, call, _insert(area, target, call, size))
 
 
+@kernel
+def insert_values(area, target_address, gate: Gate, shape, values: Object):
+    """``insert_row`` of values in column order, a tuple or list, as a whole operation."""
+    target = target_at(target_address)
+    if not may_change(area, target, gate):
+        return NOT_NOW
+    size = write_row(shape, values, target.buffer)
+    status = _require_room(area, target) if size > 0 else size
+    if status < 0:
+        return status
+    call = _begin(area, target)
+    return _end(area, call, _insert(area, target, call, size))
+
+
 @routine
 def _log_insert(area, call, page_id, slot, obj_id, entry_id, lock_id):
     """Count the row into the record before, if that is about the slots before it; else write one."""
@@ -356,6 +374,23 @@ def update_row(area, target_address, place):
     """Put the columns of the patch in the buffer into a row; returns where the undo record is.  Its row id stays."""
     target = target_at(target_address)
     status = _require_room(area, target)
+    if status < 0:
+        return status
+    call = _begin(area, target)
+    return _end(area, call, _update(area, target, call, place))
+
+
+@kernel
+def update_values(area, target_address, gate: Gate, as_read, place, shape, values: Object):
+    """``update_row`` by new values of the shape's columns, a tuple or list, as a whole operation.
+
+    ``as_read``: only if everything still is as ``find_values`` has read it.
+    """
+    target = target_at(target_address)
+    if not may_change(area, target, gate) or (as_read and not is_as_read(area, call_at(target.call))):
+        return NOT_NOW
+    size = write_row(shape, values, target.buffer)
+    status = _require_room(area, target) if size > 0 else size
     if status < 0:
         return status
     call = _begin(area, target)
@@ -447,6 +482,19 @@ def lock_row(area, target_address, place):
 
 
 @kernel
+def delete_as_read(area, target_address, gate: Gate, place):
+    """``delete_row`` as a whole operation, if everything still is as ``find_values`` has read it."""
+    target = target_at(target_address)
+    if not may_change(area, target, gate) or not is_as_read(area, call_at(target.call)):
+        return NOT_NOW
+    status = _require_room(area, target)
+    if status < 0:
+        return status
+    call = _begin(area, target)
+    return _end(area, call, _delete(area, target, call, place))
+
+
+@kernel
 def change_rows(area, target_address, count):
     """Update or delete the rows of a batch in the buffer, in order, until one cannot be changed.
 
@@ -487,13 +535,8 @@ def holds_row(area, target_address, place):
     return 1 if home > 0 and _holds(area, call_at(target.call), home) else 0
 
 
-@kernel
-def fetch_row(area, target_address, snapshot_address, place):
-    """Copy the version of a row that the snapshot sees to the buffer; returns its bytes, or a status.
-
-    Without a snapshot, the session's own: the newest commit if it reads by that.
-    """
-    target = target_at(target_address)
+@routine
+def _fetch(area, target, snapshot_address, place):
     page_id, slot = page_of(place), slot_of(place)
     if snapshot_address == 0:
         call = call_at(target.call)
@@ -515,6 +558,30 @@ def fetch_row(area, target_address, snapshot_address, place):
     move_bytes(target.buffer, version, size)
     store_8(target.buffer + FLAGS_AT, 0)
     return size
+
+
+@kernel
+def fetch_row(area, target_address, snapshot_address, place):
+    """Copy the version of a row that the snapshot sees to the buffer; returns its bytes, or a status.
+
+    Without a snapshot, the session's own: the newest commit if it reads by that.
+    """
+    return _fetch(area, target_at(target_address), snapshot_address, place)
+
+
+@kernel
+def fetch_values(area, target_address, gate: Gate, place, shape) -> Object:
+    """The values of a row as the newest commit, and the session's own changes, have it: a tuple, or a status."""
+    target = target_at(target_address)
+    if not may_read(area, target, gate):
+        return NOT_NOW
+    size = _fetch(area, target, 0, place)
+    if size <= 0:
+        return size
+    begin_work(area, gate)
+    values = read_row(shape, target.buffer)
+    end_work(area, gate)
+    return values
 
 
 @kernel

@@ -73,9 +73,12 @@ STATE = np.dtype(
         ("dirty_first", "<i8"),  # the chain of changed pages, through their heads; NO_PAGE = none
         ("dirty_last", "<i8"),
         ("dirty_bytes", "<i8"),  # bytes of changed pages
+        ("is_closed", "<i8"),  # 1: there are no pages any more
+        ("is_working", "<i8"),  # 1: the holder of the guard is in the midst of something
         ("reserved", "<i8"),
     ]
 )
+IS_CLOSED, IS_WORKING = (list(STATE.names or ()).index(name) for name in ("is_closed", "is_working"))
 
 AREA = np.dtype([("state", STATE), ("devices", DEVICE_STATE, DEVICES)])
 

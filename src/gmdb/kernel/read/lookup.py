@@ -6,7 +6,8 @@ import numpy as np
 
 from gmdb.format.btree import POINTER_SIZE
 from gmdb.format.page import TAIL_SIZE
-from gmdb.format.row import SIZE_AT, UNLOCKED
+from gmdb.format.row import COL_COUNT_AT, SIZE_AT, UNLOCKED
+from gmdb.kernel.gate import begin_work, end_work, may_read, note_read
 from gmdb.kernel.heap import FLAGS_AT, data_of, home_of
 from gmdb.kernel.indexes.any_index import (
     end_call,
@@ -38,7 +39,10 @@ from gmdb.kernel.runtime.memory import (
     store_32,
     store_64,
 )
-from gmdb.kernel.runtime.status import DONE, INVISIBLE, NOT_FOUND
+from gmdb.kernel.runtime.objects import add_to_list, clear_error, drop, new_int, new_list
+from gmdb.kernel.runtime.python_api import Gate, Object
+from gmdb.kernel.runtime.status import DONE, INVISIBLE, NOT_FOUND, NOT_NOW, NOT_PLAIN
+from gmdb.kernel.values import read_row, write_row
 
 FOUND = np.dtype([("page_id", "<u4"), ("slot", "<u4"), ("size", "<i8")])  # before each row that is returned
 FOUND_MAX = 256  # rows that ``find_rows`` returns
@@ -123,6 +127,65 @@ def find_rows(area, target_address, walk_address):
     if call.latest:
         call.scn = state_of(area).scn
     return _read(area, target, target.call, walk, FOUND_MAX)
+
+
+@kernel
+def find_values(area, target_address, gate: Gate, walk_address, key_shape, key: Object, shape, gives_places) -> Object:
+    """The values of the rows of a key by the newest commit, and the session's own changes: a list, or a status.
+
+    With ``gives_places`` a row's place stands before its values.
+    """
+    target, walk = target_at(target_address), walk_at(walk_address)
+    if not may_read(area, target, gate):
+        return NOT_NOW
+    size = write_row(key_shape, key, walk.low)
+    if size < 0:
+        return size
+    walk.started = walk.done = 0
+    walk.low_columns = walk.high_columns = load_u16(walk.low + COL_COUNT_AT)
+    call = call_at(target.call)
+    call.scn = state_of(area).scn
+    used = _read(area, target, target.call, walk, FOUND_MAX)
+    if used < 0 or not walk.done:
+        return used if used < 0 else NOT_NOW
+    note_read(area, call)
+    begin_work(area, gate)
+    rows = _list_found(walk.output, used, shape, gives_places)
+    end_work(area, gate)
+    return rows
+
+
+@routine
+def _list_found(found, used, shape, gives_places):
+    """The rows that were copied, as a new list; NOT_PLAIN if that cannot be made."""
+    rows, at = new_list(0), found
+    for _ in range(FOUND_MAX):
+        if rows == 0 or at >= found + used:
+            break
+        done = True
+        if gives_places:
+            done = _add_new(rows, new_int(load_u32(at) << 16 | load_u32(at + 4)))
+        if not done or not _add_new(rows, read_row(shape, at + _FOUND_SIZE)):
+            drop(rows)
+            return NOT_PLAIN
+        at += _FOUND_SIZE + load_i64(at + 8)
+    if rows == 0:
+        clear_error()
+        return NOT_PLAIN
+    return rows
+
+
+@routine
+def _add_new(rows, thing):
+    """Add an object that was made for the list; False if it or the room for it could not be made."""
+    if thing <= 0:
+        clear_error()
+        return False
+    is_added = add_to_list(rows, thing) == 0
+    drop(thing)
+    if not is_added:
+        clear_error()
+    return is_added
 
 
 # ---- Rows into Arrow columns in the order of an index, or by a list of row ids.

@@ -29,6 +29,13 @@ CALL = np.dtype(
         ("record_count", "<i8"),  # kernels count it up as they write records
         ("record_limit", "<i8"),  # no call begins with more than these, so that there is room for what it writes
         ("is_unordered", "<i8"),  # 1: records of index entries are among those of rows
+        ("plain", "<i8"),  # 1: the transaction is open, and a change is a single call under read committed
+        ("stamp", "<i8"),  # another number whenever definitions may have to be looked up again
+        (
+            "read_lsn",
+            "<i8",
+        ),  # where the log ended when a kernel last read a key's rows
+        ("read_scn", "<i8"),  # which commit was the newest then
         ("feed_from", "<i8"),  # LSN of the first group that has a change of the transaction for readers; 0 = none
     ]
 )
@@ -44,6 +51,8 @@ TARGET = np.dtype(
         ("lob_count", "<i8"),
         ("lob_id", "<i8"),  # the obj_id of the table's lob segment
         ("lob_entry", "<i8"),  # its entry page
+        ("held", "<i8"),  # the call's stamp when the table was last seen to be locked, by the definition told here
+        ("seen", "<i8"),  # the call's stamp when reads were last seen to go by this definition
         ("feed", "<i8"),  # the version of its definition, if the table's changes are logged for readers; else 0
     ]
 )
@@ -74,4 +83,8 @@ RECORDS = _POSITIONS["records"]
 RECORD_COUNT = _POSITIONS["record_count"]
 RECORD_LIMIT = _POSITIONS["record_limit"]
 IS_UNORDERED = _POSITIONS["is_unordered"]
+PLAIN = _POSITIONS["plain"]
+STAMP = _POSITIONS["stamp"]
 FEED_FROM = _POSITIONS["feed_from"]
+_TARGET_POSITIONS = {name: n for n, name in enumerate(TARGET.names or ())}
+HELD, SEEN = _TARGET_POSITIONS["held"], _TARGET_POSITIONS["seen"]

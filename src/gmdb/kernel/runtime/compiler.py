@@ -75,6 +75,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., int]:
     """A function that Python calls.
 
     It keeps the GIL: it takes microseconds, and giving the GIL away for that long costs more than it brings.
+    What of its parameters and its result is an object, annotations say (python_api.py); all else are integers.
     """
     return _way.kernel(function)
 
@@ -94,10 +95,12 @@ def routine(function: Callable[..., Any]) -> Any:
 
 HAS_CRC32C: bool = _way.HAS_CRC32C  # whether the CPU that kernels are compiled for has an instruction for it
 
-operations: Any  # on memory: what memory.py exports
+operations: Any  # on memory and objects: what memory.py and objects.py export
 if WAY in (JIT, BUILD):
     from gmdb.kernel.runtime import intrinsics
 
     operations = intrinsics
+elif WAY == AHEAD:
+    operations = ahead.operations
 else:
     operations = _way

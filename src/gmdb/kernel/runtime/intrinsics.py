@@ -7,6 +7,7 @@ Not here: whatever is to run where Numba is not installed.
 
 from __future__ import annotations
 
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from numba.extending import (
 
 from gmdb.format.layout import Layout
 from gmdb.kernel.runtime.compiler import routine
+from gmdb.kernel.runtime.python_api import Call
 
 _I64 = ir.IntType(64)
 
@@ -197,6 +199,46 @@ def crc_of_word(typing_context, crc, word):
         return builder.call(function, arguments)
 
     return types.int64(types.int64, types.int64), code
+
+
+# ---- Python's objects: functions of its API by their names, on addresses.
+
+
+def python_call(call: Call) -> Any:
+    """A function of Python's API."""
+    signature = types.int64(*(types.int64,) * len(call.arguments))
+
+    def code(context, builder, signature, arguments):
+        kinds = {"i": _I64, "w": ir.IntType(32), "d": ir.DoubleType(), "-": ir.VoidType()}
+        function_type = ir.FunctionType(kinds[call.result], [kinds[kind] for kind in call.arguments])
+        function = builder.module.globals.get(call.symbol) or ir.Function(builder.module, function_type, call.symbol)
+        given = [
+            builder.bitcast(argument, kinds["d"]) if kind == "d" else argument
+            for kind, argument in zip(call.arguments, arguments, strict=True)
+        ]
+        result = builder.call(function, given)
+        if call.result == "w":
+            return builder.sext(result, _I64)
+        return ir.Constant(_I64, 0) if call.result == "-" else builder.bitcast(result, _I64)
+
+    def typed(*_: Any) -> Any:
+        return signature, code
+
+    # Numba goes by the names of parameters, the first of which is its own.
+    names = ["context", *(f"argument{n}" for n in range(len(call.arguments)))]
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    typed.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return intrinsic(typed)
+
+
+def python_constant(symbol: str) -> Any:
+    """A function that returns the address of an object that there is one of."""
+
+    def code(context, builder, signature, arguments):
+        variable = builder.module.globals.get(symbol) or ir.GlobalVariable(builder.module, ir.IntType(8), symbol)
+        return builder.ptrtoint(variable, _I64)
+
+    return intrinsic(lambda _: (types.int64(), code))
 
 
 load_u8, load_u16, load_u32 = _load(8, False), _load(16, False), _load(32, False)

@@ -16,6 +16,7 @@ from numba.core.compiler import Compiler
 
 from gmdb.errors import InterfaceError
 from gmdb.kernel.runtime.code_cache import cache_directory
+from gmdb.kernel.runtime.plain import with_objects
 
 if config.DISABLE_JIT:
     raise InterfaceError("Numba compiles nothing while NUMBA_DISABLE_JIT is set; GMDB_KERNELS=plain needs no Numba")
@@ -50,7 +51,7 @@ def _compile(function: Callable[..., Any], nogil: bool) -> Any:
     _announce_first_compilation(directory)
     options = {"nogil": nogil, "boundscheck": False, "no_cfunc_wrapper": True}
     cached = None if directory is None else _cached(function, directory, options)
-    return cached or numba.njit(**options)(function)
+    return with_objects(function, cached or numba.njit(**options)(function))
 
 
 def _cached(function: Callable[..., Any], directory: Path, options: dict[str, Any]) -> Any:

@@ -6,13 +6,17 @@ The operations on memory are done by ctypes; what they give is what ``intrinsics
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
+import struct
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gmdb.format.layout import Layout
+from gmdb.kernel.runtime.python_api import CONSTANTS, Call, gate_of, returns_object, takes_objects
+from gmdb.kernel.runtime.status import BUSY
 
 HAS_CRC32C = False
 
@@ -22,7 +26,56 @@ def routine(function: Callable[..., Any]) -> Any:
     return function
 
 
-kernel = long_kernel = routine
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    return with_objects(function, function)
+
+
+long_kernel = kernel
+
+
+def with_objects(kernel: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that takes or returns objects, as a function of objects; ``call`` takes and returns their addresses."""
+    takes, returns, gate = takes_objects(kernel), returns_object(kernel), gate_of(kernel)
+    if not any(takes) and not returns:
+        return call
+    if gate >= 0:
+        call = _behind_gate(call, gate)
+        takes = tuple(is_object and n != gate for n, is_object in enumerate(takes))
+
+    @functools.wraps(kernel)
+    def with_addresses(*arguments: Any) -> Any:
+        if len(arguments) != len(takes):
+            raise TypeError(f"{kernel.__name__} takes {len(takes)} arguments, not {len(arguments)}")
+        result = call(*(id(one) if is_object else one for one, is_object in zip(arguments, takes, strict=True)))
+        if not returns or result < 0:
+            return result
+        thing = ctypes.cast(int(result), ctypes.py_object).value  # one reference more
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(thing))
+        return thing
+
+    return with_addresses
+
+
+def _behind_gate(call: Callable[..., int], number: int) -> Callable[..., int]:
+    """A kernel that is run while it has both locks of the gate that is its argument of that number."""
+
+    def run(*arguments: Any) -> int:
+        if arguments[number] is None:
+            return call(*arguments[:number], 0, *arguments[number + 1 :])
+        no_waiting, take_first, release_first, take_second, release_second = arguments[number]
+        if not take_first(*no_waiting):
+            return BUSY
+        try:
+            if not take_second(*no_waiting):
+                return BUSY
+            try:
+                return call(*arguments[:number], 1, *arguments[number + 1 :])
+            finally:
+                release_second()
+        finally:
+            release_first()
+
+    return run
 
 
 def _number(bits: int, signed: bool) -> Any:
@@ -101,6 +154,33 @@ def address_of_array(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
+def python_call(call: Call) -> Callable[..., int]:
+    """A function of Python's API, on addresses."""
+    kinds: dict[str, Any] = {"i": ctypes.c_int64, "w": ctypes.c_int32, "d": ctypes.c_double, "-": None}
+    prototype = ctypes.PYFUNCTYPE(kinds[call.result], *(kinds[kind] for kind in call.arguments))
+    function = prototype((call.symbol, ctypes.pythonapi))
+
+    def run(*arguments: int) -> int:
+        given = [
+            _DOUBLE.unpack(_LONG.pack(one))[0] if kind == "d" else int(one)
+            for one, kind in zip(arguments, call.arguments, strict=True)
+        ]
+        try:
+            result = function(*given)
+        except (UnicodeError, MemoryError):  # ctypes raises what the function left behind
+            return 0
+        if call.result == "d":
+            return _LONG.unpack(_DOUBLE.pack(result))[0]
+        return 0 if result is None else result
+
+    return run
+
+
+def python_constant(symbol: str) -> Callable[[], int]:
+    return lambda: id(CONSTANTS[symbol])
+
+
+_LONG, _DOUBLE = struct.Struct("<q"), struct.Struct("<d")
 crc_of_word = None  # format/checksum.py has it for whole pages
 load_u8, load_u16, load_u32 = _load(8, False), _load(16, False), _load(32, False)
 load_i32, load_i64 = _load(32, True), _load(64, True)

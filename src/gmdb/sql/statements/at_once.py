@@ -7,18 +7,20 @@ error must be reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from gmdb.errors import DataError
+from gmdb.errors import DataError, Error
 from gmdb.sql import tree
 from gmdb.sql.plan.paths import Access
+from gmdb.sql.rows.point import point_of
 from gmdb.sql.rows.row_program import FAILURES_MAX
 from gmdb.tables.access.keyed import Unread
 
 if TYPE_CHECKING:
+    from gmdb.database.connection import Connection
     from gmdb.sql.rows import Quick
     from gmdb.sql.run import Parameters
     from gmdb.tables.access.heap import Heap
@@ -100,6 +102,40 @@ def change_at_once(
         if store.scans:
             store.give_way()
         return NOT_DONE if count is None else count
+
+    return run
+
+
+def change_point(
+    connection: Connection,
+    relation: tree.Relation,
+    names: Sequence[str],
+    new_values: Callable[[Sequence[Any], Parameters], Sequence[Any]],
+) -> Callable[[Parameters], int] | None:
+    """``change_at_once`` of the row of a key, in two calls of kernels; None if there is no such way.
+
+    Nobody holds the guard between the two: the second refuses if anything has changed since the first.
+    ``relation`` has the row's id and then what ``new_values`` are made of; without ``names`` the row is deleted.
+    """
+    change: Callable[[int, Sequence[Any]], int]
+
+    def follow(heap: Heap) -> None:
+        nonlocal change
+        change = heap.changer_as_read(names)
+
+    point = point_of(connection, relation, follow)
+    if point is None:
+        return None
+    read = point.read
+
+    def run(parameters: Parameters) -> int:
+        try:
+            row = read(parameters)
+            if not row:
+                return NOT_DONE if row is None else 0
+            return 1 if change(row[0], new_values(row[1], parameters)) >= 0 else NOT_DONE
+        except Error:  # by the definition that the point goes by, which may not be that of now
+            return NOT_DONE
 
     return run
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from gmdb.database.dbapi import Result, rows_in
-from gmdb.errors import InvalidSyntax, ProgrammingError, SchemaError, UniqueViolation, UnsupportedExpression
+from gmdb.errors import Error, InvalidSyntax, ProgrammingError, SchemaError, UniqueViolation, UnsupportedExpression
 from gmdb.format.address import RowId
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import let_through
@@ -21,14 +21,15 @@ from gmdb.sql.bind.scope import Scope, new_table
 from gmdb.sql.dialect import place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.planner import Plan
-from gmdb.sql.prepared import ParameterTypes, Statement
-from gmdb.sql.rows.expressions import compile_row, is_taken
+from gmdb.sql.prepared import ParameterTypes, Quick, Statement
+from gmdb.sql.rows.expressions import compile_row
+from gmdb.sql.rows.point import are_parameters, as_given
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements import assignment
 from gmdb.sql.statements.assignment import Checks, Defaults, Returning
 from gmdb.sql.statements.executemany import ROWS_MIN, BulkRows, in_batches
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, reading
-from gmdb.sql.tree import Expression, Parameter
+from gmdb.sql.tree import Expression
 from gmdb.sql.types import INTEGERS
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import name_key
@@ -136,6 +137,8 @@ def _rowwise(expressions: list[Expression], node: exp.Expr) -> list[Expression]:
 Row = list[Any]
 Done = dict[RowId, Sequence[Any]]
 Each = Callable[[Parameters], Result]
+_ONE_ROW = Result(rowcount=1)
+_new = tuple.__new__  # a Result without the wrapper that a NamedTuple has
 
 
 class Insert(Statement):
@@ -159,6 +162,7 @@ class Insert(Statement):
             self._conflict = Conflict(self._binder, conflict, names, self._columns, self._defaults, self._checks)
         self._is_plain = self._conflict is None and self._returning is None
         self._number = _numbering(self.definition)
+        self._quick_target = 0  # the description of the table that ``quick`` goes by
         self._needs_time = self._binder.uses_time or self._defaults.use_time or self._checks.use_time
         self.tables.update(self._binder.tables)
         self.typed_parameters = frozenset(self._binder.used_parameters)
@@ -304,13 +308,12 @@ class Insert(Statement):
     # ---- inserting
 
     def run(self, parameters: Parameters) -> Result:
-        run = self._insert_at_once()
-        self.is_quick = run is not None
-        self.run = run or self._run  # type: ignore[assignment, method-assign]
+        by_row = self._run_by_row()
+        self.run = by_row or self._run  # type: ignore[assignment, method-assign]
         return self.run(parameters)
 
-    def _insert_at_once(self) -> Callable[[Parameters], Result] | None:
-        """``run`` as a fast path for a single row, which is what programs do most.
+    def _run_by_row(self) -> Callable[[Parameters], Result] | None:
+        """``run`` for a single row, which is what programs do most.
 
         None if the statement lacks values of columns, or does more than that.
         """
@@ -319,8 +322,8 @@ class Insert(Statement):
         if assigned is None or is_more or len(assigned) < len(self._columns):
             return None
         values = [assigned[n] for n in range(len(assigned))]
-        evaluate, is_row = compile_row(values, ()), _are_parameters(values)
-        insert_at_once, number = self.connection.heap(self.definition.name).insert_at_once, self._number
+        evaluate, is_row = compile_row(values, ()), are_parameters(values)
+        heap, number = self.connection.heap(self.definition.name), self._number
         check, concerns_all = self._checks.check, bool(self._checks)
 
         def run(parameters: Parameters) -> Result:
@@ -328,13 +331,43 @@ class Insert(Statement):
             if concerns_all or None in row:
                 check(row, None)
             try:
-                if insert_at_once(row) < 0:
+                if heap.insert_now(row) < 0:
                     self._insert_held(row)
             except UniqueViolation as violation:
                 raise name_key(violation, self.definition.index(violation.index), row) from None
+            if heap.target != self._quick_target and heap.definition is self.definition:
+                self.quick, self._quick_target = self._make_quick(heap, values), heap.target
             return Result((), (), 1, None, None, None if number is None else row[number])
 
         return run
+
+    def _make_quick(self, heap: Heap, values: Sequence[Expression]) -> Quick:
+        """One call of a kernel, which itself checks that the definition is the same, and that values fit."""
+        insert, number, slowly = heap.insert_at_once, self._number, self.checked(self.run)
+        check, concerns_all = self._checks.check, bool(self._checks)
+        if heap.shape is None:
+            return slowly
+        if not concerns_all:
+            values = list(map(as_given, values))
+        evaluate = compile_row(values, ())
+
+        def quick(parameters: Any) -> Result | None:
+            if insert(parameters) < 0:
+                return slowly(parameters)
+            return _ONE_ROW if number is None else _new(Result, ((), (), 1, None, None, parameters[number]))
+
+        def evaluated(parameters: Parameters) -> Result | None:
+            try:
+                row = evaluate((), parameters)
+                if concerns_all:
+                    check(row, None)
+            except Error:  # by this definition, which may not be that of now
+                return slowly(parameters)
+            if insert(row) < 0:
+                return slowly(parameters)
+            return _ONE_ROW if number is None else _new(Result, ((), (), 1, None, None, row[number]))
+
+        return quick if are_parameters(values) and not concerns_all else self.typed(evaluated)
 
     @operation
     def _insert_held(self, row: Sequence[Any]) -> None:
@@ -434,11 +467,6 @@ def insert_many(connection: Connection, parsed: Parsed, insert: Insert | None, s
 def _fits(batch: pa.RecordBatch, parsed: Parsed) -> bool:
     """Whether a batch has the parameters by their numbers or names."""
     return parsed.names <= set(batch.schema.names) if parsed.names else batch.num_columns == parsed.count
-
-
-def _are_parameters(values: Sequence[Expression]) -> bool:
-    """Whether a row's values are the parameters in their order, unchanged."""
-    return all(isinstance(one, Parameter) and one.key == n and is_taken(one) for n, one in enumerate(values))
 
 
 def _alias(node: exp.Expr) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -22,12 +23,13 @@ from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.bind.coercion import fold_relation
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.estimates import ROWS
-from gmdb.sql.prepared import ParameterTypes, Statement
+from gmdb.sql.prepared import ParameterTypes, Quick, Statement
 from gmdb.sql.rows.expressions import compile_row
+from gmdb.sql.rows.point import as_given
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements import assignment
 from gmdb.sql.statements.assignment import Checks, Defaults, Returning
-from gmdb.sql.statements.at_once import FoundRow, change_at_once, each_once, finds_one
+from gmdb.sql.statements.at_once import NOT_DONE, FoundRow, change_at_once, change_point, each_once, finds_one
 from gmdb.sql.syntax import Syntax, reading
 from gmdb.sql.tree import Column, Expression, Reference
 from gmdb.tables.access.heap import Heap
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from gmdb.database.connection import Connection
 
 Row = tuple[Any, ...]
+_new = tuple.__new__  # a Result without the wrapper that a NamedTuple has
 
 
 class _Change(Statement):
@@ -92,17 +95,20 @@ class _Change(Statement):
         self._plan = self.planned(fold_relation(relation), row_ids=True)
 
     def run(self, parameters: Parameters) -> Result:
-        run = self._at_once()
-        self.is_quick = run is not None
-        self.run = run or self._run  # type: ignore[assignment, method-assign]
+        by_keys = self._run_by_keys()
+        if by_keys is None:
+            self.run = self._run  # type: ignore[method-assign]
+        else:
+            self.run = by_keys  # type: ignore[assignment, method-assign]
+            self.quick = self._make_quick(self.checked(by_keys))
         return self.run(parameters)
 
-    def _at_once(self) -> Callable[[Parameters], Result] | None:
-        """``run`` as a fast path for few rows that are found by keys."""
-        program = self._program_at_once()
+    def _run_by_keys(self) -> Callable[[Parameters], Result] | None:
+        """``run`` for few rows that are found by keys."""
+        program, session = self._program_at_once(), self.session
         if program is None:
             return None
-        heap, session = self.connection.heap(self.definition.name), self.session
+        heap = self.connection.heap(self.definition.name)
         change = change_at_once(heap, program, self._patch_maker(heap), finds_one(self._plan.tree), self._needs_time)
 
         def run(parameters: Parameters) -> Result:
@@ -114,6 +120,17 @@ class _Change(Statement):
 
         return run
 
+    def _make_quick(self, slowly: Quick) -> Quick:
+        session, point = self.session, self._point()
+        if point is None:
+            return slowly
+
+        def quick(parameters: Parameters) -> Result | None:
+            count = point(parameters) if session.plain else NOT_DONE
+            return slowly(parameters) if count < 0 else _new(Result, ((), (), count, None, None, None))
+
+        return self.typed(quick)
+
     def _program_at_once(self) -> rows.Quick | None:
         """The search for row ids, and for what ``_patch_maker`` needs of each row."""
         if self._returning is not None or self.definition.lobs is not None or self._plan.executor != ROWS:
@@ -124,6 +141,10 @@ class _Change(Statement):
         row_id, *values = (Reference(column.type, column) for column in self._plan.tree.columns)
         row = tree.Project(self._plan.tree, tuple(zip((row_id.column, *self.columns), (row_id, *values), strict=True)))
         return rows.Program(tree.Project(row, ((row_id.column, row_id), *outputs)), row_ids=True).quick(self.connection)
+
+    @abstractmethod
+    def _point(self) -> Callable[[Parameters], int] | None:
+        """The change of the row of a key in two calls of kernels; None if it is more than that."""
 
     @abstractmethod
     def _outputs_at_once(self) -> list[tree.Output] | None:
@@ -218,6 +239,15 @@ class Update(_Change):
         stored = [self.table.stored[n] for n in self._stored_positions] if self._checks else []
         return [*values, *((column, Reference(column.type, column)) for column in stored)]
 
+    def _point(self) -> Callable[[Parameters], int] | None:
+        if self._needs_time or self._checks or self._computed:
+            return None
+        if self.table.row_id in tree.columns_used(self._values):
+            return None
+        ordered = sorted(zip(self._positions, self._names, self._values, strict=True), key=itemgetter(0))
+        new_values = compile_row([as_given(value) for _, _, value in ordered], self.columns)
+        return change_point(self.connection, self._plan.tree, [name for _, name, _ in ordered], new_values)
+
     def _patch_maker(self, heap: Heap) -> Callable[[FoundRow], bytes]:
         encode, check = heap.patch_encoder(self._names, 1), self._checks.check
         if not self._checks.concern(self._positions):
@@ -297,6 +327,11 @@ class Delete(_Change):
 
     def _outputs_at_once(self) -> list[tree.Output] | None:
         return []
+
+    def _point(self) -> Callable[[Parameters], int] | None:
+        if self._needs_time:
+            return None
+        return change_point(self.connection, self._plan.tree, (), lambda *_: ())
 
     def _patch_maker(self, heap: Heap) -> Callable[[FoundRow], bytes]:
         del heap

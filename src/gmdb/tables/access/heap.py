@@ -34,15 +34,19 @@ from gmdb.kernel.change.dml import (
     BATCH_HEAD,
     STATUS_BITS,
     change_rows,
+    delete_as_read,
     delete_row,
     fetch_row,
+    fetch_values,
     insert_row,
+    insert_values,
     list_rows,
     lock_row,
     update_row,
+    update_values,
 )
 from gmdb.kernel.change.index_upkeep import BUILDING
-from gmdb.kernel.runtime.call import BLOCKED, INDEX, LATEST, TARGET
+from gmdb.kernel.runtime.call import BLOCKED, HELD, INDEX, SEEN, STAMP, TARGET
 from gmdb.kernel.runtime.status import (
     CHANGED,
     DAMAGED,
@@ -51,6 +55,7 @@ from gmdb.kernel.runtime.status import (
     KEY_TOO_LONG,
     LOCKED,
     NOT_FOUND,
+    NOT_NOW,
     ROW_TOO_LARGE,
 )
 from gmdb.process.signals import Flattened
@@ -62,6 +67,7 @@ from gmdb.tables.access.keyed import KeyedRows
 from gmdb.tables.access.lob_files import OpenLob
 from gmdb.tables.access.lobs import Lobs
 from gmdb.tables.access.patches import Patches
+from gmdb.tables.access.shapes import row_shape
 from gmdb.tables.access.statements import Steps
 from gmdb.transaction.interrupts import operation
 from gmdb.transaction.session import Session
@@ -70,6 +76,11 @@ from gmdb.transaction.session import Session
 # ``RowId.from_place`` cost up to a twentieth of a statement.
 _new = tuple.__new__  # a RowId without the wrapper that a NamedTuple has
 _BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' numbers behind it
+
+
+def _not_now(*_: Any) -> int:
+    """A fast path that there is none of."""
+    return NOT_NOW
 
 
 class Definition(Protocol):
@@ -123,6 +134,7 @@ class Heap:
         self._area = store.area
         self._store = store
         self._queues = session.hub.waits.queues
+        self.gate = store.gate(session.busy)
         self._follow(current(session.definitions_scn))
 
     def _follow(self, definition: Definition) -> None:
@@ -152,24 +164,44 @@ class Heap:
         if self.lobs is not None:
             lobs = (self.lobs.numbers.ctypes.data, len(self.lobs.numbers), *self.lobs.segment)
         fields = np.zeros(len(TARGET.names or ()), np.int64)
-        fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes), *lobs, self.feed
+        fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes), *lobs, 0, 0, self.feed
+        self._fields = fields.data
         self._target = fields.ctypes.data
-        self.view = View(self.obj_id, self._target, (fields, self._index_pages, self.lobs))
+        self.shape = None if self.lobs is not None else row_shape(self.columns)
+        self.view = View(self.obj_id, self._target, (fields, self._index_pages, self.lobs, self.shape))
+        self.insert_at_once = self._make_insert()
+        self._fetch_at_once = self._make_fetch()
+        self._update_at_once = self._make_update()
 
     def insert(self, values: Sequence[Any]) -> RowId:
         """Add a row, values in column order; returns the row id that it keeps for life."""
-        place = self.insert_at_once(values) if self.lobs is None else -1
+        place = self.insert_now(values)
         return self._insert_slowly(values) if place < 0 else _new(RowId, (place >> 16, place & 0xFFFF))
 
-    def insert_at_once(self, values: Sequence[Any]) -> int:
-        """``insert`` on the fast path: without waiting or making room, into a table without large objects.
-
-        Returns the place; less than 0: nothing was done.
-        """
-        if not self.session.plain:
-            return -1
-        row = self.encode(values)
+    def insert_now(self, values: Sequence[Any]) -> int:
+        """``insert``, without waiting or making room; returns the place, or less than 0: nothing was done."""
+        place = self.insert_at_once(values)
+        if place >= 0 or not self.session.plain or self.lobs is not None:
+            return place
+        row = self.encode(values)  # of types that kernels do not know
         return self._change_at_once(insert_row, row, len(row))
+
+    def _make_insert(self) -> Callable[[Sequence[Any]], int]:
+        """``insert_now`` in one call of a kernel, which makes the row itself."""
+        if self.shape is None:
+            return _not_now
+        store, queues, area, target = self._store, self._queues, self._area, self._target
+        gate, shape = self.gate, self.shape.address
+
+        def insert(values: Sequence[Any], _memory: object = self.view) -> int:
+            """``_memory`` keeps alive what the kernel reads, if the heap gets another definition meanwhile."""
+            if queues:
+                return LOCKED
+            if store.scans:
+                store.give_way()
+            return insert_values(area, target, gate, shape, values)
+
+        return insert
 
     @operation
     def _insert_slowly(self, values: Sequence[Any]) -> RowId:
@@ -194,6 +226,7 @@ class Heap:
         session = self.session
         if self._queues or not session.plain or session.tables_held.get(self.number) is not self.definition:
             return LOCKED
+        self._fields[HELD] = session.call[STAMP]
         self._bytes[:size] = data  # no call before the kernel's: no signal handler runs between the two
         return kernel(self._area, self._target, argument)
 
@@ -208,20 +241,20 @@ class Heap:
 
     def fetch(self, row_id: RowId) -> tuple[Any, ...]:
         """The row's values; NoSuchRow if it is deleted or never was."""
-        if self.lobs is None:
-            row = self._store.under_guard(self.session.busy, self._try_fetch, row_id[0] << 16 | row_id[1])
-            if row:
-                return self.plain_decode(row)
-        return self._fetch_slowly(row_id)
+        values = self._fetch_at_once(row_id[0] << 16 | row_id[1])
+        return self._fetch_slowly(row_id) if values.__class__ is int else values
 
-    def _try_fetch(self, place: int) -> bytes:
-        """The bytes of a row, on the fast path; none if that does not apply."""
-        session = self.session
-        if session.tables_seen.get(self.number) is not self.definition or not session.call[LATEST]:
-            return b""
-        session.has_read = True
-        size = fetch_row(self._area, self._target, 0, place)
-        return bytes(self._bytes[:size]) if size > 0 else b""
+    def _make_fetch(self) -> Callable[[int], Any]:
+        """``fetch`` on the fast path, by a place; a status if that does not apply."""
+        if self.shape is None:
+            return _not_now
+        session, area, target, gate, shape = self.session, self._area, self._target, self.gate, self.shape.address
+
+        def fetch(place: int, _memory: object = self.view) -> Any:
+            session.has_read = True
+            return fetch_values(area, target, gate, place, shape)
+
+        return fetch
 
     @operation
     def _fetch_slowly(self, row_id: RowId) -> tuple[Any, ...]:
@@ -245,15 +278,56 @@ class Heap:
 
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         """Give the row new values, all of them in column order or some by column name."""
-        if self.session.plain and self.lobs is None:
-            patch = self._encode_patch(values)
-            if self._change_at_once(update_row, patch, row_id[0] << 16 | row_id[1]) >= 0:
-                return
-        self._update_slowly(row_id, values)
+        place = row_id[0] << 16 | row_id[1]
+        result = self._update_at_once(place, values)
+        if result < 0 and self.session.plain and self.lobs is None:
+            result = self._change_at_once(update_row, self._encode_patch(values), place)
+        if result < 0:
+            self._update_slowly(row_id, values)
+
+    def _make_update(self) -> Callable[[int, Any], int]:
+        """``update`` on the fast path, by a place; less than 0: nothing was done."""
+        if self.lobs is not None:
+            return _not_now
+        store, queues, area, target, gate = self._store, self._queues, self._area, self._target, self.gate
+        shapes, shape_of = self._patches.shapes, self._patches.shape
+
+        def update(place: int, values: Any, _memory: object = self.view) -> int:
+            if queues or values.__class__ is not dict:
+                return NOT_NOW
+            if store.scans:
+                store.give_way()
+            names = (*values,)
+            shape = shapes.get(names) or shape_of(names)
+            return update_values(area, target, gate, 0, place, shape, (*values.values(),)) if shape else NOT_NOW
+
+        return update
 
     @operation
     def _update_slowly(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         self.refuse_if_failed(self.try_update(row_id, values), row_id)
+
+    def changer_as_read(self, names: Sequence[str]) -> Callable[[int, Sequence[Any]], int]:
+        """A function that changes the row at a place if everything still is as a finder has just read it.
+
+        It takes new values of some columns, in their order; without names, the row is deleted.  What it returns is a
+        status; less than 0: nothing was done.
+        """
+        store, queues, area, target, gate = self._store, self._queues, self._area, self._target, self.gate
+        shape = self._patches.shape(tuple(names)) if names else 0
+        if names and not shape:
+            return _not_now
+
+        def change(place: int, values: Sequence[Any], _memory: object = (self.view, self._patches)) -> int:
+            if queues:
+                return LOCKED
+            if store.scans:
+                store.give_way()
+            if not shape:
+                return delete_as_read(area, target, gate, place)
+            return update_values(area, target, gate, 1, place, shape, values)
+
+        return change
 
     def patch_encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
         """A function that encodes patches of some columns' values, which stand behind ``first`` others."""
@@ -565,6 +639,12 @@ class Heap:
             self.see(session.reading_scn)
             if session.held_scn is None:
                 session.tables_seen[self.number] = self.definition
+        if session.held_scn is None:
+            self.note_seen()
+
+    def note_seen(self) -> None:
+        """Reads go by this definition, as the session knows: kernels may rely on that.  The guard is held."""
+        self._fields[SEEN] = self.session.call[STAMP]
 
     def see(self, scn: int) -> None:
         """Use the definition that a snapshot sees, which is held: no waiting."""
@@ -584,6 +664,7 @@ class Heap:
                 self._follow(definition)
             session.use_table(self.number, definition, self.obj_id, self.segment.entry_page, self._space_id)
         session.tables_seen[self.number] = self.definition
+        self._fields[HELD] = self._fields[SEEN] = session.call[STAMP]
 
     def refuse_if_failed(self, status: int, row_id: RowId) -> None:
         """Raise the exception that a status stands for."""

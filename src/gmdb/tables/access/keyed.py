@@ -15,7 +15,7 @@ from gmdb.errors import DataError, SnapshotTooOld
 from gmdb.format.address import RowId, place_of
 from gmdb.format.btree import KEY_BYTES_MAX, POINTER_SIZE
 from gmdb.kernel.change.dml import delete_row, update_row
-from gmdb.kernel.read.lookup import FOUND, find_rows, read_rows
+from gmdb.kernel.read.lookup import FOUND, find_rows, find_values, read_rows
 from gmdb.kernel.row import ENTRY_BUFFER, POINTER_AT
 from gmdb.kernel.runtime.call import LATEST
 from gmdb.process.signals import Flattened
@@ -35,6 +35,7 @@ from gmdb.tables.access.index_entries import (
     Walk,
 )
 from gmdb.tables.access.indexes import IndexDefinition, KeyCodec, KeyRange, no_such_index
+from gmdb.tables.access.shapes import key_shape, row_shape
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class KeyedRows:
         if index.using != "btree":
             whole = len(self.tree.columns)
             self._encoders = {count: encode for count, encode in self._encoders.items() if count == whole}
+        self._try_read = self._make_read()
         self.find = self._make_find()
 
     def _make_find(self) -> Callable[[Sequence[Any]], list[Found]]:
@@ -80,16 +82,47 @@ class KeyedRows:
         heap = self._heap
         if heap.lobs is not None:  # which are read by a snapshot that is held meanwhile
             return lambda key: list(self.range(key, key)) if len(key) else self._refuse(key)
-        busy, under_guard, decode = heap.session.busy, heap.segment.store.under_guard, heap.plain_decode
-        entry_of, try_read = self._entry_of, self._make_read()
-        self._try_read = try_read
+        finder = self.finder(range(len(heap.columns)), True)
+        if finder is None:
+            return self._find_encoded
 
         def find(key: Sequence[Any]) -> list[Found]:
             """The rows whose first key columns are these."""
-            data = under_guard(busy, try_read, entry_of(key), len(key))
-            return _decoded(data, decode) if data is not None else self._find_slowly(key)
+            found = finder(key)
+            if found.__class__ is int:
+                return self._find_encoded(key)
+            pairs = zip(found[::2], found[1::2], strict=True)
+            return [(_new(RowId, (place >> 16, place & 0xFFFF)), values) for place, values in pairs]
 
         return find
+
+    def finder(
+        self, outputs: Sequence[int], gives_places: bool, nulls: bool = True
+    ) -> Callable[[Sequence[Any]], Any] | None:
+        """A function from a whole key to the rows of the newest commit that have it, as ``find_values`` lists them.
+
+        What it returns otherwise is a status: nothing was done.  Without ``nulls``, it refuses keys that have any.
+        None if kernels do not know the types of the index's columns, or of those that are given out.
+        """
+        heap, walk = self._heap, Walk(self.tree, room=ROOM)
+        rows, keys = row_shape(heap.columns, outputs), key_shape(self.tree.columns, ENTRY_MAX, nulls)
+        if rows is None or keys is None:
+            return None
+        walk.use_one_key()
+        session, area, target, gate = heap.session, heap.segment.store.area, heap.target, heap.gate
+        walk_address, key_address, row_address, places = walk.address, keys.address, rows.address, int(gives_places)
+
+        def find(key: Sequence[Any], _memory: object = (heap.view, walk, rows, keys)) -> Any:
+            session.has_read = True
+            return find_values(area, target, gate, walk_address, key_address, key, row_address, places)
+
+        return find
+
+    def _find_encoded(self, key: Sequence[Any]) -> list[Found]:
+        """``find`` of a key that Python puts together."""
+        heap = self._heap
+        data = heap.segment.store.under_guard(heap.session.busy, self._try_read, self._entry_of(key), len(key))
+        return _decoded(data, heap.plain_decode) if data is not None else self._find_slowly(key)
 
     def _entry_of(self, key: Sequence[Any]) -> bytes:
         encode = self._encoders.get(len(key))
@@ -110,6 +143,7 @@ class KeyedRows:
             if size > ENTRY_MAX:
                 return b""  # no entry is that long
             session.has_read = True
+            heap.note_seen()
             walk_bytes[:size] = entry
             fields[LOW_COLUMNS_FIELD] = fields[HIGH_COLUMNS_FIELD] = columns
             used = find_rows(area, target, walk_address)

@@ -12,6 +12,7 @@ from typing import Any
 from gmdb.errors import DataError, NoSuchColumn
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
+from gmdb.tables.access.shapes import Shape, patch_shape
 
 
 class Patches:
@@ -21,6 +22,8 @@ class Patches:
         self._table = table
         self._columns = tuple(columns)
         self._codecs: dict[tuple[str, ...], tuple[Callable[[Any], bytes], list[str]]] = {}
+        self.shapes: dict[tuple[str, ...], int] = {}  # what ``shape`` has returned
+        self._memory: list[Shape] = []  # that they lead to
 
     def encode(self, values: Sequence[Any] | Mapping[str, Any]) -> bytes:
         """A patch out of all values in column order, or of some by column name."""
@@ -40,6 +43,20 @@ class Patches:
             return encode
         pick = itemgetter(*(first + list(names).index(name) for name in ordered))
         return lambda values: encode(pick(values))
+
+    def shape(self, names: tuple[str, ...]) -> int:
+        """The address of the shape of patches of these columns; 0 if kernels do not know all their types, or if they
+        are not in the table's order."""
+        address = self.shapes.get(names)
+        if address is None:
+            numbers, address = self.numbers(names), 0
+            columns = [self._columns[n] for n in numbers]
+            in_order = [column.name for column in columns] == list(names)
+            if in_order and (shape := patch_shape(columns, numbers)) is not None:
+                self._memory.append(shape)
+                address = shape.address
+            self.shapes[names] = address
+        return address
 
     def _by_name(self, values: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(values, Mapping):

@@ -1,0 +1,78 @@
+"""Shapes: what kernels must know of columns to take their values from Python, and to give them (kernel/values.py).
+
+There is none where a column's type is one that kernels do not know; format/codec.py does for all types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from gmdb.format.columns import Column
+from gmdb.kernel.values import BIGINT, BOOLEAN, BYTES, DOUBLE, FORM, INT, OTHER, SHAPE, TEXT
+
+_KINDS = {
+    **{"INT": INT, "BIGINT": BIGINT, "DOUBLE": DOUBLE, "BOOLEAN": BOOLEAN},
+    **dict.fromkeys(("CHAR", "VARCHAR"), TEXT),
+    **dict.fromkeys(("BINARY", "VARBINARY"), BYTES),
+}
+_ROW_BYTES_MAX = 0xFFFF
+
+
+class Shape:
+    """The memory of a shape, at ``address``."""
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        numbers: Sequence[int] | None,
+        outputs: Sequence[int],
+        key_room: int = 0,
+        nulls: bool = False,
+    ) -> None:
+        """``numbers``: the columns' numbers in their table, for patches.  ``key_room``: bytes that a key may have.
+        ``nulls``: of any column, whatever its definition says.
+
+        ``outputs``: which columns whoever reads rows gets, in which order.
+        """
+        head, forms = np.zeros(1, SHAPE), np.zeros(len(columns), FORM)
+        self._spare = np.zeros(1, np.int64)
+        head["count"], head["gap"], head["has_numbers"] = len(columns), int(key_room > 0), int(numbers is not None)
+        head["room"], head["spare"] = key_room or _ROW_BYTES_MAX, self._spare.ctypes.data
+        head["outputs"], forms["output"] = len(outputs), -1
+        for n, column in enumerate(columns):
+            type_, form = column.type, forms[n]
+            form["kind"], form["code"] = _KINDS.get(type_.name, OTHER), type_.size_code
+            form["length_max"], form["padding"] = type_.length, type_.padding[0] if type_.padding else -1
+            form["number"] = n if numbers is None else numbers[n]
+            form["nullable"] = nulls or (not key_room and column.nullable)
+        for n, column_number in enumerate(outputs):
+            forms[column_number]["output"] = n
+        self._memory = np.concatenate([head.view(np.uint8), forms.view(np.uint8)])
+        self.address: int = self._memory.ctypes.data
+
+
+def row_shape(columns: Sequence[Column], outputs: Sequence[int] | None = None) -> Shape | None:
+    """The shape of a table's rows, of which reads give some columns, or all.
+
+    None if some of these have types that kernels do not know, or are there twice.
+    """
+    given = range(len(columns)) if outputs is None else outputs
+    if len(set(given)) < len(given) or not _are_known(columns[n] for n in given):
+        return None
+    return Shape(columns, None, given)
+
+
+def patch_shape(columns: Sequence[Column], numbers: Sequence[int]) -> Shape | None:
+    """The shape of patches of some columns, which have these numbers in their table."""
+    return Shape(columns, numbers, ()) if _are_known(columns) else None
+
+
+def key_shape(columns: Sequence[Column], room: int, nulls: bool) -> Shape | None:
+    """The shape of keys; ``nulls``: any of their values may be NULL."""
+    return Shape(columns, None, (), room, nulls) if _are_known(columns) else None
+
+
+def _are_known(columns: Iterable[Column]) -> bool:
+    return all(column.type.name in _KINDS for column in columns)
