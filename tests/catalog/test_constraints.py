@@ -231,7 +231,7 @@ def test_a_database_from_before_there_were_constraints_gets_them(path: Path) -> 
     for n in range(2):
         with gmdb.connect(path) as db:
             names = [column.name for column in db.table("sys_columns").columns]
-            assert names[-3:] == ["default_text", "identity", "identity_id"]
+            assert names[-4:] == ["default_text", "identity", "identity_id", "options"]
             db.create_table(f"t{n}", COLUMNS, constraints=[Constraint("primary key", ("id",))])
             assert db.next_identity(f"t{n}", "id") == 1
     with gmdb.connect(path) as db:

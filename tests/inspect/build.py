@@ -227,7 +227,7 @@ def build_database(directory: Path, rows: Sequence[Sequence[object]] | None = No
         for position, column in enumerate(columns)
     ]
     system = DeviceBuilder(0, "system")
-    listed = heap_pages(SYS_TABLES_COLUMNS, [(*table[:4], None, None, None, None) for table in tables])
+    listed = heap_pages(SYS_TABLES_COLUMNS, [(*table[:4], *[None] * 5) for table in tables])
     system.add_segment(SYS_TABLES_ID, "sys_tables", SegmentType.SYSTEM, listed)
     system.add_segment(SYS_COLUMNS_ID, "sys_columns", SegmentType.SYSTEM, heap_pages(SYS_COLUMNS_COLUMNS, described))
     undo = DeviceBuilder(1, "undo", page_size=32768)

@@ -143,7 +143,7 @@ def test_rows_are_shown_in_hexadecimal_when_the_catalog_is_unreadable(database):
     assert made["rows"][0]["values"] is None
     assert made["rows"][0]["bytes"] == "0100000002003200"
     assert "01  00  00  00  02  00  32  00" in drawn(database, TBL_FIRST)
-    assert document(database, page_id_of(0, 2))["rows"][2]["values"] == [16, "tbl", 4, TBL_ENTRY] + 4 * [None]
+    assert document(database, page_id_of(0, 2))["rows"][2]["values"] == [16, "tbl", 4, TBL_ENTRY] + 5 * [None]
 
 
 def test_a_page_whose_object_number_is_damaged_is_still_known_through_its_map(database):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gmdb.errors import Corruption, SchemaError
 from gmdb.format.address import device_of, offset_of, page_name
 from gmdb.format.btree import KEY_COLUMNS_MAX
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.lob import LobSegment
+from gmdb.format.options import options_of, with_option_values
 from gmdb.storage.documents import is_number
 from gmdb.storage.feeds import Feed
 from gmdb.tables.access.indexes import IndexDefinition
@@ -18,6 +19,8 @@ from gmdb.tables.catalog.schema import SYS_TABLES_ENTRY, Constraint, TableDefini
 
 if TYPE_CHECKING:
     from gmdb.storage.store import PageStore
+
+T = TypeVar("T")
 
 
 # ---- Whether definitions that were read make sense: what others rely on without asking, as they would of their own.
@@ -88,7 +91,7 @@ def table_to_plain(table: TableDefinition) -> list[Any]:
     indexes = [index_to_plain(index) for index in table.indexes]
     constraints = [constraint_to_plain(constraint) for constraint in table.constraints]
     place = [table.name, table.obj_id, table.space_id, table.entry_page]
-    return [*place, columns, indexes, constraints, table.lobs, table.number, table.feed]
+    return [*place, columns, indexes, constraints, table.lobs, table.number, table.feed, options_of(table)]
 
 
 def table_from_plain(plain: list[Any]) -> TableDefinition:
@@ -114,42 +117,50 @@ def _require_numbers(table: TableDefinition) -> None:
 
 
 def _table_from_plain(plain: list[Any]) -> TableDefinition:
-    name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number, feed = plain
+    name, obj_id, space_id, entry_page, columns, indexes, constraints, lobs, number, feed, *more = plain
     shape = tuple(column_from_plain(column) for column in columns)
     checks = tuple(constraint_from_plain(constraint) for constraint in constraints)
     entries = (index_from_plain(index) for index in indexes)
     large_objects = LobSegment(*lobs) if lobs else None
     changes = Feed(*feed) if feed else None
-    return TableDefinition(
+    table = TableDefinition(
         name, obj_id, space_id, entry_page, shape, tuple(entries), checks, large_objects, number, changes
     )
+    return _with_options(table, more)
 
 
 def index_to_plain(index: IndexDefinition) -> list[Any]:
     place = [index.name, index.obj_id, index.table_id, index.entry_page]
-    return [*place, index.unique, list(index.positions), index.since, index.using]
+    return [*place, index.unique, list(index.positions), index.since, index.using, options_of(index)]
 
 
 def index_from_plain(plain: list[Any]) -> IndexDefinition:
-    name, obj_id, table_id, entry_page, unique, positions, since, using = plain
-    return IndexDefinition(name, obj_id, table_id, entry_page, unique, tuple(positions), since, using)
+    name, obj_id, table_id, entry_page, unique, positions, since, using, *more = plain
+    index = IndexDefinition(name, obj_id, table_id, entry_page, unique, tuple(positions), since, using)
+    return _with_options(index, more)
 
 
 def column_to_plain(column: Column) -> list[Any]:
     type_ = column.type
     shape = [column.name, type_.name, type_.length, type_.scale, column.nullable]
-    return [*shape, column.default, column.identity, column.identity_id]
+    return [*shape, column.default, column.identity, column.identity_id, options_of(column)]
 
 
 def column_from_plain(plain: list[Any]) -> Column:
-    name, type_, length, scale, *more = plain
-    return Column(name, ColumnType(type_, length, scale), *more)
+    name, type_, length, scale, nullable, default, identity, identity_id, *more = plain
+    column = Column(name, ColumnType(type_, length, scale), nullable, default, identity, identity_id)
+    return _with_options(column, more)
 
 
 def constraint_to_plain(constraint: Constraint) -> list[Any]:
-    return [constraint.kind, list(constraint.columns), constraint.text, constraint.name]
+    return [constraint.kind, list(constraint.columns), constraint.text, constraint.name, options_of(constraint)]
 
 
 def constraint_from_plain(plain: list[Any]) -> Constraint:
-    kind, columns, text, name = plain
-    return Constraint(kind, tuple(columns), text, name)
+    kind, columns, text, name, *more = plain
+    return _with_options(Constraint(kind, tuple(columns), text, name), more)
+
+
+def _with_options(definition: T, more: list[Any]) -> T:
+    """A definition with its options, if they stand behind the rest: in documents of older versions they do not."""
+    return with_option_values(definition, *more) if more else definition

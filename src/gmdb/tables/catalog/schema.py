@@ -15,6 +15,7 @@ from gmdb.format.address import SYSTEM_DEVICE, page_id_of
 from gmdb.format.columns import IDENTITIES, Column, parse_column
 from gmdb.format.heap import row_size_max
 from gmdb.format.lob import LobSegment
+from gmdb.format.options import OPTIONS_MAX
 from gmdb.format.page import PAGE_SIZES
 from gmdb.format.row import MAX_COLUMNS, header_size
 from gmdb.storage.feeds import Feed
@@ -191,6 +192,7 @@ SYS_TABLES_COLUMNS = make_columns(
         "lob_page": "BIGINT",
         "feed_id": "INT",
         "feed_version": "INT",
+        "options": f"VARCHAR({OPTIONS_MAX})",
     },
 )
 
@@ -204,6 +206,7 @@ SYS_INDEXES_COLUMNS = make_columns(
         "is_unique": "BOOLEAN NOT NULL",
         "positions": "VARCHAR(100) NOT NULL",
         "kind": "VARCHAR(10)",  # NULL in rows from before there were hash indexes: a B-tree
+        "options": f"VARCHAR({OPTIONS_MAX})",
     },
 )
 
@@ -220,6 +223,7 @@ SYS_COLUMNS_COLUMNS = make_columns(
         "default_text": f"VARCHAR({EXPRESSION_MAX})",  # this and what follows is not in rows of older databases
         "identity": "VARCHAR(10)",
         "identity_id": "INT",
+        "options": f"VARCHAR({OPTIONS_MAX})",
     },
 )
 
@@ -231,6 +235,7 @@ SYS_CONSTRAINTS_COLUMNS = make_columns(
         "kind": "VARCHAR(20) NOT NULL",
         "positions": "VARCHAR(100) NOT NULL",
         "text": f"VARCHAR({EXPRESSION_MAX})",
+        "options": f"VARCHAR({OPTIONS_MAX})",
     },
 )
 

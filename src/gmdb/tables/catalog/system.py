@@ -26,6 +26,7 @@ from gmdb.errors import (
 )
 from gmdb.format.address import SYSTEM_DEVICE, RowId
 from gmdb.format.columns import EPOCH, EPOCH_DATE, Column, ColumnType
+from gmdb.format.options import options_text, with_options
 from gmdb.format.page import SegmentType
 from gmdb.storage.documents import parse
 from gmdb.storage.store import PageStore
@@ -74,34 +75,34 @@ class SystemTables:
         for _, (obj_id, name, space_id, entry_page, *more) in self.rows("sys_tables"):
             of_table = tuple(columns.get(obj_id, ())), tuple(indexes.get(obj_id, ()))
             table = TableDefinition(name, obj_id, space_id, entry_page, *of_table, lobs=lob_segment(*more[:2]))
-            tables.append(replace(table, feed=feed_of(*more[2:])))
+            tables.append(with_options(replace(table, feed=feed_of(*more[2:4])), more[4]))
         constraints = self._constraints(columns)
         return [replace(table, constraints=tuple(constraints.get(table.obj_id, ()))) for table in tables]
 
     def _columns(self) -> dict[int, list[Column]]:
         by_table: dict[int, list[tuple[int, Column]]] = {}
         for _, (obj_id, position, name, type_, length, scale, nullable, *more) in self.rows("sys_columns"):
-            default, identity, identity_id = more
+            default, identity, identity_id, options = more
             column = Column(name, ColumnType(type_, length, scale), nullable, default, identity, identity_id or 0)
-            by_table.setdefault(obj_id, []).append((position, column))
+            by_table.setdefault(obj_id, []).append((position, with_options(column, options)))
         return {
             obj_id: [column for _, column in sorted(pairs, key=lambda p: p[0])] for obj_id, pairs in by_table.items()
         }
 
     def _indexes(self) -> dict[int, list[IndexDefinition]]:
         by_table: dict[int, list[IndexDefinition]] = {}
-        for _, (obj_id, table_id, name, entry_page, unique, positions, kind) in self.rows("sys_indexes"):
+        for _, (obj_id, table_id, name, entry_page, unique, positions, kind, options) in self.rows("sys_indexes"):
             index = IndexDefinition(
                 name, obj_id, table_id, entry_page, unique, _numbers(positions), using=kind or "btree"
             )
-            by_table.setdefault(table_id, []).append(index)
+            by_table.setdefault(table_id, []).append(with_options(index, options))
         return by_table
 
     def _constraints(self, columns: Mapping[int, list[Column]]) -> dict[int, list[Constraint]]:
         by_table: dict[int, list[Constraint]] = {}
-        for _, (table_id, name, kind, positions, text) in self.rows("sys_constraints"):
+        for _, (table_id, name, kind, positions, text, options) in self.rows("sys_constraints"):
             names = tuple(columns[table_id][n].name for n in _numbers(positions))
-            by_table.setdefault(table_id, []).append(Constraint(kind, names, text or "", name))
+            by_table.setdefault(table_id, []).append(with_options(Constraint(kind, names, text or "", name), options))
         return by_table
 
     # ---- changing them
@@ -214,23 +215,24 @@ def _make(store: PageStore, session: Session, name: str) -> TableDefinition:
 
 def table_row(table: TableDefinition) -> Values:
     place = (table.obj_id, table.name, table.space_id, table.entry_page)
-    return *place, *(table.lobs or (None, None)), *(table.feed or (None, None))
+    return *place, *(table.lobs or (None, None)), *(table.feed or (None, None)), options_text(table)
 
 
 def column_row(obj_id: int, position: int, column: Column) -> Values:
     type_ = column.type
     shape = (column.name, type_.name, type_.length, type_.scale, column.nullable)
-    return obj_id, position, *shape, column.default, column.identity, column.identity_id or None
+    identity = (column.identity, column.identity_id or None)
+    return obj_id, position, *shape, column.default, *identity, options_text(column)
 
 
 def index_row(index: IndexDefinition) -> Values:
     place = (index.obj_id, index.table_id, index.name, index.entry_page)
-    return *place, index.unique, ",".join(map(str, index.positions)), index.using
+    return *place, index.unique, ",".join(map(str, index.positions)), index.using, options_text(index)
 
 
 def constraint_row(table: TableDefinition, constraint: Constraint) -> Values:
     positions = ",".join(str(table.position(name)) for name in constraint.columns)
-    return table.obj_id, constraint.name, constraint.kind, positions, constraint.text or None
+    return table.obj_id, constraint.name, constraint.kind, positions, constraint.text or None, options_text(constraint)
 
 
 def _numbers(positions: str) -> tuple[int, ...]:

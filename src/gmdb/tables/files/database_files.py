@@ -36,6 +36,7 @@ from gmdb.format.address import (
 )
 from gmdb.format.checksum import page_crc
 from gmdb.format.columns import Column, make_type
+from gmdb.format.options import with_options
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType, stored_crc
 from gmdb.format.row import ROW_HEAD, RowFlag, decode_row, header_size
 from gmdb.storage.directory import device_numbers, device_path, read_control
@@ -205,7 +206,10 @@ class DatabaseFiles:
             if not columns.get(obj_id):
                 raise Corruption(f"sys_columns lists no column of table {name}", entries[SYS_COLUMNS_ID])
             table = TableDefinition(name, obj_id, space_id, entry, columns[obj_id], lobs=lob_segment(*more[:2]))
-            tables.append(replace(table, feed=feed_of(*more[2:])))
+            try:
+                tables.append(with_options(replace(table, feed=feed_of(*more[2:4])), more[4]))
+            except SchemaError as error:
+                raise Corruption(f"sys_tables, table {name}: {error}", SYS_TABLES_ENTRY) from None
         return tables
 
     def _columns(self, entry: int) -> dict[int, tuple[Column, ...]]:
@@ -215,6 +219,7 @@ class DatabaseFiles:
             numbers = [length, scale] if type_name == "DECIMAL" else [length] if length else []
             try:
                 column = Column(name, make_type(type_name, numbers), nullable, more[0], more[1], more[2] or 0)
+                column = with_options(column, more[3])
             except SchemaError as error:
                 raise Corruption(f"sys_columns, row {row_id}: {error}", row_id.page_id) from None
             by_table.setdefault(obj_id, []).append((position, column))
@@ -231,13 +236,16 @@ class DatabaseFiles:
             return
         entry = entries[SYS_INDEXES_ID]
         source = TableDefinition("sys_indexes", SYS_INDEXES_ID, SYSTEM_DEVICE, entry, SYS_INDEXES_COLUMNS)
-        for row_id, (obj_id, table_id, name, entry_page, unique, positions, kind) in self.rows(source):
+        for row_id, (obj_id, table_id, name, entry_page, unique, positions, kind, options) in self.rows(source):
             try:
                 numbers = tuple(map(int, positions.split(",")))
+                index = IndexDefinition(name, obj_id, table_id, entry_page, unique, numbers, using=kind or "btree")
+                yield row_id, with_options(index, options)
             except ValueError:
                 message = f"sys_indexes, row {row_id}: {positions!r} are not positions of columns"
                 raise Corruption(message, row_id.page_id) from None
-            yield row_id, IndexDefinition(name, obj_id, table_id, entry_page, unique, numbers, using=kind or "btree")
+            except SchemaError as error:
+                raise Corruption(f"sys_indexes, row {row_id}: {error}", row_id.page_id) from None
 
     # ---- rows
 
