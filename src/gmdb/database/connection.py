@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from gmdb.transaction.session import Session
     from gmdb.verify import Report
 
-Isolation = Literal["read committed", "repeatable read"]
+Isolation = Literal["read committed", "repeatable read", "serializable"]
 
 
 class Connection(HasErrors):
@@ -112,7 +112,7 @@ class Connection(HasErrors):
     @property
     @operation()
     def isolation(self) -> Isolation:
-        """ "read committed" or "repeatable read"; it changes between transactions only."""
+        """ "read committed", "repeatable read" or "serializable"; it changes between transactions only."""
         return cast(Isolation, self.session.isolation)
 
     @isolation.setter

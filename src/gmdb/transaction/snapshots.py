@@ -13,7 +13,8 @@ from gmdb.errors import Error, SchemaError, SnapshotTooOld
 from gmdb.kernel.read.visibility import SNAPSHOT
 from gmdb.transaction.lock_area import TransactionMemory
 
-ISOLATION_LEVELS = ("read committed", "repeatable read")  # a snapshot for a statement, or for the transaction
+SERIALIZABLE = "serializable"  # a snapshot for the transaction, and what it reads is noted
+ISOLATION_LEVELS = ("read committed", "repeatable read", SERIALIZABLE)  # the first has a snapshot for each statement
 NO_FORM = np.empty(0, np.int64)
 OWN = list(SNAPSHOT.names or ()).index("transaction")  # in the form: the reader's own transaction
 
