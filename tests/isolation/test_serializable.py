@@ -5,7 +5,9 @@ Sessions take turns in one thread.  Random histories are in test_serializable_hi
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from gmdb.tables.access.indexes import KeyRange
 from gmdb.transaction import marks
 from gmdb.transaction.serializable import ENDED_MAX
 from tests.server.peer import Peer
+from tests.sessions import PATIENCE, answer, in_thread
 
 Sessions = Callable[..., list[Connection]]
 PLACES = ["here", "client"]
@@ -450,6 +453,59 @@ def test_one_reader_and_one_writer_are_never_refused(sessions: Sessions) -> None
         reader.execute("select sum(balance) from account").fetchall()
         writer.execute("update account set balance = ? where id = 1", (n,))
         assert commits(*((reader.commit, writer.commit) if n % 2 else (writer.commit, reader.commit))) == [True, True]
+
+
+def test_threads_keep_what_each_transaction_keeps(here: Connection) -> None:
+    """No owner's sum gets below zero, though each transaction reads both accounts and changes one of them."""
+
+    def work(seed: int, read: Callable[[Connection], Any]) -> int:
+        numbers, refused = random.Random(seed), 0
+        with gmdb.connect(here.path, isolation="serializable", lock_timeout=PATIENCE) as db:
+            for _ in range(150):
+                try:
+                    enough = sum(balance for (balance,) in read(db)) >= 25
+                    change = -25 if enough else 50
+                    text = "update account set balance = balance + ? where id = ?"
+                    db.execute(text, (change, numbers.randint(1, 2)))
+                    db.commit()
+                except Transient:
+                    refused += 1
+                    db.rollback()
+                    db.commit()
+        return refused
+
+    reads: list[Callable[[Connection], Any]] = [
+        lambda db: db.execute("select balance from account where owner = 1").fetchall(),
+        lambda db: [(row[2],) for _, row in db.heap("account").by("account_pkey").range((1,), (2,))],
+        lambda db: [(row[2],) for _, row in db.heap("account").rows() if row[1] == 1],
+    ]
+    refused = [answer(one) for one in [in_thread(partial(work, n, read)) for n, read in enumerate(reads)]]
+    sums = here.execute("select sum(balance) from account where owner = 1").fetchone()
+    assert sums[0] >= 0
+    assert sum(refused) > 0
+
+
+def test_begin_may_name_the_level_that_the_connection_has(sessions: Sessions) -> None:
+    (db,) = sessions(1)
+    db.execute("begin isolation level serializable")
+    db.execute("create table t (i int)")
+    db.rollback()
+    assert db.isolation == "serializable"
+
+
+def test_who_can_only_read_is_no_danger(path: Path, peer: Peer) -> None:
+    """A client that is open for reading only: the transaction in the midst commits."""
+    peer("db = gmdb.connect(path)", path=str(path))
+    with gmdb.connect(path, isolation="serializable") as first, gmdb.connect(path, isolation="serializable") as second:
+        _make(first)
+        report = gmdb.connect(path, isolation="serializable", read_only=True)
+        assert report.execute("select count(*) from account").fetchone() == (4,)
+        first.execute("select * from account where id = 2").fetchall()
+        first.execute("update account set balance = 0 where id = 1")
+        second.execute("update account set balance = 0 where id = 2")
+        assert commits(second.commit, first.commit, report.commit) == [True, True, True]
+        report.close()
+    peer("db.close()")
 
 
 # ---- memory
