@@ -10,11 +10,9 @@ Invariants
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from gmdb.database.views import SystemViews
 from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
 from gmdb.format.address import device_of, offset_of
 from gmdb.kernel.change.shrink import trim_segment
+from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage import disk
 from gmdb.storage.directory import is_database, make_beside, require_database
@@ -36,7 +35,6 @@ from gmdb.storage.pins import Pin
 from gmdb.storage.store import Segment, create_store
 from gmdb.tables.catalog.changes import DefinitionChanges
 from gmdb.tables.catalog.definition_documents import table_to_plain
-from gmdb.tables.catalog.index_creation import IndexMaking
 from gmdb.tables.catalog.schema import FIRST_USER_ID
 from gmdb.tables.catalog.system import create_system_tables
 from gmdb.tables.catalog.tables import Catalog
@@ -160,6 +158,8 @@ class Database:
     ) -> None:
         self.store.require_writable()
         worker = self.new_session("read committed", False, session.lock_timeout)
+        from gmdb.tables.catalog.index_creation import IndexMaking
+
         making = IndexMaking(self.catalog, worker)
         worker.begin_work()
         session.watch(worker)
@@ -344,6 +344,8 @@ class Database:
 
 def create_database(directory: Path) -> None:
     """Create a database.  It gets its name only once it is whole; a process that comes second finds the first one's."""
+    import shutil
+
     if directory.exists() and not directory.is_dir():
         require_database(directory)
     if directory.is_dir() and any(directory.iterdir()):

@@ -16,12 +16,12 @@ Arguments and results travel by their types (server/wire.py).  Not here: what an
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.transaction.interrupts import operation as composed
 
 if TYPE_CHECKING:
@@ -91,4 +91,4 @@ def declared_in(kind: type) -> dict[str, Operation]:
 def declarations_of(value: Any) -> list[Operation]:
     """The operation that a member of a class declares; of a property, those of its getter and setter."""
     functions = (value.fget, value.fset) if isinstance(value, property) else (value,)
-    return [one.declared for one in functions if inspect.isfunction(one) and hasattr(one, "declared")]
+    return [one.declared for one in functions if isinstance(one, FunctionType) and hasattr(one, "declared")]

@@ -13,12 +13,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from gmdb.database.connection import Connection, abandon_all
 from gmdb.database.engine import Database
 from gmdb.errors import InterfaceError, OwnerGone, ReadOnly
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.server.wire import Received
 from gmdb.sql.runner import Runner

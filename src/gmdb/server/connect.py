@@ -9,16 +9,15 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-import ssl
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
 
 from gmdb.errors import DatabaseInUse, InterfaceError, NoServer, NotAServer, OwnerGone, TlsFailed, TokenRefused
 from gmdb.process import signals
+from gmdb.process.late_dataclasses import dataclass, field
+from gmdb.process.late_imports import ssl
 from gmdb.server import sockets
 from gmdb.server.door import NEEDS_TLS, WRONG_PROTOCOL, WRONG_TOKEN, NoDoor, introduce, knock
 from gmdb.server.entrance import find_place, is_loopback
@@ -70,6 +69,8 @@ class Server:
 
 def parse_url(url: str, token: str | None = None, tls_ca: Any = None) -> Server:
     """What a URL says, and what was given beside it."""
+    from urllib.parse import parse_qsl, urlsplit
+
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, DEFAULT_PORT if parts.port is None else parts.port

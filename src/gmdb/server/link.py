@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from pyarrow import flight
 
 from gmdb.errors import ForkedProcess, InterfaceError, OwnerGone
 from gmdb.process.forked import ADVICE
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.process.signals import Held, HeldIterator, let_through
 from gmdb.server import sockets
 from gmdb.server.sockets import End, borrowed, keep_alive, sockets_at

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from gmdb.database.dbapi import Result, run_at_once
 from gmdb.database.operations import Operation, declared_in
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.server.client_session import Client, OpenScope
 from gmdb.server.wire import (
     CHUNK_SIZE,

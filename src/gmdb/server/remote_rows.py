@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import Flattened, HeldIterator
 from gmdb.server.link import Link

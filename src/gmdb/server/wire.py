@@ -13,9 +13,7 @@ import io
 import json
 import operator
 import struct
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from importlib import import_module
@@ -28,6 +26,7 @@ from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
+from gmdb.process.late_dataclasses import fields, is_dataclass, replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.tables.access.lob_files import PIECE_SIZE, Rereadable, is_file
 from gmdb.tables.access.patches import Patches
@@ -108,6 +107,8 @@ class Received:
         self.is_used = False
 
     def begin(self, number: int) -> None:
+        import tempfile
+
         self._files[number] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
 
     def add(self, number: int, piece: bytes) -> None:

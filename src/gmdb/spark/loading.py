@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from pyspark.sql.types import StructType
 
 import gmdb
 from gmdb.errors import DatabaseInUse, Error, InterfaceError, NoSuchTable, OperationalError, OwnerGone
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark.options import APPEND, Owner, WriteOptions
 from gmdb.spark.rows import RowMaker
 from gmdb.spark.spark_types import columns_for, targets
