@@ -69,6 +69,8 @@ class Database:
         self.before_close: list[Callable[[], None]] = []
         self.durability: Durability | None = None
         self.store, self.recovery = open_store(directory, read_only, stop_time, archive, progress)
+        is_copy = self.recovery is not None and self.recovery.of_backup
+        self._goes_another_way = is_copy or stop_time > 0 or archive is not None  # than the log in its folder does
         try:
             if not read_only:
                 self.durability = Durability(self.store, self.recovery, sync)
@@ -100,8 +102,10 @@ class Database:
             self.store.throttle.connect(self.durability.wait_if_behind)
             self.store.limit_dirty.connect(self.durability.limit_dirty)
             self._keep_log_for_feeds(self.durability.redo)
-            if self.recovery is not None or fresh:
+            if fresh or self._goes_another_way:  # else what was replayed counts until the next checkpoint is due
                 self.durability.checkpoint(**self._numbers_given())
+            elif self.recovery is not None and (given := self._numbers_given()):
+                self.store.write_control(**given)
             self.durability.start()
         self.transactions.start()
 

@@ -106,6 +106,11 @@ class Received:
         self._files: dict[int, Any] = {}
         self.is_used = False
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a value was sent ahead that no message has named yet."""
+        return bool(self._files)
+
     def begin(self, number: int) -> None:
         import tempfile
 
@@ -278,6 +283,20 @@ _CLASSES = {
 _AS_THEY_ARE = frozenset((bool, int, float, str, type(None)))
 _known: dict[str, type] = {}
 _fields: dict[type, tuple[str, ...]] = {}  # of types of the list that were met
+
+
+class SessionState(NamedTuple):
+    """What a client knows of its session.  ``is_missed``: another one in its place would not do, as for changes;
+    ``number``: a state with a higher one is newer."""
+
+    number: int
+    autocommit: bool
+    isolation: str
+    was_begun: bool = False
+    is_missed: bool = False
+
+
+TableThere = tuple[int, str, int]  # a heap's obj_id, and name and number of its table, for an owner that comes later
 
 
 class StepsThere(NamedTuple):

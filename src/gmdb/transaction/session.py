@@ -168,6 +168,17 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         return has_begun or has_read or self._snapshot is not None or bool(self._locks_taken)
 
     @property
+    def was_begun(self) -> bool:
+        """Whether ``begin`` has suspended autocommit."""
+        return self._resumes_autocommit
+
+    @property
+    def has_what_would_be_missed(self) -> bool:
+        """Whether another session in its place would differ: changes, locks, savepoints, an instant to read by."""
+        has_state = self.slot >= 0 or bool(self._locks_taken) or bool(self._savepoints)
+        return has_state or (self.in_transaction and not self._reads_latest())
+
+    @property
     def statement_number(self) -> int:
         return self.call[STATEMENT]
 

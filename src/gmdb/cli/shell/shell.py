@@ -100,8 +100,7 @@ class Leave(Exception):
 
 class Shell:
     def __init__(self, connect: Callable[[], Connection], output: Output, source: str = "") -> None:
-        """``connect`` opens the database, now and again if its owner is gone.  ``source``: the script's name."""
-        self._connect = connect
+        """``connect`` opens the database.  ``source``: the script's name."""
         self.connection = connect()
         self._output = output
         self._source = source
@@ -124,7 +123,8 @@ class Shell:
                 self._execute(piece.text)
         except OwnerGone as error:
             self._print_error(piece, error)
-            self._connect_again()
+            self.connection.rollback()
+            self._changed = False
             raise Failed from None
         except _shown_errors() as error:
             if isinstance(error, BrokenPipeError):
@@ -243,17 +243,10 @@ class Shell:
         return "  ".join(part for part in (f" {self.connection.path.name}", mode, state, self._last) if part)
 
     def _is_autocommit(self) -> bool:
-        """The last known state while the owner is gone: the next statement notices that, and connects again."""
+        """The last known state while the owner is gone with a transaction: the next statement says so."""
         with contextlib.suppress(OwnerGone):
             self._autocommit = self.connection.autocommit
         return self._autocommit
-
-    def _connect_again(self) -> None:
-        self.connection.close()
-        self.connection = self._connect()
-        self.connection.autocommit = self._autocommit
-        self._changed = False
-        print("connected again; what was not committed is rolled back", file=sys.stderr)
 
     def run_script(self, pieces: Iterable[Piece]) -> None:
         for piece in pieces:
