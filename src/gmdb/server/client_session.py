@@ -11,7 +11,7 @@ Invariants
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from gmdb.database.connection import Connection, abandon_all
 from gmdb.database.engine import Database
 from gmdb.errors import InterfaceError, OwnerGone, ReadOnly
+from gmdb.format.columns import Column
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.server.wire import Received
 from gmdb.sql.runner import Runner
@@ -95,6 +96,7 @@ class Client:
         self.connection: Connection | None = None
         self._session: ClientSession
         self.heaps: dict[int, Heap] = {}
+        self.known_columns: dict[int, Sequence[Column]] = {}  # by which the client knows the rows of these
         self.cursors: dict[int, Iterator[Any]] = {}
         self.scans: dict[int, pa.RecordBatchReader] = {}
         self.scopes: dict[int, OpenScope] = {}

@@ -208,7 +208,8 @@ class RemoteCursor(_Cursor):
             self._which["row_ids"] = [_row_id(row_id) for row_id in row_ids]
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-        return read_rows(self._link, row_codec(self._chosen), "select_rows", self._name, self._columns, **self._which)
+        which = (self._name, self._columns, self._chosen)
+        return read_rows(self._link, row_codec(self._chosen), "select_rows", *which, **self._which)
 
     def arrow(self) -> pa.RecordBatchReader:
         return self._scan("select")

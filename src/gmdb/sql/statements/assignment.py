@@ -26,7 +26,7 @@ from gmdb.format.columns import Column as StoredColumn
 from gmdb.sql import tree
 from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.bind.coercion import fold
-from gmdb.sql.bind.expressions import bind_assigned, condition
+from gmdb.sql.bind.expressions import bind, bind_assigned, condition
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.casts import accept_parameter
 from gmdb.sql.dialect import parse_expression, place
@@ -88,6 +88,10 @@ def _alone(node: exp.Expr, what: str) -> Binder:
         if part is not None:
             raise UnsupportedExpression(f"{name} cannot stand in {what}", *place(part))
     return Binder(_NoTables(), {})
+
+
+def bind_alone(node: exp.Expr, what: str, scope: Scope) -> Expression:
+    return bind(_alone(node, what), node, scope)
 
 
 def bind_default(node: exp.Expr, column: StoredColumn) -> Expression:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
-from gmdb.format.columns import IDENTITIES, Column, parse_column
+from gmdb.format.columns import IDENTITIES, Column, numbers_of, parse_column
 from gmdb.format.heap import row_size_max
 from gmdb.format.lob import LobSegment
-from gmdb.format.options import OPTIONS_MAX
+from gmdb.format.options import OPTIONS_MAX, option
 from gmdb.format.page import PAGE_SIZES
 from gmdb.format.row import MAX_COLUMNS, header_size
 from gmdb.storage.feeds import Feed
@@ -40,6 +40,7 @@ class Constraint:
     columns: tuple[str, ...] = ()
     text: str = ""  # of a check: the expression, as SQL writes it
     name: str = ""  # if empty, the table chooses one
+    comment: str | None = option(None)
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,6 +57,8 @@ class TableDefinition:
     lobs: LobSegment | None = None  # where its large objects are, if it has columns for them
     number: int = 0  # by which sessions know the table: its first obj_id, also after it got another segment
     feed: Feed | None = None  # its changes are logged for readers
+    columns_ever: int = option(0)  # how many columns it has had, if some were dropped
+    comment: str | None = option(None)
 
     def __post_init__(self) -> None:
         if not self.number:
@@ -77,6 +80,27 @@ class TableDefinition:
         if self.primary_key:
             return tuple(self.position(name) for name in self.primary_key)
         return tuple(n for n, column in enumerate(self.columns) if not column.type.is_lob)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """By which its columns are known for good."""
+        return numbers_of(self.columns)
+
+    def with_new_column(self, column: Column) -> TableDefinition:
+        """The table with one more column, whose number no other has had."""
+        position, number = len(self.columns), max(self.columns_ever, len(self.columns))
+        numbered = replace(column, number=None if number == position else number)
+        ever = number + 1 if number > position else 0
+        return replace(self, columns=(*self.columns, numbered), columns_ever=ever)
+
+    def with_columns(self, columns: Sequence[tuple[int, Column]]) -> TableDefinition:
+        """The table with these columns only, each given with the position that it has now."""
+        numbered = tuple(
+            replace(column, number=None if self.numbers[origin] == n else self.numbers[origin])
+            for n, (origin, column) in enumerate(columns)
+        )
+        ever = max(self.columns_ever, len(self.columns))
+        return replace(self, columns=numbered, columns_ever=ever if ever > len(numbered) else 0)
 
     def constraint(self, name: str) -> Constraint:
         for constraint in self.constraints:

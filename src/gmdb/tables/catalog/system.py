@@ -549,6 +549,15 @@ class Statistics:
             self._session.commit()
             self._tables = {number: known for number, known in self._tables.items() if number not in gone}
 
+    def forget(self, number: int) -> None:
+        """Remove what was known of a table, which is not true of it any more."""
+        with self._lock:
+            if number in self._tables:
+                self._delete_rows({number})
+                self._session.commit()
+                self._tables = {other: known for other, known in self._tables.items() if other != number}
+                self.version += 1
+
     def listed(self) -> list[tuple[Any, ...]]:
         return [row for number, known in sorted(self._tables.items()) for row in rows_of(number, known)]
 
