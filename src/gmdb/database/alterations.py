@@ -5,7 +5,8 @@ Not here: what a clause of SQL means (sql/statements/), what a change does to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gmdb.database.operations import scope
@@ -38,9 +39,10 @@ class Alterations:
             return change.hold(name)
 
     def _rewrite_table(
-        self, name: str, columns: Sequence[tuple[int, Column]], without: Container[str], rows: Rows
+        self, name: str, columns: Sequence[tuple[int | None, Column]], without: Container[str], rows: Rows
     ) -> None:
-        """Give a table other columns, each with its position of now, and the rows that ``rows`` makes of its own.
+        """Give a table other columns, each with its position of now or None, and the rows that ``rows`` makes of its
+        own, which get numbers in new identity columns.
 
         Indexes and keys whose columns go, go with them, and so do the constraints ``without``.
         """
@@ -50,10 +52,21 @@ class Alterations:
         with self._database.define(self.session) as change:
             old, remade = change.begin_rewrite(name, columns, without)
             heap = Heap(self._database.store, self.session, lambda _: remade)
+            new = [n for n, (origin, _) in enumerate(columns) if origin is None and remade.columns[n].identity]
+            numbers = {n: partial(self._database.catalog.identities.take, remade.columns[n].identity_id) for n in new}
             made = rows()
             if isinstance(made, pa.RecordBatchReader):
-                append(heap, made)
+                append(heap, (_numbered(batch, numbers) for batch in made))
             else:
                 for values in made:
-                    heap.insert(values)
+                    heap.insert([numbers[n](1) if n in numbers else value for n, value in enumerate(values)])
             change.finish_rewrite(old, remade)
+
+
+def _numbered(batch: pa.RecordBatch, numbers: Mapping[int, Callable[[int], int]]) -> pa.RecordBatch:
+    """Rows with numbers in some columns, given what reserves some and returns the first."""
+    for n, take in numbers.items():
+        first = take(len(batch))
+        values = pa.array(range(first, first + len(batch)), batch.schema.field(n).type)
+        batch = batch.set_column(n, batch.schema.field(n), values)
+    return batch

@@ -33,7 +33,7 @@ from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.operations.registry import Operation
 from gmdb.sql.plan.planner import Plan
 from gmdb.sql.prepared import Statement
-from gmdb.sql.rows.expressions import compile_expression, compile_row
+from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Parameters, Run
 from gmdb.sql.syntax import column_name, is_system_name, reading
 from gmdb.sql.tree import Call, Constant, Expression, Parameter
@@ -96,15 +96,6 @@ def bind_alone(node: exp.Expr, what: str, scope: Scope) -> Expression:
 
 def bind_default(node: exp.Expr, column: StoredColumn) -> Expression:
     return bind_value(_alone(node, "DEFAULT"), node, Scope(), column)
-
-
-def constant_default(node: exp.Expr, column: StoredColumn) -> Any:
-    """What a default is now, for rows that are there already when a column is added."""
-    expression = bind_default(node, column)
-    if tree.is_volatile(expression):
-        message = "the default of a new column cannot differ from row to row; add the column, then set its default"
-        raise UnsupportedExpression(message, *place(node))
-    return compile_expression(expression, ())((), (), datetime.now())
 
 
 def bind_check(node: exp.Expr, scope: Scope) -> Expression:

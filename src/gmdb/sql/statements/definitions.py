@@ -29,7 +29,7 @@ from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
-from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of, constant_default
+from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of
 from gmdb.sql.statements.rewriting import NewForm, require_rows
 from gmdb.sql.statements.stored_texts import renamed, written
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
@@ -379,24 +379,26 @@ class Definition(Statement):
         self.connection._hold_table(table)
         self._form = NewForm(self.connection, table)
         ordered = sorted(actions, key=_turn)
-        rest = [action for action in ordered if _turn(action) > _TYPES]
+        rest = [action for action in ordered if _turn(action) > _COLUMNS]
+        self._of_new_columns: list[Constraint] = []
         for action in ordered:
             if rest and action is rest[0]:
-                self._form.apply()
+                self._apply(table)
             with reading(action) as part:
                 _ALTERATIONS[type(action)](self, table, part)
         if not rest:
-            self._form.apply()
+            self._apply(table)
+
+    def _apply(self, table: str) -> None:
+        """Change the table's columns as was asked for."""
+        self._form.apply()
+        for constraint in self._of_new_columns:
+            self._add(table, constraint)
 
     def _add_column(self, table: str, syntax: Syntax) -> None:
         parts, exists = read_column(table, syntax), syntax.flag("exists")
-        definition = self.connection.table(table)
-        if exists and any(column.name == parts.column.name for column in definition.columns):
-            return
-        value = None if parts.default is None else constant_default(parts.default, parts.column)
-        self.connection.add_column(table, parts.column, value)
-        for constraint in parts.constraints:
-            self._add(table, constraint)
+        if self._form.add(parts.column, parts.default, exists):
+            self._of_new_columns += parts.constraints
 
     def _rename_column(self, table: str, syntax: Syntax) -> None:
         old, new = column_name(syntax.need("this", "a column")), column_name(syntax.need("to", "a name"))

@@ -26,6 +26,7 @@ from gmdb.sql.queries import Query
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.statements.assignment import bind_alone, bind_check, bind_default, columns_of, uses_time
 from gmdb.sql.statements.stored_texts import columns_named
+from gmdb.sql.types import within
 from gmdb.tables.catalog.schema import CHECK, Constraint
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class NewForm:
-    """Columns that go, and columns that get other types; the table is held alone."""
+    """Columns that go, that get other types, and that are new; the table is held alone."""
 
     def __init__(self, connection: Connection, table: str) -> None:
         self._connection = connection
@@ -41,6 +42,7 @@ class NewForm:
         self._dropped: set[int] = set()
         self._types: dict[int, ColumnType] = {}
         self._made: dict[int, tree.Expression] = {}  # what USING says, or a conversion
+        self._added: list[tuple[Column, tree.Expression | None]] = []  # and what rows that are there get
         self._source = new_table(self.definition)
 
     def drop(self, name: str) -> None:
@@ -69,6 +71,17 @@ class NewForm:
                 hint = f"Say how: USING {name}::{type_}"
                 raise IllTyped(message, *place(node), hint) from None
 
+    def add(self, column: Column, default: exp.Expr | None, exists: bool) -> bool:
+        """Add a last column; False if there is one of its name, and ``exists`` says that this may be so."""
+        others = [other.name for n, other in enumerate(self.definition.columns) if n not in self._dropped]
+        if exists and column.name in [*others, *(other.name for other, _ in self._added)]:
+            return False
+        value = None if default is None else bind_default(default, column)
+        if column.identity is not None or (isinstance(value, tree.Constant) and value.value is None):
+            value = tree.Constant(within(column.type), None)
+        self._added.append((column, value))
+        return True
+
     def _position(self, name: str) -> int:
         position = self.definition.position(name)
         if position in self._dropped:
@@ -78,23 +91,27 @@ class NewForm:
     # ---- changing the table
 
     def apply(self) -> None:
-        if not self._dropped and not self._types:
-            return
         table = self._connection.table(self.definition.name)  # which has lost constraints since, perhaps
         self._source = replace(self._source, definition=table)
         gone = {table.columns[n].name for n in self._dropped}
-        columns = [(n, self._changed(n, column)) for n, column in enumerate(table.columns) if n not in self._dropped]
+        columns: list[tuple[int | None, Column]] = [
+            (n, self._changed(n, column)) for n, column in enumerate(table.columns) if n not in self._dropped
+        ]
         without = {c.name for c in table.constraints if c.kind == CHECK and not gone.isdisjoint(columns_named(c.text))}
         changed = {table.columns[n].name for n in self._types}
         checks = [c for c in table.constraints if c.kind == CHECK and c.name not in without]
         checks = [check for check in checks if not changed.isdisjoint(columns_named(check.text))]
         for check in checks:
             self._require_sense(check, [column for _, column in columns])
-        if self._dropped or self._made:
-            self._connection._rewrite_table(table.name, columns, without, lambda: self._rows(columns))
+        gets_values = any(column.identity or _is_value(value) for column, value in self._added)
+        if self._dropped or self._made or gets_values:
+            new = [(None, column) for column, _ in self._added]
+            self._connection._rewrite_table(table.name, [*columns, *new], without, lambda: self._rows(columns))
         else:
             for position, type_ in self._types.items():
                 self._connection.alter_column(table.name, table.columns[position].name, type=type_)
+            for column, _ in self._added:
+                self._connection.add_column(table.name, column)
         for check in checks:
             require_rows(self._connection, table.name, check)
 
@@ -122,12 +139,15 @@ class NewForm:
 
     # ---- the rows
 
-    def _rows(self, columns: Sequence[tuple[int, Column]]) -> pa.RecordBatchReader | Iterator[tuple[Any, ...]]:
+    def _rows(self, columns: Sequence[tuple[Any, Column]]) -> pa.RecordBatchReader | Iterator[tuple[Any, ...]]:
+        """The rows as they become: the columns that stay, then the new ones."""
         stored = self._source.stored
         values = [self._made.get(n) or tree.Reference(stored[n].type, stored[n]) for n, _ in columns]
-        if self.definition.lobs is not None or any(column.type.is_lob for _, column in columns):
+        values += [value or tree.Constant(within(column.type), None) for column, value in self._added]
+        all_columns = [*(column for _, column in columns), *(column for column, _ in self._added)]
+        if self.definition.lobs is not None or any(column.type.is_lob for column in all_columns):
             return self._one_by_one(values)
-        names = [column.name for _, column in columns]
+        names = [column.name for column in all_columns]
         outputs = [(tree.Column(name, value.type), value) for name, value in zip(names, values, strict=True)]
         return _NewRows(self._connection, tree.Project(self._source, tuple(outputs))).run_by({}).as_reader()
 
@@ -136,6 +156,11 @@ class NewForm:
         evaluate, now = compile_row(values, self._source.stored), datetime.now()
         for _, row in self._connection.heap(self.definition.name).rows():
             yield evaluate(row, (), now)
+
+
+def _is_value(value: tree.Expression | None) -> bool:
+    """Whether a new column has something else than NULL in the rows that are there."""
+    return value is not None and not (isinstance(value, tree.Constant) and value.value is None)
 
 
 class _NewRows(Query):

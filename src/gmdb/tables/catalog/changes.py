@@ -32,6 +32,7 @@ from gmdb.tables.catalog.schema import (
     Constraint,
     TableDefinition,
     check_column,
+    make_columns,
     named,
     require_name,
     require_room,
@@ -132,21 +133,23 @@ class DefinitionChanges:
         return self._take(name)
 
     def begin_rewrite(
-        self, name: str, columns: Sequence[tuple[int, Column]], without: Container[str]
+        self, name: str, columns: Sequence[tuple[int | None, Column]], without: Container[str]
     ) -> tuple[TableDefinition, TableDefinition]:
         """The table, and an empty one with other columns that can take its place.
 
-        ``columns``: each with its position of now.  What needs others goes with them: indexes, keys, and the
-        constraints ``without``.
+        ``columns``: each with its position of now, None for those that are new.  What needs columns that go, goes with
+        them: indexes, keys, and the constraints ``without``.
         """
         old = self._take(name)
         if not columns:
             raise SchemaError(f"table {old.name}: its last column cannot be dropped; drop the table instead")
+        columns = [(n, self._with_counter(column) if n is None else column) for n, column in columns]
+        make_columns(old.name, [column for _, column in columns])
         require_room(old.name, [column for _, column in columns], self._store.spaces[old.space_id].page_size)
         names = {column.name for _, column in columns}
         constraints = [one for one in old.constraints if one.name not in without and names.issuperset(one.columns)]
         gone = {one.name for one in old.constraints if one not in constraints and one.kind != CHECK}
-        positions = {origin: n for n, (origin, _) in enumerate(columns)}
+        positions = {origin: n for n, (origin, _) in enumerate(columns) if origin is not None}
         indexes = [
             replace(index, positions=tuple(positions[n] for n in index.positions))
             for index in old.indexes
@@ -155,8 +158,6 @@ class DefinitionChanges:
         kept = {index.name for index in indexes}
         self._take_names("", [index for index in old.indexes if index.name not in kept])
         new = replace(old.with_columns(columns), constraints=tuple(constraints), indexes=tuple(indexes))
-        for column in new.columns:
-            check_column(new.name, column)
         self._require_keys(new)
         if old.feed is not None:
             new = self._with_version(new)

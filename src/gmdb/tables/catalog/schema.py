@@ -88,19 +88,16 @@ class TableDefinition:
 
     def with_new_column(self, column: Column) -> TableDefinition:
         """The table with one more column, whose number no other has had."""
-        position, number = len(self.columns), max(self.columns_ever, len(self.columns))
-        numbered = replace(column, number=None if number == position else number)
-        ever = number + 1 if number > position else 0
-        return replace(self, columns=(*self.columns, numbered), columns_ever=ever)
+        return self.with_columns([*enumerate(self.columns), (None, column)])
 
-    def with_columns(self, columns: Sequence[tuple[int, Column]]) -> TableDefinition:
-        """The table with these columns only, each given with the position that it has now."""
-        numbered = tuple(
-            replace(column, number=None if self.numbers[origin] == n else self.numbers[origin])
-            for n, (origin, column) in enumerate(columns)
-        )
-        ever = max(self.columns_ever, len(self.columns))
-        return replace(self, columns=numbered, columns_ever=ever if ever > len(numbered) else 0)
+    def with_columns(self, columns: Sequence[tuple[int | None, Column]]) -> TableDefinition:
+        """The table with these columns only, each given with the position that it has now, or None if it is new."""
+        numbered, ever = [], max(self.columns_ever, len(self.columns))
+        for n, (origin, column) in enumerate(columns):
+            number = ever if origin is None else self.numbers[origin]
+            ever += origin is None
+            numbered.append(replace(column, number=None if number == n else number))
+        return replace(self, columns=tuple(numbered), columns_ever=ever if ever > len(numbered) else 0)
 
     def constraint(self, name: str) -> Constraint:
         for constraint in self.constraints:
