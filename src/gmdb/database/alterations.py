@@ -9,7 +9,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gmdb.database.operations import scope
+from gmdb.database.operations import operation, scope
+from gmdb.errors import SchemaError
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.tables.catalog.schema import TableDefinition
 
@@ -32,6 +33,43 @@ class Alterations:
         """``all_or_nothing`` for definitions: what is read within is the newest there is."""
         with self.session.defining():
             yield
+
+    @operation(writes=True)
+    def rename_index(self, name: str, new_name: str) -> None:
+        """Give an index another name, and so the constraint that it keeps, if there is one."""
+        with self._database.define(self.session) as change:
+            change.rename_index(name, new_name)
+
+    @operation(writes=True)
+    def rename_constraint(self, table: str, name: str, new_name: str) -> None:
+        """Give a constraint another name, and so the index that keeps it, if there is one."""
+        with self._database.define(self.session) as change:
+            change.rename_constraint(table, name, new_name)
+
+    @operation(writes=True)
+    def comment(
+        self,
+        text: str | None,
+        *,
+        table: str | None = None,
+        column: str | None = None,
+        index: str | None = None,
+        constraint: str | None = None,
+    ) -> None:
+        """Say in the catalog what something is, or no more (None): a table, its column or constraint, or an index."""
+        given = {"table": table, "column": column, "index": index, "constraint": constraint}
+        kinds = tuple(kind for kind, name in given.items() if name is not None)
+        with self._database.define(self.session) as change:
+            if index is not None and kinds == ("index",):
+                change.comment_on_index(index, text or None)
+            elif table is not None and kinds == ("table",):
+                change.comment_on_table(table, text or None)
+            elif table is not None and column is not None and kinds == ("table", "column"):
+                change.comment_on_column(table, column, text or None)
+            elif table is not None and constraint is not None and kinds == ("table", "constraint"):
+                change.comment_on_constraint(table, constraint, text or None)
+            else:
+                raise SchemaError("a comment is on a table, on its column or constraint, or on an index")
 
     def _hold_table(self, name: str) -> TableDefinition:
         """Take a table alone: what is found out about its rows stays true until the transaction ends."""

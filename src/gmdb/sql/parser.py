@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import TokenType
 from gmdb.errors import InvalidSyntax, ProgrammingError
 from gmdb.sql import dialect
 
-_WORD = r'("[^"]+"|[a-zA-Z_]\w*)'
+_WORD = r'("(?:[^"]|"")+"|[a-zA-Z_]\w*)'
 _OWN = {
     "savepoint": re.compile(rf"savepoint\s+{_WORD}", re.I),
     "release": re.compile(rf"release\s+(?:savepoint\s+)?{_WORD}", re.I),
@@ -24,6 +24,14 @@ _OWN = {
         rf"create\s+tablespace\s+{_WORD}((?:\s+(?:page_?size|devices|device_pages)\s*=?\s*\d+)*)", re.I
     ),
     "drop_tablespace": re.compile(rf"drop\s+tablespace\s+(if\s+exists\s+)?{_WORD}", re.I),
+    "rename_constraint": re.compile(
+        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{_WORD}\s+rename\s+constraint\s+{_WORD}\s+to\s+{_WORD}", re.I
+    ),
+    "comment": re.compile(
+        rf"comment\s+on\s+(?:(table|index)\s+{_WORD}|(column)\s+{_WORD}\s*\.\s*{_WORD}"
+        rf"|(constraint)\s+{_WORD}\s+on\s+{_WORD})\s+is\s+(null|'(?:[^']|'')*')",
+        re.I,
+    ),
     "explain": re.compile(r"explain\s+(.*)", re.I | re.S),
     "describe": re.compile(rf"desc(?:ribe)?\s+{_WORD}", re.I),
 }

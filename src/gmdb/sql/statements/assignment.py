@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlglot import exp
 
+import gmdb.sql.bind.queries  # noqa: F401  # without it nobody would know what a call in a DEFAULT means
 from gmdb.errors import (
     CheckViolation,
     InvalidSyntax,

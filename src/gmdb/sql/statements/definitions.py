@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -355,9 +355,12 @@ class Definition(Statement):
     # ---- alter
 
     def _alter(self, syntax: Syntax) -> None:
-        syntax.word("kind", "TABLE")
+        kind = syntax.word("kind", "TABLE", "INDEX")
         syntax.ignore("only")  # no table inherits from another
         actions, target = syntax.list("actions"), syntax.need("this", "a table")
+        if kind == "INDEX":
+            self._alter_index(name_alone(target), actions, syntax)
+            return
         try:
             table = self._existing(target)
         except NoSuchTable:
@@ -373,6 +376,12 @@ class Definition(Statement):
         if unknown:
             raise UnsupportedExpression(f"alter table {table} {unknown[0].sql()}", *place(unknown[0]))
         self._act(table, actions)
+
+    def _alter_index(self, name: str, actions: Sequence[exp.Expr], syntax: Syntax) -> None:
+        if len(actions) != 1 or not isinstance(actions[0], exp.AlterRename):
+            raise UnsupportedExpression(f"alter index {name} {actions[-1].sql()}", *place(actions[-1]))
+        with suppress(NoSuchIndex) if syntax.flag("exists") else nullcontext():
+            self.connection.rename_index(name, name_alone(_inner(actions[0])))
 
     def _act(self, table: str, actions: Sequence[exp.Expr]) -> None:
         """Do all that an ALTER TABLE asks for, in PostgreSQL's order: what goes, other types, what is new."""

@@ -358,6 +358,75 @@ class DefinitionChanges:
         self._session.drop_segment(index.obj_id, self._segment(index.entry_page))
         return replace(table, indexes=tuple(other for other in table.indexes if other is not index))
 
+    def rename_index(self, name: str, new_name: str) -> None:
+        """A constraint that the index keeps is renamed with it, for they have one name."""
+        found, _ = self._catalog.index(name, self._session)
+        table = self._take(found.name)
+        self._rename_index(table, table.index(name), new_name)
+
+    def rename_constraint(self, name: str, constraint: str, new_name: str) -> None:
+        table = self._take(name)
+        old = table.constraint(constraint)
+        if old.kind != CHECK:
+            self._rename_index(table, table.index(old.name), new_name)
+            return
+        self._require_new_constraint(table, new_name)
+        renamed = replace(old, name=new_name)
+        table = replace(table, constraints=tuple(renamed if one is old else one for one in table.constraints))
+        self._system.change_constraint(table, renamed, old.name)
+        self._change(table)
+
+    def _rename_index(self, table: TableDefinition, index: IndexDefinition, new_name: str) -> None:
+        if index.building:
+            raise SchemaError(f"index {index.name} is being built; rename it when it is there")
+        self._indexes.take_new_name(new_name)
+        self._take_names("", [index])
+        new = replace(index, name=new_name)
+        table = replace(table, indexes=tuple(new if one is index else one for one in table.indexes))
+        self._system.change_index(new)
+        for one in table.constraints:
+            if one.name == index.name and one.kind != CHECK:
+                self._require_new_constraint(table, new_name)
+                kept = replace(one, name=new_name)
+                table = replace(
+                    table, constraints=tuple(kept if other is one else other for other in table.constraints)
+                )
+                self._system.change_constraint(table, kept, one.name)
+        self._change(table)
+
+    def _require_new_constraint(self, table: TableDefinition, name: str) -> None:
+        require_name("constraint", name)
+        if any(other.name.lower() == name.lower() for other in table.constraints):
+            raise SchemaError(f"table {table.name} has a constraint {name} already")
+
+    # ---- comments
+
+    def comment_on_table(self, name: str, comment: str | None) -> None:
+        table = replace(self._take(name), comment=comment)
+        self._system.change_table(table)
+        self._change(table)
+
+    def comment_on_column(self, name: str, column: str, comment: str | None) -> None:
+        table = self._take(name)
+        position = table.position(column)
+        self._replace_column(table, position, replace(table.columns[position], comment=comment))
+
+    def comment_on_index(self, name: str, comment: str | None) -> None:
+        found, _ = self._catalog.index(name, self._session)
+        table = self._take(found.name)
+        index = table.index(name)
+        commented = replace(index, comment=comment)
+        self._system.change_index(commented)
+        self._change(replace(table, indexes=tuple(commented if one is index else one for one in table.indexes)))
+
+    def comment_on_constraint(self, name: str, constraint: str, comment: str | None) -> None:
+        table = self._take(name)
+        old = table.constraint(constraint)
+        commented = replace(old, comment=comment)
+        table = replace(table, constraints=tuple(commented if one is old else one for one in table.constraints))
+        self._system.change_constraint(table, commented)
+        self._change(table)
+
     # ---- shared parts
 
     def _take(self, name: str) -> TableDefinition:

@@ -144,9 +144,14 @@ class SystemTables:
         row = column_row(table.obj_id, position, table.columns[position])
         self._update("sys_columns", lambda values: values[:2] == row[:2], row)
 
-    def change_constraint(self, table: TableDefinition, constraint: Constraint) -> None:
+    def change_index(self, index: IndexDefinition) -> None:
+        self._update("sys_indexes", lambda values: values[0] == index.obj_id, index_row(index))
+
+    def change_constraint(self, table: TableDefinition, constraint: Constraint, old_name: str = "") -> None:
+        """``old_name``: if it had another one."""
         row = constraint_row(table, constraint)
-        self._update("sys_constraints", lambda values: values[:2] == row[:2], row)
+        known = table.obj_id, old_name or constraint.name
+        self._update("sys_constraints", lambda values: values[:2] == known, row)
 
     def _delete(self, name: str, wanted: Callable[[Values], bool]) -> None:
         for row_id, values in self.rows(name):
