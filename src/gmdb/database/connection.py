@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gmdb.database import dbapi
+from gmdb.database.alterations import Alterations
 from gmdb.database.operations import Again, composed, operation, scope
 from gmdb.database.pep249 import HasErrors
 from gmdb.errors import InterfaceError
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 Isolation = Literal["read committed", "repeatable read"]
 
 
-class Connection(HasErrors):
+class Connection(Alterations, HasErrors):
     """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(

@@ -28,7 +28,7 @@ from gmdb.transaction.interrupts import operation as composed
 if TYPE_CHECKING:
     from gmdb.transaction.session import Session
 
-__all__ = ["Again", "Operation", "composed", "declared_in", "operation", "scope"]
+__all__ = ["Again", "Operation", "composed", "declared_in", "members_of", "operation", "scope"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 C = TypeVar("C")
@@ -103,7 +103,12 @@ def scope() -> Callable[
 
 def declared_in(kind: type) -> dict[str, Operation]:
     """The operations of a class by their names."""
-    return {declared.name: declared for value in vars(kind).values() for declared in declarations_of(value)}
+    return {declared.name: declared for value in members_of(kind).values() for declared in declarations_of(value)}
+
+
+def members_of(kind: type) -> dict[str, Any]:
+    """The members of a class by their names, with those that it inherits."""
+    return {name: value for one in reversed(kind.__mro__[:-1]) for name, value in vars(one).items()}
 
 
 def declarations_of(value: Any) -> list[Operation]:

@@ -20,8 +20,9 @@ from gmdb.database.connection import Connection
 from gmdb.database.cursor import RowCursor
 from gmdb.database.dbapi import Result, run_at_once
 from gmdb.database.operations import Operation, declared_in
-from gmdb.errors import InterfaceError
+from gmdb.errors import DefinitionChanged, InterfaceError
 from gmdb.format.address import RowId
+from gmdb.format.columns import Column, require_same
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.server.client_session import Client, OpenScope
 from gmdb.server.wire import (
@@ -159,12 +160,21 @@ def heap(client: Client, name: str) -> TableDefinition:
     assert client.connection is not None
     opened = client.connection.heap(name)
     client.heaps.setdefault(opened.obj_id, opened)
-    return client.connection.table(name)
+    definition = client.connection.table(name)
+    client.known_columns.setdefault(opened.obj_id, definition.columns)
+    return definition
+
+
+def _require_known(client: Client, table: TableThere, now: Heap) -> None:
+    """Refuse rows of other columns than those by which the client reads and writes them."""
+    known = client.known_columns[table[0]]
+    require_same(now.name, known, now.columns, range(len(known)))
 
 
 @served(writes=True)
 def insert(client: Client, table: TableThere, row: bytes) -> RowId:
     rows = client.heap(table)
+    _require_known(client, table, rows)
     return rows.insert(client.received.values(row_codec(rows.columns).decode(row)))
 
 
@@ -172,12 +182,14 @@ def insert(client: Client, table: TableThere, row: bytes) -> RowId:
 def fetch(client: Client, table: TableThere, row_id: RowId) -> bytes:
     rows = client.heap(table)
     values = rows.fetch(row_id)
+    _require_known(client, table, rows)
     return row_codec(rows.columns).encode(values)
 
 
 @served(writes=True)
 def update(client: Client, table: TableThere, row_id: RowId, patch: bytes) -> None:
     rows = client.heap(table)
+    _require_known(client, table, rows)
     rows.update(row_id, client.received.values(decode_patch(rows.columns, patch)))
 
 
@@ -203,14 +215,25 @@ def share(client: Client, table: TableThere) -> None:
 def rows(client: Client, table: TableThere) -> tuple[int | None, bytes]:
     """The first rows of a read of the whole table."""
     heap = client.heap(table)
-    return _first_rows(client, heap.encoded_rows() if heap.lobs is None else _encoded(heap, heap.rows()))
+    reading = heap.encoded_rows() if heap.lobs is None else _encoded(heap, heap.rows())
+    return _first_rows(client, _of_known(client, table, heap, reading))
 
 
 @served()
 def rows_by_key(client: Client, table: TableThere, index: str, keys: KeyRange) -> tuple[int | None, bytes]:
     """The first rows of a range of keys."""
     heap = client.heap(table)
-    return _first_rows(client, _encoded(heap, heap.by(index).walk(keys)))
+    return _first_rows(client, _of_known(client, table, heap, _encoded(heap, heap.by(index).walk(keys))))
+
+
+def _of_known(
+    client: Client, table: TableThere, heap: Heap, reading: Iterator[tuple[RowId, bytes]]
+) -> Iterator[tuple[RowId, bytes]]:
+    """A read of rows, once it has begun and sees the table."""
+    for n, row in enumerate(reading):
+        if n == 0:
+            _require_known(client, table, heap)
+        yield row
 
 
 def _encoded(heap: Heap, rows: Iterator[tuple[RowId, tuple[Any, ...]]]) -> Iterator[tuple[RowId, bytes]]:
@@ -222,11 +245,16 @@ def _encoded(heap: Heap, rows: Iterator[tuple[RowId, tuple[Any, ...]]]) -> Itera
 
 
 @served()
-def select_rows(client: Client, name: str, columns: list[str] | None, **which: Any) -> tuple[int | None, bytes]:
-    """The first rows of a cursor."""
+def select_rows(
+    client: Client, name: str, columns: list[str] | None, known: list[Column], **which: Any
+) -> tuple[int | None, bytes]:
+    """The first rows of a cursor, for a client who knows the columns as these."""
     assert client.connection is not None
     table = client.connection.table(name)
-    encode = row_codec([table.columns[n] for n in table.positions(columns)]).encode
+    chosen = [table.columns[n] for n in table.positions(columns)]
+    if not all(one.type.widens_to(now.type) for one, now in zip(known, chosen, strict=False)):
+        raise DefinitionChanged(f"table {name} has other columns by now; look it up again, and repeat")
+    encode = row_codec(chosen).encode
     rows = client.connection.select(name, columns, **which).rows()
     return _first_rows(client, ((row_id, encode(values)) for row_id, values in rows))
 
@@ -312,7 +340,13 @@ def _result_head(client: Client, result: Result) -> dict[str, Any]:
 @served()
 def statement(client: Client, table: TableThere) -> int:
     heap = client.heap(table)
-    return client.enter(heap.statement(), heap)[0]
+    number = client.enter(heap.statement(), heap)[0]
+    try:
+        _require_known(client, table, heap)
+    except DefinitionChanged:
+        client.leave(number, False)
+        raise
+    return number
 
 
 @served()

@@ -23,6 +23,7 @@ from gmdb.server.wire import (
     LobRowCodec,
     TableThere,
     all_sent_ahead,
+    fingerprint,
     in_chunks,
     pack_rows,
     row_codec,
@@ -54,7 +55,7 @@ class RemoteHeap(_Heap):
         self.obj_id = table.obj_id
         self.columns = table.columns
         self._link = self.session = link  # type: ignore[assignment]
-        self._table: TableThere = (table.obj_id, table.name, table.number)
+        self._table: TableThere = (table.obj_id, table.name, table.number, fingerprint(table.columns))
         self._codec = row_codec(table.columns)
         self._has_lobs = table.lobs is not None
         self.encode_patch: Callable[..., bytes] = Patches(table.name, table.columns).encode
@@ -221,7 +222,8 @@ class RemoteCursor(_Cursor):
             self._which["row_ids"] = [_row_id(row_id) for row_id in row_ids]
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-        return read_rows(self._link, row_codec(self._chosen), "select_rows", self._name, self._columns, **self._which)
+        which = (self._name, self._columns, self._chosen)
+        return read_rows(self._link, row_codec(self._chosen), "select_rows", *which, **self._which)
 
     def arrow(self) -> pa.RecordBatchReader:
         there, begun = self._link.ask_for("select", self._name, self._columns, **self._which)

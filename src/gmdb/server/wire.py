@@ -19,6 +19,7 @@ from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from zlib import crc32
 
 from gmdb import errors
 from gmdb.errors import InterfaceError, TypeMismatch
@@ -296,7 +297,13 @@ class SessionState(NamedTuple):
     is_missed: bool = False
 
 
-TableThere = tuple[int, str, int]  # a heap's obj_id, and name and number of its table, for an owner that comes later
+# A heap's obj_id; and for an owner that comes later, name and number of its table, and ``fingerprint`` of the columns.
+TableThere = tuple[int, str, int, int]
+
+
+def fingerprint(columns: Iterable[Column]) -> int:
+    """A number that other columns hardly have."""
+    return crc32("\n".join(f"{column.name} {column.type}" for column in columns).encode())
 
 
 class StepsThere(NamedTuple):

@@ -16,7 +16,7 @@ from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.process.late_patterns import late_pattern
 from gmdb.sql import dialect
 
-_WORD = r'("[^"]+"|[a-zA-Z_]\w*)'
+_WORD = r'("(?:[^"]|"")+"|[a-zA-Z_]\w*)'
 _OWN = {
     "savepoint": late_pattern(rf"savepoint\s+{_WORD}", re.I),
     "release": late_pattern(rf"release\s+(?:savepoint\s+)?{_WORD}", re.I),
@@ -25,12 +25,26 @@ _OWN = {
         rf"create\s+tablespace\s+{_WORD}((?:\s+(?:page_?size|devices|device_pages)\s*=?\s*\d+)*)", re.I
     ),
     "drop_tablespace": late_pattern(rf"drop\s+tablespace\s+(if\s+exists\s+)?{_WORD}", re.I),
+    "rename_constraint": late_pattern(
+        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{_WORD}\s+rename\s+constraint\s+{_WORD}\s+to\s+{_WORD}", re.I
+    ),
+    "comment": late_pattern(
+        rf"comment\s+on\s+(?:(table|index)\s+{_WORD}|(column)\s+{_WORD}\s*\.\s*{_WORD}"
+        rf"|(constraint)\s+{_WORD}\s+on\s+{_WORD})\s+is\s+(null|'(?:[^']|'')*')",
+        re.I,
+    ),
     "explain": late_pattern(r"explain\s+(.*)", re.I | re.S),
     "describe": late_pattern(rf"desc(?:ribe)?\s+{_WORD}", re.I),
 }
 _OWN_WORDS = {  # with which they begin
-    **{name: (name,) for name in ("savepoint", "release", "explain", "describe")},
-    **{"set": ("autocommit",), "create": ("tablespace",), "drop": ("drop_tablespace",), "desc": ("describe",)},
+    **{name: (name,) for name in ("savepoint", "release", "explain", "describe", "comment")},
+    **{
+        "alter": ("rename_constraint",),
+        "set": ("autocommit",),
+        "create": ("tablespace",),
+        "drop": ("drop_tablespace",),
+        "desc": ("describe",),
+    },
 }
 _OPTION = late_pattern(rf"\s+(tablespace|pctfree)\s*=?\s*(\d+|{_WORD})\s*$", re.I)
 _CREATE_TABLE = late_pattern(r"\s*create\s+table\b", re.I)

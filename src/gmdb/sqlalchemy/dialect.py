@@ -157,7 +157,8 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     supports_identity_columns = True
     supports_alter = False  # as far as SQLAlchemy asks: for foreign keys of tables that name each other
     supports_is_distinct_from = True
-    supports_comments = False
+    supports_comments = True
+    inline_comments = False
     supports_sequences = False
     supports_schemas = False
     supports_views = False

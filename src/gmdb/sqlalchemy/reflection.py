@@ -221,7 +221,7 @@ class Reflection:
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> dict[str, Any]:
         for key in self._constraints(connection, table_name, schema, PRIMARY_KEY):
-            return {"name": key.name, "constrained_columns": list(key.columns)}
+            return {"name": key.name, "constrained_columns": list(key.columns), **_comment(key)}
         return {"name": None, "constrained_columns": []}
 
     @reflection.cache
@@ -229,14 +229,14 @@ class Reflection:
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
         constraints = self._constraints(connection, table_name, schema, UNIQUE)
-        return [{"name": one.name, "column_names": list(one.columns)} for one in constraints]
+        return [{"name": one.name, "column_names": list(one.columns), **_comment(one)} for one in constraints]
 
     @reflection.cache
     def get_check_constraints(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
         constraints = self._constraints(connection, table_name, schema, CHECK)
-        return [{"name": one.name, "sqltext": one.text} for one in constraints]
+        return [{"name": one.name, "sqltext": one.text, **_comment(one)} for one in constraints]
 
     @reflection.cache
     def get_foreign_keys(
@@ -265,8 +265,15 @@ class Reflection:
             indexes.append(entry)
         return indexes
 
-    def get_table_comment(self, *_given: Any, **_more: Any) -> Any:
-        raise NotImplementedError  # as SQLAlchemy wants to be told that there are no comments
+    @reflection.cache
+    def get_table_comment(
+        self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
+    ) -> dict[str, Any]:
+        return {"text": self._definition(connection, table_name, schema).comment}
+
+
+def _comment(constraint: Constraint) -> dict[str, Any]:
+    return {} if constraint.comment is None else {"comment": constraint.comment}
 
 
 def _column(column: Column) -> dict[str, Any]:
@@ -276,6 +283,7 @@ def _column(column: Column) -> dict[str, Any]:
         "nullable": column.nullable,
         "default": column.default,
         "autoincrement": column.identity is not None,
+        "comment": column.comment,
     }
     if column.identity is not None:
         fields["identity"] = {"always": column.identity == "always", "start": 1, "increment": 1}

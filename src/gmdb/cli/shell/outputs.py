@@ -190,7 +190,7 @@ def described_whole(table: TableDefinition) -> QueryResult:
 
 
 def described(table: TableDefinition) -> Iterator[QueryResult]:
-    """A result for the columns, one for the indexes, one for the constraints."""
+    """A result for the columns, one for the indexes, one for the constraints, and one for comments."""
     columns = [
         (
             c.name,
@@ -210,6 +210,15 @@ def described(table: TableDefinition) -> Iterator[QueryResult]:
     constraints = [(c.name, c.kind, c.text if c.kind == CHECK else ", ".join(c.columns)) for c in table.constraints]
     if constraints:
         yield _text_result(("constraint", "kind", "of"), constraints)
+    parts = [
+        ("table", (table,)),
+        ("column", table.columns),
+        ("index", table.indexes),
+        ("constraint", table.constraints),
+    ]
+    comments = [(kind, one.name, one.comment) for kind, ones in parts for one in ones if one.comment is not None]  # type: ignore[attr-defined]
+    if comments:
+        yield _text_result(("what", "name", "comment"), comments)
 
 
 def _text_result(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> QueryResult:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlglot import exp
 
+import gmdb.sql.bind.queries  # noqa: F401  # without it nobody would know what a call in a DEFAULT means
 from gmdb.errors import (
     CheckViolation,
     InvalidSyntax,
@@ -26,14 +27,14 @@ from gmdb.format.columns import Column as StoredColumn
 from gmdb.sql import tree
 from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.bind.coercion import fold
-from gmdb.sql.bind.expressions import bind_assigned, condition
+from gmdb.sql.bind.expressions import bind, bind_assigned, condition
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.casts import accept_parameter
 from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.operations.registry import Operation
 from gmdb.sql.plan.planner import Plan
 from gmdb.sql.prepared import Statement
-from gmdb.sql.rows.expressions import compile_expression, compile_row
+from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Parameters, Run
 from gmdb.sql.syntax import column_name, is_system_name, reading
 from gmdb.sql.tree import Call, Constant, Expression, Parameter
@@ -90,17 +91,12 @@ def _alone(node: exp.Expr, what: str) -> Binder:
     return Binder(_NoTables(), {})
 
 
+def bind_alone(node: exp.Expr, what: str, scope: Scope) -> Expression:
+    return bind(_alone(node, what), node, scope)
+
+
 def bind_default(node: exp.Expr, column: StoredColumn) -> Expression:
     return bind_value(_alone(node, "DEFAULT"), node, Scope(), column)
-
-
-def constant_default(node: exp.Expr, column: StoredColumn) -> Any:
-    """What a default is now, for rows that are there already when a column is added."""
-    expression = bind_default(node, column)
-    if tree.is_volatile(expression):
-        message = "the default of a new column cannot differ from row to row; add the column, then set its default"
-        raise UnsupportedExpression(message, *place(node))
-    return compile_expression(expression, ())((), (), datetime.now())
 
 
 def bind_check(node: exp.Expr, scope: Scope) -> Expression:

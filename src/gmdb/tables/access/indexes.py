@@ -9,6 +9,7 @@ from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError, UniqueViola
 from gmdb.format.btree import Order
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, Kind
+from gmdb.format.options import option
 from gmdb.process.late_dataclasses import dataclass
 
 _ORDERS = {
@@ -45,6 +46,7 @@ class IndexDefinition:
     since: int = 0  # snapshots older than this commit cannot use it; ~scn if its own transaction is still open
     using: str = "btree"  # or "hash", which finds whole keys only
     building: bool = False  # readers do not use it yet, and writers record what they would do to it
+    comment: str | None = option(None)
 
     def require(self, keys: KeyRange) -> None:
         """Refuse keys that the index cannot look up: a hash index finds whole keys, one at a time."""

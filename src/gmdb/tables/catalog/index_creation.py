@@ -198,7 +198,6 @@ class IndexMaking:
 
     def _check(self, table: TableDefinition, name: str, columns: Sequence[str], using: str) -> list[int]:
         """The columns' numbers, once the index is known to be possible and its name is taken."""
-        require_name("index", name)
         if using not in INDEX_KINDS:
             raise SchemaError(f"index {name}: there is no kind {using!r} of index, only {' and '.join(INDEX_KINDS)}")
         positions = [table.position(column) for column in columns]
@@ -212,11 +211,16 @@ class IndexMaking:
             raise SchemaError(f"index {name}: a column is named twice in {', '.join(columns)}")
         if len(table.indexes) >= INDEXES_MAX:
             raise SchemaError(f"table {table.name} has {INDEXES_MAX} indexes already; it cannot have more")
+        self.take_new_name(name)
+        return positions
+
+    def take_new_name(self, name: str) -> None:
+        """Lock a name for an index, which no other has."""
+        require_name("index", name)
         self._session.take_alone(Name("index", name.lower()))
         self._session.see_newest()
         if name.lower() in self.names():
             raise SchemaError(f"there is an index {name} already")
-        return positions
 
     # ---- while others go on: the session's transaction is for the index alone
 
