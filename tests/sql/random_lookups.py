@@ -16,6 +16,18 @@ from tests.sql.random_queries import NUMBERS, TYPES, Queries
 COLUMNS = {**TYPES, "k": "int"}
 TABLES = ("t1", "t2", "t3", "t4", "t5")
 INDEXES = ("(i)", "(s, i)", "(d)", "(n)", "(c)", "(b, k)", "(x)", "(t, j)", "using hash (u)", "(f, d)")
+MORE_INDEXES = (  # of which each table has some, chosen by chance
+    "(i desc, j nulls first)",
+    "(j desc nulls last, i)",
+    "(s nulls first, d desc)",
+    "(d desc) include (s, k)",
+    "(i) include (j, n, x)",
+    "(x desc, k)",
+    "(n nulls first, m desc)",
+    "(t desc nulls last, b nulls first)",
+    "(c desc, i desc)",
+)
+MORE_INDEXES_A_TABLE = 4
 _DAY = date(2020, 1, 28)
 _PYTHON = {  # of which type parameters are that stand for a column's value
     "numeric": Decimal,

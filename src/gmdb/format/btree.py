@@ -42,9 +42,10 @@ INDEX_HEAD = layout(
     unique=("u1", "1: no two rows may have the same key"),
     column_count=("u1", "key columns"),
     kind=("<u2", "what its pages are: see IndexKind"),
-    orders=("16u1", "of each key column, how its values are compared: see Order"),
+    orders=("16u1", "of each key column, how its values are compared: see Order; + 64: NULLs first, + 128: descending"),
     positions=("32u1", "of each key column, its number in the table (u16s)"),
-    reserved2=("8u1", "0"),
+    unique_columns=("u1", "the first key columns, by which a unique index knows rows; 0: all"),
+    reserved2=("7u1", "0"),
 )
 
 
@@ -65,6 +66,7 @@ class Order(IntEnum):
     BYTES = 4  # length and bytes, by their values
 
 
+ORDER_MASK, NULLS_FIRST, DESCENDING = 0x3F, 0x40, 0x80  # of an index head's ``orders``
 INDEX_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("reserve2")  # on the entry page of the index's segment
 KEY_COLUMNS_MAX = 15  # a branch entry has one more, the row id, and all size bits in one word
 KEY_BYTES_MAX = 2000

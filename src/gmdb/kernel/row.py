@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, POINTER_SIZE, Order
+from gmdb.format.btree import (
+    DESCENDING,
+    INDEX_HEAD,
+    KEY_BYTES_MAX,
+    NULLS_FIRST,
+    ORDER_MASK,
+    POINTER_SIZE,
+    Order,
+)
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, ROW_HEAD, SIZE_AT, UNLOCKED
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import (
@@ -219,7 +227,7 @@ def extract_image(target, row, patch):
 #
 # An entry has the row header's shape, a pointer of 8 bytes, then its key columns as a row stores them.  Keys are
 # compared where they lie: the first column that differs decides, and what follows it is not looked at.  NULL sorts
-# last.
+# last, unless the index's head has another place for a column's NULLs.
 
 POINTER_AT = ROW_HEAD.size
 VALUES_AT = POINTER_AT + POINTER_SIZE
@@ -296,7 +304,14 @@ def _compare_values(order, a, b):
 @routine
 def order_at(index, number):
     """How values of a key column are compared."""
-    return load_u8(index + _ORDERS_AT + number)
+    return load_u8(index + _ORDERS_AT + number) & ORDER_MASK
+
+
+@routine
+def unique_columns(index):
+    """How many of the first key columns a unique index knows rows by: the others are only kept in it."""
+    head = index_head(index)
+    return head.unique_columns if head.unique_columns else head.column_count
 
 
 @routine
@@ -335,13 +350,14 @@ def compare_keys(index, a, b, columns):
     a, b = a + VALUES_AT, b + VALUES_AT
     for n in range(columns):
         a_code, b_code = a_bits >> 2 * n & 3, b_bits >> 2 * n & 3
+        order = load_u8(index + _ORDERS_AT + n)
         if a_code == 0 or b_code == 0:
             if a_code != b_code:
-                return 1 if a_code == 0 else -1
+                return 1 if (a_code == 0) == (order & NULLS_FIRST == 0) else -1
             continue
-        result = _compare_values(order_at(index, n), a, b)
+        result = _compare_values(order & ORDER_MASK, a, b)
         if result:
-            return result
+            return -result if order & DESCENDING else result
         a += stored_bytes(a, a_code)
         b += stored_bytes(b, b_code)
     return 0
@@ -349,9 +365,9 @@ def compare_keys(index, a, b, columns):
 
 @routine
 def has_null(index, entry):
-    """Whether a key column is NULL: such keys are never each other's duplicates."""
+    """Whether a key column is NULL that a unique index goes by: such keys are never each other's duplicates."""
     bits = load_u32(entry + BITS_AT)
-    for n in range(key_columns(index)):
+    for n in range(unique_columns(index)):
         if bits >> 2 * n & 3 == 0:
             return True
     return False
@@ -417,10 +433,17 @@ def _first_bytes(value):
 
 @routine
 def sort_prefix(index, entry):
-    """A number whose bits, read as unsigned, sort as the entry's key does, as far as they go; NULL is the highest."""
+    """A number whose bits, read as unsigned, sort as the entry's key does, as far as they go; NULL is at an end."""
+    order = load_u8(index + _ORDERS_AT)
     if load_u32(entry + BITS_AT) & 3 == 0:
-        return -1
-    order, value = load_u8(index + _ORDERS_AT), entry + VALUES_AT
+        return 0 if order & NULLS_FIRST else -1
+    prefix = _prefix_of_value(order & ORDER_MASK, entry + VALUES_AT)
+    return ~prefix if order & DESCENDING else prefix
+
+
+@routine
+def _prefix_of_value(order, value):
+    """``sort_prefix`` of a value that is not NULL, in ascending order."""
     if order == _WORD:
         return load_i32(value) - _LOWEST_WORD
     if order == _LONG:

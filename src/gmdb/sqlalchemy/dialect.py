@@ -98,7 +98,8 @@ class DefinitionCompiler(DDLCompiler):
         index = create.element
         self._verify_index_table(index)
         names = [self.sql_compiler.process(e, include_table=False, literal_binds=True) for e in index.expressions]
-        using = index.dialect_options["gmdb"]["using"]
+        options = index.dialect_options["gmdb"]
+        using, included = options["using"], [getattr(one, "name", one) for one in options["include"] or ()]
         parts = [
             "CREATE",
             "UNIQUE INDEX" if index.unique else "INDEX",
@@ -107,6 +108,7 @@ class DefinitionCompiler(DDLCompiler):
             f"ON {self.preparer.format_table(index.table)}",
             f"USING {using}" if using else "",
             f"({', '.join(names)})",
+            f"INCLUDE ({', '.join(map(self.preparer.quote, included))})" if included else "",
         ]
         return " ".join(part for part in parts if part)
 
@@ -142,7 +144,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     colspecs = IMPLEMENTATIONS
     construct_arguments = [  # noqa: RUF012
         (schema.Table, {"tablespace": None, "pctfree": None}),
-        (schema.Index, {"using": None}),
+        (schema.Index, {"using": None, "include": None}),
     ]
 
     supports_native_boolean = True

@@ -55,6 +55,7 @@ from gmdb.kernel.row import (
     index_head,
     key_columns,
     make_entry,
+    unique_columns,
 )
 from gmdb.kernel.runtime.compiler import kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u32, move_bytes, store_32
@@ -201,7 +202,7 @@ def _check_row(area, call, target, index, entry, place):
     if data < 0:
         return data
     buffer = _other_buffer(area)
-    if make_entry(index, data, buffer, 0) < 0 or compare_keys(index, buffer, entry, key_columns(index)):
+    if make_entry(index, data, buffer, 0) < 0 or compare_keys(index, buffer, entry, unique_columns(index)):
         return DONE
     return DUPLICATE
 

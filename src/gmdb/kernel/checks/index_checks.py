@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
-from gmdb.format.btree import INDEX_HEAD, Order
+from gmdb.format.btree import Order
 from gmdb.format.heap import NODE_AT
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, NO_LOCK, UNLOCKED
@@ -24,7 +24,9 @@ from gmdb.kernel.row import (
     index_head,
     key_columns,
     make_entry,
+    order_at,
     order_of_double,
+    unique_columns,
 )
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u8, load_u16, load_u32, multiply, records, store_8, store_64
@@ -50,7 +52,6 @@ NO_WORD = -1  # a key that no entry can have
 
 device_at = records(MAPPED_DEVICE)
 _DEVICE_SIZE = MAPPED_DEVICE.itemsize
-_ORDERS_AT = INDEX_HEAD.offset("orders")
 _WORD, _LONG, _DOUBLE, _WIDE, _BYTES = (int(order) for order in Order)
 _DATA, _HEAP = int(PageType.DATA), int(SegmentType.HEAP)
 _POSITIVE = (1 << 63) - 1
@@ -119,7 +120,7 @@ def word_of(index, entry, place):
             at += 2 + load_u16(at)
         elif code == _EIGHT:
             value = load_i64(at)
-            is_double = load_u8(index + _ORDERS_AT + n) == _DOUBLE
+            is_double = order_at(index, n) == _DOUBLE
             word = _mix_long(word, order_of_double(value) if is_double else value)
             at += 8
         elif code:
@@ -135,7 +136,7 @@ def fits(index, entry, count):
         return False
     bits, at = load_u32(entry + BITS_AT), entry + VALUES_AT
     for n in range(key_columns(index)):
-        code, order = bits >> 2 * n & 3, load_u8(index + _ORDERS_AT + n)
+        code, order = bits >> 2 * n & 3, order_at(index, n)
         if code == 0:
             continue
         wanted = 1 if order == _WORD else _EIGHT if order == _LONG or order == _DOUBLE else 3
@@ -368,7 +369,7 @@ def _is_duplicate(index, before, entry):
     """Whether two entries of a unique index, one behind the other, have one key, and neither is marked."""
     if not index_head(index).unique or (load_u32(before) | load_u32(entry)) >> 24 & FLAG_DELETE:
         return False
-    return not has_null(index, entry) and compare_keys(index, before, entry, key_columns(index)) == 0
+    return not has_null(index, entry) and compare_keys(index, before, entry, unique_columns(index)) == 0
 
 
 @routine

@@ -63,8 +63,8 @@ class Span:
 class Path:
     """How to find rows: by ``index`` and ranges of its keys, by ``row_ids``, or all of them.
 
-    ``columns``: the index's, as they are stored.  ``estimate``: how many rows it leads to, for each time that it is
-    taken.  ``ordered``: rows must come in the order of the keys, or ``backwards``; there is one span then.
+    ``columns``: those of the index's key, as they are stored.  ``estimate``: how many rows it leads to, for each time
+    that it is taken.  ``ordered``: rows must come in the order of the keys, or ``backwards``; there is one span then.
     """
 
     index: IndexDefinition | None = None
@@ -102,12 +102,17 @@ class Path:
     def ranges(self, values: Sequence[Sequence[Any]]) -> list[KeyRange]:
         """The ranges of keys for a run; ``values``: what each span's ``expressions()`` are in it."""
         types = [column.type for column in self.columns]
+        falls = [self.falls(n) for n in range(len(types))]
         ranges = [
             keys
             for span, own in zip(self.spans, values, strict=True)
-            if (keys := _range(span, types, own, self.backwards)) is not None
+            if (keys := _range(span, types, own, falls, self.backwards)) is not None
         ]
-        return ranges if len(ranges) < 2 else _disjoint(ranges)
+        return ranges if len(ranges) < 2 else _disjoint(ranges, falls)
+
+    def falls(self, number: int) -> bool:
+        """Whether greater values of a column of the key come first in the index."""
+        return self.index is not None and self.index.direction(number).descending
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,7 +283,9 @@ def _date_end(value: date, open_: bool, is_low: bool) -> tuple[Any, bool]:
     return (day, open_) if value.time() == time() else (day, is_low)  # a day begins before any time within it
 
 
-def _range(span: Span, types: Sequence[ColumnType], values: Sequence[Any], backwards: bool) -> KeyRange | None:
+def _range(
+    span: Span, types: Sequence[ColumnType], values: Sequence[Any], falls: Sequence[bool], backwards: bool
+) -> KeyRange | None:
     """The keys of one span; None if there are none."""
     count = len(span.equal)
     equal: list[Any] = []
@@ -299,36 +306,49 @@ def _range(span: Span, types: Sequence[ColumnType], values: Sequence[Any], backw
     (low, low_open), (high, high_open) = sides
     if len(low) == len(high) > count and (low[-1] > high[-1] or (low[-1] == high[-1] and (low_open or high_open))):
         return None
+    if count < len(falls) and falls[count]:
+        low, low_open, high, high_open = high, high_open, low, low_open
     return KeyRange(tuple(low), tuple(high), low_open, high_open, backwards)
 
 
-def _disjoint(ranges: Sequence[KeyRange]) -> list[KeyRange]:
+def _disjoint(ranges: Sequence[KeyRange], falls: Sequence[bool]) -> list[KeyRange]:
     """The same keys, each in one range, in their order."""
     points = {one.low for one in ranges if one.low == one.high}
     if len({len(point) for point in points}) == 1 and all(one.low == one.high for one in ranges):
-        return [KeyRange(point, point) for point in sorted(points, key=tuple)]
+        in_order = sorted(points, key=(lambda point: _Edge(point, False, falls)) if any(falls) else tuple)
+        return [KeyRange(point, point) for point in in_order]
+
+    def begin(keys: KeyRange) -> _Edge:
+        return _Edge(keys.low, keys.low_open, falls)
+
+    def end(keys: KeyRange) -> _Edge:
+        return _Edge(keys.high, not keys.high_open, falls)
+
     merged: list[KeyRange] = []
-    for one in sorted(ranges, key=lambda keys: _Edge(keys.low, keys.low_open)):
+    for one in sorted(ranges, key=begin):
         last = merged[-1] if merged else None
-        if last is None or _Edge(last.high, not last.high_open) < _Edge(one.low, one.low_open):
+        if last is None or end(last) < begin(one):
             merged.append(one)
-        elif _Edge(last.high, not last.high_open) < _Edge(one.high, not one.high_open):
+        elif end(last) < end(one):
             merged[-1] = KeyRange(last.low, one.high, last.low_open, one.high_open)
     return merged
 
 
 class _Edge:
-    """A place between keys: before those that begin with some values, or ``behind`` them."""
+    """A place between keys: before those that begin with some values, or ``behind`` them.
 
-    __slots__ = ("_behind", "_key")
+    ``falls``: of each column, whether greater values come first.
+    """
 
-    def __init__(self, key: Sequence[Any], behind: bool) -> None:
-        self._key, self._behind = key, behind
+    __slots__ = ("_behind", "_falls", "_key")
+
+    def __init__(self, key: Sequence[Any], behind: bool, falls: Sequence[bool]) -> None:
+        self._key, self._behind, self._falls = key, behind, falls
 
     def __lt__(self, other: _Edge) -> bool:
-        for own, theirs in zip(self._key, other._key, strict=False):
+        for own, theirs, falls in zip(self._key, other._key, self._falls, strict=False):
             if own != theirs:
-                return bool(own < theirs)
+                return bool(own > theirs) if falls else bool(own < theirs)
         if len(self._key) == len(other._key):
             return other._behind and not self._behind
         return not self._behind if len(self._key) < len(other._key) else other._behind
@@ -519,7 +539,7 @@ class Chooser:
 
     def by_index(self, index: IndexDefinition, needed: bool = True) -> Choice | None:
         """The path by an index; None if its first column is not compared.  Unless ``needed``: all of its keys then."""
-        columns = tuple(self._table.stored[n] for n in index.positions)
+        columns = tuple(self._table.stored[n] for n in index.key)
         plain = [(key, c) for key, comparisons in self._plain.items() for c in comparisons]
         best = self._spans(index, columns, [plain])
         if best is None and needed and not self._choices:
@@ -536,7 +556,7 @@ class Chooser:
                 return None
             best = [Span()], frozenset(), [[]]
         spans, decided, _ = best
-        stored = tuple(self._table.definition.columns[n] for n in index.positions)
+        stored = tuple(self._table.definition.columns[n] for n in index.key)
         return Choice(Path(index, stored, tuple(spans), estimate=self._count(index, spans)), decided)
 
     def _spans(
@@ -545,7 +565,7 @@ class Chooser:
         """A span for each set of comparisons, and the conditions that they decide together."""
         spans, used = [], []
         for one in sets:
-            span = _span(columns, one)
+            span = _span(index, columns, one)
             if span is None or (index.using != "btree" and len(span[0].equal) < len(columns)):
                 return None
             spans.append(span[0])
@@ -578,38 +598,39 @@ class Chooser:
 
     def _direction(self, index: IndexDefinition, span: Span, keys: Sequence[SortKey]) -> bool | None:
         """Whether rows must be read backwards to come sorted; None if neither way has them sorted."""
-        columns = [self._table.stored[n] for n in index.positions]
-        fixed = set(columns[: len(span.equal)])
-        rest = columns[len(span.equal) :]
-        directions = set()
+        columns = [self._table.stored[n] for n in index.key]
+        at = len(span.equal)
+        fixed = set(columns[:at])
+        ways = set()
         for key in keys:
             column = key.value.column if isinstance(key.value, tree.Reference) else None
             if column in fixed:
                 continue
-            if not rest:
-                if index.unique and not any(one.nullable for one in columns):
-                    break  # no two rows have the same key
+            if at == len(columns) and index.unique and not any(one.nullable for one in columns):
+                break  # no two rows have the same key
+            if at == len(columns) or column is not columns[at] or columns[at].type.name == "CHAR":
                 return None
-            if column is not rest[0] or rest[0].type.name == "CHAR":
+            direction = index.direction(at)
+            backwards = key.descending != direction.descending
+            if columns[at].nullable and key.nulls_first != (direction.nulls_first != backwards):
                 return None
-            if rest[0].nullable and key.nulls_first != key.descending:
-                return None
-            directions.add(key.descending)
-            fixed.add(rest.pop(0))
-        return None if len(directions) > 1 else True in directions
+            ways.add(backwards)
+            fixed.add(columns[at])
+            at += 1
+        return None if len(ways) > 1 else True in ways
 
     def _count(self, index: IndexDefinition, spans: Sequence[Span]) -> float:
         """How many rows a path leads to."""
         definition = self._table.definition
         total = 0.0
         for span in spans:
-            equal = index.positions[: len(span.equal)]
+            equal = index.key[: len(span.equal)]
             rows = self._estimates.of_key(definition, equal) if equal else self._estimates.rows(definition)
             if span.low is not None or span.high is not None:
                 low, high = (
                     None if end is None else (known_value(end.value), end.open) for end in (span.low, span.high)
                 )
-                rows *= self._estimates.range_share(definition, index.positions[len(equal)], low, high)
+                rows *= self._estimates.range_share(definition, index.key[len(equal)], low, high)
             total += max(rows, 0.01)
         return min(total, self._estimates.rows(definition))
 
@@ -622,12 +643,14 @@ def _is_exact(own: ColumnType, other: ColumnType) -> bool:
     return own.name == other.name and own.name in ("VARCHAR", "BOOLEAN")
 
 
-def _span(columns: Sequence[Column], comparisons: list[tuple[int, Comparison]]) -> tuple[Span, set[int]] | None:
+def _span(
+    index: IndexDefinition, columns: Sequence[Column], comparisons: list[tuple[int, Comparison]]
+) -> tuple[Span, set[int]] | None:
     """Keys that some comparisons lead to, and the numbers of those that they decide; None if there is none for it."""
     equal: list[Expression] = []
     decided: set[int] = set()
     low = high = None
-    for column in columns:
+    for number, column in enumerate(columns):
         own = [(n, c) for n, (_, c) in enumerate(comparisons) if c.column is column]
         same = next(((n, c) for n, c in own if c.symbol == "="), None)
         if same is not None:
@@ -640,9 +663,11 @@ def _span(columns: Sequence[Column], comparisons: list[tuple[int, Comparison]]) 
         low, high = (
             Bound(ends[sign][1].value, ends[sign][1].symbol == sign) if sign in ends else None for sign in "><"
         )
-        if "<" in ends and ends["<"][1].exact:
+        direction = index.direction(number)
+        are_nulls_high = direction.descending == direction.nulls_first  # they lie beside the greatest values
+        if "<" in ends and ends["<"][1].exact and (low is not None or not column.nullable or are_nulls_high):
             decided.add(ends["<"][0])
-        if ">" in ends and ends[">"][1].exact and (high is not None or not column.nullable):
+        if ">" in ends and ends[">"][1].exact and (high is not None or not column.nullable or not are_nulls_high):
             decided.add(ends[">"][0])
         break
     if not equal and low is None and high is None:

@@ -31,6 +31,7 @@ from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of, constant_default
+from gmdb.sql.statements.indexes import read_index
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
 from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
 
@@ -317,25 +318,21 @@ class Definition(Statement):
         self.connection.create_table(name, list(columns), constraints=constraints, tablespace=space, pct_free=pct_free)
 
     def _index(self, syntax: Syntax) -> Callable[[], Result]:
-        exists, unique = syntax.flag("exists"), syntax.flag("unique")
-        concurrently = syntax.flag("concurrently")
-        with reading(syntax.need("this", "an index")) as index:
-            named, table = index.take("this"), self._existing(index.need("table", "a table"))
-            with reading(index.need("params", "columns")) as parts:
-                using = parts.word("using", "BTREE", "HASH").lower() or "btree"
-                columns = column_names(parts.list("columns"))
-        if exists and named is None:
-            raise InvalidSyntax("syntax error: IF NOT EXISTS needs the name of the index", *place(self._node))
-        name = folded(named) if named is not None else "_".join([table, *columns, "idx"])
+        request = read_index(syntax)
+        table, new = self._existing(request.table), request.new
 
         def create() -> Result:
-            if exists and any(i.name == name for i in self.connection.table(table).indexes):
+            if request.if_not_exists and new.name in self._index_names():
                 return Result()
-            with self._while_others_go_on() if concurrently else nullcontext():
-                self.connection.create_index(name, table, columns, unique=unique, using=using)
+            with self._while_others_go_on() if request.concurrently else nullcontext():
+                self.connection._create_index(table, new)
             return Result()
 
         return create
+
+    def _index_names(self) -> set[str]:
+        tables = map(self.connection.table, self.connection.tables())
+        return {index.name for table in tables for index in table.indexes}
 
     @contextmanager
     def _while_others_go_on(self) -> Iterator[None]:

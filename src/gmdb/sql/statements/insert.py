@@ -95,7 +95,7 @@ class Conflict:
         if not keys:
             return None
         for index in table.indexes:
-            if index.unique and {table.columns[n].name for n in index.positions} == set(keys):
+            if index.unique and {table.columns[n].name for n in index.key} == set(keys):
                 return index.name
         raise SchemaError(f"table {table.name} has no unique index on ({', '.join(keys)})")
 

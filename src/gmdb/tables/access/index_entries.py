@@ -21,7 +21,7 @@ from gmdb.kernel.indexes.any_index import WALK
 from gmdb.kernel.row import ENTRY_BUFFER, POINTER_AT, VALUES_AT
 from gmdb.kernel.runtime.status import NOT_FOUND
 from gmdb.storage.store import Segment
-from gmdb.tables.access.indexes import EVERYTHING, KeyRange, order_of
+from gmdb.tables.access.indexes import EVERYTHING, IndexDefinition, KeyRange, head_fields
 
 WALK_BUFFER = 1 << 16
 LOW_FIELD, LOW_COLUMNS_FIELD, LOW_BOUND_FIELD = (
@@ -50,17 +50,10 @@ class Index:
         self._entry = np.zeros(ENTRY_BUFFER, np.uint8)
 
     @classmethod
-    def create(cls, segment: Segment, columns: Sequence[Column], positions: Sequence[int], unique: bool) -> Index:
+    def create(cls, segment: Segment, columns: Sequence[Column], index: IndexDefinition) -> Index:
         """Make the root of an index whose segment has no pages yet."""
         tree = cls(segment, columns)
-        head = INDEX_HEAD.pack(
-            unique=int(unique),
-            column_count=len(columns),
-            kind=int(cls.kind),
-            orders=[*map(order_of, columns), *[0] * (16 - len(columns))],
-            positions=list(np.array([*positions, *[0] * (16 - len(positions))], "<u2").tobytes()),
-        )
-        raw = np.frombuffer(head, np.uint8)
+        raw = np.frombuffer(INDEX_HEAD.pack(**head_fields(index, columns)), np.uint8)
         tree._call(plant_index, raw.ctypes.data)
         return tree
 

@@ -22,7 +22,7 @@ from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
 from gmdb.storage.feeds import Feed, write_definition
 from gmdb.storage.store import Segment
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import IndexDefinition, NewIndex
 from gmdb.tables.catalog.definition_documents import table_to_plain
 from gmdb.tables.catalog.index_creation import IndexMaking, Name
 from gmdb.tables.catalog.schema import (
@@ -96,7 +96,7 @@ class DefinitionChanges:
         empty = replace(old, obj_id=obj_id, entry_page=segment.entry_page, number=obj_id, indexes=(), lobs=None)
         table = self._with_lobs(empty)
         indexes = [index for index in old.indexes if not index.building]
-        planted = (self._indexes.plant(table, i.name, i.positions, i.unique, i.using)[0] for i in indexes)
+        planted = (self._indexes.plant(table, index)[0] for index in indexes)
         return replace(table, indexes=tuple(planted))
 
     def put_in_place(self, name: str, remade: TableDefinition) -> TableDefinition:
@@ -256,7 +256,7 @@ class DefinitionChanges:
                 if table.columns[position].nullable:
                     table = self._replace_column(table, position, replace(table.columns[position], nullable=False))
         if constraint.kind != CHECK:
-            table = self._indexes.create(table, constraint.name, constraint.columns, True, "btree")
+            table = self._indexes.create(table, NewIndex(constraint.name, constraint.columns, unique=True))
         table = replace(table, constraints=(*table.constraints, constraint))
         self._system.enter_constraint(table, constraint)
         self._change(table)
@@ -271,9 +271,9 @@ class DefinitionChanges:
             table = self._drop_index(table, table.index(gone.name))
         self._change(table)
 
-    def create_index(self, name: str, table: str, columns: Sequence[str], unique: bool, using: str) -> None:
+    def create_index(self, table: str, new: NewIndex) -> None:
         """Add an index, filled with the rows that the session sees."""
-        self._indexes.create(self._take(table), name, columns, unique, using)
+        self._indexes.create(self._take(table), new)
 
     def drop_index(self, name: str) -> None:
         found, _ = self._catalog.index(name, self._session)
@@ -348,7 +348,7 @@ class DefinitionChanges:
 
 def _shape(table: TableDefinition) -> tuple[Any, ...]:
     """The part of a table's definition that is about its rows, wherever they lie."""
-    indexes = [(index.name, index.positions, index.unique, index.using) for index in table.indexes]
+    indexes = [replace(index, obj_id=0, table_id=0, entry_page=0, since=0) for index in table.indexes]
     return table.columns, table.constraints, indexes, table.feed
 
 
