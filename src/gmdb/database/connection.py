@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from gmdb.verify import Report
 
 Isolation = Literal["read committed", "repeatable read"]
+Texts = Mapping[str, str] | None
 
 
 class Connection(HasErrors):
@@ -237,10 +238,13 @@ class Connection(HasErrors):
             change.add_column(table, make_columns(table, [column])[0], value)
 
     @operation(writes=True)
-    def rename_column(self, table: str, column: str, new_name: str, *, checks: Mapping[str, str] | None = None) -> None:
-        """Give a column another name; ``checks`` has, by their names, what the table's checks say from now on."""
+    def rename_column(
+        self, table: str, column: str, new_name: str, *, checks: Texts = None, conditions: Texts = None
+    ) -> None:
+        """Give a column another name; ``checks`` and ``conditions`` have, by their names, what the table's checks and
+        partial indexes say from now on."""
         with self._database.define(self.session) as change:
-            change.rename_column(table, column, new_name, checks or {})
+            change.rename_column(table, column, new_name, checks or {}, conditions or {})
 
     @operation(writes=True)
     def alter_column(self, table: str, column: str, **changes: Any) -> None:

@@ -7,13 +7,12 @@ import numpy as np
 from gmdb.format.btree import (
     DESCENDING,
     INDEX_HEAD,
-    KEY_BYTES_MAX,
     NULLS_FIRST,
     ORDER_MASK,
     POINTER_SIZE,
     Order,
 )
-from gmdb.format.row import BITS_AT, COL_COUNT_AT, ROW_HEAD, SIZE_AT, UNLOCKED
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, ROW_HEAD, SIZE_AT
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import (
     load_i32,
@@ -28,7 +27,7 @@ from gmdb.kernel.runtime.memory import (
     store_32,
     store_64,
 )
-from gmdb.kernel.runtime.status import KEY_TOO_LONG, NOT_FOUND, ROW_TOO_LARGE
+from gmdb.kernel.runtime.status import ROW_TOO_LARGE
 
 # ---- An Arrow column as kernels see it: where its buffers are, and how its values go into and out of rows.
 #
@@ -288,7 +287,7 @@ def _compare_bytes(a, b):
 
 
 @routine
-def _compare_values(order, a, b):
+def compare_values(order, a, b):
     if order == _WORD:
         return _order_numbers(load_i32(a), load_i32(b))
     if order == _LONG:
@@ -315,7 +314,7 @@ def unique_columns(index):
 
 
 @routine
-def _is_of_order(order, code, value):
+def is_of_order(order, code, value):
     """Whether a value that is stored so can be one of a key column, NULL apart."""
     if order == _WORD:
         return code == 1
@@ -337,7 +336,7 @@ def has_shape(index, entry):
     for n in range(columns):
         code = bits >> 2 * n & 3
         if code:
-            if not _is_of_order(order_at(index, n), code, at):
+            if not is_of_order(order_at(index, n), code, at):
                 return False
             at += stored_bytes(at, code)
     return True
@@ -355,7 +354,7 @@ def compare_keys(index, a, b, columns):
             if a_code != b_code:
                 return 1 if (a_code == 0) == (order & NULLS_FIRST == 0) else -1
             continue
-        result = _compare_values(order & ORDER_MASK, a, b)
+        result = compare_values(order & ORDER_MASK, a, b)
         if result:
             return -result if order & DESCENDING else result
         a += stored_bytes(a, a_code)
@@ -374,7 +373,7 @@ def has_null(index, entry):
 
 
 @routine
-def _value_in_row(row, number, limit):
+def value_in_row(row, number, limit):
     """Where a column's value lies in a row that has it; 0 if that would be behind ``limit``."""
     at = row + header_bytes(load_u16(row + COL_COUNT_AT))
     for n in range(number):
@@ -382,44 +381,6 @@ def _value_in_row(row, number, limit):
             return 0
         at += stored_bytes(at, column_code(row, n))
     return at
-
-
-@routine
-def make_entry(index, row, entry, row_id):
-    """Write the leaf entry of a row; returns its size, or KEY_TOO_LONG."""
-    return make_entry_within(index, row, _NO_LIMIT, entry, row_id)
-
-
-@routine
-def make_entry_within(index, row, limit, entry, row_id):
-    """``make_entry`` of a row that may be nonsense, if somebody changes it meanwhile: it is not read behind ``limit``.
-
-    NOT_FOUND if it is nonsense for sure.
-    """
-    to, bits = entry + VALUES_AT, 0
-    for n in range(key_columns(index)):
-        number = load_u16(index + _POSITIONS_AT + 2 * n)
-        code = column_code(row, number)
-        if code == 0:
-            continue
-        value = _value_in_row(row, number, limit)
-        length = stored_bytes(value, code) if 0 < value <= limit else 0
-        if length == 0 or value + length > limit:
-            return NOT_FOUND
-        if to + length - entry - VALUES_AT > KEY_BYTES_MAX:
-            return KEY_TOO_LONG
-        if not _is_of_order(order_at(index, n), code, value):
-            continue  # a row that is not its table's: reading it raises an error
-        copy_short(to, value, length)
-        bits |= code << 2 * n
-        to += length
-    size = to - entry
-    store_32(entry, UNLOCKED)
-    store_16(entry + SIZE_AT, size)
-    store_16(entry + COL_COUNT_AT, key_columns(index))
-    store_32(entry + BITS_AT, bits)
-    store_64(entry + POINTER_AT, row_id)
-    return size
 
 
 @routine

@@ -267,6 +267,8 @@ class Reflection:
             options: dict[str, Any] = {} if index.using == "btree" else {"gmdb_using": index.using}
             if index.included:
                 options["gmdb_include"] = [table.columns[n].name for n in index.positions[len(index.key) :]]
+            if index.condition is not None:
+                options["gmdb_where"] = index.condition
             if options:
                 entry["dialect_options"] = options
             indexes.append(entry)

@@ -411,14 +411,20 @@ def _read_head(survey: Survey, definition: IndexDefinition, table: TableDefiniti
     columns = tuple(table.columns[position] for position in definition.positions)
     page = survey.files.page(definition.entry_page)
     fields = INDEX_HEAD.values(page, INDEX_AT)
-    right = head_fields(definition, columns)
+    right = head_fields(definition, columns, len(page))
     for name, value in right.items():
         stored = _field(page, name) if isinstance(value, list) else fields[name]
         if stored != value:
             message = f"index {definition.name}: {name} {stored} in the index's head, but the catalog makes it {value}"
             survey.findings.on_page(definition.entry_page, INDEX_AT + INDEX_HEAD.offset(name), message)
-    head = np.frombuffer(INDEX_HEAD.pack(root=fields["root"], **right), np.uint8)
-    return Index(definition, table, columns, segment, head)
+    head, program = INDEX_HEAD.pack(root=fields["root"], **right), definition.program_bytes
+    if program:
+        at = INDEX_AT + right["program_at"]
+        if page[at : at + len(program)] != program:
+            message = f"index {definition.name}: its key program is another one than the catalog's"
+            survey.findings.on_page(definition.entry_page, at, message)
+        head = head.ljust(right["program_at"], b"\0") + program
+    return Index(definition, table, columns, segment, np.frombuffer(head, np.uint8))
 
 
 def _field(page: bytes, name: str) -> list[int]:

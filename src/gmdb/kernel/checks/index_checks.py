@@ -12,6 +12,7 @@ from gmdb.format.row import BITS_AT, COL_COUNT_AT, NO_LOCK, UNLOCKED
 from gmdb.format.slotted import SLOT_FREED
 from gmdb.kernel.checks.page_checks import heap_node, page_head
 from gmdb.kernel.checks.row_checks import ENTRY_TARGET_AT, FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, SUSPECT
+from gmdb.kernel.entries import make_entry
 from gmdb.kernel.indexes.index_head import is_hash
 from gmdb.kernel.indexes.index_node import child_of, entry_in, entry_size, node_at
 from gmdb.kernel.page.soundness import slot_value, values_reach
@@ -23,13 +24,13 @@ from gmdb.kernel.row import (
     has_null,
     index_head,
     key_columns,
-    make_entry,
     order_at,
     order_of_double,
     unique_columns,
 )
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u8, load_u16, load_u32, multiply, records, store_8, store_64
+from gmdb.kernel.runtime.status import ABSENT
 
 # ---- Entries of indexes and rows of tables as words, so that both sides can be compared by sorting numbers.
 #
@@ -188,7 +189,7 @@ def _data_of(view, obj_id, row):
 
 @long_kernel
 def words_of_rows(view, index, obj_id, pages, page_count, words, places, buffer):
-    """Write a word and a place for each row on heap pages that is not deleted; returns how many.
+    """Write a word and a place for each row on heap pages that is not deleted and has an entry; returns how many.
 
     ``pages`` are the ids (i64s) of pages that can be followed; ``buffer`` is room for an entry.
     """
@@ -206,8 +207,10 @@ def words_of_rows(view, index, obj_id, pages, page_count, words, places, buffer)
             data, place = _data_of(view, obj_id, row), place_of(page_id, slot)
             if data == 0:
                 continue
-            fits_entry = make_entry(index, data, buffer, 0) > 0
-            store_64(words + 8 * done, word_of(index, buffer, place) if fits_entry else NO_WORD)
+            size = make_entry(index, data, buffer, 0)
+            if size == ABSENT:
+                continue
+            store_64(words + 8 * done, word_of(index, buffer, place) if size > 0 else NO_WORD)
             store_64(places + 8 * done, place if load_u32(row) & NO_LOCK == NO_LOCK else place | SPECIAL)
             done += 1
     return done

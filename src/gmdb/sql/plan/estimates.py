@@ -127,7 +127,8 @@ class Estimates:
     def of_key(self, definition: TableDefinition, positions: tuple[int, ...]) -> float:
         """How many rows of a table have the same values in some of its columns."""
         rows, known = self.rows(definition), self.statistics(definition)
-        unique = [set(index.key) for index in definition.indexes if index.unique and not index.building]
+        whole = [index for index in definition.indexes if not index.building and index.condition is None]
+        unique = [set(index.key) for index in whole if index.unique]
         if any(key <= set(positions) for key in unique):
             return 1.0
         if known is not None and positions in known.keys:

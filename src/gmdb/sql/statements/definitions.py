@@ -24,13 +24,14 @@ from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.sql.bind.binder import Catalog
 from gmdb.sql.bind.expressions import named_type
+from gmdb.sql.bind.of_rows import columns_of
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.dialect import GmdbSql, parse_expression, place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
-from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of, constant_default
+from gmdb.sql.statements.assignment import bind_check, bind_default, constant_default
 from gmdb.sql.statements.indexes import read_index
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
 from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
@@ -186,7 +187,7 @@ def require_check(constraint: Constraint, table: str, columns: Sequence[Column])
 
 
 def renamed(text: str, old: str, new: str) -> str:
-    """A check, after a column has got another name."""
+    """A condition, after a column has got another name."""
     node = parse_expression(text)
     for column in list(node.find_all(exp.Column)):
         if folded(column.this) == old:
@@ -319,7 +320,8 @@ class Definition(Statement):
 
     def _index(self, syntax: Syntax) -> Callable[[], Result]:
         request = read_index(syntax)
-        table, new = self._existing(request.table), request.new
+        table = self._existing(request.table)
+        new = request.of(self.connection.table(table))
 
         def create() -> Result:
             if request.if_not_exists and new.name in self._index_names():
@@ -410,7 +412,12 @@ class Definition(Statement):
             for constraint in self.connection.table(table).constraints
             if constraint.kind == CHECK
         }
-        self.connection.rename_column(table, old, new, checks=checks)
+        conditions = {
+            index.name: renamed(index.condition, old, new)
+            for index in self.connection.table(table).indexes
+            if index.condition is not None
+        }
+        self.connection.rename_column(table, old, new, checks=checks, conditions=conditions)
 
     def _rename_table(self, table: str, syntax: Syntax) -> None:
         name = name_alone(syntax.need("this", "a name"))

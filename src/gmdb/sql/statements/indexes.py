@@ -7,14 +7,16 @@ DISTINCT) is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from gmdb.errors import InvalidSyntax, UnsupportedExpression
 from gmdb.sql.dialect import GmdbSql, place
+from gmdb.sql.index_programs import program_of
 from gmdb.sql.syntax import Syntax, column_name, folded, reading
 from gmdb.tables.access.indexes import Direction, NewIndex
+from gmdb.tables.catalog.schema import TableDefinition
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,16 @@ class IndexRequest:
 
     table: exp.Expr
     new: NewIndex
+    where: exp.Expr | None
     if_not_exists: bool
     concurrently: bool
+
+    def of(self, table: TableDefinition) -> NewIndex:
+        """The index of a table, as it is defined now."""
+        if self.where is None:
+            return self.new
+        condition, program = program_of(self.where, table.name, table.columns)
+        return replace(self.new, condition=condition, program=program)
 
 
 def read_index(create: Syntax) -> IndexRequest:
@@ -36,7 +46,7 @@ def read_index(create: Syntax) -> IndexRequest:
         with reading(index.need("params", "columns")) as parts:
             using = parts.word("using", "BTREE", "HASH").lower() or "btree"
             keys = [_key(node) for node in parts.list("columns")]
-            include = parts.list("include")
+            include, where = parts.list("include"), parts.take("where")
     if if_not_exists and named is None:
         raise InvalidSyntax("syntax error: IF NOT EXISTS needs the name of the index", *place(create.node))
     directions = tuple(direction.value for _, direction in keys)
@@ -47,7 +57,13 @@ def read_index(create: Syntax) -> IndexRequest:
     name = "" if named is None else folded(named)
     columns = tuple(column for column, _ in keys)
     new = NewIndex(name, columns, unique, using, directions, _included(include, columns))
-    return IndexRequest(table, new, if_not_exists, concurrently)
+    return IndexRequest(table, new, None if where is None else _inner(where), if_not_exists, concurrently)
+
+
+def _inner(where: exp.Expr) -> exp.Expr:
+    with reading(where) as syntax:
+        condition: exp.Expr = syntax.need("this", "a condition")
+    return condition
 
 
 def _key(node: exp.Expr) -> tuple[str, Direction]:

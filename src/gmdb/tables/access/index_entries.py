@@ -53,7 +53,8 @@ class Index:
     def create(cls, segment: Segment, columns: Sequence[Column], index: IndexDefinition) -> Index:
         """Make the root of an index whose segment has no pages yet."""
         tree = cls(segment, columns)
-        raw = np.frombuffer(INDEX_HEAD.pack(**head_fields(index, columns)), np.uint8)
+        head = INDEX_HEAD.pack(**head_fields(index, columns, segment.space.page_size))
+        raw = np.frombuffer(head + index.program_bytes, np.uint8)
         tree._call(plant_index, raw.ctypes.data)
         return tree
 

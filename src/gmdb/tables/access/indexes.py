@@ -6,6 +6,7 @@ for them.  To kernels they are all columns of the key; a unique index tells rows
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +16,9 @@ from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError, UniqueViola
 from gmdb.format.btree import DESCENDING, KEY_COLUMNS_MAX, NULLS_FIRST, IndexKind, Order
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, Kind
+from gmdb.format.key_program import PROGRAM_HEAD, program_at
 from gmdb.format.options import option
+from gmdb.format.segment import PROGRAM_ROOM
 
 _ORDERS = {
     Kind.WORD: Order.WORD,
@@ -84,11 +87,18 @@ class IndexDefinition:
     building: bool = False  # readers do not use it yet, and writers record what they would do to it
     directions: tuple[str, ...] = option(())  # of each column of its key, see Direction; none: all ascending
     included: int = option(0)  # how many of its last columns are not part of its key, only kept in it
+    condition: str | None = option(None)  # it has entries of rows of which this is true, as SQL writes it; None: of all
+    program: str | None = option(None)  # the condition as kernels evaluate it, in base 64
 
     @property
     def key(self) -> tuple[int, ...]:
         """The positions of the columns of its key."""
         return self.positions[: len(self.positions) - self.included]
+
+    @property
+    def program_bytes(self) -> bytes:
+        """Its key program; empty if it has none."""
+        return b64decode(self.program) if self.program else b""
 
     def direction(self, number: int) -> Direction:
         """Of a column of the index, counted from 0."""
@@ -124,14 +134,17 @@ class NewIndex:
     using: str = "btree"
     directions: tuple[str, ...] = ()  # of the columns of its key, see Direction; none: all ascending
     included: tuple[str, ...] = ()
+    condition: str | None = None  # which rows it has entries of, see IndexDefinition
+    program: str | None = None
 
     @property
     def definition(self) -> IndexDefinition:
         """What is known of it before it has a place."""
         is_usual = not any(self.directions)
         directions = () if is_usual else (*self.directions, *[""] * (len(self.columns) - len(self.directions)))
-        included = len(self.included)
-        return IndexDefinition(self.name, 0, 0, 0, self.unique, (), 0, self.using, False, directions, included)
+        options = {"directions": directions, "included": len(self.included)}
+        rows = {"condition": self.condition, "program": self.program}
+        return IndexDefinition(self.name, 0, 0, 0, self.unique, (), using=self.using, **options, **rows)  # type: ignore
 
 
 EVERYTHING = KeyRange()
@@ -142,7 +155,8 @@ def written_columns(index: IndexDefinition, columns: Sequence[Column]) -> str:
     names = [columns[n].name for n in index.positions]
     count = len(index.key)
     parts = [" ".join(filter(None, (name, index.direction(n).value))) for n, name in enumerate(names[:count])]
-    return ", ".join(parts) + (f" include ({', '.join(names[count:])})" if index.included else "")
+    included = f" include ({', '.join(names[count:])})" if index.included else ""
+    return ", ".join(parts) + included + (f" where {index.condition}" if index.condition else "")
 
 
 def no_such_index(table: str, index: str, known: Sequence[IndexDefinition]) -> NoSuchIndex:
@@ -154,22 +168,25 @@ def keys_without_index(table: str) -> SchemaError:
     return SchemaError(f"table {table}: a range of keys needs the name of an index: by=...")
 
 
-def _order_of(column: Column) -> Order:
+def order_of(column: Column) -> Order:
     """How the values of a key column are compared."""
     return Order.DOUBLE if column.type.name == "DOUBLE" else _ORDERS[column.type.kind]
 
 
-def head_fields(index: IndexDefinition, columns: Sequence[Column]) -> dict[str, Any]:
+def head_fields(index: IndexDefinition, columns: Sequence[Column], page_size: int) -> dict[str, Any]:
     """The fields of an index's head that its definition decides; ``columns``: the index's own."""
+    program_size = len(index.program_bytes)
     spare = [0] * (16 - len(columns))
     positions = b"".join(position.to_bytes(2, "little") for position in (*index.positions, *spare))
     return {
         "unique": int(index.unique),
         "column_count": len(columns),
         "kind": int(IndexKind[index.using.upper()]),
-        "orders": [*(int(_order_of(one)) | index.direction(n).flags for n, one in enumerate(columns)), *spare],
+        "orders": [*(int(order_of(one)) | index.direction(n).flags for n, one in enumerate(columns)), *spare],
         "positions": list(positions),
         "unique_columns": len(index.key) if index.included else 0,
+        "program_at": program_at(page_size) if program_size else 0,
+        "program_size": program_size,
     }
 
 
@@ -183,8 +200,21 @@ def require_parts(index: IndexDefinition) -> None:
     known = [one.value for one in Direction]
     if len(index.directions) > len(index.key) or not all(one in known for one in index.directions):
         raise SchemaError(f"{where}: {list(index.directions)[:20]} are not directions of its {len(index.key)} columns")
+    if (index.condition is None) != (index.program is None):
+        raise SchemaError(f"{where} has a condition without a program, or the other way round")
+    if index.program is not None:
+        _require_program(where, index.program)
     if index.using != "btree" and (index.included or any(index.directions)):
         raise SchemaError(f"{where}: only a btree has directions and includes columns")
+
+
+def _require_program(where: str, program: str) -> None:
+    try:
+        size = len(b64decode(program, validate=True))
+    except ValueError:
+        size = 0
+    if not PROGRAM_HEAD.size <= size <= PROGRAM_ROOM:
+        raise SchemaError(f"{where} has a program that is none, or of more than {PROGRAM_ROOM} bytes: {program[:40]}")
 
 
 class KeyCodec:

@@ -22,7 +22,7 @@ from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
 from gmdb.storage.feeds import Feed, write_definition
 from gmdb.storage.store import Segment
-from gmdb.tables.access.indexes import IndexDefinition, NewIndex
+from gmdb.tables.access.indexes import IndexDefinition, NewIndex, require_parts
 from gmdb.tables.catalog.definition_documents import table_to_plain
 from gmdb.tables.catalog.index_creation import IndexMaking, Name
 from gmdb.tables.catalog.schema import (
@@ -180,8 +180,10 @@ class DefinitionChanges:
         for n, row_id in enumerate(row_ids):
             heap.update(row_id, {column.name: first + n if column.identity else value})
 
-    def rename_column(self, name: str, column: str, new_name: str, checks: Mapping[str, str]) -> None:
-        """``checks``: new expressions of the table's checks, by their names."""
+    def rename_column(
+        self, name: str, column: str, new_name: str, checks: Mapping[str, str], conditions: Mapping[str, str]
+    ) -> None:
+        """``checks``, ``conditions``: new expressions of the table's checks and of partial indexes, by their names."""
         table = self._take(name)
         position = table.position(column)
         old = table.columns[position].name
@@ -197,7 +199,12 @@ class DefinitionChanges:
             )
             for one in table.constraints
         ]
-        table = replace(table, columns=tuple(columns), constraints=tuple(constraints))
+        indexes = [replace(one, condition=conditions.get(one.name, one.condition)) for one in table.indexes]
+        for index, before in zip(indexes, table.indexes, strict=True):
+            require_parts(index)
+            if index != before:
+                self._system.change_index(index)
+        table = replace(table, columns=tuple(columns), constraints=tuple(constraints), indexes=tuple(indexes))
         self._system.change_column(table, position)
         for constraint in table.constraints:
             if constraint.name in checks:

@@ -47,7 +47,7 @@ class IndexBuild:
         self.index = index
         self._hub = session.hub
         self._table, self._table_id, self._name = heap.number, heap.obj_id, f"table {heap.name}"
-        self._filling = Filling(tree, heap, index.name)
+        self._filling = Filling(tree, heap, index)
         with self._hub.guard:
             self._snapshot = self._hub.snapshots.take()
 
@@ -178,7 +178,7 @@ class IndexMaking:
         session, heap = self._session, self._heap(table)
         with session.hub.guard:
             form = np.array([session.hub.memory.scn, session.slot, session.statement_number], np.int64)
-        Filling(tree, heap, new.name).fill(form)
+        Filling(tree, heap, index).fill(form)
         self._catalog.system(session).enter_index(index)
         table = replace(table, indexes=(*table.indexes, index))
         session.change_definitions({table.number: table})

@@ -134,6 +134,9 @@ class SystemTables:
     def remove_index(self, index: IndexDefinition) -> None:
         self._delete("sys_indexes", lambda values: values[0] == index.obj_id)
 
+    def change_index(self, index: IndexDefinition) -> None:
+        self._update("sys_indexes", lambda values: values[0] == index.obj_id, index_row(index))
+
     def remove_constraint(self, table: TableDefinition, name: str) -> None:
         self._delete("sys_constraints", lambda values: values[:2] == (table.obj_id, name))
 
