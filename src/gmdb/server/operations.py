@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from gmdb.database.connection import Connection
 from gmdb.database.cursor import RowCursor
-from gmdb.database.dbapi import Result
+from gmdb.database.dbapi import Result, run_at_once
 from gmdb.database.operations import Operation, declared_in
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
@@ -273,7 +273,9 @@ def _scan(client: Client, reader: Any) -> tuple[int, bytes]:
 @served()
 def execute(client: Client, statement: str, parameters: Any) -> dict[str, Any]:
     assert client.connection is not None
-    return _result_head(client, client.connection._statements.run(statement, client.received.values(parameters)))
+    return _result_head(
+        client, run_at_once(client.connection._statements, statement, client.received.values(parameters))
+    )
 
 
 @served()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gmdb.database.connection import Connection
@@ -128,6 +129,8 @@ _ask_for_operations()
 
 class RemoteStatements:
     """Runs SQL for a client, in the owner."""
+
+    quick: Mapping[str, Any] = MappingProxyType({})  # the owner knows
 
     def __init__(self, link: Link) -> None:
         self._link = self.session = link

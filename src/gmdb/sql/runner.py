@@ -115,7 +115,7 @@ class Runner:
         self._connection = connection
         self.session = connection.session
         self._cache: OrderedDict[str, _Entry] = OrderedDict()
-        self._quick: dict[str, Quick] = {}  # of texts in the cache, that of the statement which ran last
+        self.quick: dict[str, Quick] = {}  # of texts in the cache, that of the statement which ran last
         self._executor: str | None = None
 
     @property
@@ -126,16 +126,11 @@ class Runner:
     def executor(self, executor: str | None) -> None:
         self._executor = executor
         self._cache.clear()
-        self._quick.clear()
+        self.quick.clear()
 
     def run(self, text: str, parameters: Parameters) -> Result:
         """Run a statement.  If it fails it has done nothing, and the transaction goes on."""
-        quick = self._quick.get(text)
         try:
-            if quick is not None:
-                result = quick(parameters)
-                if result is not None:
-                    return result
             return self._run_whole(text, parameters)
         except RecursionError:
             raise InvalidSyntax("the statement is nested too deeply") from None
@@ -152,7 +147,7 @@ class Runner:
                 try:
                     result = statement.run(parameters)
                     if statement.quick is not None:
-                        self._quick[text] = statement.quick
+                        self.quick[text] = statement.quick
                     return result
                 except NOT_CURRENT:
                     if attempts_left == 1 or statement.is_current():
@@ -204,7 +199,7 @@ class Runner:
             entry = self._cache[text] = _Entry(parsed)
             if len(self._cache) > STATEMENTS_MAX:
                 oldest, _ = self._cache.popitem(last=False)
-                self._quick.pop(oldest, None)
+                self.quick.pop(oldest, None)
         return entry
 
     def _statement(self, text: str, parameters: Parameters) -> tuple[Parameters, Statement]:

@@ -75,10 +75,10 @@ STATE = np.dtype(
         ("dirty_bytes", "<i8"),  # bytes of changed pages
         ("is_closed", "<i8"),  # 1: there are no pages any more
         ("is_working", "<i8"),  # 1: the holder of the guard is in the midst of something
-        ("reserved", "<i8"),
+        ("has_queues", "<i8"),  # 1: sessions wait for rows or tables
     ]
 )
-IS_CLOSED, IS_WORKING = (list(STATE.names or ()).index(name) for name in ("is_closed", "is_working"))
+IS_CLOSED, IS_WORKING, HAS_QUEUES = map(list(STATE.names or ()).index, ("is_closed", "is_working", "has_queues"))
 
 AREA = np.dtype([("state", STATE), ("devices", DEVICE_STATE, DEVICES)])
 

@@ -28,13 +28,11 @@ CALL = np.dtype(
         ("records", "<i8"),  # address of the places (i64s) of the transaction's undo records, oldest first
         ("record_count", "<i8"),  # kernels count it up as they write records
         ("record_limit", "<i8"),  # no call begins with more than these, so that there is room for what it writes
+        ("is_sought", "<i8"),  # 1: the last search in the table's only index was for the key of the row that goes in
         ("is_unordered", "<i8"),  # 1: records of index entries are among those of rows
         ("plain", "<i8"),  # 1: the transaction is open, and a change is a single call under read committed
         ("stamp", "<i8"),  # another number whenever definitions may have to be looked up again
-        (
-            "read_lsn",
-            "<i8",
-        ),  # where the log ended when a kernel last read a key's rows
+        ("read_lsn", "<i8"),  # where the log ended when a kernel last read a key's rows
         ("read_scn", "<i8"),  # which commit was the newest then
         ("feed_from", "<i8"),  # LSN of the first group that has a change of the transaction for readers; 0 = none
     ]
