@@ -261,6 +261,15 @@ def keys(db: Connection) -> Iterator[Any]:
         lambda: db.heap("k").by("k_tree").find(("3",)),
         lambda: list(db.heap("k").by("k_tree").range(("3", 2900), ("4", 100))),
         lambda: db.insert("k", (77, "again")),
+        lambda: db.execute("create unique index k_part on k (i desc) include (s) where s = '3' and i > 7").rowcount,
+        lambda: list(db.heap("k").by("k_part").range((18,), (3,))),
+        lambda: db.heap("k").by("k_part").find((13,)),
+        lambda: db.execute("select i from k where s = '3' and i > 2990 order by i desc").fetchall(),
+        lambda: [(index.name, index.directions, index.condition) for index in db.table("k").indexes],
+        lambda: db.heap("k").insert((13, "3")),
+        lambda: (
+            db.execute("insert into k values (13, '3') on conflict (i) where s = '3' and i > 10 do nothing").rowcount
+        ),
         lambda: db.drop_index("k_i"),
         lambda: db.heap("k").by("k_i"),
     ):

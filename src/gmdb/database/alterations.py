@@ -77,18 +77,25 @@ class Alterations:
             return change.hold(name)
 
     def _rewrite_table(
-        self, name: str, columns: Sequence[tuple[int | None, Column]], without: Container[str], rows: Rows
+        self,
+        name: str,
+        columns: Sequence[tuple[int | None, Column]],
+        without: Container[str],
+        rows: Rows,
+        *,
+        programs: Mapping[str, str],
     ) -> None:
         """Give a table other columns, each with its position of now or None, and the rows that ``rows`` makes of its
         own, which get numbers in new identity columns.
 
-        Indexes and keys whose columns go, go with them, and so do the constraints ``without``.
+        Indexes and keys whose columns go, go with them, and so do the constraints ``without``, and partial indexes
+        that have none of the ``programs``, by their names.
         """
         from gmdb.tables.access.heap import Heap
         from gmdb.tables.arrow.append import append
 
         with self._database.define(self.session) as change:
-            old, remade = change.begin_rewrite(name, columns, without)
+            old, remade = change.begin_rewrite(name, columns, without, programs)
             heap = Heap(self._database.store, self.session, lambda _: remade)
             new = [n for n, (origin, _) in enumerate(columns) if origin is None and remade.columns[n].identity]
             numbers = {n: partial(self._database.catalog.identities.take, remade.columns[n].identity_id) for n in new}

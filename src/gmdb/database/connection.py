@@ -32,6 +32,7 @@ from gmdb.process.signals import held, held_to_finalize
 from gmdb.storage.documents import Holder
 from gmdb.storage.log.reports import BackupReport, CheckpointReport, Progress, Recovery, Step, finish
 from gmdb.storage.pins import Pin
+from gmdb.tables.access.indexes import NewIndex
 from gmdb.tables.access.lob_files import File, open_file
 from gmdb.tables.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.tables.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from gmdb.verify import Report
 
 Isolation = Literal["read committed", "repeatable read"]
+Texts = Mapping[str, str] | None
 
 
 class Connection(Alterations, HasErrors):
@@ -237,10 +239,13 @@ class Connection(Alterations, HasErrors):
             change.add_column(table, make_columns(table, [column])[0], value)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
-    def rename_column(self, table: str, column: str, new_name: str, *, checks: Mapping[str, str] | None = None) -> None:
-        """Give a column another name; ``checks`` has, by their names, what the table's checks say from now on."""
+    def rename_column(
+        self, table: str, column: str, new_name: str, *, checks: Texts = None, conditions: Texts = None
+    ) -> None:
+        """Give a column another name; ``checks`` and ``conditions`` have, by their names, what the table's checks and
+        partial indexes say from now on."""
         with self._database.define(self.session) as change:
-            change.rename_column(table, column, new_name, checks or {})
+            change.rename_column(table, column, new_name, checks or {}, conditions or {})
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def alter_column(self, table: str, column: str, **changes: Any) -> None:
@@ -280,7 +285,11 @@ class Connection(Alterations, HasErrors):
         A ``"btree"`` finds keys, ranges of them and their first columns; a ``"hash"`` index only whole keys.
         With autocommit, others go on using the table meanwhile, but for two moments.
         """
-        self._database.create_index(name, table, columns, unique, using, self.session)
+        self._create_index(table, NewIndex(name, tuple(columns), unique, using))
+
+    @operation(writes=True)
+    def _create_index(self, table: str, new: NewIndex) -> None:
+        self._database.create_index(table, new, self.session)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_index(self, name: str) -> None:
@@ -593,15 +602,7 @@ class Connection(Alterations, HasErrors):
 
     @operation(writes=True)
     def _begin_index(
-        self,
-        name: str,
-        table: str,
-        columns: Sequence[str],
-        *,
-        unique: bool,
-        load_id: str,
-        holder: Holder,
-        lease: float | None = None,
+        self, table: str, new: NewIndex, *, load_id: str, holder: Holder, lease: float | None = None
     ) -> tuple[IndexDefinition, Pin]:
         """Begin to build a B-tree whose leaves others make, from the table as the snapshot that is returned has it.
 
@@ -612,8 +613,7 @@ class Connection(Alterations, HasErrors):
 
         if self._builds:
             raise InterfaceError("this connection builds an index already; finish or abandon it first")
-        what = (name, table, columns, unique)
-        build = StagedIndex(self._database, self.session, what, load_id, lease, holder)
+        build = StagedIndex(self._database, self.session, table, new, load_id, lease, holder)
         self._builds.append(build)
         assert build.pin is not None
         return build.index, build.pin

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from gmdb.storage.log.redo_buffer import SYNC_MODES, RedoLog
 from gmdb.storage.log.reports import BackupReport, CheckpointReport, Progress, Step
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import Segment, create_store
+from gmdb.tables.access.indexes import NewIndex
 from gmdb.tables.catalog.changes import DefinitionChanges
 from gmdb.tables.catalog.definition_documents import table_to_plain
 from gmdb.tables.catalog.schema import FIRST_USER_ID
@@ -146,20 +147,16 @@ class Database:
         if not session.in_transaction:
             self.transactions.collector.collect()  # what was dropped is free again, unless a reader still needs it
 
-    def create_index(
-        self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, session: Session
-    ) -> None:
+    def create_index(self, table: str, new: NewIndex, session: Session) -> None:
         """Add an index: within the session's transaction, or while others go on if it commits each statement."""
         if session.autocommit and not session.in_transaction:
             session.require_open()
-            self._build_index(name, table, columns, unique, using, session)
+            self._build_index(table, new, session)
             return
         with self.define(session) as change:
-            change.create_index(name, table, columns, unique, using)
+            change.create_index(table, new)
 
-    def _build_index(
-        self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, session: Session
-    ) -> None:
+    def _build_index(self, table: str, new: NewIndex, session: Session) -> None:
         self.store.require_writable()
         worker = self.new_session("read committed", False, session.lock_timeout)
         from gmdb.tables.catalog.index_creation import IndexMaking
@@ -168,7 +165,7 @@ class Database:
         worker.begin_work()
         session.watch(worker)
         try:
-            build = making.begin(name, table, columns, unique, using)
+            build = making.begin(table, new)
         except BaseException:
             worker.close()
             raise

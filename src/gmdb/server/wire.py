@@ -270,6 +270,7 @@ _CLASSES = {
     "Load": "gmdb.tables.arrow.attach",
     "LobSegment": "gmdb.format.lob",
     "LogPosition": "gmdb.storage.feeds",
+    "NewIndex": "gmdb.tables.access.indexes",
     "NewTable": "gmdb.tables.arrow.attach",
     "PageFormat": "gmdb.tables.arrow.staging",
     "Pin": "gmdb.storage.pins",

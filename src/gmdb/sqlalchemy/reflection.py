@@ -12,6 +12,7 @@ from sqlalchemy.sql.compiler import GenericTypeCompiler
 
 from gmdb.errors import NoSuchTable
 from gmdb.format.columns import VARCHAR_MAX, Column, ColumnType
+from gmdb.tables.access.indexes import Direction
 from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
 from sqlalchemy import Column as SqlAlchemyColumn
 from sqlalchemy import exc
@@ -256,12 +257,20 @@ class Reflection:
         for index in sorted(table.indexes, key=lambda one: one.name):
             if kinds.get(index.name) == PRIMARY_KEY:
                 continue
-            names = [table.columns[n].name for n in index.positions]
+            names = [table.columns[n].name for n in index.key]
             entry: dict[str, Any] = {"name": index.name, "column_names": names, "unique": index.unique}
+            orders = {name: _sorting(index.direction(n)) for n, name in enumerate(names) if any(index.directions)}
+            if orders:
+                entry["column_sorting"] = orders
             if kinds.get(index.name) == UNIQUE:
                 entry["duplicates_constraint"] = index.name
-            if index.using != "btree":
-                entry["dialect_options"] = {"gmdb_using": index.using}
+            options: dict[str, Any] = {} if index.using == "btree" else {"gmdb_using": index.using}
+            if index.included:
+                options["gmdb_include"] = [table.columns[n].name for n in index.positions[len(index.key) :]]
+            if index.condition is not None:
+                options["gmdb_where"] = index.condition
+            if options:
+                entry["dialect_options"] = options
             indexes.append(entry)
         return indexes
 
@@ -274,6 +283,16 @@ class Reflection:
 
 def _comment(constraint: Constraint) -> dict[str, Any]:
     return {} if constraint.comment is None else {"comment": constraint.comment}
+
+
+def _sorting(direction: Direction) -> tuple[str, ...]:
+    """A column's direction, in the words of SQLAlchemy."""
+    words = {
+        "desc": direction.descending,
+        "nulls_first": direction.nulls_first,
+        "nulls_last": not direction.nulls_first,
+    }
+    return tuple(word for word, is_so in words.items() if is_so)
 
 
 def _column(column: Column) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from gmdb.format.columns import ColumnType
 from gmdb.inspect.canvas import PLAIN
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import pyarrow as pa
+from gmdb.tables.access.indexes import written_columns
 from gmdb.tables.catalog.schema import CHECK, TableDefinition
 
 if TYPE_CHECKING:
@@ -201,10 +202,7 @@ def described(table: TableDefinition) -> Iterator[QueryResult]:
         for c in table.columns
     ]
     yield _text_result(("column", "type", "nullable", "default"), columns)
-    names = [column.name for column in table.columns]
-    indexes = [
-        (i.name, ", ".join(names[n] for n in i.positions), i.using, "yes" if i.unique else "no") for i in table.indexes
-    ]
+    indexes = [(i.name, written_columns(i, table.columns), i.using, "yes" if i.unique else "no") for i in table.indexes]
     if indexes:
         yield _text_result(("index", "columns", "kind", "unique"), indexes)
     constraints = [(c.name, c.kind, c.text if c.kind == CHECK else ", ".join(c.columns)) for c in table.constraints]

@@ -23,13 +23,15 @@ from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.sql.bind.binder import Catalog
 from gmdb.sql.bind.expressions import named_type
+from gmdb.sql.bind.of_rows import columns_of
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.dialect import GmdbSql, parse_expression, place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
-from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of
+from gmdb.sql.statements.assignment import bind_check, bind_default
+from gmdb.sql.statements.indexes import read_index
 from gmdb.sql.statements.rewriting import NewForm, require_rows
 from gmdb.sql.statements.stored_texts import renamed, written
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
@@ -300,25 +302,22 @@ class Definition(Statement):
         self.connection.create_table(name, list(columns), constraints=constraints, tablespace=space, pct_free=pct_free)
 
     def _index(self, syntax: Syntax) -> Callable[[], Result]:
-        exists, unique = syntax.flag("exists"), syntax.flag("unique")
-        concurrently = syntax.flag("concurrently")
-        with reading(syntax.need("this", "an index")) as index:
-            named, table = index.take("this"), self._existing(index.need("table", "a table"))
-            with reading(index.need("params", "columns")) as parts:
-                using = parts.word("using", "BTREE", "HASH").lower() or "btree"
-                columns = column_names(parts.list("columns"))
-        if exists and named is None:
-            raise InvalidSyntax("syntax error: IF NOT EXISTS needs the name of the index", *place(self._node))
-        name = folded(named) if named is not None else "_".join([table, *columns, "idx"])
+        request = read_index(syntax)
+        table = self._existing(request.table)
+        new = request.of(self.connection.table(table))
 
         def create() -> Result:
-            if exists and any(i.name == name for i in self.connection.table(table).indexes):
+            if request.if_not_exists and new.name in self._index_names():
                 return Result()
-            with self._while_others_go_on() if concurrently else nullcontext():
-                self.connection.create_index(name, table, columns, unique=unique, using=using)
+            with self._while_others_go_on() if request.concurrently else nullcontext():
+                self.connection._create_index(table, new)
             return Result()
 
         return create
+
+    def _index_names(self) -> set[str]:
+        tables = map(self.connection.table, self.connection.tables())
+        return {index.name for table in tables for index in table.indexes}
 
     @contextmanager
     def _while_others_go_on(self) -> Iterator[None]:
@@ -419,7 +418,12 @@ class Definition(Statement):
             for constraint in self.connection.table(table).constraints
             if constraint.kind == CHECK
         }
-        self.connection.rename_column(table, old, new, checks=checks)
+        conditions = {
+            index.name: renamed(index.condition, {old: new})
+            for index in self.connection.table(table).indexes
+            if index.condition is not None
+        }
+        self.connection.rename_column(table, old, new, checks=checks, conditions=conditions)
 
     def _rename_table(self, table: str, syntax: Syntax) -> None:
         name = name_alone(syntax.need("this", "a name"))

@@ -6,7 +6,7 @@ definition alone changes.  As in PostgreSQL, what USING asks for is what columns
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,15 @@ from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import assign, fold, fold_relation
+from gmdb.sql.bind.of_rows import columns_of
 from gmdb.sql.bind.scope import Scope, new_table
 from gmdb.sql.dialect import parse_expression, place
+from gmdb.sql.index_programs import program_of
 from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.rows.expressions import compile_row
-from gmdb.sql.statements.assignment import bind_alone, bind_check, bind_default, columns_of, uses_time
+from gmdb.sql.statements.assignment import bind_alone, bind_check, bind_default, uses_time
 from gmdb.sql.statements.stored_texts import columns_named
 from gmdb.sql.types import within
 from gmdb.tables.catalog.schema import CHECK, Constraint
@@ -106,7 +108,11 @@ class NewForm:
         gets_values = any(column.identity or _is_value(value) for column, value in self._added)
         if self._dropped or self._made or gets_values:
             new = [(None, column) for column, _ in self._added]
-            self._connection._rewrite_table(table.name, [*columns, *new], without, lambda: self._rows(columns))
+            all_columns = [*columns, *new]
+            programs = self._programs(gone, [column for _, column in all_columns])
+            self._connection._rewrite_table(
+                table.name, all_columns, without, lambda: self._rows(columns), programs=programs
+            )
         else:
             for position, type_ in self._types.items():
                 self._connection.alter_column(table.name, table.columns[position].name, type=type_)
@@ -122,6 +128,19 @@ class NewForm:
         except StatementError as error:
             what = f"table {self.definition.name}, constraint {check.name}: CHECK ({check.text})"
             raise SchemaError(f"{what} has no meaning any more: {error}; drop it first") from None
+
+    def _programs(self, gone: Container[str], columns: Sequence[Column]) -> dict[str, str]:
+        """What kernels evaluate for the partial indexes that stay, over the table's columns as they will be."""
+        programs = {}
+        for index in self.definition.indexes:
+            if index.condition is None or any(name in gone for name in columns_named(index.condition)):
+                continue
+            try:
+                _, programs[index.name] = program_of(parse_expression(index.condition), self.definition.name, columns)
+            except StatementError as error:
+                what = f"table {self.definition.name}, index {index.name}: WHERE {index.condition}"
+                raise SchemaError(f"{what} has no meaning any more: {error}; drop it first") from None
+        return programs
 
     def _changed(self, position: int, column: Column) -> Column:
         """A column as it will be."""

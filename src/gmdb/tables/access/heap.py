@@ -674,7 +674,7 @@ class Heap:
     def _key_error(self, status: int) -> Error:
         """The error for a row whose key an index does not take."""
         index = self.indexes[self.session.call[INDEX]]
-        names = ", ".join(self.columns[n].name for n in index.positions)
+        names = ", ".join(self.columns[n].name for n in index.key)
         where = f"table {self.name}, index {index.name} ({names})"
         if status == KEY_TOO_LONG:
             return ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes")

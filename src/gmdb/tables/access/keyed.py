@@ -103,6 +103,8 @@ class KeyedRows:
         What it returns otherwise is a status: nothing was done.  Without ``nulls``, it refuses keys that have any.
         None if kernels do not know the types of the index's columns, or of those that are given out.
         """
+        if self.index.included:
+            return None  # kernels take keys of all columns
         heap, walk = self._heap, Walk(self.tree, room=ROOM)
         rows, keys = row_shape(heap.columns, outputs), key_shape(self.tree.columns, ENTRY_MAX, nulls)
         if rows is None or keys is None:
@@ -364,7 +366,7 @@ class Probe:
         self._low, self._fields = self._walk.use_one_key()
         self._high = self._low[ENTRY_BUFFER:]
         self._encoders = keyed.encoders
-        self._count = len(keyed.index.positions)
+        self._count = len(keyed.index.key)
         self._read, self._decode, self._row_ids, self._split = read, decode, row_ids, split
 
     def close(self) -> None:

@@ -17,14 +17,13 @@ from gmdb.errors import NullNotAllowed, SchemaError, SchemaMismatch, TableExists
 from gmdb.format.address import MAIN_SPACE, page_name
 from gmdb.format.columns import Column, ColumnType, parse_column
 from gmdb.format.lob import LobSegment
-from gmdb.format.options import options_of
 from gmdb.format.page import SegmentType
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
 from gmdb.process.late_dataclasses import replace
 from gmdb.storage.feeds import Feed, write_definition
 from gmdb.storage.store import Segment
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import IndexDefinition, NewIndex, require_parts
 from gmdb.tables.catalog.definition_documents import table_to_plain
 from gmdb.tables.catalog.schema import (
     CHECK,
@@ -110,12 +109,9 @@ class DefinitionChanges:
         self._tell_readers(old, ChangeOperation.TRUNCATE)  # before new rows may take the old ones' places
         empty = replace(new, obj_id=obj_id, entry_page=segment.entry_page, number=obj_id, indexes=(), lobs=None)
         table = self._with_lobs(empty)
-        return replace(table, indexes=tuple(self._replanted(table, i) for i in new.indexes if not i.building))
-
-    def _replanted(self, table: TableDefinition, index: IndexDefinition) -> IndexDefinition:
-        """An index like another one, for a table without rows."""
-        planted, _ = self._indexes.plant(table, index.name, index.positions, index.unique, index.using)
-        return replace(planted, **options_of(index))
+        indexes = [index for index in new.indexes if not index.building]
+        planted = (self._indexes.plant(table, index)[0] for index in indexes)
+        return replace(table, indexes=tuple(planted))
 
     def put_in_place(self, name: str, remade: TableDefinition) -> TableDefinition:
         """Replace a table's rows by those of one that was remade from it."""
@@ -142,12 +138,16 @@ class DefinitionChanges:
         return self._take(name)
 
     def begin_rewrite(
-        self, name: str, columns: Sequence[tuple[int | None, Column]], without: Container[str]
+        self,
+        name: str,
+        columns: Sequence[tuple[int | None, Column]],
+        without: Container[str],
+        programs: Mapping[str, str],
     ) -> tuple[TableDefinition, TableDefinition]:
         """The table, and an empty one with other columns that can take its place.
 
         ``columns``: each with its position of now, None for those that are new.  What needs columns that go, goes with
-        them: indexes, keys, and the constraints ``without``.
+        them: indexes, keys, the constraints ``without``, and partial indexes that have none of the ``programs``.
         """
         old = self._take(name)
         if not columns:
@@ -160,9 +160,11 @@ class DefinitionChanges:
         gone = {one.name for one in old.constraints if one not in constraints and one.kind != CHECK}
         positions = {origin: n for n, (origin, _) in enumerate(columns) if origin is not None}
         indexes = [
-            replace(index, positions=tuple(positions[n] for n in index.positions))
+            replace(index, positions=tuple(positions[n] for n in index.positions), program=programs.get(index.name))
             for index in old.indexes
-            if index.name not in gone and positions.keys() >= set(index.positions)
+            if index.name not in gone
+            and positions.keys() >= set(index.positions)
+            and (index.condition is None or index.name in programs)
         ]
         kept = {index.name for index in indexes}
         self._take_names("", [index for index in old.indexes if index.name not in kept])
@@ -253,8 +255,10 @@ class DefinitionChanges:
         for n, row_id in enumerate(row_ids):
             heap.update(row_id, {column.name: first + n if column.identity else value})
 
-    def rename_column(self, name: str, column: str, new_name: str, checks: Mapping[str, str]) -> None:
-        """``checks``: new expressions of the table's checks, by their names."""
+    def rename_column(
+        self, name: str, column: str, new_name: str, checks: Mapping[str, str], conditions: Mapping[str, str]
+    ) -> None:
+        """``checks``, ``conditions``: new expressions of the table's checks and of partial indexes, by their names."""
         table = self._take(name)
         position = table.position(column)
         old = table.columns[position].name
@@ -270,7 +274,12 @@ class DefinitionChanges:
             )
             for one in table.constraints
         ]
-        table = replace(table, columns=tuple(columns), constraints=tuple(constraints))
+        indexes = [replace(one, condition=conditions.get(one.name, one.condition)) for one in table.indexes]
+        for index, before in zip(indexes, table.indexes, strict=True):
+            require_parts(index)
+            if index != before:
+                self._system.change_index(index)
+        table = replace(table, columns=tuple(columns), constraints=tuple(constraints), indexes=tuple(indexes))
         self._system.change_column(table, position)
         for constraint in table.constraints:
             if constraint.name in checks:
@@ -334,7 +343,7 @@ class DefinitionChanges:
                 if table.columns[position].nullable:
                     table = self._replace_column(table, position, replace(table.columns[position], nullable=False))
         if constraint.kind != CHECK:
-            table = self._indexes.create(table, constraint.name, constraint.columns, True, "btree")
+            table = self._indexes.create(table, NewIndex(constraint.name, constraint.columns, unique=True))
         table = replace(table, constraints=(*table.constraints, constraint))
         self._system.enter_constraint(table, constraint)
         self._change(table)
@@ -349,9 +358,9 @@ class DefinitionChanges:
             table = self._drop_index(table, table.index(gone.name))
         self._change(table)
 
-    def create_index(self, name: str, table: str, columns: Sequence[str], unique: bool, using: str) -> None:
+    def create_index(self, table: str, new: NewIndex) -> None:
         """Add an index, filled with the rows that the session sees."""
-        self._indexes.create(self._take(table), name, columns, unique, using)
+        self._indexes.create(self._take(table), new)
 
     def drop_index(self, name: str) -> None:
         found, _ = self._catalog.index(name, self._session)
@@ -495,7 +504,7 @@ class DefinitionChanges:
 
 def _shape(table: TableDefinition) -> tuple[Any, ...]:
     """The part of a table's definition that is about its rows, wherever they lie."""
-    indexes = [(index.name, index.positions, index.unique, index.using) for index in table.indexes]
+    indexes = [replace(index, obj_id=0, table_id=0, entry_page=0, since=0) for index in table.indexes]
     return table.columns, table.constraints, indexes, table.feed
 
 

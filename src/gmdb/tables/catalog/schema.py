@@ -7,7 +7,7 @@ Not here: reading or changing them (tables.py for an open database, inspect/ for
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
@@ -305,7 +305,7 @@ SYSTEM_TABLES = {
 _ENDINGS = {PRIMARY_KEY: "pkey", UNIQUE: "key", CHECK: "check"}
 
 
-def named(table: TableDefinition, constraint: Constraint, index_names: Container[str]) -> Constraint:
+def named(table: TableDefinition, constraint: Constraint, index_names: Iterable[str]) -> Constraint:
     """A constraint that the table can have, with its name; ``index_names`` are taken, in small letters."""
     kind = constraint.kind
     if kind not in _ENDINGS:
@@ -327,13 +327,18 @@ def named(table: TableDefinition, constraint: Constraint, index_names: Container
     return replace(constraint, columns=columns, name=name)
 
 
-def _free_name(table: TableDefinition, kind: str, columns: tuple[str, ...], taken: Container[str]) -> str:
+def _free_name(table: TableDefinition, kind: str, columns: tuple[str, ...], taken: Iterable[str]) -> str:
     """``t_pkey``, ``t_a_b_key``, ``t_a_check``; with a number behind it if that is something else's name."""
     own = {constraint.name.lower() for constraint in table.constraints}
     parts = (table.name, *(() if kind == PRIMARY_KEY else columns), _ENDINGS[kind])
+    return free_name(parts, {*own, *taken})
+
+
+def free_name(parts: Sequence[str], taken: Container[str]) -> str:
+    """A name of these parts, with a number behind it if it is taken; ``taken`` are in small letters."""
     stem = "_".join(parts).encode()[:59].decode(errors="ignore")
     name, number = stem, 0
-    while name.lower() in own or name.lower() in taken:
+    while name.lower() in taken:
         number += 1
         name = f"{stem}{number}"
     return name
