@@ -412,6 +412,52 @@ def test_a_statement_of_its_own_is_a_transaction_as_well(here: Connection) -> No
         db.close()
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        "create index k on account (owner desc)",
+        "create index k on account (owner) include (balance)",
+        "create index k on account (owner) where balance >= 0",
+        "create index k on account using hash (owner)",
+    ],
+)
+def test_each_kind_of_index_tells_of_what_comes_into_a_range(here: Connection, index: str) -> None:
+    here.execute("drop index account_owner")
+    here.execute(index)
+    here.commit()
+    first, second = (gmdb.connect(here.path, isolation="serializable", lock_timeout=0.0) for _ in range(2))
+    text = "select count(*) from account where owner = ? and balance >= 0"
+    assert first.execute(text, (8,)).fetchone() == (0,)
+    assert len(list(second.heap("account").by("k").range((9,), (9,)))) == 0
+    first.execute("insert into account values (11, 9, 0)")
+    second.execute("update account set owner = 8 where id = 4")
+    assert sorted(commits(first.commit, second.commit)) == [False, True]
+    first.close()
+    second.close()
+
+
+def test_unique_keys_of_a_part_of_the_rows_say_start_over(here: Connection) -> None:
+    here.execute("create unique index u on account (owner desc) where balance > 1000")
+    here.execute("insert into account values (5, 5, 2000)")
+    here.commit()
+    first, second = (gmdb.connect(here.path, isolation="serializable", lock_timeout=0.0) for _ in range(2))
+    assert second.execute("select count(*) from account where id = 5").fetchone() == (1,)
+    first.execute("delete from account where id = 5")
+    first.execute("insert into account values (6, 6, 2000)")
+    first.commit()
+    for row in ((7, 5, 2000), (8, 6, 2000)):
+        with pytest.raises(SerializationFailure):
+            second.execute("insert into account values (?, ?, ?)", row)
+        second.rollback()
+        if row[0] == 7:
+            second.execute("select count(*) from account").fetchone()
+            first.execute("delete from account where id = 6")
+            first.execute("insert into account values (9, 6, 3000)")
+            first.commit()
+    first.close()
+    second.close()
+
+
 # ---- who is not refused
 
 

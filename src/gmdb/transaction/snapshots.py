@@ -7,16 +7,15 @@ Invariants
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.errors import Error, SchemaError, SnapshotTooOld
 from gmdb.kernel.read.visibility import SNAPSHOT
+from gmdb.storage.memory import numbers
 from gmdb.transaction.lock_area import TransactionMemory
 
 SERIALIZABLE = "serializable"  # a snapshot for the transaction, and what it reads is noted
 ISOLATION_LEVELS = ("read committed", "repeatable read", SERIALIZABLE)  # the first has a snapshot for each statement
-NO_FORM = np.empty(0, np.int64)
-OWN = list(SNAPSHOT.names or ()).index("transaction")  # in the form: the reader's own transaction
+NO_FORM = numbers(())
+OWN = SNAPSHOT.names.index("transaction")  # in the form: the reader's own transaction
 
 
 def require_level(isolation: str) -> None:

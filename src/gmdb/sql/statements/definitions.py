@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from gmdb.database.dbapi import Result
 from gmdb.errors import (
-    CheckViolation,
     InvalidSyntax,
     NoSuchIndex,
     NoSuchTable,
@@ -20,17 +18,22 @@ from gmdb.errors import (
     UnsupportedExpression,
 )
 from gmdb.format.address import MAIN_SPACE
-from gmdb.format.columns import Column
+from gmdb.format.columns import Column, ColumnType
 from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.sql.bind.binder import Catalog
 from gmdb.sql.bind.expressions import named_type
+from gmdb.sql.bind.of_rows import columns_of
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.dialect import GmdbSql, parse_expression, place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
-from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of, constant_default
+from gmdb.sql.statements.assignment import bind_check, bind_default
+from gmdb.sql.statements.indexes import read_index
+from gmdb.sql.statements.rewriting import NewForm, require_rows
+from gmdb.sql.statements.stored_texts import renamed, written
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
 from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
 
@@ -64,21 +67,12 @@ def existing(connection: Connection, node: exp.Expr) -> TableDefinition:
         raise Catalog(connection).no_such_table(name, node) from None
 
 
-def written(node: exp.Expr) -> str:
-    """An expression as SQL writes it, for the catalog to keep."""
-    return node.sql(dialect=GmdbSql)
-
-
 def read_column(table: str, syntax: Syntax) -> ColumnParts:
     """A column's definition, of which ``exists`` is the caller's to take."""
     name, kind = folded(syntax.need("this", "a column's name")), syntax.take("kind")
     if kind is None:
         raise InvalidSyntax(f"column {name} has no type", *place(syntax.node))
-    type_, has_digits = named_type(kind)
-    if not has_digits:
-        message = f"column {name}: how many digits, and how many behind the point?"
-        raise UnsupportedExpression(message, *place(kind), "Write numeric(p, s)")
-    parts, nullable = ColumnParts(Column(name, type_)), set()
+    parts, nullable = ColumnParts(Column(name, _whole_type(name, kind))), set()
     for node in syntax.list("constraints"):
         with reading(node) as constraint:
             named = constraint.take("this")
@@ -184,15 +178,6 @@ def require_check(constraint: Constraint, table: str, columns: Sequence[Column])
     bind_check(parse_expression(constraint.text), Scope.of_table(table, columns_of(columns)))
 
 
-def renamed(text: str, old: str, new: str) -> str:
-    """A check, after a column has got another name."""
-    node = parse_expression(text)
-    for column in list(node.find_all(exp.Column)):
-        if folded(column.this) == old:
-            column.set("this", exp.to_identifier(new, quoted=True))
-    return written(node)
-
-
 def _refused(node: exp.Expr) -> UnsupportedExpression:
     if isinstance(node, exp.Reference | exp.ForeignKey):
         message = "foreign keys are not enforced by gmdb, and so not accepted; leave REFERENCES out"
@@ -218,7 +203,7 @@ class Definition(Statement):
     def run(self, parameters: Parameters) -> Result:
         if isinstance(self._node, exp.Create):
             return self._create(parameters)
-        with self.connection.all_or_nothing(), reading(self._node) as syntax:
+        with self.connection.defining(), reading(self._node) as syntax:
             if isinstance(self._node, exp.Drop):
                 self._drop(syntax)
             elif isinstance(self._node, exp.Alter):
@@ -317,25 +302,22 @@ class Definition(Statement):
         self.connection.create_table(name, list(columns), constraints=constraints, tablespace=space, pct_free=pct_free)
 
     def _index(self, syntax: Syntax) -> Callable[[], Result]:
-        exists, unique = syntax.flag("exists"), syntax.flag("unique")
-        concurrently = syntax.flag("concurrently")
-        with reading(syntax.need("this", "an index")) as index:
-            named, table = index.take("this"), self._existing(index.need("table", "a table"))
-            with reading(index.need("params", "columns")) as parts:
-                using = parts.word("using", "BTREE", "HASH").lower() or "btree"
-                columns = column_names(parts.list("columns"))
-        if exists and named is None:
-            raise InvalidSyntax("syntax error: IF NOT EXISTS needs the name of the index", *place(self._node))
-        name = folded(named) if named is not None else "_".join([table, *columns, "idx"])
+        request = read_index(syntax)
+        table = self._existing(request.table)
+        new = request.of(self.connection.table(table))
 
         def create() -> Result:
-            if exists and any(i.name == name for i in self.connection.table(table).indexes):
+            if request.if_not_exists and new.name in self._index_names():
                 return Result()
-            with self._while_others_go_on() if concurrently else nullcontext():
-                self.connection.create_index(name, table, columns, unique=unique, using=using)
+            with self._while_others_go_on() if request.concurrently else nullcontext():
+                self.connection._create_index(table, new)
             return Result()
 
         return create
+
+    def _index_names(self) -> set[str]:
+        tables = map(self.connection.table, self.connection.tables())
+        return {index.name for table in tables for index in table.indexes}
 
     @contextmanager
     def _while_others_go_on(self) -> Iterator[None]:
@@ -372,9 +354,12 @@ class Definition(Statement):
     # ---- alter
 
     def _alter(self, syntax: Syntax) -> None:
-        syntax.word("kind", "TABLE")
+        kind = syntax.word("kind", "TABLE", "INDEX")
         syntax.ignore("only")  # no table inherits from another
         actions, target = syntax.list("actions"), syntax.need("this", "a table")
+        if kind == "INDEX":
+            self._alter_index(name_alone(target), actions, syntax)
+            return
         try:
             table = self._existing(target)
         except NoSuchTable:
@@ -386,22 +371,42 @@ class Definition(Statement):
         if _is_rename_of_column(actions):
             self._rename(table, name_alone(_inner(actions[0])), _new_name(syntax.list("options")))
             return
-        for action in actions:
-            change = _ALTERATIONS.get(type(action))
-            if change is None:
-                raise UnsupportedExpression(f"alter table {table} {action.sql()}", *place(action))
+        unknown = [action for action in actions if type(action) not in _ALTERATIONS]
+        if unknown:
+            raise UnsupportedExpression(f"alter table {table} {unknown[0].sql()}", *place(unknown[0]))
+        self._act(table, actions)
+
+    def _alter_index(self, name: str, actions: Sequence[exp.Expr], syntax: Syntax) -> None:
+        if len(actions) != 1 or not isinstance(actions[0], exp.AlterRename):
+            raise UnsupportedExpression(f"alter index {name} {actions[-1].sql()}", *place(actions[-1]))
+        with suppress(NoSuchIndex) if syntax.flag("exists") else nullcontext():
+            self.connection.rename_index(name, name_alone(_inner(actions[0])))
+
+    def _act(self, table: str, actions: Sequence[exp.Expr]) -> None:
+        """Do all that an ALTER TABLE asks for, in PostgreSQL's order: what goes, other types, what is new."""
+        self.connection._hold_table(table)
+        self._form = NewForm(self.connection, table)
+        ordered = sorted(actions, key=_turn)
+        rest = [action for action in ordered if _turn(action) > _COLUMNS]
+        self._of_new_columns: list[Constraint] = []
+        for action in ordered:
+            if rest and action is rest[0]:
+                self._apply(table)
             with reading(action) as part:
-                change(self, table, part)
+                _ALTERATIONS[type(action)](self, table, part)
+        if not rest:
+            self._apply(table)
+
+    def _apply(self, table: str) -> None:
+        """Change the table's columns as was asked for."""
+        self._form.apply()
+        for constraint in self._of_new_columns:
+            self._add(table, constraint)
 
     def _add_column(self, table: str, syntax: Syntax) -> None:
         parts, exists = read_column(table, syntax), syntax.flag("exists")
-        definition = self.connection.table(table)
-        if exists and any(column.name == parts.column.name for column in definition.columns):
-            return
-        value = None if parts.default is None else constant_default(parts.default, parts.column)
-        self.connection.add_column(table, parts.column, value)
-        for constraint in parts.constraints:
-            self._add(table, constraint)
+        if self._form.add(parts.column, parts.default, exists):
+            self._of_new_columns += parts.constraints
 
     def _rename_column(self, table: str, syntax: Syntax) -> None:
         old, new = column_name(syntax.need("this", "a column")), column_name(syntax.need("to", "a name"))
@@ -409,11 +414,16 @@ class Definition(Statement):
 
     def _rename(self, table: str, old: str, new: str) -> None:
         checks = {
-            constraint.name: renamed(constraint.text, old, new)
+            constraint.name: renamed(constraint.text, {old: new})
             for constraint in self.connection.table(table).constraints
             if constraint.kind == CHECK
         }
-        self.connection.rename_column(table, old, new, checks=checks)
+        conditions = {
+            index.name: renamed(index.condition, {old: new})
+            for index in self.connection.table(table).indexes
+            if index.condition is not None
+        }
+        self.connection.rename_column(table, old, new, checks=checks, conditions=conditions)
 
     def _rename_table(self, table: str, syntax: Syntax) -> None:
         name = name_alone(syntax.need("this", "a name"))
@@ -426,6 +436,10 @@ class Definition(Statement):
 
     def _alter_column(self, table: str, syntax: Syntax) -> None:
         name = column_name(syntax.need("this", "a column"))
+        type_, using = syntax.take("dtype"), syntax.take("using")
+        if type_ is not None:
+            self._form.set_type(name, _whole_type(name, type_), using, syntax.node)
+            return
         default, drop = syntax.take("default"), syntax.flag("drop")
         syntax.take("allow_null")
         nullable = syntax.node.args.get("allow_null")  # SET NOT NULL: False
@@ -437,10 +451,8 @@ class Definition(Statement):
         elif drop:
             self.connection.alter_column(table, name, default=None)
         else:
-            message = (
-                f"{syntax.node.sql(dialect=GmdbSql).lower()}: of a column, only DEFAULT and NOT NULL can be changed"
-            )
-            raise UnsupportedExpression(message, *place(syntax.node))
+            message = "of a column, only its type, DEFAULT and NOT NULL can be changed"
+            raise UnsupportedExpression(f"{syntax.node.sql(dialect=GmdbSql).lower()}: {message}", *place(syntax.node))
 
     def _add_constraints(self, table: str, syntax: Syntax) -> None:
         for part in syntax.list("expressions"):
@@ -449,19 +461,18 @@ class Definition(Statement):
     def _add(self, table: str, constraint: Constraint) -> None:
         if constraint.kind == CHECK:
             require_check(constraint, table, self.connection.table(table).columns)
-            quoted = exp.to_identifier(table, True).sql()
-            broken = self.connection._statements.run(
-                f"select 1 from {quoted} where not ({constraint.text}) limit 1", ()
-            )
-            if broken.as_reader().read_all().num_rows:
-                raise CheckViolation(f"table {table} has rows that break CHECK ({constraint.text})")
+            require_rows(self.connection, table, constraint)
         self.connection.add_constraint(table, constraint)
 
     def _drop_part(self, table: str, syntax: Syntax) -> None:
-        if str(syntax.take("kind")).upper() != "CONSTRAINT":
-            raise UnsupportedExpression(f"alter table {table} {syntax.node.sql(dialect=GmdbSql)}", *place(syntax.node))
-        syntax.ignore("cascade", "restrict")  # nothing depends on a constraint
-        exists = syntax.flag("exists")
+        kind, exists = syntax.word("kind", "CONSTRAINT", "COLUMN"), syntax.flag("exists")
+        syntax.ignore("cascade", "restrict")  # nothing depends on either but what goes with it anyhow
+        if kind == "COLUMN":
+            for part in syntax.list("tables"):
+                column = column_name(part)
+                if not exists or any(known.name == column for known in self.connection.table(table).columns):
+                    self._form.drop(column)
+            return
         for part in syntax.list("tables"):
             name = name_alone(part)
             known = any(constraint.name == name for constraint in self.connection.table(table).constraints)
@@ -478,6 +489,28 @@ _ALTERATIONS: dict[type[exp.Expr], Callable[[Definition, str, Syntax], None]] = 
     exp.AddConstraint: Definition._add_constraints,
     exp.Drop: Definition._drop_part,
 }
+
+
+_DROPS, _TYPES, _COLUMNS, _OTHERS, _CONSTRAINTS = range(5)
+
+
+def _turn(action: exp.Expr) -> int:
+    """When it is the action's turn among those of an ALTER TABLE."""
+    if isinstance(action, exp.AlterColumn):
+        if action.args.get("dtype") is not None:
+            return _TYPES
+        return _DROPS if action.args.get("drop") else _OTHERS
+    turns: dict[Any, int] = {exp.Drop: _DROPS, exp.ColumnDef: _COLUMNS, exp.AddConstraint: _CONSTRAINTS}
+    return turns.get(type(action), _OTHERS)
+
+
+def _whole_type(name: str, node: exp.Expr) -> ColumnType:
+    """A type for a column, which says how many digits a DECIMAL has."""
+    type_, has_digits = named_type(node)
+    if not has_digits:
+        message = f"column {name}: how many digits, and how many behind the point?"
+        raise UnsupportedExpression(message, *place(node), "Write numeric(p, s)")
+    return type_
 
 
 def _columns(table: str, nodes: Sequence[exp.Expr]) -> tuple[list[Column], list[Constraint]]:

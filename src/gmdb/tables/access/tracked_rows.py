@@ -1,8 +1,8 @@
 """What serializable transactions read and change of a table, as marks that can be compared (transaction/marks.py).
 
 A row is known by its place and by its keys in the table's indexes, a read by its row ids or the keys that it looks for:
-so a row that comes into a range, or leaves it, is found though nobody has read it.  An index whose order is not that of
-its columns' values, since it or a column has options, has no keys here: reading by it is reading the whole table.
+so a row that comes into a range, or leaves it, is found though nobody has read it.  An index whose order may not be
+that of its columns' values, since it or a column has options, has no keys here: reading by it is reading the table.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gmdb.format.address import RowId, place_of
 from gmdb.format.columns import Column
 from gmdb.format.options import options_of
 from gmdb.kernel.change.dml import delete_row, fetch_row
 from gmdb.kernel.runtime.call import BLOCKED
 from gmdb.kernel.runtime.status import CHANGED, DUPLICATE
+from gmdb.storage.memory import address_of, numbers
 from gmdb.tables.access.indexes import IndexDefinition, KeyCodec, KeyRange
 from gmdb.transaction.marks import Key, Positions, Span
 
 if TYPE_CHECKING:
     from gmdb.tables.access.heap import Heap
 
+_SAME_KEYS = {"comment", "included", "condition", "program"}  # options of indexes that change no key, nor its place
+_SAME_VALUES = {"comment", "number"}  # of columns
 _NAN, _NULL = (1,), (2,)  # above all other values, in this order; these have a 0 before them
 _ALREADY_THERE = (
     "the key in index {} belongs to a row that another transaction has brought since this one's snapshot; "
@@ -38,8 +39,9 @@ def sortable(values: Values) -> Key:
 
 
 def has_keys(index: IndexDefinition, columns: Sequence[Column]) -> bool:
-    """Whether the index's keys are its columns' values, in their order."""
-    return not options_of(index) and not any(options_of(columns[n]) for n in index.positions)
+    """Whether the index's keys are its columns' values, in their order; perhaps of some of the rows only."""
+    is_usual = options_of(index).keys() <= _SAME_KEYS
+    return is_usual and all(options_of(columns[n]).keys() <= _SAME_VALUES for n in index.key)
 
 
 # ---- Keys of rows, and of reads.
@@ -50,8 +52,8 @@ class RowKeys:
 
     def __init__(self, columns: Sequence[Column], indexes: Sequence[IndexDefinition]) -> None:
         known = [index for index in indexes if has_keys(index, columns)]
-        self._positions = {index.positions for index in known}
-        self._unique = {index.positions for index in known if index.unique}
+        self._positions = {index.key for index in known}
+        self._unique = {index.key for index in indexes if index.unique}
 
     def of(self, *rows: Values | None) -> dict[Positions, set[Key]]:
         """The keys of a row's versions; None is a version without a row."""
@@ -78,8 +80,8 @@ class SpanMaker:
 
     def __init__(self, index: IndexDefinition, columns: Sequence[Column]) -> None:
         """``columns``: the table's."""
-        self._positions = index.positions if has_keys(index, columns) else None
-        self._codec = KeyCodec([columns[n] for n in index.positions])
+        self._positions = index.key if has_keys(index, columns) else None
+        self._codec = KeyCodec([columns[n] for n in index.key])
 
     def span(self, keys: KeyRange) -> Span | None:
         """None: it cannot be told which keys these are."""
@@ -166,10 +168,10 @@ def require_seen_duplicate(heap: Heap, index: IndexDefinition) -> None:
         return
     place, store, session = heap.session.call[BLOCKED], heap.segment.store, heap.session
     seen = _own_version(heap, place)
-    newest = np.array([session.hub.memory.scn, session.slot, session.statement_number], np.int64)
+    newest = numbers((session.hub.memory.scn, session.slot, session.statement_number))
     with store.guard:
-        size = store.call(fetch_row, 0, heap.target, newest.ctypes.data, place)
+        size = store.call(fetch_row, 0, heap.target, address_of(newest), place)
         now = heap.plain_decode(heap.fetched(size)) if size > 0 else None
     tracked.read_row(heap.number, place)
-    if seen is None or now is None or _key(seen, index.positions) != _key(now, index.positions):
+    if seen is None or now is None or _key(seen, index.key) != _key(now, index.key):
         tracked.fail(_ALREADY_THERE.format(index.name))
