@@ -218,6 +218,10 @@ class WriteConflict(TransactionError, Transient):
     """Under repeatable read: another transaction has changed the row, or the table's definition, since the snapshot."""
 
 
+class SerializationFailure(TransactionError, Transient):
+    """Under serializable: no order of the transactions explains what they have read and changed.  Start over."""
+
+
 class DefinitionChanged(TransactionError, Transient):
     """A table's definition changed between the preparation of a statement and its beginning.  Nothing was done."""
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from gmdb.transaction.session import Session
     from gmdb.verify import Report
 
-Isolation = Literal["read committed", "repeatable read"]
+Isolation = Literal["read committed", "repeatable read", "serializable"]
 Texts = Mapping[str, str] | None
 
 
@@ -115,7 +115,7 @@ class Connection(Alterations, HasErrors):
     @property
     @operation()
     def isolation(self) -> Isolation:
-        """ "read committed" or "repeatable read"; it changes between transactions only."""
+        """ "read committed", "repeatable read" or "serializable"; it changes between transactions only."""
         return cast(Isolation, self.session.isolation)
 
     @isolation.setter

@@ -128,7 +128,7 @@ class DefinitionCompiler(DDLCompiler):
 # ---- The dialect.
 
 AUTOCOMMIT = "AUTOCOMMIT"
-LEVELS = ("READ COMMITTED", "REPEATABLE READ")
+LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
 
 class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]

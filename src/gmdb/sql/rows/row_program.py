@@ -102,6 +102,8 @@ class Quick:
                         return None
                 call[SCN] = memory.scn
             else:
+                if session.is_serializable:
+                    return None  # what is read must be noted
                 session.prepare()
                 held = session.tables_held  # by their newest definitions
                 if session.definitions.now is not self._changes:
@@ -144,6 +146,8 @@ class Quick:
     def prepare(self) -> bool:
         """Look up the tables; returns whether they still are those that the program was compiled for."""
         session, store = self.session, self.session.hub.store
+        if session.is_serializable:
+            return False
         for definition in self._definitions:
             heap = self._connection.heap(definition.name)
             if heap.definition is not definition:

@@ -37,10 +37,12 @@ from gmdb.tables.access.index_entries import (
 )
 from gmdb.tables.access.indexes import IndexDefinition, KeyCodec, KeyRange, no_such_index
 from gmdb.tables.access.shapes import key_shape, row_shape
+from gmdb.tables.access.tracked_rows import SpanMaker, note_range_read
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
-    from gmdb.tables.access.heap import Heap, View
+    from gmdb.tables.access.definition import View
+    from gmdb.tables.access.heap import Heap
     from gmdb.transaction.snapshots import Snapshot
 
 ROOM = 1 << 18  # bytes of rows that a call gives out
@@ -70,6 +72,7 @@ class KeyedRows:
         segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
         self.tree = INDEX_KINDS[index.using](segment, [heap.columns[n] for n in index.positions])
         self._encoders = KeyCodec(self.tree.columns, gap=POINTER_SIZE).encoders()
+        self._spans = SpanMaker(index, heap.columns)
         if index.using != "btree":
             whole = len(self.tree.columns)
             self._encoders = {count: encode for count, encode in self._encoders.items() if count == whole}
@@ -223,6 +226,7 @@ class KeyedRows:
         self.index.require(keys)
         self.require_index()
         self.require_seen(snapshot.scn)
+        note_range_read(self._heap, self._spans, keys)
         return chain.from_iterable(self._read(Walk(self.tree, keys, ROOM), snapshot, form))
 
     @operation
@@ -233,6 +237,7 @@ class KeyedRows:
             heap.see(snapshot.scn)
             self.require_index()
             self.require_seen(snapshot.scn)
+            note_range_read(heap, self._spans, keys)
             yield from self._read(Walk(self.tree, keys, ROOM), snapshot, form)
 
     def _read(self, walk: Walk, snapshot: Snapshot, form: memoryview) -> Iterator[Iterable[Found]]:
@@ -279,7 +284,13 @@ class KeyedRows:
 
         probe = Probe(self, read, decode, row_ids, split)
         probe.memory, probe.is_lazy = (form, heap.view), heap.lobs is not None
+        if heap.tracked is not None:
+            probe.note = partial(note_range_read, heap, self._spans)
         return probe
+
+    def note_read(self, keys: KeyRange) -> None:
+        """Keys are about to be looked up by somebody else, in a transaction that may be tracked."""
+        note_range_read(self._heap, self._spans, keys)
 
     def newest_probe(self, decode: Decode, row_ids: bool = False, split: Split | None = None) -> Probe:
         """A probe by the session's own snapshot, under the guard; raises Unread."""
@@ -347,6 +358,11 @@ class Shape(NamedTuple):
     high_open: bool = False
     backwards: bool = False
 
+    def keys(self, low: Sequence[Any], high: Sequence[Any]) -> KeyRange:
+        """A range of this shape."""
+        low, high = low[: self.low_columns], high[: self.high_columns]
+        return KeyRange(low, high, self.low_open, self.high_open, self.backwards)
+
 
 class Probe:
     """Rows by one key after another, or by ranges of keys, with the memory of one walk.
@@ -361,6 +377,7 @@ class Probe:
         self.memory: object = None  # that ``read`` leads kernels to
         self.find_rows: Callable[[int], int] | None = None  # all rows of a walk from its beginning, or a status
         self.is_lazy = False  # rows are decoded one at a time: they may be large
+        self.note: Callable[[KeyRange], None] | None = None  # what is to be told of keys before they are looked up
         self._idle = keyed.idle_walks
         self._walk = self._idle.pop() if self._idle else Walk(keyed.tree, room=ROOM)
         self._low, self._fields = self._walk.use_one_key()
@@ -389,9 +406,11 @@ class Probe:
         """A function that finds the row of a whole key of a unique index; None if there is none."""
         self._use_one_key(self._count)
         encode, low, output, decode = self._encoders[self._count], self._low, self._walk.output, self._decode
-        begin, row_ids, single = self._make_begin(), self._row_ids, self._single
+        begin, row_ids, single, note = self._make_begin(), self._row_ids, self._single, self.note
 
         def find(key: Sequence[Any]) -> Any:
+            if note is not None:
+                note(KeyRange(key, key))
             entry = encode(key)
             size = len(entry)
             if size > ENTRY_MAX:
@@ -407,9 +426,11 @@ class Probe:
     def first(self, shape: Shape) -> Callable[..., Any]:
         """A function that finds the first row from one key to another; None if there is none."""
         put, read, fields, address = self._make_ends(shape), self._read, self._fields, self._walk.address
-        single = self._single
+        single, note = self._single, self.note
 
         def first(low: Sequence[Any], high: Sequence[Any]) -> Any:
+            if note is not None:
+                note(shape.keys(low, high))
             if not put(low, high):
                 return next(iter(self._cut(shape, low, high, 1)), None)
             fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
@@ -443,9 +464,11 @@ class Probe:
     def some(self, columns: int) -> Callable[..., Iterable[Any]]:
         """A function that finds the rows of a key's first columns, in the order of the others."""
         self._use_one_key(columns)
-        encode, low, rows = self._encoders[columns], self._low, self._make_rows()
+        encode, low, rows, note = self._encoders[columns], self._low, self._make_rows(), self.note
 
         def find(key: Sequence[Any], first: int = FIRST_ROWS) -> Iterable[Any]:
+            if note is not None:
+                note(KeyRange(key, key))
             entry = encode(key)
             size = len(entry)
             if size > ENTRY_MAX:
@@ -457,9 +480,11 @@ class Probe:
 
     def between(self, shape: Shape) -> Callable[..., Iterable[Any]]:
         """A function that finds the rows from one key to another, in order."""
-        put, rows = self._make_ends(shape), self._make_rows()
+        put, rows, note = self._make_ends(shape), self._make_rows(), self.note
 
         def find(low: Sequence[Any], high: Sequence[Any], first: int = FIRST_ROWS) -> Iterable[Any]:
+            if note is not None:
+                note(shape.keys(low, high))
             return rows(first) if put(low, high) else self._cut(shape, low, high, first)
 
         return find

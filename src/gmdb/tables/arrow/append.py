@@ -57,6 +57,8 @@ class PagePlacer:
         with self._hub.guard:
             slot = self._session.begin_if_needed()
             self._number = self._hub.memory.enter_load(slot, self._session.statement_number)
+            if self._session.notes_changes:
+                self._session.track().write_all(heap.number)
         self.page_size = heap.segment.space.page_size
         self.template = new_page(self.page_size, heap.obj_id, self._number)
 
