@@ -102,6 +102,10 @@ class CheckViolation(IntegrityError):
     """A row does not fulfil a CHECK constraint."""
 
 
+class ForeignKeyViolation(IntegrityError):
+    """A row refers to one that does not exist, or would, if a row went or got another key."""
+
+
 # ---- names and definitions: raised by tables/catalog/ and engine
 
 

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gmdb.database import dbapi
+from gmdb.database.key_operations import KeyOperations
 from gmdb.database.operations import composed, operation, scope
 from gmdb.database.pep249 import HasErrors
 from gmdb.errors import InterfaceError
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 Isolation = Literal["read committed", "repeatable read"]
 
 
-class Connection(HasErrors):
+class Connection(KeyOperations, HasErrors):
     """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(
@@ -212,16 +213,16 @@ class Connection(HasErrors):
             change.create_table(name, make_columns(name, columns), constraints, tablespace, pct_free)
 
     @operation(writes=True)
-    def drop_table(self, name: str) -> None:
-        """Remove a table, once no other transaction uses it."""
+    def drop_table(self, name: str, *more: str, cascade: bool = False) -> None:
+        """Remove tables, once no other transaction uses them; with ``cascade``, what refers to them goes, too."""
         with self._database.define(self.session) as change:
-            change.drop_table(name)
+            change.drop_tables([name, *more], cascade)
 
     @operation(writes=True)
-    def truncate_table(self, name: str, *, restart_identity: bool = False) -> None:
-        """Take all rows away at once, whatever their number."""
+    def truncate_table(self, name: str, *more: str, restart_identity: bool = False, cascade: bool = False) -> None:
+        """Take all rows of tables away at once; with ``cascade``, those of tables that refer to them, too."""
         with self._database.define(self.session) as change:
-            change.truncate_table(name, restart_identity)
+            change.truncate_tables([name, *more], restart_identity, cascade)
 
     @operation(writes=True)
     def rename_table(self, name: str, new_name: str) -> None:
@@ -252,12 +253,6 @@ class Connection(HasErrors):
         """Add a constraint; a primary key or a unique constraint brings an index of its name."""
         with self._database.define(self.session) as change:
             change.add_constraint(table, constraint)
-
-    @operation(writes=True)
-    def drop_constraint(self, table: str, name: str) -> None:
-        """Remove a constraint, and the index that came with it."""
-        with self._database.define(self.session) as change:
-            change.drop_constraint(table, name)
 
     @operation(writes=True)
     def set_change_feed(self, table: str, on: bool) -> None:

@@ -94,6 +94,7 @@ class Database:
         if fresh:
             create_system_tables(self.store, system)
         self.catalog = Catalog(self.store, system)
+        self.catalog.keys_of_rows.connect(_keys_of_rows)
         system.commit()
         if self.durability is not None:
             memory = self.transactions.memory
@@ -340,6 +341,12 @@ class Database:
             raise
         finally:
             self._close_files(clean)
+
+
+def _keys_of_rows(heap: Any, positions: Any, pages: Any, check: Any, form: Any) -> Iterator[tuple[Any, ...]]:
+    from gmdb.tables.arrow.referring_keys import keys_of_rows
+
+    return keys_of_rows(heap, positions, pages, check, form)
 
 
 def create_database(directory: Path) -> None:

@@ -84,8 +84,13 @@ def scope() -> Callable[
 
 
 def declared_in(kind: type) -> dict[str, Operation]:
-    """The operations of a class by their names."""
-    return {declared.name: declared for value in vars(kind).values() for declared in declarations_of(value)}
+    """The operations of a class, and of those that it is made of, by their names."""
+    return {declared.name: declared for value in members_of(kind).values() for declared in declarations_of(value)}
+
+
+def members_of(kind: type) -> dict[str, Any]:
+    """All that a class has, by name, whichever of its bases has it."""
+    return {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items()}
 
 
 def declarations_of(value: Any) -> list[Operation]:

@@ -24,6 +24,10 @@ _OWN = {
         rf"create\s+tablespace\s+{_WORD}((?:\s+(?:page_?size|devices|device_pages)\s*=?\s*\d+)*)", re.I
     ),
     "drop_tablespace": re.compile(rf"drop\s+tablespace\s+(if\s+exists\s+)?{_WORD}", re.I),
+    "validate": re.compile(
+        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{_WORD}\s+validate\s+constraint\s+{_WORD}", re.I
+    ),
+    "constraints": re.compile(rf"set\s+constraints\s+({_WORD}(?:\s*,\s*{_WORD})*)\s+(deferred|immediate)", re.I),
     "explain": re.compile(r"explain\s+(.*)", re.I | re.S),
     "describe": re.compile(rf"desc(?:ribe)?\s+{_WORD}", re.I),
 }

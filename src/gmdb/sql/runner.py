@@ -21,6 +21,7 @@ from gmdb.sql.run import Parameters
 from gmdb.sql.statements.analyze import Analyze
 from gmdb.sql.statements.definitions import Definition
 from gmdb.sql.statements.insert import Insert, insert_many
+from gmdb.sql.statements.row_rules import know_rules
 from gmdb.sql.statements.transactions import OwnCommand, TransactionCommand
 from gmdb.sql.statements.update import Delete, Update
 from gmdb.sql.types import type_of_value
@@ -114,6 +115,7 @@ class Runner:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.session = connection.session
+        know_rules(connection._database.catalog)
         self._cache: OrderedDict[str, _Entry] = OrderedDict()
         self.quick: dict[str, Quick] = {}  # of texts in the cache, that of the statement which ran last
         self._executor: str | None = None

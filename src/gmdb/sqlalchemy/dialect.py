@@ -87,12 +87,10 @@ class DefinitionCompiler(DDLCompiler):
         return f"GENERATED {'ALWAYS' if identity.always else 'BY DEFAULT'} AS IDENTITY"
 
     def visit_foreign_key_constraint(self, constraint: Any, **_given: Any) -> str | None:  # type: ignore[override]
-        """Refused, unless the engine was told to leave them out: relationships go by them, and gmdb has none."""
+        """Nothing, if the engine was told to leave them out."""
         if getattr(self.dialect, "leaves_foreign_keys_out", False):
             return None
-        table, target = constraint.parent.name, constraint.elements[0].target_fullname
-        advice = "to make tables without them, as models with relationships need, end the URL by ?foreign_keys=left_out"
-        raise exc.CompileError(f"table {table}: gmdb does not enforce foreign keys, as that to {target}; {advice}")
+        return str(super().visit_foreign_key_constraint(constraint))
 
     def visit_create_index(self, create: Any, **_given: Any) -> str:  # type: ignore[override]
         index = create.element
@@ -209,8 +207,8 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
             arguments["token"] = str(url.password)
         if "tls_ca" in options:
             arguments["tls_ca"] = options["tls_ca"]
-        if options.get("foreign_keys") not in (None, "refused", "left_out"):
-            raise InterfaceError(f"{url}: foreign_keys is refused, or left_out of tables")
+        if options.get("foreign_keys") not in (None, "kept", "left_out"):
+            raise InterfaceError(f"{url}: foreign_keys are kept, or left_out of tables")
         self.leaves_foreign_keys_out = options.get("foreign_keys") == "left_out"
         if "lock_timeout" in options:
             arguments["lock_timeout"] = float(str(options["lock_timeout"]))

@@ -21,7 +21,8 @@ from gmdb.cli.shell.table_layout import Layout, csv_of, json_of, rows_of
 from gmdb.errors import InterfaceError, SchemaError
 from gmdb.format.columns import ColumnType
 from gmdb.inspect.canvas import PLAIN
-from gmdb.tables.catalog.schema import CHECK, TableDefinition
+from gmdb.sql.statements.references import shown
+from gmdb.tables.catalog.schema import CHECK, FOREIGN_KEY, Constraint, TableDefinition
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetWriter
@@ -205,9 +206,17 @@ def described(table: TableDefinition) -> Iterator[QueryResult]:
     ]
     if indexes:
         yield _text_result(("index", "columns", "kind", "unique"), indexes)
-    constraints = [(c.name, c.kind, c.text if c.kind == CHECK else ", ".join(c.columns)) for c in table.constraints]
+    constraints = [(c.name, c.kind, _of(c)) for c in table.constraints]
     if constraints:
         yield _text_result(("constraint", "kind", "of"), constraints)
+
+
+def _of(constraint: Constraint) -> str:
+    """What a constraint is about."""
+    columns = ", ".join(constraint.columns)
+    if constraint.kind == FOREIGN_KEY:
+        return f"({columns}) {shown(constraint)}"
+    return constraint.text + ("" if constraint.valid else " NOT VALID") if constraint.kind == CHECK else columns
 
 
 def _rows(result: QueryResult) -> list[tuple[Any, ...]]:

@@ -31,8 +31,9 @@ from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of, constant_default
+from gmdb.sql.statements.references import read_foreign_key
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
-from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
+from gmdb.tables.catalog.schema import CHECK, FOREIGN_KEY, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 # ---- Columns and constraints, as CREATE TABLE and ALTER TABLE write them.
 #
-# What gmdb does not keep (foreign keys, deferred constraints, identities that do not count from 1) is refused.
+# What gmdb does not keep (deferred keys and checks, identities that do not count from 1) is refused.
 
 _AT_ONCE = ("NOT DEFERRABLE", "INITIALLY IMMEDIATE")  # what constraints are anyhow
 _IDENTITY = ("start", "increment", "minvalue")  # which are all 1
@@ -144,7 +145,9 @@ def read_constraint(table: str, node: exp.Expr, name: str = "", column: str | No
         if isinstance(node, exp.CheckColumnConstraint):
             condition = _unqualified(table, syntax.need("this", "a condition"))
             return Constraint(CHECK, text=written(condition), name=name)
-        raise _refused(node)
+        if isinstance(node, exp.Reference | exp.ForeignKey):
+            return read_foreign_key(syntax, own, name)
+        raise UnsupportedExpression(f"gmdb has no constraint {node.sql(dialect=GmdbSql)}", *place(node))
 
 
 def _key(syntax: Syntax, own: tuple[str, ...]) -> tuple[str, ...]:
@@ -193,12 +196,21 @@ def renamed(text: str, old: str, new: str) -> str:
     return written(node)
 
 
-def _refused(node: exp.Expr) -> UnsupportedExpression:
-    if isinstance(node, exp.Reference | exp.ForeignKey):
-        message = "foreign keys are not enforced by gmdb, and so not accepted; leave REFERENCES out"
-    else:
-        message = f"gmdb has no constraint {node.sql(dialect=GmdbSql)}"
-    return UnsupportedExpression(message, *place(node))
+def validate(connection: Connection, table: str, name: str) -> None:
+    """VALIDATE CONSTRAINT: look whether rows from before a constraint fulfil it, too."""
+    with connection.all_or_nothing():
+        connection.validate_constraint(table, name)  # from here on nobody changes rows
+        constraint = connection.table(table).constraint(name)
+        if constraint.kind == CHECK:
+            require_rows_fulfil(connection, table, constraint)
+
+
+def require_rows_fulfil(connection: Connection, table: str, constraint: Constraint) -> None:
+    """Refuse a check that rows of the table break."""
+    quoted = exp.to_identifier(table, True).sql()
+    broken = connection._statements.run(f"select 1 from {quoted} where not ({constraint.text}) limit 1", ())
+    if broken.as_reader().read_all().num_rows:
+        raise CheckViolation(f"table {table} has rows that break CHECK ({constraint.text})")
 
 
 # ---- Definitions.
@@ -352,22 +364,25 @@ class Definition(Statement):
 
     def _drop(self, syntax: Syntax) -> None:
         kind, exists = syntax.word("kind", "TABLE", "INDEX"), syntax.flag("exists")
-        syntax.ignore("cascade", "restrict")  # nothing depends on either but what goes with it anyhow
+        cascade = _cascades(syntax)
+        tables = []
         for node in syntax.list("tables"):
             try:
                 if kind == "TABLE":
-                    self.connection.drop_table(self._existing(node))
+                    tables.append(self._existing(node))
                 else:
                     self.connection.drop_index(name_alone(node))
             except (NoSuchTable, NoSuchIndex):
                 if not exists:
                     raise
+        if tables:
+            self.connection.drop_table(*tables, cascade=cascade)
 
     def _truncate(self, syntax: Syntax) -> None:
         restart = syntax.word("identity", "RESTART", "CONTINUE") == "RESTART"
-        syntax.word("option", "CASCADE", "RESTRICT")  # no table refers to another
-        for node in syntax.list("expressions"):
-            self.connection.truncate_table(self._existing(node), restart_identity=restart)
+        cascade = syntax.word("option", "CASCADE", "RESTRICT") == "CASCADE"
+        names = [self._existing(node) for node in syntax.list("expressions")]
+        self.connection.truncate_table(*names, restart_identity=restart, cascade=cascade)
 
     # ---- alter
 
@@ -375,6 +390,9 @@ class Definition(Statement):
         syntax.word("kind", "TABLE")
         syntax.ignore("only")  # no table inherits from another
         actions, target = syntax.list("actions"), syntax.need("this", "a table")
+        self._not_valid = syntax.flag("not_valid")
+        if self._not_valid and not (len(actions) == 1 and isinstance(actions[0], exp.AddConstraint)):
+            raise UnsupportedExpression("NOT VALID belongs to one ADD CONSTRAINT alone", *place(self._node))
         try:
             table = self._existing(target)
         except NoSuchTable:
@@ -444,29 +462,27 @@ class Definition(Statement):
 
     def _add_constraints(self, table: str, syntax: Syntax) -> None:
         for part in syntax.list("expressions"):
-            self._add(table, read_constraint(table, part))
+            constraint = read_constraint(table, part)
+            if self._not_valid and constraint.kind not in (CHECK, FOREIGN_KEY):
+                raise UnsupportedExpression("only a check or a foreign key can be NOT VALID", *place(part))
+            self._add(table, replace(constraint, valid=not self._not_valid))
 
     def _add(self, table: str, constraint: Constraint) -> None:
         if constraint.kind == CHECK:
             require_check(constraint, table, self.connection.table(table).columns)
-            quoted = exp.to_identifier(table, True).sql()
-            broken = self.connection._statements.run(
-                f"select 1 from {quoted} where not ({constraint.text}) limit 1", ()
-            )
-            if broken.as_reader().read_all().num_rows:
-                raise CheckViolation(f"table {table} has rows that break CHECK ({constraint.text})")
-        self.connection.add_constraint(table, constraint)
+        self.connection.add_constraint(table, constraint)  # from here on nobody changes rows
+        if constraint.kind == CHECK and constraint.valid:
+            require_rows_fulfil(self.connection, table, constraint)
 
     def _drop_part(self, table: str, syntax: Syntax) -> None:
         if str(syntax.take("kind")).upper() != "CONSTRAINT":
             raise UnsupportedExpression(f"alter table {table} {syntax.node.sql(dialect=GmdbSql)}", *place(syntax.node))
-        syntax.ignore("cascade", "restrict")  # nothing depends on a constraint
-        exists = syntax.flag("exists")
+        cascade, exists = _cascades(syntax), syntax.flag("exists")
         for part in syntax.list("tables"):
             name = name_alone(part)
             known = any(constraint.name == name for constraint in self.connection.table(table).constraints)
             if known or not exists:
-                self.connection.drop_constraint(table, name)
+                self.connection.drop_constraint(table, name, cascade=cascade)
 
 
 _ALTERATIONS: dict[type[exp.Expr], Callable[[Definition, str, Syntax], None]] = {
@@ -503,6 +519,14 @@ def _columns(table: str, nodes: Sequence[exp.Expr]) -> tuple[list[Column], list[
         if constraint.kind == CHECK:
             require_check(constraint, table, columns)
     return columns, constraints
+
+
+def _cascades(syntax: Syntax) -> bool:
+    """Whether what depends on something goes with it."""
+    cascade, restrict = syntax.flag("cascade"), syntax.flag("restrict")
+    if cascade and restrict:
+        raise InvalidSyntax("syntax error: either CASCADE or RESTRICT", *place(syntax.node))
+    return cascade
 
 
 def _setting(node: exp.Expr) -> bool:

@@ -224,15 +224,19 @@ def apply_changes(
 
 
 @contextmanager
-def all_or_nothing(session: Session) -> Iterator[None]:
-    """Several statements, all or nothing."""
+def all_or_nothing(catalog: Catalog, session: Session) -> Iterator[None]:
+    """Several statements, all or nothing, whose foreign keys are checked at the end."""
     is_own = session.autocommit
     if is_own:
         session.begin()
+    checks = catalog.foreign_key_checks(session)
     mark = session.mark()
     session.begin_work()
     try:
-        yield
+        with checks.held():
+            yield
+        with session.statement():
+            pass  # at whose end they are made
         if is_own:
             session.commit()
     except BaseException:
@@ -301,7 +305,7 @@ class _Applying:
 
     def _truncate(self) -> None:
         with self._session.defining():
-            DefinitionChanges(self._catalog, self._session).truncate_table(self._table.name)
+            DefinitionChanges(self._catalog, self._session).truncate_tables([self._table.name])
         self._heap.share()
 
     def _delete(self, chosen: np.ndarray) -> None:
@@ -453,7 +457,7 @@ def attach(catalog: Catalog, session: Session, load: Load, is_first: bool = True
     catalog.store.require_writable()
     paths = [staged_path(catalog.store.directory, load.load_id, name) for name in load.files]
     if load.apply is not None:
-        with all_or_nothing(session):
+        with all_or_nothing(catalog, session):
             return _apply(catalog, session, load.table, paths, load.apply, is_first)
     with session.statement():
         if load.create is not None:
@@ -565,6 +569,7 @@ class _Attaching:
         buffer, rows = self._buffer, 0
         with self._session.statement():
             placer = PagePlacer(heap)
+            placer.notes_keys = heap.watch is not None
             for file in files:
                 done = 0
                 for count in file.pages(buffer):

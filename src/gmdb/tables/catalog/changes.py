@@ -25,9 +25,12 @@ from gmdb.storage.store import Segment
 from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.catalog.definition_documents import table_to_plain
 from gmdb.tables.catalog.index_creation import IndexMaking, Name
+from gmdb.tables.catalog.key_changes import KeyChanges
 from gmdb.tables.catalog.schema import (
     CHECK,
+    FOREIGN_KEY,
     PRIMARY_KEY,
+    UNIQUE,
     Constraint,
     TableDefinition,
     check_column,
@@ -48,6 +51,7 @@ class DefinitionChanges:
         self._store = catalog.store
         self._system = catalog.system(session)
         self._indexes = IndexMaking(catalog, session)
+        self._keys = KeyChanges(catalog, session, self._indexes.take, self._change)
 
     # ---- tables
 
@@ -67,10 +71,17 @@ class DefinitionChanges:
         table = self._with_lobs(TableDefinition(name, obj_id, space.space_id, segment.entry_page, numbered))
         self._system.enter(table)
         self._change(table)
-        for constraint in constraints:
+        for constraint in sorted(constraints, key=lambda one: one.kind == FOREIGN_KEY):  # keys come before them
             table = self._add_constraint(table, constraint)
 
-    def drop_table(self, name: str) -> None:
+    def drop_tables(self, names: Sequence[str], cascade: bool = False) -> None:
+        """Remove tables; foreign keys of others that refer to them go as well, or are in the way."""
+        names = [self._take(name).name for name in names]
+        self._keys.release(names, cascade)
+        for name in dict.fromkeys(names):
+            self._drop_table(name)
+
+    def _drop_table(self, name: str) -> None:
         """Remove a table; its pages are free again when no reader needs them."""
         table = self._take(name)
         self._take_names(table.name, table.indexes)
@@ -79,9 +90,17 @@ class DefinitionChanges:
         self._drop_segments(table)
         self._session.change_definitions({table.number: None})
 
-    def truncate_table(self, name: str, restart: bool = False) -> None:
-        """Remove all rows at once: the table and its indexes get new segments.  ``restart``: its counters, too."""
-        table = self.put_in_place(self._take(name).name, self.remake(name))
+    def truncate_tables(self, names: Sequence[str], restart: bool = False, cascade: bool = False) -> None:
+        """Remove all rows at once: tables and their indexes get new segments.  ``restart``: their counters, too.
+
+        Tables that refer to them are emptied as well, or are in the way.
+        """
+        names = [self._take(name).name for name in names]
+        for name in self._keys.with_referring(names, cascade):
+            self._truncate_table(name, restart)
+
+    def _truncate_table(self, name: str, restart: bool) -> None:
+        table = self._replace_rows(self._take(name).name, self.remake(name))
         for column in table.columns if restart else ():
             if column.identity_id:
                 self._catalog.identities.restart(column.identity_id, 1)
@@ -100,7 +119,12 @@ class DefinitionChanges:
         return replace(table, indexes=tuple(planted))
 
     def put_in_place(self, name: str, remade: TableDefinition) -> TableDefinition:
-        """Replace a table's rows by those of one that was remade from it."""
+        """Replace a table's rows by those of one that was remade from it, and have its foreign keys checked."""
+        table = self._replace_rows(name, remade)
+        self._keys.check_all_of(table.name)
+        return table
+
+    def _replace_rows(self, name: str, remade: TableDefinition) -> TableDefinition:
         old = self._take(name)
         if _shape(old) != _shape(remade):
             raise SchemaMismatch(f"table {name}: its definition was changed meanwhile; try again")
@@ -115,7 +139,8 @@ class DefinitionChanges:
         table = self._take(name)
         self._take_new_name(new_name)
         self._session.take_alone(Name("table", table.name.lower()))
-        table = replace(table, name=new_name)
+        self._keys.rename_table(table.name, new_name)
+        table = replace(self._take(table.name), name=new_name)
         self._system.change_table(table)
         self._change(table)
 
@@ -182,6 +207,7 @@ class DefinitionChanges:
 
     def rename_column(self, name: str, column: str, new_name: str, checks: Mapping[str, str]) -> None:
         """``checks``: new expressions of the table's checks, by their names."""
+        self._keys.rename_column(self._take(name), column, new_name)
         table = self._take(name)
         position = table.position(column)
         old = table.columns[position].name
@@ -249,6 +275,8 @@ class DefinitionChanges:
 
     def _add_constraint(self, table: TableDefinition, constraint: Constraint) -> TableDefinition:
         constraint = named(table, constraint, self._indexes.names())
+        if constraint.kind == FOREIGN_KEY:
+            return self._keys.add(table, constraint)
         if constraint.kind == PRIMARY_KEY:
             positions = [table.position(column) for column in constraint.columns]
             self._require_values(table, positions)
@@ -262,14 +290,33 @@ class DefinitionChanges:
         self._change(table)
         return table
 
-    def drop_constraint(self, name: str, constraint: str) -> None:
+    def drop_constraint(self, name: str, constraint: str, cascade: bool = False) -> None:
+        """Remove a constraint; foreign keys that need it go as well, or are in the way."""
         table = self._take(name)
         gone = table.constraint(constraint)
-        table = replace(table, constraints=tuple(one for one in table.constraints if one is not gone))
+        if gone.kind == FOREIGN_KEY:
+            self._keys.drop(table, gone)
+            return
+        self._keys.release_key(table, gone, cascade)
+        table = self._take(name)
+        table = replace(table, constraints=tuple(one for one in table.constraints if one.name != gone.name))
         self._system.remove_constraint(table, gone.name)
         if gone.kind != CHECK:
             table = self._drop_index(table, table.index(gone.name))
         self._change(table)
+
+    def validate_constraint(self, name: str, constraint: str) -> None:
+        """Have rows from before a constraint fulfil it, too; those of a check, the caller has looked at."""
+        table = self._take(name)
+        found = table.constraint(constraint)
+        if found.kind not in (CHECK, FOREIGN_KEY):
+            raise SchemaError(f"table {table.name}: {found.name} is a {found.kind}, which is valid anyhow")
+        if found.valid:
+            return
+        valid = replace(found, valid=True)
+        table = self._keys.replace_constraint(table, found, valid)
+        if valid.kind == FOREIGN_KEY:
+            self._keys.check_whole(table, valid)
 
     def create_index(self, name: str, table: str, columns: Sequence[str], unique: bool, using: str) -> None:
         """Add an index, filled with the rows that the session sees."""
@@ -279,7 +326,7 @@ class DefinitionChanges:
         found, _ = self._catalog.index(name, self._session)
         table = self._take(found.name)
         _, index = self._catalog.index(name, self._session)
-        if any(constraint.name == name and constraint.kind != CHECK for constraint in table.constraints):
+        if any(one.name == name and one.kind in (PRIMARY_KEY, UNIQUE) for one in table.constraints):
             raise SchemaError(f"index {name} keeps a constraint of table {table.name}; drop the constraint instead")
         self._change(self._drop_index(table, index))
 
@@ -349,7 +396,7 @@ class DefinitionChanges:
 def _shape(table: TableDefinition) -> tuple[Any, ...]:
     """The part of a table's definition that is about its rows, wherever they lie."""
     indexes = [(index.name, index.positions, index.unique, index.using) for index in table.indexes]
-    return table.columns, table.constraints, indexes, table.feed
+    return table.columns, table.constraints, indexes, table.feed, table.referenced
 
 
 def _row_shape(table: TableDefinition) -> tuple[list[tuple[str, ColumnType]], tuple[int, ...]]:

@@ -7,7 +7,7 @@ Not here: reading or changing them (tables.py for an open database, inspect/ for
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
@@ -15,7 +15,7 @@ from gmdb.format.address import SYSTEM_DEVICE, page_id_of
 from gmdb.format.columns import IDENTITIES, Column, parse_column
 from gmdb.format.heap import row_size_max
 from gmdb.format.lob import LobSegment
-from gmdb.format.options import OPTIONS_MAX
+from gmdb.format.options import OPTIONS_MAX, option, options_of
 from gmdb.format.page import PAGE_SIZES
 from gmdb.format.row import MAX_COLUMNS, header_size
 from gmdb.storage.feeds import Feed
@@ -24,7 +24,9 @@ from gmdb.tables.access.indexes import IndexDefinition, no_such_index
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
 SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID = 1, 2, 5, 6, 7
 SYS_STATISTICS_ID, SYS_STREAMS_ID, FIRST_USER_ID = 8, 10, 16
-PRIMARY_KEY, UNIQUE, CHECK = "primary key", "unique", "check"
+PRIMARY_KEY, UNIQUE, CHECK, FOREIGN_KEY = "primary key", "unique", "check", "foreign key"
+NO_ACTION, RESTRICT, CASCADE, SET_NULL, SET_DEFAULT = "no action", "restrict", "cascade", "set null", "set default"
+ACTIONS = (NO_ACTION, RESTRICT, CASCADE, SET_NULL, SET_DEFAULT)
 EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 
 
@@ -32,14 +34,24 @@ EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 class Constraint:
     """A constraint on a table's rows.
 
-    A primary key or a unique constraint is kept by the unique index of the same name; what a check says, and whether
-    rows fulfil it, the one who changes rows must know.
+    A primary key or a unique constraint is kept by the unique index of the same name, a foreign key by the checks that
+    follow changes of rows (foreign_keys.py); what a check says, and whether rows fulfil it, the one who changes rows
+    must know.
     """
 
-    kind: str  # "primary key", "unique" or "check"
+    kind: str  # "primary key", "unique", "check" or "foreign key"
     columns: tuple[str, ...] = ()
     text: str = ""  # of a check: the expression, as SQL writes it
     name: str = ""  # if empty, the table chooses one
+    valid: bool = option(True)  # rows from before it fulfil it, too
+    references: str = option("")  # what follows is a foreign key's: the table that it refers to,
+    key: tuple[str, ...] = option(())  # and the columns there; none: its primary key
+    on_delete: str = option(NO_ACTION)
+    on_update: str = option(NO_ACTION)
+    sets: tuple[str, ...] = option(())  # what "set null" and "set default" set when a row is deleted; none: all columns
+    match_full: bool = option(False)  # its columns are NULL all together or not at all
+    deferrable: bool = option(False)
+    deferred: bool = option(False)  # checked at the commit, unless a transaction says otherwise
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,6 +68,7 @@ class TableDefinition:
     lobs: LobSegment | None = None  # where its large objects are, if it has columns for them
     number: int = 0  # by which sessions know the table: its first obj_id, also after it got another segment
     feed: Feed | None = None  # its changes are logged for readers
+    referenced: int = option(0)  # how many foreign keys refer to it
 
     def __post_init__(self) -> None:
         if not self.number:
@@ -279,7 +292,7 @@ SYSTEM_TABLES = {
 
 # ---- Constraints as they are given, checked, with the names that they get if they have none.
 
-_ENDINGS = {PRIMARY_KEY: "pkey", UNIQUE: "key", CHECK: "check"}
+_ENDINGS = {PRIMARY_KEY: "pkey", UNIQUE: "key", CHECK: "check", FOREIGN_KEY: "fkey"}
 
 
 def named(table: TableDefinition, constraint: Constraint, index_names: Container[str]) -> Constraint:
@@ -301,7 +314,37 @@ def named(table: TableDefinition, constraint: Constraint, index_names: Container
     require_name("constraint", name)
     if any(other.name.lower() == name.lower() for other in table.constraints):
         raise SchemaError(f"table {table.name} has a constraint {name} already")
+    if kind == FOREIGN_KEY:
+        require_foreign_key(f"{where} {name}", constraint)
+    elif options_of(constraint).keys() - {"valid"} or (kind != CHECK and not constraint.valid):
+        what = "only a foreign key refers to a table, and only it and a check can be not valid"
+        raise SchemaError(f"{where} {name}: {what}")
     return replace(constraint, columns=columns, name=name)
+
+
+def require_foreign_key(where: str, constraint: Constraint) -> None:
+    """Refuse what a foreign key may not be, whatever it refers to."""
+    if not constraint.references:
+        raise SchemaError(f"{where}: to which table does it refer?")
+    for action in (constraint.on_delete, constraint.on_update):
+        if action not in ACTIONS:
+            raise SchemaError(f"{where}: {action!r} is not one of {', '.join(ACTIONS)}")
+    if constraint.deferred and not constraint.deferrable:
+        raise SchemaError(f"{where}: what is initially deferred must be deferrable")
+    if constraint.sets and constraint.on_delete not in (SET_NULL, SET_DEFAULT):
+        raise SchemaError(f"{where}: columns are set on delete by set null and set default only")
+    if not set(constraint.sets) <= set(constraint.columns):
+        raise SchemaError(f"{where}: on delete, only columns of the foreign key can be set")
+
+
+def key_constraint(parent: TableDefinition, columns: Iterable[str]) -> Constraint:
+    """The constraint that makes some columns a key."""
+    wanted = set(columns)
+    for constraint in parent.constraints:
+        if constraint.kind in (PRIMARY_KEY, UNIQUE) and set(constraint.columns) == wanted:
+            return constraint
+    names = ", ".join(columns)
+    raise SchemaError(f"table {parent.name} has no primary key or unique constraint on ({names}), to refer to")
 
 
 def _free_name(table: TableDefinition, kind: str, columns: tuple[str, ...], taken: Container[str]) -> str:

@@ -10,15 +10,18 @@ Invariants
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from gmdb.errors import NoSuchIndex, NoSuchTable, SchemaError, SnapshotTooOld, WriteConflict
+from gmdb.process.hooks import Hook
 from gmdb.storage.store import PageStore
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.catalog.definition_documents import reading_catalog, require_sense
+from gmdb.tables.catalog.foreign_keys import ForeignKeyChecks, watch_of
 from gmdb.tables.catalog.schema import FIRST_USER_ID, TableDefinition
 from gmdb.tables.catalog.system import Identities, Statistics, Streams, SystemTables, open_system_tables
 from gmdb.transaction.session import Session
@@ -32,6 +35,29 @@ class _Version(NamedTuple):
     by_number: Mapping[int, TableDefinition]
 
 
+def _as_given(table: TableDefinition, values: Sequence[Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Changes of a row, while nobody knows what the table asks of its rows beyond keys."""
+    del table, values
+    return changes
+
+
+def _no_default(table: TableDefinition, column: str) -> Any:
+    """The default of a column, while nobody knows what expressions mean."""
+    raise SchemaError(f"table {table.name}, column {column}: nobody is here who evaluates its default")
+
+
+def _keys_of_rows(
+    heap: Heap, positions: Sequence[int], pages: Any, check: Callable[[], None], form: Any
+) -> Iterator[tuple[Any, ...]]:
+    """The values of some columns in the rows of some pages, a row at a time."""
+    for page_id in pages.tolist():
+        rows = heap.encoded_rows_of_page(page_id, form)
+        check()
+        for _, row in rows:
+            values = heap.plain_decode(row)
+            yield tuple(values[n] for n in positions)
+
+
 class Catalog:
     """Table definitions, in memory as they are in the system tables."""
 
@@ -40,6 +66,9 @@ class Catalog:
         self.store = store
         self._snapshots = session.hub.snapshots
         self._before: tuple[_Version, ...] = ()  # what older snapshots see, oldest first
+        self.complete_change = Hook(_as_given)
+        self.default_of = Hook(_no_default)
+        self.keys_of_rows = Hook(_keys_of_rows)
         self._numbering = threading.Lock()
         with reading_catalog():
             self._system_tables = open_system_tables(store, session)
@@ -188,7 +217,42 @@ class Catalog:
                 self.require_seen(now, session)
             return now
 
-        return Heap(self.store, session, definition)
+        return Heap(self.store, session, definition, partial(watch_of, self, session))
+
+    # ---- the newest state, for checks
+
+    def newest(self, session: Session) -> Mapping[int, TableDefinition]:
+        """All definitions as they are now, by number, whatever the session's snapshot: the same object if unchanged."""
+        now, changed = self._now.by_number, session.definitions.now
+        if not changed:
+            return now
+        if session.definitions.merged is None or session.definitions.merged[0] is not now:
+            tables = {n: table for n, table in {**now, **changed}.items() if table is not None}
+            session.definitions.merged = now, tables
+        return session.definitions.merged[1]
+
+    def newest_heap(self, number: int, session: Session) -> Heap:
+        """A table's rows for a session, by the newest definition."""
+
+        def definition(scn: int | None) -> TableDefinition:
+            table = self.newest(session).get(number)
+            if table is None:
+                raise NoSuchTable(f"table {number} was dropped")
+            if scn is None:
+                self.require_seen(table, session)
+            return table
+
+        return Heap(self.store, session, definition, partial(watch_of, self, session))
+
+    def foreign_key_checks(self, session: Session) -> ForeignKeyChecks:
+        """What the session's transaction has yet to check."""
+        checks = session.checks
+        if checks is None:
+            checks = session.checks = ForeignKeyChecks(self, session)
+        if session.unchecked is None:
+            checks.begin()
+            session.unchecked = checks
+        return checks
 
 
 def _as_of(table: TableDefinition, scn: int) -> TableDefinition:
