@@ -6,7 +6,7 @@ Here a definition is any object of the catalog's, by the number of its table; No
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -66,7 +66,10 @@ class TableLocks:
 
     def join(self, key: Hashable, side: str, session: Session) -> list[Session]:
         """Take a key together with all who are on the same side; returns the sessions on others, none if taken."""
-        sides = self._sides.setdefault(key, {})
+        sides = self._sides.get(key)
+        if sides is None:
+            self._sides[key] = {side: {session}}
+            return []
         others = {one for other, members in sides.items() if other != side for one in members if one is not session}
         if not others:
             sides.setdefault(side, set()).add(session)
@@ -192,17 +195,18 @@ class HoldsTables:
             self._locks_taken.add(key)
             self.hub.finish_commits()
 
-    def join_keys(self, side: str, places: Iterable[KeyPlace], what: str) -> None:
+    def join_keys(self, side: str, places: Collection[KeyPlace], what: str) -> None:
         """Take keys together with all who are on the same side, until the transaction ends; others wait for it.
 
         A transaction that was on another side before has released them, and its commit is visible.
         """
         session, tables, waits = cast("Session", self), self.hub.tables, self.hub.waits
-        for place in places:
-            with self.hub.guard:
-                is_taken = not waits.queues and not tables.join(place, side, session)
-            if not is_taken:
-                _take(session, place, what, partial(tables.join, place, side, session))
+        with self.hub.guard:
+            is_free = not waits.queues
+            later = [place for place in places if not is_free or tables.join(place, side, session)]
+        self._locks_taken.update(set(places).difference(later))
+        for place in later:
+            _take(session, place, what, partial(tables.join, place, side, session))
             self._locks_taken.add(place)
         if self.hub.has_abandoned_commits:
             self.hub.finish_commits()

@@ -38,7 +38,8 @@ class Patches:
 
     def encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
         """A function that encodes patches of these columns from values, in their order from number ``first`` on."""
-        encode, ordered = self._codec(tuple(names))
+        columns = tuple(names)
+        encode, ordered = self._codecs.get(columns) or self._codec(columns)
         if len(ordered) == 1:
             return lambda values: encode(values[first])
         if list(names) == ordered and not first:

@@ -15,14 +15,15 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gmdb.errors import DataError, ForeignKeyViolation, NoSuchConstraint, SchemaError
 from gmdb.format.address import RowId
+from gmdb.format.columns import Column
 from gmdb.format.options import options_of
 from gmdb.kernel.runtime.call import LATEST
 from gmdb.kernel.runtime.status import CHANGED, DELETED, NOT_FOUND
@@ -68,10 +69,20 @@ class ForeignKey:
     positions: Positions
     key: Positions
 
-    @property
+    @cached_property
     def index(self) -> IndexDefinition:
         """The unique index of the key."""
         return self.parent.index(key_constraint(self.parent, self.constraint.key).name)
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Which of a key's values come into each column of the index."""
+        return [self.key.index(n) for n in self.index.positions]
+
+    @cached_property
+    def normal(self) -> Callable[[Key], Key]:
+        """What makes keys of the table, and those that it refers to, equal if the index takes them for the same."""
+        return _normalizer([self.child.columns[n] for n in self.positions])
 
 
 def foreign_keys_of(child: TableDefinition, tables: Mapping[str, TableDefinition]) -> list[ForeignKey]:
@@ -163,6 +174,8 @@ class ForeignKeyChecks:
         self._catalog, self._session = catalog, session
         self._heaps: dict[int, Heap] = {}
         self._known: tuple[Any, dict[int, list[ForeignKey]]] = None, {}
+        self._by_name: dict[tuple[int, str], ForeignKey] = {}
+        self._finders: dict[tuple[int, Positions], tuple[Any, Any]] = {}
         self.begin()
 
     def begin(self) -> None:
@@ -262,10 +275,12 @@ class ForeignKeyChecks:
 
     def _take(self, side: str, gone: Sequence[_Gone]) -> None:
         """Be on a side of keys, and see what those who were on the other one have done."""
-        for number in {one.table for one in gone}:
+        keys: dict[tuple[int, Positions], list[Key]] = {}
+        for one in gone:
+            keys.setdefault((one.table, one.positions), []).append(one.key)
+        for (number, positions), some in keys.items():
             table = self._catalog.newest(self._session)[number]
-            places = {_place(table, one.positions, one.key) for one in gone if one.table == number}
-            self._session.join_keys(side, places, f"a key of table {table.name}")
+            self._session.join_keys(side, _places(table, positions, some), f"a key of table {table.name}")
         if self._session.call[LATEST]:
             self._session.see_newest()
 
@@ -316,7 +331,7 @@ class ForeignKeyChecks:
             foreign_key = self._find(name)  # None: the constraint is gone by now
             if foreign_key is not None and keys:
                 table, positions = foreign_key.parent, foreign_key.key
-                places = {_place(table, positions, key) for key in keys}
+                places = _places(table, positions, keys)
                 self._session.join_keys(REFER, places, f"a key of table {table.name}")
                 missing = self._missing(foreign_key, list(keys))
                 used = self._first_used(foreign_key, missing) if missing else None
@@ -353,11 +368,12 @@ class ForeignKeyChecks:
         """The keys that no row of the table that is referred to has."""
         heap, index = self._heap(foreign_key.parent.number), foreign_key.index
         if len(keys) > MANY and len(keys) > ROWS_A_PAGE * heap.segment.head.page_count:
-            parent, positions = foreign_key.parent, foreign_key.key
-            present = {_normal(parent, positions, key) for key in self._keys_of(parent.number, positions)}
-            return [key for key in keys if _normal(foreign_key.child, foreign_key.positions, key) not in present]
-        order = [foreign_key.key.index(n) for n in index.positions]
-        missing = []
+            normal = foreign_key.normal
+            present = set(map(normal, self._keys_of(foreign_key.parent.number, foreign_key.key)))
+            return [key for key in keys if normal(key) not in present]
+        keys, order, missing = self._not_found_at_once(foreign_key, heap, keys), foreign_key.order, list[Key]()
+        if not keys:
+            return []
         with self._newest(heap) as (snapshot, form):
             probe = heap.by_seen(index.name).probe(snapshot.scn, form, snapshot.check, heap.plain_decode)
             find = probe.one()
@@ -371,26 +387,48 @@ class ForeignKeyChecks:
             probe.close()
         return missing
 
+    def _not_found_at_once(self, foreign_key: ForeignKey, heap: Heap, keys: Sequence[Key]) -> Sequence[Key]:
+        """The keys that are not found in a kernel call each; some of these may be there."""
+        if not self._session.call[LATEST]:
+            return keys
+        with self._session.hub.guard:
+            heap.look()
+        known = self._finders.get((foreign_key.parent.number, foreign_key.key))
+        if known is None or known[0] is not heap.view:
+            keyed = heap.by_seen(foreign_key.index.name)
+            known = heap.view, keyed.finder(foreign_key.index.positions[:1], False, nulls=False)
+            self._finders[foreign_key.parent.number, foreign_key.key] = known
+        find, order = known[1], foreign_key.order
+        if find is None:
+            return keys
+        not_found = []
+        for key in keys:
+            found = find(tuple(key[n] for n in order))
+            if found.__class__ is not list or not found:
+                not_found.append(key)
+        return not_found
+
     def _first_used(self, foreign_key: ForeignKey, keys: Sequence[Key]) -> Key | None:
         """The first of some keys to which a row refers."""
         if _own_index(foreign_key) is not None:
             return next((key for key in keys if self._rows(foreign_key, key)), None)
-        wanted = {_normal(foreign_key.child, foreign_key.positions, key): key for key in keys}
+        wanted, normal = {foreign_key.normal(key): key for key in keys}, foreign_key.normal
         for _, values in self._scan(foreign_key):
             key = tuple(values[n] for n in foreign_key.positions)
-            if None not in key and (normal := _normal(foreign_key.child, foreign_key.positions, key)) in wanted:
-                return wanted[normal]
+            if None not in key and normal(key) in wanted:
+                return wanted[normal(key)]
         return None
 
     def _rows(self, foreign_key: ForeignKey, key: Key) -> list[tuple[RowId, tuple[Any, ...]]]:
         """The rows that refer to a key."""
         child, index = foreign_key.child, _own_index(foreign_key)
         if index is None:
-            wanted, positions = _normal(child, foreign_key.positions, key), foreign_key.positions
+            normal, positions = foreign_key.normal, foreign_key.positions
+            wanted = normal(key)
             return [
                 (row_id, values)
                 for row_id, values in self._scan(foreign_key)
-                if None not in (own := tuple(values[n] for n in positions)) and _normal(child, positions, own) == wanted
+                if None not in (own := tuple(values[n] for n in positions)) and normal(own) == wanted
             ]
         count, heap = len(foreign_key.positions), self._heap(child.number)
         order = [foreign_key.positions.index(n) for n in index.positions[:count]]
@@ -441,14 +479,12 @@ class ForeignKeyChecks:
                 for key in foreign_keys_of(table, by_name):
                     found.setdefault(key.parent.number, []).append(key)
             self._known = tables, found
+            self._by_name = {(key.child.number, key.constraint.name): key for keys in found.values() for key in keys}
         return self._known[1]
 
     def _find(self, name: tuple[int, str]) -> ForeignKey | None:
-        for keys in self._all_keys().values():
-            for key in keys:
-                if (key.child.number, key.constraint.name) == name:
-                    return key
-        return None
+        self._all_keys()
+        return self._by_name.get(name)
 
     def _referring(self, gone: _Gone) -> list[ForeignKey]:
         return [key for key in self._all_keys().get(gone.table, ()) if key.key == gone.positions]
@@ -473,19 +509,27 @@ def _own_index(key: ForeignKey) -> IndexDefinition | None:
     return None
 
 
-def _normal(table: TableDefinition, positions: Positions, key: Key) -> Key:
-    """A key that is equal to another if, and only if, the index takes both for the same."""
-    normal = []
-    for n, value in zip(positions, key, strict=True):
-        padding: Any = table.columns[n].type.padding
-        if padding:
-            value = value.rstrip(padding if isinstance(value, bytes) else padding.decode())
-        normal.append("NaN" if value != value else value)
-    return tuple(normal)
+def _normalizer(columns: Sequence[Column]) -> Callable[[Key], Key]:
+    """A function that makes keys equal if, and only if, an index of such columns takes them for the same."""
+    strip = {n: column.type.padding for n, column in enumerate(columns) if column.type.padding}
+    doubles = [n for n, column in enumerate(columns) if column.type.name == "DOUBLE"]
+    if not strip and not doubles:
+        return lambda key: key
+
+    def normal(key: Key) -> Key:
+        values = list(key)
+        for n, padding in strip.items():
+            values[n] = values[n].rstrip(padding if isinstance(values[n], bytes) else padding.decode())
+        for n in doubles:
+            values[n] = "NaN" if values[n] != values[n] else values[n]
+        return tuple(values)
+
+    return normal
 
 
-def _place(table: TableDefinition, positions: Positions, key: Key) -> KeyPlace:
-    return KeyPlace(table.number, hash(_normal(table, positions, key)) % PLACES)
+def _places(table: TableDefinition, positions: Positions, keys: Iterable[Key]) -> set[KeyPlace]:
+    normal, number = _normalizer([table.columns[n] for n in positions]), table.number
+    return {KeyPlace(number, place) for place in {hash(normal(key)) % PLACES for key in keys}}
 
 
 def _shown(key: Key) -> str:
