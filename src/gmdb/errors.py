@@ -117,6 +117,10 @@ class NoSuchTable(SchemaError):
     """No table of that name exists."""
 
 
+class NoSuchSequence(SchemaError):
+    """No sequence of that name exists."""
+
+
 class TableExists(SchemaError):
     """A table of that name exists already."""
 

@@ -522,12 +522,14 @@ def test_a_client_has_foreign_keys_too(path: Path, peer: Peer) -> None:
 
 
 VICTIM = """
-import random, sys
+import sys, time
 from pathlib import Path
 from tests.model.foreign_keys import Player
 players = [Player(Path(sys.argv[1]), int(sys.argv[2]) + n, 1 << 30) for n in range(3)]
 for player in players:
     player.start()
+while min(player.counts['committed'] for player in players) < 3:
+    time.sleep(0.01)
 print('on', flush=True)
 for player in players:
     player.join()
@@ -547,11 +549,10 @@ def test_no_crash_leaves_an_orphan(path: Path) -> None:
         )
         assert victim.stdout is not None
         assert victim.stdout.readline() == b"on\n"
-        time.sleep(chance.uniform(0.1, 0.6))
+        time.sleep(chance.uniform(0, 0.5))
         victim.send_signal(signal.SIGKILL)
         victim.wait()
         victim.stdout.close()
         with gmdb.connect(path) as db:
             assert not orphans(db)
-            assert rows(db, "select count(*) from c")[0][0] + rows(db, "select count(*) from p")[0][0] > 0
     assert_sound(path)

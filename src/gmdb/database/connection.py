@@ -263,7 +263,7 @@ class Connection(KeyOperations, HasErrors):
     @operation(writes=True)
     def next_identity(self, table: str, column: str, count: int = 1) -> int:
         """The first of ``count`` numbers of an identity column.  Others get other ones, even if these are not used."""
-        return self._database.next_identity(table, column, count, self.session)
+        return self._database.next_numbers(table, column, count, self.session)[0]
 
     @operation(writes=True)
     def create_index(

@@ -28,6 +28,13 @@ _OWN = {
         rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{_WORD}\s+validate\s+constraint\s+{_WORD}", re.I
     ),
     "constraints": re.compile(rf"set\s+constraints\s+({_WORD}(?:\s*,\s*{_WORD})*)\s+(deferred|immediate)", re.I),
+    "sequence": re.compile(
+        rf"(create)\s+sequence\s+(if\s+not\s+exists\s+)?{_WORD}(.*)|(alter)\s+sequence\s+(if\s+exists\s+)?{_WORD}(.*)",
+        re.I | re.S,
+    ),
+    "drop_sequence": re.compile(
+        rf"drop\s+sequence\s+(if\s+exists\s+)?({_WORD}(?:\s*,\s*{_WORD})*)(?:\s+(cascade|restrict))?", re.I
+    ),
     "explain": re.compile(r"explain\s+(.*)", re.I | re.S),
     "describe": re.compile(rf"desc(?:ribe)?\s+{_WORD}", re.I),
 }

@@ -78,13 +78,19 @@ class DefinitionCompiler(DDLCompiler):
         )
 
     def visit_identity_column(self, identity: Any, **_given: Any) -> str:
-        """The numbers begin at 1 and go up by one."""
-        options = (("start", 1), ("increment", 1), ("minvalue", 1))
-        unlike = [name for name, usual in options if getattr(identity, name) not in (None, usual)]
-        unlike += [name for name in ("maxvalue", "cycle", "cache") if getattr(identity, name, None)]
-        if unlike:
-            raise exc.CompileError(f"gmdb's identities begin at 1 and go up by one: {unlike[0]} cannot be chosen")
-        return f"GENERATED {'ALWAYS' if identity.always else 'BY DEFAULT'} AS IDENTITY"
+        """The numbers do not go round."""
+        for name in ("cycle", "cache"):
+            if getattr(identity, name, None):
+                raise exc.CompileError(f"an identity of gmdb's has no {name}; use a sequence")
+        words = (
+            ("start", "START WITH"),
+            ("increment", "INCREMENT BY"),
+            ("minvalue", "MINVALUE"),
+            ("maxvalue", "MAXVALUE"),
+        )
+        given = [f"{word} {value}" for name, word in words if (value := getattr(identity, name)) is not None]
+        options = f" ({' '.join(given)})" if given else ""
+        return f"GENERATED {'ALWAYS' if identity.always else 'BY DEFAULT'} AS IDENTITY{options}"
 
     def visit_foreign_key_constraint(self, constraint: Any, **_given: Any) -> str | None:  # type: ignore[override]
         """Nothing, if the engine was told to leave them out."""

@@ -295,7 +295,9 @@ def _column(column: Column) -> dict[str, Any]:
         "autoincrement": column.identity is not None,
     }
     if column.identity is not None:
-        fields["identity"] = {"always": column.identity == "always", "start": 1, "increment": 1}
+        start, increment, *bounds = column.numbers[:4] or (1, 1)
+        names = dict(zip(("minvalue", "maxvalue"), bounds, strict=False))
+        fields["identity"] = {"always": column.identity == "always", "start": start, "increment": increment, **names}
     return fields
 
 

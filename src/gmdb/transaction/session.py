@@ -128,6 +128,8 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self._use_records(np.zeros(RECORDS_FIRST, np.int64))
         self._cursors: set[Snapshot] = set()  # that are being read by
         self.pages_wanted = 0  # how many pages a change asks for that found too few
+        self.last_values: dict[int, int] = {}  # of sequences, by their tables' numbers
+        self.last_sequence = 0
         self.checks: Any = None  # what ``unchecked`` is in a transaction that needs it
         self._do_nothing_yet()
         self.depth = 0  # statements of several steps that are running, one within the other

@@ -81,6 +81,9 @@ class _NoTables(Catalog):
     def __init__(self) -> None:
         """There is no connection."""
 
+    def sequence_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
+        raise UnsupportedExpression(f"{name} can only stand alone here, as a column's default", *place(node))
+
 
 def _alone(node: exp.Expr, what: str) -> Binder:
     """What binds an expression that no query and no parameter may be part of."""
@@ -121,7 +124,7 @@ class Defaults:
         self._expressions = {
             n: bind_default(parse_expression(column.default), column)
             for n, column in enumerate(table.columns)
-            if column.default is not None
+            if column.default is not None and not column.sequence
         }
         self.use_time = uses_time(self._expressions.values())
 
@@ -200,6 +203,8 @@ def assignments(
         if position in sets:
             raise InvalidSyntax(f"column {name} is set twice", *place(target))
         if is_default(value):
+            if table.columns[position].is_numbered:
+                raise UnsupportedExpression(f"column {name} gets numbers when rows come, not again", *place(value))
             sets[position] = defaults.of(position)
         else:
             sets[position] = bind_value(binder, value, scope, table.columns[position])

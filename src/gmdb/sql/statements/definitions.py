@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from gmdb.errors import (
     CheckViolation,
     InvalidSyntax,
     NoSuchIndex,
+    NoSuchSequence,
     NoSuchTable,
     ProgrammingError,
     SchemaError,
@@ -32,8 +34,12 @@ from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of, constant_default
 from gmdb.sql.statements.references import read_foreign_key
+from gmdb.sql.statements.sequences import SERIALS, free_name, sequence_of_default
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
+from gmdb.sql.types import BIGINT, INT
+from gmdb.tables.catalog.counters import Counting
 from gmdb.tables.catalog.schema import CHECK, FOREIGN_KEY, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
+from gmdb.tables.catalog.sequences import default_of
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
 # What gmdb does not keep (deferred keys and checks, identities that do not count from 1) is refused.
 
 _AT_ONCE = ("NOT DEFERRABLE", "INITIALLY IMMEDIATE")  # what constraints are anyhow
-_IDENTITY = ("start", "increment", "minvalue")  # which are all 1
+_IDENTITY = {"start": "start", "increment": "increment", "minvalue": "low", "maxvalue": "high"}
 
 
 @dataclass(slots=True)
@@ -54,6 +60,7 @@ class ColumnParts:
     column: Column
     constraints: list[Constraint] = field(default_factory=list)
     default: exp.Expr | None = None
+    serial: str = ""  # the type of the sequence that it brings
 
 
 def existing(connection: Connection, node: exp.Expr) -> TableDefinition:
@@ -75,11 +82,14 @@ def read_column(table: str, syntax: Syntax) -> ColumnParts:
     name, kind = folded(syntax.need("this", "a column's name")), syntax.take("kind")
     if kind is None:
         raise InvalidSyntax(f"column {name} has no type", *place(syntax.node))
-    type_, has_digits = named_type(kind)
+    serial = SERIALS.get(kind.sql().upper(), "") if isinstance(kind, exp.DataType) else ""
+    type_, has_digits = (INT if serial != "BIGINT" else BIGINT, True) if serial else named_type(kind)
     if not has_digits:
         message = f"column {name}: how many digits, and how many behind the point?"
         raise UnsupportedExpression(message, *place(kind), "Write numeric(p, s)")
-    parts, nullable = ColumnParts(Column(name, type_)), set()
+    parts, nullable = ColumnParts(Column(name, type_), serial=serial), set[bool | None]()
+    if serial:
+        nullable.add(False)
     for node in syntax.list("constraints"):
         with reading(node) as constraint:
             named = constraint.take("this")
@@ -100,12 +110,15 @@ def _add(table: str, parts: ColumnParts, node: exp.Expr, name: str | None) -> bo
         _require_once(parts.default, "DEFAULT", node)
         with reading(node) as syntax:
             parts.default = syntax.need("this", "a value")
-        bind_default(parts.default, column)
-        parts.column = replace(column, default=written(parts.default))
+        if parts.serial:
+            raise InvalidSyntax("syntax error: a serial column has a default already", *place(node))
+        parts.column = replace(column, **default_changes(parts.default, column))
         return None
     if isinstance(node, exp.GeneratedAsIdentityColumnConstraint):
         _require_once(column.identity, "GENERATED AS IDENTITY", node)
-        parts.column = replace(column, identity=_identity(node))
+        if parts.serial:
+            raise InvalidSyntax("syntax error: a serial column is no identity", *place(node))
+        parts.column = replace(column, **_identity(node, column))
         return False
     parts.constraints.append(read_constraint(table, node, name or "", column.name))
     return False if parts.constraints[-1].kind == PRIMARY_KEY else None
@@ -116,15 +129,36 @@ def _require_once(before: Any, what: str, node: exp.Expr) -> None:
         raise InvalidSyntax(f"syntax error: a column has {what} twice", *place(node))
 
 
-def _identity(node: exp.Expr) -> str:
+def default_changes(node: exp.Expr, column: Column) -> dict[str, Any]:
+    """What a default makes of a column: an expression, or the numbers of a sequence."""
+    sequence = sequence_of_default(node)
+    if sequence:
+        return {"default": default_of(sequence), "sequence": sequence}
+    bind_default(node, column)
+    return {"default": written(node), "sequence": ""}
+
+
+def _identity(node: exp.Expr, column: Column) -> dict[str, Any]:
     with reading(node) as syntax:
         always = syntax.flag("this")
-        for name in _IDENTITY:
-            value = syntax.take(name)
-            if value is not None and value.sql() != "1":
-                message = f"an identity begins at 1 and goes up by one: {name} cannot be {value.sql()}"
-                raise UnsupportedExpression(message, *place(value))
-    return "always" if always else "by default"
+        given = {own: _whole(syntax.take(name)) for name, own in _IDENTITY.items()}
+    given = {name: value for name, value in given.items() if value is not None}
+    numbers: tuple[int, ...] = ()
+    if given:
+        kind = column.type.name if column.type.name in ("INT", "BIGINT") else "BIGINT"
+        counting = Counting.of(kind, **given)  # type: ignore[arg-type]
+        numbers = (counting.start, counting.increment, counting.low, counting.high, counting.cache)
+    return {"identity": "always" if always else "by default", "numbers": numbers}
+
+
+def _whole(node: exp.Expr | None) -> int | None:
+    """A whole number that was written out."""
+    if node is None:
+        return None
+    text = node.sql()
+    if not re.fullmatch(r"-?\s*\d+", text):
+        raise UnsupportedExpression(f"{text} is not a whole number", *place(node))
+    return int(text.replace(" ", ""))
 
 
 def read_constraint(table: str, node: exp.Expr, name: str = "", column: str | None = None) -> Constraint:
@@ -276,7 +310,7 @@ class Definition(Statement):
                     result = self._create_as(name, [column_name(part) for part in parts], query, parameters, options)
                 else:
                     result = Result()
-                    self._create_columns(name, *_columns(name, parts), options)
+                    self._create_columns(name, *_columns(name, parts, self.connection), options)
                 for on in options["change_feed"]:
                     self.connection.set_change_feed(name, on)
             return result
@@ -318,15 +352,24 @@ class Definition(Statement):
         names = [*column_list, *result.names[len(column_list) :]]
         columns = [Column(n, type_) for n, type_ in zip(names, result.types, strict=True) if type_ is not None]
         data = result.as_reader().read_all()
-        self._create_columns(name, columns, (), options)
+        self._create_columns(name, columns, (), (), options)
         is_wanted = bool(data.num_rows) and options["data"]
         return Result(rowcount=self.connection.append(name, data.rename_columns(names)) if is_wanted else 0)
 
     def _create_columns(
-        self, name: str, columns: Sequence[Column], constraints: Sequence[Constraint], options: dict[str, Any]
+        self,
+        name: str,
+        columns: Sequence[Column],
+        constraints: Sequence[Constraint],
+        brought: Container[str],
+        options: dict[str, Any],
     ) -> None:
+        """``brought``: sequences that came with columns, and go with them."""
         space, pct_free = options["tablespace"], options["pctfree"]
         self.connection.create_table(name, list(columns), constraints=constraints, tablespace=space, pct_free=pct_free)
+        for column in columns:
+            if column.sequence in brought:
+                self.connection.alter_sequence(column.sequence, owner=(name, column.name))
 
     def _index(self, syntax: Syntax) -> Callable[[], Result]:
         exists, unique = syntax.flag("exists"), syntax.flag("unique")
@@ -416,8 +459,12 @@ class Definition(Statement):
         definition = self.connection.table(table)
         if exists and any(column.name == parts.column.name for column in definition.columns):
             return
-        value = None if parts.default is None else constant_default(parts.default, parts.column)
-        self.connection.add_column(table, parts.column, value)
+        column = with_sequence(self.connection, table, parts, set())
+        is_constant = parts.default is not None and not column.sequence
+        value = constant_default(parts.default, column) if is_constant and parts.default is not None else None
+        self.connection.add_column(table, column, value)
+        if parts.serial:
+            self.connection.alter_sequence(column.sequence, owner=(table, column.name))
         for constraint in parts.constraints:
             self._add(table, constraint)
 
@@ -448,8 +495,9 @@ class Definition(Statement):
         syntax.take("allow_null")
         nullable = syntax.node.args.get("allow_null")  # SET NOT NULL: False
         if default is not None:
-            bind_default(default, self.connection.table(table).column(name))
-            self.connection.alter_column(table, name, default=written(default))
+            changes = default_changes(default, self.connection.table(table).column(name))
+            _require_sequence(self.connection, changes["sequence"])
+            self.connection.alter_column(table, name, **changes)
         elif nullable is not None:
             self.connection.alter_column(table, name, nullable=bool(nullable))
         elif drop:
@@ -496,15 +544,34 @@ _ALTERATIONS: dict[type[exp.Expr], Callable[[Definition, str, Syntax], None]] = 
 }
 
 
-def _columns(table: str, nodes: Sequence[exp.Expr]) -> tuple[list[Column], list[Constraint]]:
-    """The columns and constraints of a new table."""
+def with_sequence(connection: Connection, table: str, parts: ColumnParts, names: set[str]) -> Column:
+    """A column with the sequence that it brings if it is SERIAL; one that it names must be there."""
+    _require_sequence(connection, parts.column.sequence)
+    if not parts.serial:
+        return parts.column
+    name = free_name(connection, table, parts.column.name, names)
+    connection.create_sequence(name, type=parts.serial)
+    names.add(name)
+    return replace(parts.column, default=default_of(name), sequence=name)
+
+
+def _require_sequence(connection: Connection, name: str) -> None:
+    if name and name not in connection.sequences():
+        raise NoSuchSequence(f"there is no sequence {name}")
+
+
+def _columns(
+    table: str, nodes: Sequence[exp.Expr], connection: Connection
+) -> tuple[list[Column], list[Constraint], set[str]]:
+    """The columns and constraints of a new table, and the sequences that columns bring."""
     columns: list[Column] = []
     constraints: list[Constraint] = []
+    names: set[str] = set()
     for node in nodes:
         if isinstance(node, exp.ColumnDef):
             with reading(node) as syntax:
                 parts = read_column(table, syntax)
-            columns.append(parts.column)
+            columns.append(with_sequence(connection, table, parts, names))
             constraints += parts.constraints
         elif isinstance(node, exp.Identifier):
             raise InvalidSyntax(f"column {node.name} has no type", *place(node))
@@ -518,7 +585,7 @@ def _columns(table: str, nodes: Sequence[exp.Expr]) -> tuple[list[Column], list[
     for constraint in constraints:
         if constraint.kind == CHECK:
             require_check(constraint, table, columns)
-    return columns, constraints
+    return columns, constraints, names
 
 
 def _cascades(syntax: Syntax) -> bool:

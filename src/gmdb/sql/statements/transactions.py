@@ -16,6 +16,7 @@ from gmdb.sql.parser import Command, Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements.definitions import validate
+from gmdb.sql.statements.sequences import run_sequence
 from gmdb.sql.syntax import folded, reading
 
 if TYPE_CHECKING:
@@ -115,6 +116,17 @@ class OwnCommand(Statement):
     def _validate(self, if_exists: str, table: str, name: str) -> None:
         with suppress(NoSuchTable) if if_exists else nullcontext():
             validate(self.connection, self.connection.table(_plain(table)).name, _plain(name))
+
+    def _sequence(self, *groups: str) -> None:
+        verb, exists, name, rest = groups[:4] if groups[0] else groups[4:]
+        run_sequence(self.connection, verb.lower(), exists, _plain(name), rest)
+
+    def _drop_sequence(self, if_exists: str, listed: str, *more: str) -> None:
+        names = [_plain(name) for name in _NAMES.findall(listed)]
+        known = self.connection.sequences()
+        wanted = [name for name in names if name in known or not if_exists]
+        if wanted:
+            self.connection.drop_sequence(*wanted, cascade=more[-1].lower() == "cascade")
 
     def _tablespace(self, name: str, options: str) -> None:
         settings = [(_OPTIONS[word.lower()], int(number)) for word, number in _NUMBER.findall(options)]

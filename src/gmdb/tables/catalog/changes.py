@@ -23,6 +23,7 @@ from gmdb.format.row import MAX_COLUMNS
 from gmdb.storage.feeds import Feed, write_definition
 from gmdb.storage.store import Segment
 from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.catalog.counters import counting_of
 from gmdb.tables.catalog.definition_documents import table_to_plain
 from gmdb.tables.catalog.index_creation import IndexMaking, Name
 from gmdb.tables.catalog.key_changes import KeyChanges
@@ -38,6 +39,7 @@ from gmdb.tables.catalog.schema import (
     require_name,
     require_room,
 )
+from gmdb.tables.catalog.sequences import SequenceChanges
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.session import Session
 
@@ -52,11 +54,19 @@ class DefinitionChanges:
         self._system = catalog.system(session)
         self._indexes = IndexMaking(catalog, session)
         self._keys = KeyChanges(catalog, session, self._indexes.take, self._change)
+        self.session = session
+        self.sequences = SequenceChanges(catalog, session, self)
 
     # ---- tables
 
     def create_table(
-        self, name: str, columns: Sequence[Column], constraints: Sequence[Constraint], tablespace: str, pct_free: int
+        self,
+        name: str,
+        columns: Sequence[Column],
+        constraints: Sequence[Constraint],
+        tablespace: str,
+        pct_free: int,
+        sequence: tuple[Any, ...] = (),
     ) -> None:
         space = self._store.space(tablespace)
         if space.name in ("system", "undo"):
@@ -68,7 +78,8 @@ class DefinitionChanges:
         obj_id = self._catalog.new_number()
         segment = self._session.create_segment(space, obj_id, name, SegmentType.HEAP, pct_free)
         numbered = tuple(self._with_counter(column) for column in columns)
-        table = self._with_lobs(TableDefinition(name, obj_id, space.space_id, segment.entry_page, numbered))
+        place = (obj_id, space.space_id, segment.entry_page)
+        table = self._with_lobs(TableDefinition(name, *place, numbered, sequence=sequence))
         self._system.enter(table)
         self._change(table)
         for constraint in sorted(constraints, key=lambda one: one.kind == FOREIGN_KEY):  # keys come before them
@@ -79,11 +90,11 @@ class DefinitionChanges:
         names = [self._take(name).name for name in names]
         self._keys.release(names, cascade)
         for name in dict.fromkeys(names):
-            self._drop_table(name)
+            self._drop_table(self._take(name))
+            self.sequences.drop_owned(name)
 
-    def _drop_table(self, name: str) -> None:
+    def _drop_table(self, table: TableDefinition) -> None:
         """Remove a table; its pages are free again when no reader needs them."""
-        table = self._take(name)
         self._take_names(table.name, table.indexes)
         self._system.remove(table)
         self._tell_readers(table, ChangeOperation.DROP)
@@ -103,7 +114,9 @@ class DefinitionChanges:
         table = self._replace_rows(self._take(name).name, self.remake(name))
         for column in table.columns if restart else ():
             if column.identity_id:
-                self._catalog.identities.restart(column.identity_id, 1)
+                self._catalog.counters.restart(column.identity_id, counting_of(column).start)
+        if restart:
+            self.sequences.restart_owned(table.name)
 
     def remake(self, name: str) -> TableDefinition:
         """An empty table with the definition that another has now.  It is not visible until it replaces that one."""
@@ -137,10 +150,15 @@ class DefinitionChanges:
 
     def rename_table(self, name: str, new_name: str) -> None:
         table = self._take(name)
+        self._keys.rename_table(table.name, new_name)
+        self.sequences.rename_owner(table.name, new_name)
+        self.rename_definition(self._take(table.name), new_name)
+
+    def rename_definition(self, table: TableDefinition, new_name: str) -> None:
+        """Give a table or a sequence that the session has alone another name."""
         self._take_new_name(new_name)
         self._session.take_alone(Name("table", table.name.lower()))
-        self._keys.rename_table(table.name, new_name)
-        table = replace(self._take(table.name), name=new_name)
+        table = replace(table, name=new_name)
         self._system.change_table(table)
         self._change(table)
 
@@ -191,23 +209,26 @@ class DefinitionChanges:
         if table.lobs is not before.lobs:
             self._system.change_table(table)
         self._change(table)
-        if value is not None or not column.nullable:
+        if value is not None or not column.nullable or column.sequence:
             self._fill_column(table, column, value)
 
     def _fill_column(self, table: TableDefinition, column: Column, value: Any) -> None:
         heap = self._catalog.heap(table.name, self._session)
         row_ids = [row_id for row_id, _ in heap.wanting(()).rows()]
-        if row_ids and value is None and not column.identity:
+        if row_ids and value is None and not column.is_numbered:
             raise NullNotAllowed(
                 f"table {table.name}: column {column.name} is NOT NULL, but the table has rows; give a value for them"
             )
-        first = self._catalog.identities.take(column.identity_id, len(row_ids)) if column.identity else 0
-        for n, row_id in enumerate(row_ids):
-            heap.update(row_id, {column.name: first + n if column.identity else value})
+        values = [value] * len(row_ids)
+        if column.is_numbered:
+            values = self._catalog.next_numbers(column, len(row_ids), self._session)
+        for row_id, one in zip(row_ids, values, strict=True):
+            heap.update(row_id, {column.name: one})
 
     def rename_column(self, name: str, column: str, new_name: str, checks: Mapping[str, str]) -> None:
         """``checks``: new expressions of the table's checks, by their names."""
         self._keys.rename_column(self._take(name), column, new_name)
+        self.sequences.rename_owner(self._take(name).name, self._take(name).name, column, new_name)
         table = self._take(name)
         position = table.position(column)
         old = table.columns[position].name
@@ -232,12 +253,13 @@ class DefinitionChanges:
 
     def alter_column(self, name: str, column: str, changes: Mapping[str, Any]) -> None:
         """Change a column's ``default`` (None: it has none) or whether it is ``nullable``."""
-        unknown = set(changes) - {"default", "nullable"}
+        unknown = set(changes) - {"default", "nullable", "sequence"}
         if unknown:
             raise SchemaError(f"table {name}, column {column}: {unknown.pop()} cannot be changed")
         table = self._take(name)
         position = table.position(column)
-        changed = replace(table.columns[position], **changes)
+        given = {"sequence": "", **changes} if "default" in changes else changes
+        changed = replace(table.columns[position], **given)
         check_column(table.name, changed)
         if changed.nullable and changed.name in table.primary_key:
             raise SchemaError(f"table {table.name}: column {column} is part of the primary key, and so NOT NULL")
@@ -338,8 +360,8 @@ class DefinitionChanges:
 
     # ---- shared parts
 
-    def _take(self, name: str) -> TableDefinition:
-        return self._indexes.take(name)
+    def _take(self, name: str, is_sequence: bool = False) -> TableDefinition:
+        return self._indexes.take(name, is_sequence)
 
     def _change(self, table: TableDefinition) -> None:
         before = self._catalog.tables_of(self._session).get(table.name)
@@ -371,7 +393,7 @@ class DefinitionChanges:
         if not column.identity:
             return replace(column, identity_id=0)
         number = self._catalog.new_number()
-        self._catalog.identities.create(number)
+        self._catalog.counters.create(number, counting_of(column).start)
         return replace(column, identity_id=number)
 
     def _with_lobs(self, table: TableDefinition) -> TableDefinition:

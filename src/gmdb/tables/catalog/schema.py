@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
@@ -69,6 +70,7 @@ class TableDefinition:
     number: int = 0  # by which sessions know the table: its first obj_id, also after it got another segment
     feed: Feed | None = None  # its changes are logged for readers
     referenced: int = option(0)  # how many foreign keys refer to it
+    sequence: tuple[Any, ...] = option(())  # if it is a sequence, which has no rows: what ``counts`` says
 
     def __post_init__(self) -> None:
         if not self.number:
@@ -78,6 +80,12 @@ class TableDefinition:
         columns = ", ".join(f"{c.name} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns)
         indexes = "".join(f", index {index.name}" for index in self.indexes)
         return f"<TableDefinition {self.name}: {columns}{indexes}>"
+
+    @property
+    def counts(self) -> NumberSequence:
+        """How a sequence counts."""
+        counter, type_, owner, column, *numbers = self.sequence
+        return NumberSequence(counter, type_, owner, column, tuple(numbers))
 
     @property
     def primary_key(self) -> tuple[str, ...]:
@@ -125,6 +133,24 @@ class TableDefinition:
         raise no_such_index(self.name, name, self.indexes)
 
 
+class NumberSequence(NamedTuple):
+    """What a sequence is beyond its name."""
+
+    counter: int
+    type: str = "BIGINT"
+    owner: str = ""  # the table with which it goes
+    column: str = ""
+    numbers: tuple[Any, ...] = ()  # of its Counting
+
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """As the definition keeps it."""
+        return self.counter, self.type, self.owner, self.column, *self.numbers
+
+
+SEQUENCE_COLUMN = ("last_value", "BIGINT")  # that a sequence has as a table
+
+
 def lob_segment(lob_id: int | None, lob_page: int | None) -> LobSegment | None:
     """Where a table's large objects are, as its row in sys_tables has it."""
     return None if lob_id is None or lob_page is None else LobSegment(lob_id, lob_page)
@@ -158,6 +184,8 @@ def check_column(table: str, column: Column) -> None:
     where = f"table {table}, column {column.name}"
     parse_column(column.name, str(column.type))
     require_expression(where, column.default)
+    if column.sequence and (column.identity is not None or column.type.name not in ("INT", "BIGINT")):
+        raise SchemaError(f"{where}: a column with the numbers of a sequence is INT or BIGINT, and no identity")
     if column.identity is None:
         return
     if column.identity not in IDENTITIES:

@@ -13,17 +13,20 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
-from gmdb.errors import NoSuchIndex, NoSuchTable, SchemaError, SnapshotTooOld, WriteConflict
+from gmdb.errors import NoSuchIndex, NoSuchSequence, NoSuchTable, SchemaError, SnapshotTooOld, WriteConflict
+from gmdb.format.columns import Column
 from gmdb.process.hooks import Hook
 from gmdb.storage.store import PageStore
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.catalog.counters import Counters, Counting, counting_of
 from gmdb.tables.catalog.definition_documents import reading_catalog, require_sense
 from gmdb.tables.catalog.foreign_keys import ForeignKeyChecks, watch_of
 from gmdb.tables.catalog.schema import FIRST_USER_ID, TableDefinition
-from gmdb.tables.catalog.system import Identities, Statistics, Streams, SystemTables, open_system_tables
+from gmdb.tables.catalog.system import Statistics, Streams, SystemTables, open_system_tables
 from gmdb.transaction.session import Session
 from gmdb.transaction.table_locks import Changes
 
@@ -33,6 +36,11 @@ class _Version(NamedTuple):
 
     since: int
     by_number: Mapping[int, TableDefinition]
+
+
+def _require_table(table: TableDefinition) -> None:
+    if table.sequence:
+        raise SchemaError(f"{table.name} is a sequence, not a table")
 
 
 def _as_given(table: TableDefinition, values: Sequence[Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,13 +84,15 @@ class Catalog:
             tables = system.definitions()
             require_sense(store, tables)
             lock = threading.Lock()
-            self.identities = Identities(system, session, lock)
+            self.counters = Counters(system, session, lock)
             self.statistics = Statistics(system, session, lock)
             self.streams = Streams(system, session, lock)
         self._use(tables, 0)
         if not store.read_only:
             self.statistics.forget_all_but(self._now.by_number)
-            self.identities.forget_all_but(c.identity_id for t in self.tables.values() for c in t.columns)
+            columns = (column for table in self.tables.values() for column in table.columns)
+            sequences = (table.counts.counter for table in self.tables.values() if table.sequence)
+            self.counters.forget_all_but(chain((column.identity_id for column in columns), sequences))
         session.hub.publish_definitions.connect(self.publish)
 
     def _use(self, tables: Iterable[TableDefinition], since: int) -> None:
@@ -128,7 +138,7 @@ class Catalog:
         indexes = [index.obj_id for table in tables for index in table.indexes]
         lobs = [table.lobs.obj_id for table in tables if table.lobs is not None]
         feeds = [max(table.feed) for table in tables if table.feed is not None]
-        return max([table.obj_id for table in tables] + indexes + lobs + feeds + self.identities.numbers())
+        return max([table.obj_id for table in tables] + indexes + lobs + feeds + self.counters.numbers())
 
     def system(self, session: Session) -> SystemTables:
         return SystemTables(self.store, session, self._system_tables)
@@ -158,11 +168,39 @@ class Catalog:
         raise NoSuchTable(f"there is no table {name}; the tables are: {known}")
 
     def user_tables(self, session: Session | None = None) -> list[str]:
-        return sorted(name for name, table in self.tables_of(session).items() if table.obj_id >= FIRST_USER_ID)
+        tables = self.tables_of(session).items()
+        return sorted(name for name, table in tables if table.obj_id >= FIRST_USER_ID and not table.sequence)
 
-    def user_table(self, name: str, session: Session) -> TableDefinition:
-        """A table whose definition may be changed."""
+    def sequences(self, session: Session | None = None) -> list[str]:
+        return sorted(name for name, table in self.tables_of(session).items() if table.sequence)
+
+    def sequence(self, name: str, session: Session | None = None) -> TableDefinition:
+        tables = self.tables_of(session)
+        found = tables.get(name) or tables.get(name.lower())
+        if found is None or not found.sequence:
+            known = ", ".join(self.sequences(session)) or "none yet"
+            raise NoSuchSequence(f"there is no sequence {name}; the sequences are: {known}")
+        return found
+
+    def next_numbers(self, column: Column, count: int, session: Session) -> list[int]:
+        """Numbers for a column; others get other ones, even if these are not used."""
+        if column.identity is not None:
+            return self.counters.take(column.identity_id, count, counting_of(column))
+        return self.next_values(column.sequence, count, session)
+
+    def next_values(self, sequence: str, count: int, session: Session) -> list[int]:
+        """The next numbers of a sequence, of which the session knows the last."""
+        definition = self.sequence(sequence, session)
+        taken = self.counters.take(definition.counts.counter, count, Counting(*definition.counts.numbers))
+        session.last_sequence, session.last_values[definition.number] = definition.number, taken[-1]
+        return taken
+
+    def user_table(self, name: str, session: Session, is_sequence: bool = False) -> TableDefinition:
+        """A table, or a sequence, whose definition may be changed."""
+        if is_sequence:
+            return self.sequence(name, session)
         table = self.table(name, session)
+        _require_table(table)
         if table.obj_id < FIRST_USER_ID:
             raise SchemaError(f"{table.name} is a system table; its definition cannot be changed")
         return table
@@ -210,6 +248,7 @@ class Catalog:
     def heap(self, name: str, session: Session) -> Heap:
         """A table's rows, for a session."""
         table = self.table(name, session)
+        _require_table(table)
 
         def definition(scn: int | None) -> TableDefinition:
             now = self.current(table, session, scn)
