@@ -6,8 +6,10 @@ import pytest
 
 from gmdb.database.connection import Connection
 from gmdb.errors import SchemaError
+from gmdb.format.columns import Column, ColumnType
 from gmdb.format.heap import row_size_max
 from gmdb.format.page import PAGE_SIZES
+from gmdb.tables.catalog.schema import check_column
 
 HEAD = 12 + 2  # of a row of up to 16 columns, and the length of a value
 
@@ -45,3 +47,10 @@ def test_a_column_that_must_have_a_value_leaves_room_for_the_others(db: Connecti
     with pytest.raises(SchemaError, match=r"column b BINARY\(8000\) has at least 12016 bytes"):
         db.execute(f"alter table t {change}")
     db.rollback()
+
+
+@pytest.mark.parametrize("type_", [ColumnType("cLOB"), ColumnType("INTEGER"), ColumnType("varchar", 5)], ids=str)
+def test_a_type_by_another_name_is_refused(type_: ColumnType) -> None:
+    """Out of a damaged catalog it would be found out only with the first value."""
+    with pytest.raises(SchemaError, match="is not a type's name as gmdb has it"):
+        check_column("t", Column("b", type_))

@@ -103,8 +103,12 @@ def test_a_column_can_be_altered(db: Connection) -> None:
     db.alter_column("t", "b", default="'x'")
     column = db.table("t").column("a")
     assert (column.default, column.nullable, db.table("t").column("b").default) == (None, False, "'x'")
-    with pytest.raises(SchemaError, match="type cannot be changed"):
+    with pytest.raises(SchemaError, match="column a INT cannot be BIGINT without new rows"):
         db.alter_column("t", "a", type="BIGINT")
+    with pytest.raises(SchemaError, match="comment cannot be changed"):
+        db.alter_column("t", "a", comment="what it is")
+    db.alter_column("t", "b", type="VARCHAR(30)")
+    assert db.table("t").column("b").type == ColumnType("VARCHAR", 30)
     db.insert("t", (1, 1, None))
     with pytest.raises(NullNotAllowed):
         db.alter_column("t", "b", nullable=False)

@@ -556,3 +556,47 @@ def test_no_crash_leaves_an_orphan(path: Path) -> None:
         with gmdb.connect(path) as db:
             assert not orphans(db)
     assert_sound(path)
+
+
+# ---- ALTER TABLE of tables that refer to each other
+
+
+def test_columns_of_foreign_keys_are_dropped_and_get_other_types(db: Connection) -> None:
+    made(db, "on delete cascade")
+    with pytest.raises(SchemaError, match="constraint c_p_fkey of table c refers to it"):
+        db.execute("alter table p drop column id")
+    with pytest.raises(SchemaError, match="column p is INT, and id of table p is VARCHAR"):
+        db.execute("alter table p alter column id type varchar(20)")
+    db.execute("alter table p alter column id type bigint")
+    db.execute("alter table c add column more int, alter column p type bigint")
+    with pytest.raises(ForeignKeyViolation):
+        db.execute("insert into c values (1, 9, 9)")
+    with pytest.raises(ForeignKeyViolation, match=r"= \(101"):
+        db.execute("alter table c alter column p type bigint using p + 100")
+    with pytest.raises(ForeignKeyViolation, match=r"= \(1"):
+        db.execute("alter table p alter column id type int using id::int + 100")
+    db.execute("alter table c rename constraint c_p_fkey to owner")
+    db.execute("delete from p where id = 1")
+    assert rows(db, "select i, p from c") == [(20, 2)]
+    db.execute("savepoint s")
+    db.execute("alter table c drop column p")
+    assert db.table("p").referenced == 0
+    db.execute("rollback to s")
+    assert db.table("p").referenced == 1
+    db.execute("alter table p drop column id cascade")
+    assert db.table("c").constraints == ()
+    assert db.table("p").referenced == 0
+
+
+def test_definitions_wait_for_what_is_to_be_checked(db: Connection) -> None:
+    made(db, "deferrable initially deferred")
+    db.execute("insert into c values (1, 77)")
+    for statement in ("alter table c rename constraint c_p_fkey to x", "drop table c", "truncate c"):
+        with pytest.raises(SchemaError, match="yet to check"):
+            db.execute(statement)
+    db.execute("delete from c where p = 77")
+    db.execute("set constraints all immediate")
+    with pytest.raises(SchemaError, match="yet to check"):  # a savepoint might still take the deletion back
+        db.execute("drop table c")
+    db.commit()
+    db.execute("drop table c")

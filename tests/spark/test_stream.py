@@ -188,6 +188,32 @@ def test_columns_that_change(
     ]
 
 
+def test_a_stream_follows_a_table_whose_columns_go_and_get_other_types(
+    table: Connection, changes: Any, query: Query, spark: SparkSession, path: Path
+) -> None:
+    table.execute("alter table t add column d varchar(10)")
+    table.commit()
+    following = changes(schemaChange="follow", since="now")
+    query.run(following)
+    table.execute("insert into t values (1, 'one', '10'), (2, 'two', '20')")
+    table.commit()
+    table.execute("alter table t drop column s, alter d type bigint using d::bigint * 2")
+    table.execute("insert into t values (3, 60)")
+    table.commit()
+    query.run(following)
+    assert [(row["_op"], row["i"], row["s"], row["d"]) for row in query.rows()] == [
+        *[("insert", 1, "one", "10"), ("insert", 2, "two", "20"), ("truncate", None, None, None)],
+        *[("insert", 1, None, "20"), ("insert", 2, None, "40"), ("insert", 3, None, "60")],
+    ]
+    frame = spark.read.format("gmdb").option("table", "t").load(str(path))
+    assert frame.dtypes == [("i", "int"), ("d", "bigint")]
+    assert sorted(map(tuple, frame.collect())) == [(1, 20), (2, 40), (3, 60)]
+    frame.filter("i = 3").selectExpr("i + 1 as i", "d").write.format("gmdb").mode("append").option("table", "t").save(
+        str(path)
+    )
+    assert table.execute("select * from t where i = 4").fetchall() == [(4, 60)]
+
+
 def test_a_table_that_goes(table: Connection, changes: Any, query: Query, tmp_path: Path, spark: SparkSession) -> None:
     other, stream = Query(tmp_path / "other", spark), changes()
     query.run(stream)

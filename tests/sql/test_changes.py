@@ -113,8 +113,6 @@ NOT_TAKEN = [
     "create index if not exists on item (id)",
     "drop view v",
     "drop index concurrently item_price",
-    "alter table item drop column name",
-    "alter table item alter column name type varchar(20)",
     "alter table item add column c int first",
     "alter table item add constraint k unique (name) deferrable",
     "alter table item add constraint k unique (id) not valid",

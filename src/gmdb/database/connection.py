@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gmdb.database import dbapi
+from gmdb.database.alterations import Alterations
 from gmdb.database.key_operations import KeyOperations
-from gmdb.database.operations import composed, operation, scope
+from gmdb.database.operations import Again, composed, operation, scope
 from gmdb.database.pep249 import HasErrors
 from gmdb.errors import InterfaceError
 from gmdb.format.address import MAIN_PAGE_SIZE, MAIN_SPACE, RowId
@@ -32,6 +33,7 @@ from gmdb.process.signals import held, held_to_finalize
 from gmdb.storage.documents import Holder
 from gmdb.storage.log.reports import BackupReport, CheckpointReport, Progress, Recovery, Step, finish
 from gmdb.storage.pins import Pin
+from gmdb.tables.access.indexes import NewIndex
 from gmdb.tables.access.lob_files import File, open_file
 from gmdb.tables.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.tables.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
@@ -54,9 +56,10 @@ if TYPE_CHECKING:
     from gmdb.verify import Report
 
 Isolation = Literal["read committed", "repeatable read"]
+Texts = Mapping[str, str] | None
 
 
-class Connection(KeyOperations, HasErrors):
+class Connection(Alterations, KeyOperations, HasErrors):
     """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(
@@ -106,7 +109,7 @@ class Connection(KeyOperations, HasErrors):
         return self.session.is_autocommit
 
     @autocommit.setter
-    @operation(name="set_autocommit")
+    @operation(name="set_autocommit", again=Again.COMMITS)
     def autocommit(self, on: bool) -> None:
         self.session.set_autocommit(bool(on))
 
@@ -135,12 +138,12 @@ class Connection(KeyOperations, HasErrors):
         """Begin a transaction, which also suspends ``autocommit``.  Without it one begins with the first statement."""
         self.session.begin()
 
-    @operation()
+    @operation(again=Again.COMMITS)
     def commit(self) -> None:
         """Make the transaction's changes permanent.  They are on disk when this returns, and others see them."""
         self.session.commit()
 
-    @operation()
+    @operation(again=Again.ROLLS_BACK)
     def rollback(self) -> None:
         """Take back what was changed since the transaction began."""
         self.session.rollback()
@@ -194,7 +197,7 @@ class Connection(KeyOperations, HasErrors):
         """Remove a tablespace that has no tables any more, and its files.  It is not part of the transaction."""
         self._database.drop_tablespace(name)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def create_table(
         self,
         name: str,
@@ -212,60 +215,63 @@ class Connection(KeyOperations, HasErrors):
         with self._database.define(self.session) as change:
             change.create_table(name, make_columns(name, columns), constraints, tablespace, pct_free)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_table(self, name: str, *more: str, cascade: bool = False) -> None:
         """Remove tables, once no other transaction uses them; with ``cascade``, what refers to them goes, too."""
         with self._database.define(self.session) as change:
             change.drop_tables([name, *more], cascade)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def truncate_table(self, name: str, *more: str, restart_identity: bool = False, cascade: bool = False) -> None:
         """Take all rows of tables away at once; with ``cascade``, those of tables that refer to them, too."""
         with self._database.define(self.session) as change:
             change.truncate_tables([name, *more], restart_identity, cascade)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_table(self, name: str, new_name: str) -> None:
         """Give a table another name."""
         with self._database.define(self.session) as change:
             change.rename_table(name, new_name)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def add_column(self, table: str, column: Column | tuple[str, str], value: Any = None) -> None:
         """Add a last column, ``("c", "INT")``.  Rows that are there have NULL in it, at no cost, or get ``value``."""
         with self._database.define(self.session) as change:
             change.add_column(table, make_columns(table, [column])[0], value)
 
-    @operation(writes=True)
-    def rename_column(self, table: str, column: str, new_name: str, *, checks: Mapping[str, str] | None = None) -> None:
-        """Give a column another name; ``checks`` has, by their names, what the table's checks say from now on."""
+    @operation(writes=True, again=Again.UNCOMMITTED)
+    def rename_column(
+        self, table: str, column: str, new_name: str, *, checks: Texts = None, conditions: Texts = None
+    ) -> None:
+        """Give a column another name; ``checks`` and ``conditions`` have, by their names, what the table's checks and
+        partial indexes say from now on."""
         with self._database.define(self.session) as change:
-            change.rename_column(table, column, new_name, checks or {})
+            change.rename_column(table, column, new_name, checks or {}, conditions or {})
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def alter_column(self, table: str, column: str, **changes: Any) -> None:
         """Change a column's ``default`` (None: it has none any more) or whether it is ``nullable``."""
         with self._database.define(self.session) as change:
             change.alter_column(table, column, changes)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def add_constraint(self, table: str, constraint: Constraint) -> None:
         """Add a constraint; a primary key or a unique constraint brings an index of its name."""
         with self._database.define(self.session) as change:
             change.add_constraint(table, constraint)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def set_change_feed(self, table: str, on: bool) -> None:
         """Log a table's changes for readers from the transaction's commit on, or no more; see ``changes``."""
         with self._database.define(self.session) as change:
             change.set_change_feed(table, on)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def next_identity(self, table: str, column: str, count: int = 1) -> int:
         """The first of ``count`` numbers of an identity column.  Others get other ones, even if these are not used."""
         return self._database.next_numbers(table, column, count, self.session)[0]
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def create_index(
         self, name: str, table: str, columns: Sequence[str], *, unique: bool = False, using: str = "btree"
     ) -> None:
@@ -274,9 +280,13 @@ class Connection(KeyOperations, HasErrors):
         A ``"btree"`` finds keys, ranges of them and their first columns; a ``"hash"`` index only whole keys.
         With autocommit, others go on using the table meanwhile, but for two moments.
         """
-        self._database.create_index(name, table, columns, unique, using, self.session)
+        self._create_index(table, NewIndex(name, tuple(columns), unique, using))
 
     @operation(writes=True)
+    def _create_index(self, table: str, new: NewIndex) -> None:
+        self._database.create_index(table, new, self.session)
+
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_index(self, name: str) -> None:
         """Remove an index, once no other transaction uses its table."""
         with self._database.define(self.session) as change:
@@ -434,7 +444,7 @@ class Connection(KeyOperations, HasErrors):
         """
         self._dump(self._path_there(path))
 
-    @operation()
+    @operation(again=Again.NEVER)
     def _dump(self, path: Path) -> None:
         with self._database.store.guard:
             self._database.store.dump(path)
@@ -451,12 +461,12 @@ class Connection(KeyOperations, HasErrors):
         """What opening the database had to do because it was not closed before; None: nothing."""
         return self._database.recovery
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def checkpoint(self) -> CheckpointReport:
         """Write every changed page to its place, so that less has to be replayed after a crash."""
         return self._database.checkpoint()
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def shrink(self) -> int:
         """Give free pages at the end of the files back to the operating system; returns how many bytes."""
         return self._database.shrink()
@@ -487,7 +497,7 @@ class Connection(KeyOperations, HasErrors):
 
         return verify_copy(self._database)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def set_archiving(self, on: bool) -> None:
         """Keep the log in the folder archive when it is needed no more, so that backups can be brought to any time."""
         self._database.set_archiving(on)
@@ -508,11 +518,11 @@ class Connection(KeyOperations, HasErrors):
             raise
         return pin
 
-    @operation()
+    @operation(again=Again.NEVER)
     def _take_snapshot(self, lease: float | None, holder: Holder) -> Pin:
         return self._database.take_snapshot(lease, holder)
 
-    @operation()
+    @operation(again=Again.NEVER)
     def drop_snapshot(self, name: str) -> None:
         """Let a pinned snapshot go; a reader that still uses it gets SnapshotExpired."""
         self._database.drop_snapshot(name)
@@ -587,15 +597,7 @@ class Connection(KeyOperations, HasErrors):
 
     @operation(writes=True)
     def _begin_index(
-        self,
-        name: str,
-        table: str,
-        columns: Sequence[str],
-        *,
-        unique: bool,
-        load_id: str,
-        holder: Holder,
-        lease: float | None = None,
+        self, table: str, new: NewIndex, *, load_id: str, holder: Holder, lease: float | None = None
     ) -> tuple[IndexDefinition, Pin]:
         """Begin to build a B-tree whose leaves others make, from the table as the snapshot that is returned has it.
 
@@ -606,8 +608,7 @@ class Connection(KeyOperations, HasErrors):
 
         if self._builds:
             raise InterfaceError("this connection builds an index already; finish or abandon it first")
-        what = (name, table, columns, unique)
-        build = StagedIndex(self._database, self.session, what, load_id, lease, holder)
+        build = StagedIndex(self._database, self.session, table, new, load_id, lease, holder)
         self._builds.append(build)
         assert build.pin is not None
         return build.index, build.pin
@@ -622,7 +623,7 @@ class Connection(KeyOperations, HasErrors):
             raise InterfaceError("this connection builds no index")
         return self._builds.pop().finish(files)
 
-    @operation()
+    @operation(again=Again.NEVER)
     def _abandon_index(self) -> None:
         """End a build without an index."""
         if self._builds:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
-
 from gmdb.errors import SchemaError
 from gmdb.format.address import RowId, place_of
+from gmdb.format.columns import require_same
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import Flattened
 from gmdb.tables.access.heap import Heap
@@ -32,7 +32,7 @@ class RowCursor:
     """Some columns of a table's rows.  Every read is on a snapshot of its own, taken when it begins."""
 
     def __init__(self, heap: Heap, table: TableDefinition, columns: Sequence[str] | None) -> None:
-        self._wanted = table.positions(columns)
+        self._wanted, self._known = table.positions(columns), table.columns
         self._heap = heap.wanting(self._wanted)
         self.session = heap.session
 
@@ -72,7 +72,12 @@ class RowCursor:
     def _read_seen(self, reading: Reading, places: bool = False) -> Iterator[Any]:
         """``_read``, of the table as the snapshot sees it."""
         self._heap.see(reading.scn)
+        self._require_same()
         yield from self._read(reading, places)
+
+    def _require_same(self) -> None:
+        """Refuse to read other columns than were asked for: the read has begun, and sees the table by now."""
+        require_same(self._heap.name, self._known, self._heap.columns, self._wanted)
 
     @operation
     def _project(self, pieces: Iterable[Iterable[Row]]) -> Iterator[Iterable[Row]]:
@@ -80,7 +85,8 @@ class RowCursor:
         wanted, is_whole = self._wanted, None
         choose = itemgetter(*wanted) if len(wanted) > 1 else lambda values: tuple(values[n] for n in wanted)
         for piece in pieces:
-            if is_whole is None:  # the read has begun, and sees the table by now
+            if is_whole is None:
+                self._require_same()
                 is_whole = wanted == list(range(len(self._heap.columns)))
             yield piece if is_whole else [(row_id, choose(values)) for row_id, values in piece]
 
@@ -124,6 +130,7 @@ class KeyScan(RowCursor):
     def _covered_rows(self) -> Iterator[Iterable[Row]]:
         with self._heap.session.cursor() as (snapshot, form):
             self._heap.see(snapshot.scn)
+            self._require_same()
             for batch, places in self._lookup(Reading(form, snapshot)):
                 yield _rows_of(batch, places)
 
@@ -160,6 +167,7 @@ class RowIdScan(RowCursor):
     def _pieces(self) -> Iterator[Iterable[Row]]:
         with self._heap.session.cursor() as (snapshot, form):
             self._heap.see(snapshot.scn)
+            self._require_same()
             for batch, places in self._lookup().by_places(self._places, Reading(form, snapshot)):
                 yield _rows_of(batch, places)
 

@@ -8,7 +8,6 @@ an owner).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
 from itertools import chain, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -125,6 +124,8 @@ class Cursor:
     def _repr_html_(self) -> str:
         """The rows that come next as a table, for notebooks; they can be fetched as before."""
         if self._closed or self.connection.closed or not self._result.has_rows:
+            from html import escape
+
             return f"<pre>{escape(repr(self))}</pre>"
         rows = self._fetched()
         shown = list(islice(rows, SHOWN_ROWS + 1))
@@ -282,6 +283,8 @@ class Cursor:
 
 
 def _html(names: Sequence[str], rows: list[Row]) -> str:
+    from html import escape
+
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     lines = ["".join(f"<td>{_html_of(value)}</td>" for value in row) for row in rows[:SHOWN_ROWS]]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -292,6 +295,8 @@ def _html(names: Sequence[str], rows: list[Row]) -> str:
 def _html_of(value: Any) -> str:
     if value is None:
         return "<i>NULL</i>"
+    from html import escape
+
     text = value.hex() if isinstance(value, bytes) else str(value)
     return escape(text if len(text) <= SHOWN_TEXT else f"{text[:SHOWN_TEXT]}…")
 

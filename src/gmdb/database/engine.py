@@ -10,11 +10,9 @@ Invariants
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from gmdb.database.views import SystemViews
 from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
 from gmdb.format.address import device_of, offset_of
 from gmdb.kernel.change.shrink import trim_segment
+from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage import disk
 from gmdb.storage.directory import is_database, make_beside, require_database
@@ -34,10 +33,10 @@ from gmdb.storage.log.redo_buffer import SYNC_MODES, RedoLog
 from gmdb.storage.log.reports import BackupReport, CheckpointReport, Progress, Step
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import Segment, create_store
+from gmdb.tables.access.indexes import NewIndex
 from gmdb.tables.catalog.changes import DefinitionChanges
 from gmdb.tables.catalog.counters import Counting, changed_counting
 from gmdb.tables.catalog.definition_documents import table_to_plain
-from gmdb.tables.catalog.index_creation import IndexMaking
 from gmdb.tables.catalog.schema import FIRST_USER_ID
 from gmdb.tables.catalog.system import create_system_tables
 from gmdb.tables.catalog.tables import Catalog
@@ -72,6 +71,8 @@ class Database:
         self.before_close: list[Callable[[], None]] = []
         self.durability: Durability | None = None
         self.store, self.recovery = open_store(directory, read_only, stop_time, archive, progress)
+        is_copy = self.recovery is not None and self.recovery.of_backup
+        self._goes_another_way = is_copy or stop_time > 0 or archive is not None  # than the log in its folder does
         try:
             if not read_only:
                 self.durability = Durability(self.store, self.recovery, sync)
@@ -104,8 +105,10 @@ class Database:
             self.store.throttle.connect(self.durability.wait_if_behind)
             self.store.limit_dirty.connect(self.durability.limit_dirty)
             self._keep_log_for_feeds(self.durability.redo)
-            if self.recovery is not None or fresh:
+            if fresh or self._goes_another_way:  # else what was replayed counts until the next checkpoint is due
                 self.durability.checkpoint(**self._numbers_given())
+            elif self.recovery is not None and (given := self._numbers_given()):
+                self.store.write_control(**given)
             self.durability.start()
         self.transactions.start()
 
@@ -146,27 +149,25 @@ class Database:
         if not session.in_transaction:
             self.transactions.collector.collect()  # what was dropped is free again, unless a reader still needs it
 
-    def create_index(
-        self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, session: Session
-    ) -> None:
+    def create_index(self, table: str, new: NewIndex, session: Session) -> None:
         """Add an index: within the session's transaction, or while others go on if it commits each statement."""
         if session.autocommit and not session.in_transaction:
             session.require_open()
-            self._build_index(name, table, columns, unique, using, session)
+            self._build_index(table, new, session)
             return
         with self.define(session) as change:
-            change.create_index(name, table, columns, unique, using)
+            change.create_index(table, new)
 
-    def _build_index(
-        self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, session: Session
-    ) -> None:
+    def _build_index(self, table: str, new: NewIndex, session: Session) -> None:
         self.store.require_writable()
         worker = self.new_session("read committed", False, session.lock_timeout)
+        from gmdb.tables.catalog.index_creation import IndexMaking
+
         making = IndexMaking(self.catalog, worker)
         worker.begin_work()
         session.watch(worker)
         try:
-            build = making.begin(name, table, columns, unique, using)
+            build = making.begin(table, new)
         except BaseException:
             worker.close()
             raise
@@ -389,6 +390,8 @@ def _keys_of_rows(heap: Any, positions: Any, pages: Any, check: Any, form: Any) 
 
 def create_database(directory: Path) -> None:
     """Create a database.  It gets its name only once it is whole; a process that comes second finds the first one's."""
+    import shutil
+
     if directory.exists() and not directory.is_dir():
         require_database(directory)
     if directory.is_dir() and any(directory.iterdir()):

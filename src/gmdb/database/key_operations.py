@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gmdb.database.operations import operation
+from gmdb.database.operations import Again, operation
 from gmdb.errors import InterfaceError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ class KeyOperations:
     session: Session
     _database: Database
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_constraint(self, table: str, name: str, *, cascade: bool = False) -> None:
         """Remove a constraint, and the index that came with it.
 
@@ -26,7 +26,7 @@ class KeyOperations:
         with self._database.define(self.session) as change:
             change.drop_constraint(table, name, cascade)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def validate_constraint(self, table: str, name: str) -> None:
         """Look whether rows fulfil a foreign key that was added as not valid; from then on it is valid.
 
@@ -34,6 +34,12 @@ class KeyOperations:
         """
         with self._database.define(self.session) as change:
             change.validate_constraint(table, name)
+
+    @operation(writes=True, again=Again.UNCOMMITTED)
+    def _release_columns(self, table: str, columns: Sequence[str], *, cascade: bool) -> None:
+        """Let go of what depends on columns that are about to be dropped."""
+        with self._database.define(self.session) as change:
+            change.release_columns(table, columns, cascade)
 
     @operation()
     def set_constraints(self, names: Sequence[str] | None, *, deferred: bool) -> None:
@@ -47,7 +53,7 @@ class KeyOperations:
 
     # ---- sequences
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def create_sequence(self, name: str, *, type: str = "BIGINT", owner: Sequence[str] = (), **options: Any) -> None:
         """Add a sequence: ``create_sequence("s", start=10, increment=-1, low=1, high=10, cycle=True, cache=5)``.
 
@@ -79,13 +85,13 @@ class KeyOperations:
         with self._database.define(self.session) as change:
             self._database.alter_sequence(change, name, type, owner, restart, options)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_sequence(self, name: str, *more: str, cascade: bool = False) -> None:
         """Remove sequences; with ``cascade`` columns that get their numbers by default lose that default."""
         with self._database.define(self.session) as change:
             change.sequences.drop([name, *more], cascade)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_sequence(self, name: str, new_name: str) -> None:
         """Give a sequence another name."""
         with self._database.define(self.session) as change:
@@ -96,12 +102,12 @@ class KeyOperations:
         """The names of the sequences."""
         return self._database.catalog.sequences(self.session)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def nextval(self, sequence: str) -> int:
         """The next number of a sequence.  Others get other ones, even if this transaction is rolled back."""
         return self._database.catalog.next_values(sequence, 1, self.session)[0]
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def setval(self, sequence: str, value: int, is_called: bool = True) -> int:
         """Have a sequence go on behind a number, or, if that was not handed out, with it."""
         return self._database.set_sequence(sequence, value, is_called, self.session)
@@ -121,7 +127,7 @@ class KeyOperations:
             raise InterfaceError("this connection has got no number of a sequence yet")
         return self.session.last_values[self.session.last_sequence]
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def _next_numbers(self, table: str, column: str, count: int) -> list[int]:
         """Numbers for an identity column, or for one that gets those of a sequence."""
         return self._database.next_numbers(table, column, count, self.session)

@@ -17,18 +17,17 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-import numpy as np
-
 from gmdb.database.engine import Database
 from gmdb.errors import InterfaceError, SnapshotExpired, StorageError
 from gmdb.format.staging import StagedKind
 from gmdb.kernel.change.bulk_pages import crc_of_more
 from gmdb.kernel.change.index_fill import check_leaves
 from gmdb.kernel.row import ENTRY_BUFFER
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage.documents import Holder
 from gmdb.storage.loads import remove_load, staged_path
 from gmdb.storage.pins import Pin
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import IndexDefinition, NewIndex
 from gmdb.tables.arrow.staging import BUFFER_SIZE, StagedFile, index_digest
 from gmdb.tables.catalog.index_creation import IndexMaking
 from gmdb.transaction.session import Session
@@ -41,12 +40,13 @@ class StagedIndex:
         self,
         database: Database,
         session: Session,
-        index: tuple[str, str, Sequence[str], bool],
+        table: str,
+        new: NewIndex,
         load_id: str,
         lease: float | None,
         holder: Holder,
     ) -> None:
-        """Begin.  ``index``: its name, table, columns, and whether it is unique; ``load_id``: the files' folder."""
+        """Begin.  ``load_id``: the files' folder."""
         session.require_open()
         database.store.require_writable()
         if session.in_transaction:
@@ -58,7 +58,7 @@ class StagedIndex:
         self._worker.begin_work()
         session.watch(self._worker)
         try:
-            self._build = self._making.begin(*index, "btree")
+            self._build = self._making.begin(table, new)
         except BaseException:
             self._worker.close()
             raise

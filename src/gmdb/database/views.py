@@ -7,7 +7,6 @@ session sees.  ``sys_transactions`` and its like are nowhere but in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple
 from functools import cache
 from typing import Any
 
@@ -160,7 +159,7 @@ class SystemViews:
             sequence = self._catalog.sequence(name, session).counts
             counting, following = Counting(*sequence.numbers), self._catalog.counters.following(sequence.counter)
             owner = (sequence.owner or None, sequence.column or None)
-            rows.append((name, sequence.type, *astuple(counting), following, *owner))
+            rows.append((name, sequence.type, *counting.plain, following, *owner))
         return _table_from(_schemas()["sequences"], rows)
 
     def _segments(self, session: Session | None) -> pa.Table:

@@ -19,15 +19,25 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from enum import IntEnum
 from typing import Any
 
-from gmdb.errors import DataError, NullNotAllowed, SchemaError, TypeMismatch, ValueOutOfRange, ValueTooLong
+from gmdb.errors import (
+    DataError,
+    DefinitionChanged,
+    NullNotAllowed,
+    SchemaError,
+    TypeMismatch,
+    ValueOutOfRange,
+    ValueTooLong,
+)
 from gmdb.format.lob import Locator, decode_cell, encode_cell
 from gmdb.format.options import option
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_patterns import late_pattern
 
 VARCHAR_MAX = 4000
 BINARY_MAX = 32602
@@ -82,7 +92,7 @@ _ALIASES = {
     "CHAR LARGE OBJECT": "CLOB",
 }
 _SIZE_CODES = {Kind.WORD: 1, Kind.BIT: 1, Kind.DECIMAL_WORD: 1, Kind.LONG: 2, Kind.DECIMAL_LONG: 2}
-_SPELLING = re.compile(r"\s*([a-z][a-z0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null|null)?\s*", re.I)
+_SPELLING = late_pattern(r"\s*([a-z][a-z0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null|null)?\s*", re.I)
 
 
 @dataclass(frozen=True)
@@ -120,6 +130,13 @@ class ColumnType:
             return f"DECIMAL({self.length},{self.scale})"
         return f"{self.name}({self.length})" if self.length else self.name
 
+    def widens_to(self, other: ColumnType) -> bool:
+        """Whether each value of this type is one of the other, and stored the same."""
+        if self.name == "DECIMAL" == other.name:
+            return self.kind is other.kind and self.scale == other.scale and self.length <= other.length
+        is_longer = self.name == other.name and self.name in ("VARCHAR", "VARBINARY") and self.length <= other.length
+        return self == other or is_longer
+
     def encode(self, value: Any) -> bytes:
         """The stored bytes of a value that is not None."""
         return _ENCODERS[self.name](self, value)
@@ -144,6 +161,8 @@ class Column:
     identity_id: int = 0  # which counter numbers them; 0 before the column is a table's
     numbers: tuple[int, ...] = option(())  # how it counts: tables/catalog/counters.py; none: 1, 2, 3, ...
     sequence: str = option("")  # whose next number is the default, which says just that
+    number: int | None = option(None)  # by which it is known for good, if that is not its position any more
+    comment: str | None = option(None)
 
     @property
     def is_numbered(self) -> bool:
@@ -162,6 +181,21 @@ class Column:
 
 
 IDENTITIES = ("always", "by default")
+
+
+def numbers_of(columns: Sequence[Column]) -> tuple[int, ...]:
+    """By which a table's columns are known for good, whatever they are called and wherever they stand."""
+    return tuple(n if column.number is None else column.number for n, column in enumerate(columns))
+
+
+def require_same(table: str, known: Sequence[Column], now: Sequence[Column], positions: Sequence[int]) -> None:
+    """Refuse to go on at these positions of a table that somebody knows by older columns, if others are there now."""
+    if now is known:
+        return
+    before, after = numbers_of(known), numbers_of(now)
+    for n in positions:
+        if n >= len(now) or before[n] != after[n] or not known[n].type.widens_to(now[n].type):
+            raise DefinitionChanged(f"table {table} has other columns by now; look it up again, and repeat")
 
 
 def parse_column(name: str, spelling: str) -> Column:

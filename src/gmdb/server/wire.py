@@ -13,14 +13,13 @@ import io
 import json
 import operator
 import struct
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from zlib import crc32
 
 from gmdb import errors
 from gmdb.errors import InterfaceError, TypeMismatch
@@ -28,6 +27,7 @@ from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
+from gmdb.process.late_dataclasses import fields, is_dataclass, replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.tables.access.lob_files import PIECE_SIZE, Rereadable, is_file
 from gmdb.tables.access.patches import Patches
@@ -107,7 +107,14 @@ class Received:
         self._files: dict[int, Any] = {}
         self.is_used = False
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a value was sent ahead that no message has named yet."""
+        return bool(self._files)
+
     def begin(self, number: int) -> None:
+        import tempfile
+
         self._files[number] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
 
     def add(self, number: int, piece: bytes) -> None:
@@ -263,6 +270,7 @@ _CLASSES = {
     "Load": "gmdb.tables.arrow.attach",
     "LobSegment": "gmdb.format.lob",
     "LogPosition": "gmdb.storage.feeds",
+    "NewIndex": "gmdb.tables.access.indexes",
     "NewTable": "gmdb.tables.arrow.attach",
     "PageFormat": "gmdb.tables.arrow.staging",
     "Pin": "gmdb.storage.pins",
@@ -277,6 +285,26 @@ _CLASSES = {
 _AS_THEY_ARE = frozenset((bool, int, float, str, type(None)))
 _known: dict[str, type] = {}
 _fields: dict[type, tuple[str, ...]] = {}  # of types of the list that were met
+
+
+class SessionState(NamedTuple):
+    """What a client knows of its session.  ``is_missed``: another one in its place would not do, as for changes;
+    ``number``: a state with a higher one is newer."""
+
+    number: int
+    autocommit: bool
+    isolation: str
+    was_begun: bool = False
+    is_missed: bool = False
+
+
+# A heap's obj_id; and for an owner that comes later, name and number of its table, and ``fingerprint`` of the columns.
+TableThere = tuple[int, str, int, int]
+
+
+def fingerprint(columns: Iterable[Column]) -> int:
+    """A number that other columns hardly have."""
+    return crc32("\n".join(f"{column.name} {column.type}" for column in columns).encode())
 
 
 class StepsThere(NamedTuple):

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gmdb.database.feed import Definitions, NamedReader, position_of_pin, require_feed, require_reader
 from gmdb.errors import FeedError, TableChanged
-from gmdb.format.columns import Column
 from gmdb.format.heap import HEAP_NODE, NODE_AT
 from gmdb.format.redo import ChangeOperation
+from gmdb.process.late_dataclasses import asdict, dataclass, replace
 from gmdb.spark.change_reader import ChangeRange, SnapshotRange
 from gmdb.spark.options import NOW, SNAPSHOT, ChangeOptions
 from gmdb.spark.pinned_snapshots import drop_pin, position_now, table_of, take_pin
@@ -226,8 +225,9 @@ class StreamPlanner:
         assert self._table.feed is not None
         if self._options.follows_schema or table.feed.version <= self._table.feed.version:
             return False
-        wanted = [self._table.position(name) for name in self._options.columns] or None
-        return _shape(table.columns, wanted) != _shape(self._table.columns, wanted)
+        own = self._table
+        wanted = [own.numbers[own.position(name)] for name in self._options.columns] or None
+        return _shape(table, wanted) != _shape(own, wanted)
 
     # ---- a batch's tasks
 
@@ -286,6 +286,7 @@ class StreamPlanner:
         return position.to_text(self._log.database_id)
 
 
-def _shape(columns: Sequence[Column], wanted: Sequence[int] | None) -> list[tuple[str, str]]:
-    """The names and types of the wanted columns; of all columns if none are named."""
-    return [(column.name, str(column.type)) for n, column in enumerate(columns) if wanted is None or n in wanted]
+def _shape(table: TableDefinition, wanted: Sequence[int] | None) -> list[tuple[int, str, str]]:
+    """The numbers, names and types of the columns with the wanted numbers; of all columns if none are named."""
+    columns = zip(table.numbers, table.columns, strict=True)
+    return [(n, column.name, str(column.type)) for n, column in columns if wanted is None or n in wanted]

@@ -61,10 +61,10 @@ def read_changes(options: ChangeOptions, schema: StructType, part: ChangeRange) 
     """The changes of some commits."""
     log, definitions, feed = ChangeLog(options.path), Definitions(options.path), require_feed(part.table)
     positions = [part.table.position(name) for name in _wanted(schema)]
-    wanted = [part.table.columns[n] for n in positions]
+    wanted, numbers = [part.table.columns[n] for n in positions], [part.table.numbers[n] for n in positions]
     for committed in LogScan(log, part.start).steps(part.until):
         for changes in definitions.divide(committed, {feed}):
-            arguments = (changes.table, options.before_images, wanted, positions)
+            arguments = (changes.table, options.before_images, wanted, numbers)
             for batch, _ in change_batches(log, changes.changes, *arguments):
                 yield _in_form(pa.Table.from_batches([batch]), schema)
 

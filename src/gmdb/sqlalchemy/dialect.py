@@ -7,10 +7,11 @@ from typing import Any
 from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
 from sqlalchemy.dialects.postgresql.base import PGCompiler, PGIdentifierPreparer
 from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.sql import coercions, roles
 from sqlalchemy.sql.compiler import DDLCompiler, InsertmanyvaluesSentinelOpts
 
 import gmdb
-from gmdb.errors import DatabaseClosed, InterfaceError, OwnerGone
+from gmdb.errors import DatabaseClosed, InterfaceError
 from gmdb.sqlalchemy.reflection import IMPLEMENTATIONS, Reflection, TypeCompiler
 from sqlalchemy import URL, exc, pool, schema, types
 
@@ -102,7 +103,8 @@ class DefinitionCompiler(DDLCompiler):
         index = create.element
         self._verify_index_table(index)
         names = [self.sql_compiler.process(e, include_table=False, literal_binds=True) for e in index.expressions]
-        using = index.dialect_options["gmdb"]["using"]
+        options = index.dialect_options["gmdb"]
+        using, included = options["using"], [getattr(one, "name", one) for one in options["include"] or ()]
         parts = [
             "CREATE",
             "UNIQUE INDEX" if index.unique else "INDEX",
@@ -111,8 +113,14 @@ class DefinitionCompiler(DDLCompiler):
             f"ON {self.preparer.format_table(index.table)}",
             f"USING {using}" if using else "",
             f"({', '.join(names)})",
+            f"INCLUDE ({', '.join(map(self.preparer.quote, included))})" if included else "",
+            f"WHERE {self._index_condition(options['where'])}" if options["where"] is not None else "",
         ]
         return " ".join(part for part in parts if part)
+
+    def _index_condition(self, where: Any) -> str:
+        condition = coercions.expect(roles.DDLExpressionRole, where)
+        return str(self.sql_compiler.process(condition, include_table=False, literal_binds=True))
 
     def post_create_table(self, table: Any) -> str:
         options = table.dialect_options["gmdb"]
@@ -146,7 +154,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     colspecs = IMPLEMENTATIONS
     construct_arguments = [  # noqa: RUF012
         (schema.Table, {"tablespace": None, "pctfree": None}),
-        (schema.Index, {"using": None}),
+        (schema.Index, {"using": None, "include": None, "where": None}),
     ]
 
     supports_native_boolean = True
@@ -161,7 +169,8 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     supports_identity_columns = True
     supports_alter = False  # as far as SQLAlchemy asks: for foreign keys of tables that name each other
     supports_is_distinct_from = True
-    supports_comments = False
+    supports_comments = True
+    inline_comments = False
     supports_sequences = False
     supports_schemas = False
     supports_views = False
@@ -225,7 +234,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
         return [_server(url, _is_yes(options.get("tls", ""))) if url.host else url.database], arguments
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:  # noqa: ARG002
-        if isinstance(e, OwnerGone | DatabaseClosed):
+        if isinstance(e, DatabaseClosed):  # a connection goes on when its owner is gone
             return True
         return isinstance(e, InterfaceError) and str(e) == "the connection is closed"
 

@@ -12,6 +12,7 @@ from sqlalchemy.sql.compiler import GenericTypeCompiler
 
 from gmdb.errors import NoSuchTable
 from gmdb.format.columns import VARCHAR_MAX, Column, ColumnType
+from gmdb.tables.access.indexes import Direction
 from gmdb.tables.catalog.schema import (
     CHECK,
     FOREIGN_KEY,
@@ -229,7 +230,7 @@ class Reflection:
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> dict[str, Any]:
         for key in self._constraints(connection, table_name, schema, PRIMARY_KEY):
-            return {"name": key.name, "constrained_columns": list(key.columns)}
+            return {"name": key.name, "constrained_columns": list(key.columns), **_comment(key)}
         return {"name": None, "constrained_columns": []}
 
     @reflection.cache
@@ -237,14 +238,14 @@ class Reflection:
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
         constraints = self._constraints(connection, table_name, schema, UNIQUE)
-        return [{"name": one.name, "column_names": list(one.columns)} for one in constraints]
+        return [{"name": one.name, "column_names": list(one.columns), **_comment(one)} for one in constraints]
 
     @reflection.cache
     def get_check_constraints(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
         constraints = self._constraints(connection, table_name, schema, CHECK)
-        return [{"name": one.name, "sqltext": one.text} for one in constraints]
+        return [{"name": one.name, "sqltext": one.text, **_comment(one)} for one in constraints]
 
     @reflection.cache
     def get_foreign_keys(
@@ -273,17 +274,42 @@ class Reflection:
         for index in sorted(table.indexes, key=lambda one: one.name):
             if kinds.get(index.name) == PRIMARY_KEY:
                 continue
-            names = [table.columns[n].name for n in index.positions]
+            names = [table.columns[n].name for n in index.key]
             entry: dict[str, Any] = {"name": index.name, "column_names": names, "unique": index.unique}
+            orders = {name: _sorting(index.direction(n)) for n, name in enumerate(names) if any(index.directions)}
+            if orders:
+                entry["column_sorting"] = orders
             if kinds.get(index.name) == UNIQUE:
                 entry["duplicates_constraint"] = index.name
-            if index.using != "btree":
-                entry["dialect_options"] = {"gmdb_using": index.using}
+            options: dict[str, Any] = {} if index.using == "btree" else {"gmdb_using": index.using}
+            if index.included:
+                options["gmdb_include"] = [table.columns[n].name for n in index.positions[len(index.key) :]]
+            if index.condition is not None:
+                options["gmdb_where"] = index.condition
+            if options:
+                entry["dialect_options"] = options
             indexes.append(entry)
         return indexes
 
-    def get_table_comment(self, *_given: Any, **_more: Any) -> Any:
-        raise NotImplementedError  # as SQLAlchemy wants to be told that there are no comments
+    @reflection.cache
+    def get_table_comment(
+        self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
+    ) -> dict[str, Any]:
+        return {"text": self._definition(connection, table_name, schema).comment}
+
+
+def _comment(constraint: Constraint) -> dict[str, Any]:
+    return {} if constraint.comment is None else {"comment": constraint.comment}
+
+
+def _sorting(direction: Direction) -> tuple[str, ...]:
+    """A column's direction, in the words of SQLAlchemy."""
+    words = {
+        "desc": direction.descending,
+        "nulls_first": direction.nulls_first,
+        "nulls_last": not direction.nulls_first,
+    }
+    return tuple(word for word, is_so in words.items() if is_so)
 
 
 def _column(column: Column) -> dict[str, Any]:
@@ -293,6 +319,7 @@ def _column(column: Column) -> dict[str, Any]:
         "nullable": column.nullable,
         "default": column.default,
         "autoincrement": column.identity is not None,
+        "comment": column.comment,
     }
     if column.identity is not None:
         start, increment, *bounds = column.numbers[:4] or (1, 1)

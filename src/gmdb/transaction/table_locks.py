@@ -46,6 +46,16 @@ class ChangedDefinitions:
 # belongs to their snapshot, and what that leads to is kept for as long as the snapshot is held.
 
 
+class Name(NamedTuple):
+    """A name that is being given or removed, as sessions lock it."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"the name {self.name} of a {self.kind}"
+
+
 class KeyPlace(NamedTuple):
     """A place for keys of a table's rows, by their hash: two keys rarely have the same one."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.btree import POINTER_SIZE
+from gmdb.format.layout import Structure
 from gmdb.format.page import TAIL_SIZE
 from gmdb.format.row import COL_COUNT_AT, SIZE_AT, UNLOCKED
+from gmdb.kernel.entries import make_entry
 from gmdb.kernel.gate import begin_work, end_work, may_read, note_read
 from gmdb.kernel.heap import FLAGS_AT, data_of, home_of
 from gmdb.kernel.indexes.any_index import (
@@ -24,9 +24,10 @@ from gmdb.kernel.page.area import address_of, page_size_of, state_of
 from gmdb.kernel.places import page_of, place_of_word, slot_of
 from gmdb.kernel.read.scan import decode_block, keep_version, restore_columns, save_columns
 from gmdb.kernel.read.visibility import ROW_BUFFER, load_is_seen, resolve, snapshot_at
-from gmdb.kernel.row import BLOCK_ROWS, POINTER_AT, compare_keys, key_columns, make_entry
+from gmdb.kernel.row import BLOCK_ROWS, POINTER_AT, compare_keys, key_columns
 from gmdb.kernel.runtime.call import call_at, target_at
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.memory import (
     address_of_array,
     load_i64,
@@ -44,7 +45,7 @@ from gmdb.kernel.runtime.python_api import Gate, Object
 from gmdb.kernel.runtime.status import DONE, INVISIBLE, NOT_FOUND, NOT_NOW, NOT_PLAIN
 from gmdb.kernel.values import read_row, write_row
 
-FOUND = np.dtype([("page_id", "<u4"), ("slot", "<u4"), ("size", "<i8")])  # before each row that is returned
+FOUND = Structure([("page_id", "<u4"), ("slot", "<u4"), ("size", "<i8")])  # before each row that is returned
 FOUND_MAX = 256  # rows that ``find_rows`` returns
 ENTRIES_AT_ONCE = 1 << 14  # that a call looks at, since the snapshot may see few of their rows
 _FOUND_SIZE = FOUND.itemsize
@@ -195,7 +196,7 @@ def _add_new(rows, thing):
 ARENA_SIZE = 1 << 19  # for versions that a block builds from undo
 BLOCKS_AT_ONCE = 8  # rows for which the guard is held at a time
 
-CURSOR = np.dtype(
+CURSOR = Structure(
     [
         ("scn", "<i8"),  # the snapshot: the fields of visibility.SNAPSHOT come first
         ("transaction", "<i8"),

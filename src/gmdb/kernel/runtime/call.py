@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from gmdb.format.layout import Structure
 from gmdb.kernel.runtime.memory import records
 
 # ---- The records of a call and of the table that it is about.
 
-CALL = np.dtype(
+CALL = Structure(
     [
         ("scn", "<i8"),  # the statement's snapshot: the fields of visibility.SNAPSHOT come first
         ("transaction", "<i8"),
@@ -37,7 +36,7 @@ CALL = np.dtype(
         ("feed_from", "<i8"),  # LSN of the first group that has a change of the transaction for readers; 0 = none
     ]
 )
-TARGET = np.dtype(
+TARGET = Structure(
     [
         ("call", "<i8"),  # address of the session's CALL
         ("obj_id", "<i8"),
@@ -62,7 +61,7 @@ target_at = records(TARGET)
 
 # ---- The fields of the record through which a session and its kernels talk (``kernel.call.CALL``), by position.
 
-_POSITIONS = {name: n for n, name in enumerate(CALL.names or ())}
+_POSITIONS = {name: n for n, name in enumerate(CALL.names)}
 SCN = _POSITIONS["scn"]
 TRANSACTION = _POSITIONS["transaction"]
 STATEMENT = _POSITIONS["statement"]
@@ -84,5 +83,5 @@ IS_UNORDERED = _POSITIONS["is_unordered"]
 PLAIN = _POSITIONS["plain"]
 STAMP = _POSITIONS["stamp"]
 FEED_FROM = _POSITIONS["feed_from"]
-_TARGET_POSITIONS = {name: n for n, name in enumerate(TARGET.names or ())}
+_TARGET_POSITIONS = {name: n for n, name in enumerate(TARGET.names)}
 HELD, SEEN = _TARGET_POSITIONS["held"], _TARGET_POSITIONS["seen"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import tree
 from gmdb.sql.plan.paths import Access, Materialized, Path, Span
 from gmdb.sql.tree import Expression, Relation, everything
@@ -125,6 +125,8 @@ def _access(node: Access) -> str:
     parts = _spans(path)
     if path.ordered:
         parts.append("in order, backwards" if path.backwards else "in order")
+    if path.index.condition is not None:
+        parts.append(f"where {path.index.condition}")
     what = "one row" if path.is_single else "rows"
     return f"{what} of {name} by index {path.index.name} ({', '.join(parts)})"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
+from gmdb.process.late_dataclasses import replace
 from gmdb.sql import operations, tree
 from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts, is_volatile, rebuilt
 from gmdb.sql.types import BOOLEAN
@@ -202,6 +202,32 @@ def may_be_null(expression: Expression, columns: set[Column]) -> bool:
     if isinstance(expression, tree.Call) and expression.operation.strict and expression.operation.name in NOT_NULL:
         return any(may_be_null(argument, columns) for argument in expression.arguments)
     return True
+
+
+WIDER = {  # conversions that keep the order of values, and give no two values the same
+    "INT": ("BIGINT", "DECIMAL", "DOUBLE"),
+    "BIGINT": ("DECIMAL", "DOUBLE"),
+    "DECIMAL": ("DECIMAL", "DOUBLE"),
+    "DATE": ("TIMESTAMP",),
+    "VARCHAR": ("VARCHAR",),
+    "CHAR": ("CHAR", "VARCHAR"),
+}
+
+
+def unconverted(expression: Expression) -> Expression:
+    """An expression without the conversions around it that keep the order of values."""
+    while is_call(expression, "cast"):
+        (inner,) = expression.arguments  # type: ignore[attr-defined]
+        source, target = inner.type, expression.type
+        is_wider = target.name in WIDER.get(source.name, ()) and (
+            target.name not in ("DECIMAL", "VARCHAR", "CHAR")
+            or source.name not in ("DECIMAL", "VARCHAR", "CHAR")
+            or (target.length >= source.length and target.scale >= source.scale)
+        )
+        if not is_wider:
+            break
+        expression = inner
+    return expression
 
 
 COMPARISONS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}  # and with sides exchanged

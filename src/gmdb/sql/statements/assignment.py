@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlglot import exp
 
+import gmdb.sql.bind.queries  # noqa: F401  # without it nobody would know what a call in a DEFAULT means
 from gmdb.errors import (
     CheckViolation,
     InvalidSyntax,
@@ -24,16 +25,17 @@ from gmdb.errors import (
 )
 from gmdb.format.columns import Column as StoredColumn
 from gmdb.sql import tree
-from gmdb.sql.bind.binder import Binder, Catalog
+from gmdb.sql.bind.binder import Binder
 from gmdb.sql.bind.coercion import fold
-from gmdb.sql.bind.expressions import bind_assigned, condition
+from gmdb.sql.bind.expressions import bind, bind_assigned
+from gmdb.sql.bind.of_rows import alone, bind_condition, columns_of
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.casts import accept_parameter
 from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.operations.registry import Operation
 from gmdb.sql.plan.planner import Plan
 from gmdb.sql.prepared import Statement
-from gmdb.sql.rows.expressions import compile_expression, compile_row
+from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Parameters, Run
 from gmdb.sql.syntax import column_name, is_system_name, reading
 from gmdb.sql.tree import Call, Constant, Expression, Parameter
@@ -75,45 +77,18 @@ def uses_time(expressions: Iterable[Expression]) -> bool:
 # ---- what the catalog keeps as texts
 
 
-class _NoTables(Catalog):
-    """For what is bound without a query, and so names no tables."""
-
-    def __init__(self) -> None:
-        """There is no connection."""
-
-    def sequence_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
-        raise UnsupportedExpression(f"{name} can only stand alone here, as a column's default", *place(node))
-
-
-def _alone(node: exp.Expr, what: str) -> Binder:
-    """What binds an expression that no query and no parameter may be part of."""
-    for part, name in ((node.find(exp.Query, exp.Exists), "a query"), (node.find(exp.Placeholder), "a parameter")):
-        if part is not None:
-            raise UnsupportedExpression(f"{name} cannot stand in {what}", *place(part))
-    return Binder(_NoTables(), {})
+def bind_alone(node: exp.Expr, what: str, scope: Scope) -> Expression:
+    """An expression of a table's rows; ``what`` it is, for a message."""
+    return bind(alone(node, what), node, scope)
 
 
 def bind_default(node: exp.Expr, column: StoredColumn) -> Expression:
-    return bind_value(_alone(node, "DEFAULT"), node, Scope(), column)
-
-
-def constant_default(node: exp.Expr, column: StoredColumn) -> Any:
-    """What a default is now, for rows that are there already when a column is added."""
-    expression = bind_default(node, column)
-    if tree.is_volatile(expression):
-        message = "the default of a new column cannot differ from row to row; add the column, then set its default"
-        raise UnsupportedExpression(message, *place(node))
-    return compile_expression(expression, ())((), (), datetime.now())
+    return bind_value(alone(node, "DEFAULT"), node, Scope(), column)
 
 
 def bind_check(node: exp.Expr, scope: Scope) -> Expression:
     """A condition of a table's rows."""
-    return fold(condition(_alone(node, "CHECK"), node, scope))
-
-
-def columns_of(columns: Iterable[StoredColumn]) -> list[tree.Column]:
-    """Columns of a table, as expressions know them."""
-    return [tree.Column(column.name, within(column.type), column.nullable) for column in columns]
+    return bind_condition(node, scope, "CHECK")
 
 
 class Defaults:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from gmdb.database.dbapi import Result
 from gmdb.errors import (
-    CheckViolation,
     InvalidSyntax,
     NoSuchIndex,
     NoSuchSequence,
@@ -22,22 +19,26 @@ from gmdb.errors import (
     UnsupportedExpression,
 )
 from gmdb.format.address import MAIN_SPACE
-from gmdb.format.columns import Column
+from gmdb.format.columns import Column, ColumnType
 from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.sql.bind.binder import Catalog
 from gmdb.sql.bind.expressions import named_type
+from gmdb.sql.bind.of_rows import columns_of
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.dialect import GmdbSql, parse_expression, place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
-from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of, constant_default
+from gmdb.sql.statements.assignment import bind_check, bind_default
+from gmdb.sql.statements.indexes import read_index
 from gmdb.sql.statements.references import read_foreign_key
-from gmdb.sql.statements.sequences import SERIALS, free_name, sequence_of_default
+from gmdb.sql.statements.rewriting import NewForm, require_rows
+from gmdb.sql.statements.sequences import SERIALS, free_name, identity_numbers, sequence_of_default
+from gmdb.sql.statements.stored_texts import renamed, written
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
 from gmdb.sql.types import BIGINT, INT
-from gmdb.tables.catalog.counters import Counting
 from gmdb.tables.catalog.schema import CHECK, FOREIGN_KEY, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
 from gmdb.tables.catalog.sequences import default_of
 
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 # What gmdb does not keep (deferred keys and checks, identities that do not count from 1) is refused.
 
 _AT_ONCE = ("NOT DEFERRABLE", "INITIALLY IMMEDIATE")  # what constraints are anyhow
-_IDENTITY = {"start": "start", "increment": "increment", "minvalue": "low", "maxvalue": "high"}
 
 
 @dataclass(slots=True)
@@ -72,21 +72,13 @@ def existing(connection: Connection, node: exp.Expr) -> TableDefinition:
         raise Catalog(connection).no_such_table(name, node) from None
 
 
-def written(node: exp.Expr) -> str:
-    """An expression as SQL writes it, for the catalog to keep."""
-    return node.sql(dialect=GmdbSql)
-
-
 def read_column(table: str, syntax: Syntax) -> ColumnParts:
     """A column's definition, of which ``exists`` is the caller's to take."""
     name, kind = folded(syntax.need("this", "a column's name")), syntax.take("kind")
     if kind is None:
         raise InvalidSyntax(f"column {name} has no type", *place(syntax.node))
     serial = SERIALS.get(kind.sql().upper(), "") if isinstance(kind, exp.DataType) else ""
-    type_, has_digits = (INT if serial != "BIGINT" else BIGINT, True) if serial else named_type(kind)
-    if not has_digits:
-        message = f"column {name}: how many digits, and how many behind the point?"
-        raise UnsupportedExpression(message, *place(kind), "Write numeric(p, s)")
+    type_ = (BIGINT if serial == "BIGINT" else INT) if serial else _whole_type(name, kind)
     parts, nullable = ColumnParts(Column(name, type_), serial=serial), set[bool | None]()
     if serial:
         nullable.add(False)
@@ -141,24 +133,8 @@ def default_changes(node: exp.Expr, column: Column) -> dict[str, Any]:
 def _identity(node: exp.Expr, column: Column) -> dict[str, Any]:
     with reading(node) as syntax:
         always = syntax.flag("this")
-        given = {own: _whole(syntax.take(name)) for name, own in _IDENTITY.items()}
-    given = {name: value for name, value in given.items() if value is not None}
-    numbers: tuple[int, ...] = ()
-    if given:
-        kind = column.type.name if column.type.name in ("INT", "BIGINT") else "BIGINT"
-        counting = Counting.of(kind, **given)  # type: ignore[arg-type]
-        numbers = (counting.start, counting.increment, counting.low, counting.high, counting.cache)
+        numbers = identity_numbers(syntax, column.type)
     return {"identity": "always" if always else "by default", "numbers": numbers}
-
-
-def _whole(node: exp.Expr | None) -> int | None:
-    """A whole number that was written out."""
-    if node is None:
-        return None
-    text = node.sql()
-    if not re.fullmatch(r"-?\s*\d+", text):
-        raise UnsupportedExpression(f"{text} is not a whole number", *place(node))
-    return int(text.replace(" ", ""))
 
 
 def read_constraint(table: str, node: exp.Expr, name: str = "", column: str | None = None) -> Constraint:
@@ -221,30 +197,13 @@ def require_check(constraint: Constraint, table: str, columns: Sequence[Column])
     bind_check(parse_expression(constraint.text), Scope.of_table(table, columns_of(columns)))
 
 
-def renamed(text: str, old: str, new: str) -> str:
-    """A check, after a column has got another name."""
-    node = parse_expression(text)
-    for column in list(node.find_all(exp.Column)):
-        if folded(column.this) == old:
-            column.set("this", exp.to_identifier(new, quoted=True))
-    return written(node)
-
-
 def validate(connection: Connection, table: str, name: str) -> None:
     """VALIDATE CONSTRAINT: look whether rows from before a constraint fulfil it, too."""
     with connection.all_or_nothing():
         connection.validate_constraint(table, name)  # from here on nobody changes rows
         constraint = connection.table(table).constraint(name)
         if constraint.kind == CHECK:
-            require_rows_fulfil(connection, table, constraint)
-
-
-def require_rows_fulfil(connection: Connection, table: str, constraint: Constraint) -> None:
-    """Refuse a check that rows of the table break."""
-    quoted = exp.to_identifier(table, True).sql()
-    broken = connection._statements.run(f"select 1 from {quoted} where not ({constraint.text}) limit 1", ())
-    if broken.as_reader().read_all().num_rows:
-        raise CheckViolation(f"table {table} has rows that break CHECK ({constraint.text})")
+            require_rows(connection, table, constraint)
 
 
 # ---- Definitions.
@@ -264,7 +223,7 @@ class Definition(Statement):
     def run(self, parameters: Parameters) -> Result:
         if isinstance(self._node, exp.Create):
             return self._create(parameters)
-        with self.connection.all_or_nothing(), reading(self._node) as syntax:
+        with self.connection.defining(), reading(self._node) as syntax:
             if isinstance(self._node, exp.Drop):
                 self._drop(syntax)
             elif isinstance(self._node, exp.Alter):
@@ -372,25 +331,22 @@ class Definition(Statement):
                 self.connection.alter_sequence(column.sequence, owner=(name, column.name))
 
     def _index(self, syntax: Syntax) -> Callable[[], Result]:
-        exists, unique = syntax.flag("exists"), syntax.flag("unique")
-        concurrently = syntax.flag("concurrently")
-        with reading(syntax.need("this", "an index")) as index:
-            named, table = index.take("this"), self._existing(index.need("table", "a table"))
-            with reading(index.need("params", "columns")) as parts:
-                using = parts.word("using", "BTREE", "HASH").lower() or "btree"
-                columns = column_names(parts.list("columns"))
-        if exists and named is None:
-            raise InvalidSyntax("syntax error: IF NOT EXISTS needs the name of the index", *place(self._node))
-        name = folded(named) if named is not None else "_".join([table, *columns, "idx"])
+        request = read_index(syntax)
+        table = self._existing(request.table)
+        new = request.of(self.connection.table(table))
 
         def create() -> Result:
-            if exists and any(i.name == name for i in self.connection.table(table).indexes):
+            if request.if_not_exists and new.name in self._index_names():
                 return Result()
-            with self._while_others_go_on() if concurrently else nullcontext():
-                self.connection.create_index(name, table, columns, unique=unique, using=using)
+            with self._while_others_go_on() if request.concurrently else nullcontext():
+                self.connection._create_index(table, new)
             return Result()
 
         return create
+
+    def _index_names(self) -> set[str]:
+        tables = map(self.connection.table, self.connection.tables())
+        return {index.name for table in tables for index in table.indexes}
 
     @contextmanager
     def _while_others_go_on(self) -> Iterator[None]:
@@ -430,12 +386,15 @@ class Definition(Statement):
     # ---- alter
 
     def _alter(self, syntax: Syntax) -> None:
-        syntax.word("kind", "TABLE")
+        kind = syntax.word("kind", "TABLE", "INDEX")
         syntax.ignore("only")  # no table inherits from another
         actions, target = syntax.list("actions"), syntax.need("this", "a table")
         self._not_valid = syntax.flag("not_valid")
         if self._not_valid and not (len(actions) == 1 and isinstance(actions[0], exp.AddConstraint)):
             raise UnsupportedExpression("NOT VALID belongs to one ADD CONSTRAINT alone", *place(self._node))
+        if kind == "INDEX":
+            self._alter_index(name_alone(target), actions, syntax)
+            return
         try:
             table = self._existing(target)
         except NoSuchTable:
@@ -447,26 +406,51 @@ class Definition(Statement):
         if _is_rename_of_column(actions):
             self._rename(table, name_alone(_inner(actions[0])), _new_name(syntax.list("options")))
             return
-        for action in actions:
-            change = _ALTERATIONS.get(type(action))
-            if change is None:
-                raise UnsupportedExpression(f"alter table {table} {action.sql()}", *place(action))
+        unknown = [action for action in actions if type(action) not in _ALTERATIONS]
+        if unknown:
+            raise UnsupportedExpression(f"alter table {table} {unknown[0].sql()}", *place(unknown[0]))
+        self._act(table, actions)
+
+    def _alter_index(self, name: str, actions: Sequence[exp.Expr], syntax: Syntax) -> None:
+        if len(actions) != 1 or not isinstance(actions[0], exp.AlterRename):
+            raise UnsupportedExpression(f"alter index {name} {actions[-1].sql()}", *place(actions[-1]))
+        with suppress(NoSuchIndex) if syntax.flag("exists") else nullcontext():
+            self.connection.rename_index(name, name_alone(_inner(actions[0])))
+
+    def _act(self, table: str, actions: Sequence[exp.Expr]) -> None:
+        """Do all that an ALTER TABLE asks for, in PostgreSQL's order: what goes, other types, what is new."""
+        self.connection._hold_table(table)
+        self._form = NewForm(self.connection, table)
+        ordered = sorted(actions, key=_turn)
+        rest = [action for action in ordered if _turn(action) > _COLUMNS]
+        self._of_new_columns: list[Constraint] = []
+        self._serials: list[Column] = []
+        for action in ordered:
+            if rest and action is rest[0]:
+                self._apply(table)
             with reading(action) as part:
-                change(self, table, part)
+                _ALTERATIONS[type(action)](self, table, part)
+        if not rest:
+            self._apply(table)
+
+    def _apply(self, table: str) -> None:
+        """Change the table's columns as was asked for."""
+        self._form.apply()
+        for column in self._serials:
+            self.connection.alter_sequence(column.sequence, owner=(table, column.name))
+        for constraint in self._of_new_columns:
+            self._add(table, constraint)
 
     def _add_column(self, table: str, syntax: Syntax) -> None:
         parts, exists = read_column(table, syntax), syntax.flag("exists")
-        definition = self.connection.table(table)
-        if exists and any(column.name == parts.column.name for column in definition.columns):
+        column = parts.column
+        if exists and any(one.name == column.name for one in self.connection.table(table).columns):
             return
         column = with_sequence(self.connection, table, parts, set())
-        is_constant = parts.default is not None and not column.sequence
-        value = constant_default(parts.default, column) if is_constant and parts.default is not None else None
-        self.connection.add_column(table, column, value)
-        if parts.serial:
-            self.connection.alter_sequence(column.sequence, owner=(table, column.name))
-        for constraint in parts.constraints:
-            self._add(table, constraint)
+        if self._form.add(column, None if column.sequence else parts.default, exists):
+            self._of_new_columns += parts.constraints
+            if parts.serial:
+                self._serials.append(column)
 
     def _rename_column(self, table: str, syntax: Syntax) -> None:
         old, new = column_name(syntax.need("this", "a column")), column_name(syntax.need("to", "a name"))
@@ -474,11 +458,16 @@ class Definition(Statement):
 
     def _rename(self, table: str, old: str, new: str) -> None:
         checks = {
-            constraint.name: renamed(constraint.text, old, new)
+            constraint.name: renamed(constraint.text, {old: new})
             for constraint in self.connection.table(table).constraints
             if constraint.kind == CHECK
         }
-        self.connection.rename_column(table, old, new, checks=checks)
+        conditions = {
+            index.name: renamed(index.condition, {old: new})
+            for index in self.connection.table(table).indexes
+            if index.condition is not None
+        }
+        self.connection.rename_column(table, old, new, checks=checks, conditions=conditions)
 
     def _rename_table(self, table: str, syntax: Syntax) -> None:
         name = name_alone(syntax.need("this", "a name"))
@@ -491,6 +480,10 @@ class Definition(Statement):
 
     def _alter_column(self, table: str, syntax: Syntax) -> None:
         name = column_name(syntax.need("this", "a column"))
+        type_, using = syntax.take("dtype"), syntax.take("using")
+        if type_ is not None:
+            self._form.set_type(name, _whole_type(name, type_), using, syntax.node)
+            return
         default, drop = syntax.take("default"), syntax.flag("drop")
         syntax.take("allow_null")
         nullable = syntax.node.args.get("allow_null")  # SET NOT NULL: False
@@ -503,10 +496,8 @@ class Definition(Statement):
         elif drop:
             self.connection.alter_column(table, name, default=None)
         else:
-            message = (
-                f"{syntax.node.sql(dialect=GmdbSql).lower()}: of a column, only DEFAULT and NOT NULL can be changed"
-            )
-            raise UnsupportedExpression(message, *place(syntax.node))
+            message = "of a column, only its type, DEFAULT and NOT NULL can be changed"
+            raise UnsupportedExpression(f"{syntax.node.sql(dialect=GmdbSql).lower()}: {message}", *place(syntax.node))
 
     def _add_constraints(self, table: str, syntax: Syntax) -> None:
         for part in syntax.list("expressions"):
@@ -518,14 +509,19 @@ class Definition(Statement):
     def _add(self, table: str, constraint: Constraint) -> None:
         if constraint.kind == CHECK:
             require_check(constraint, table, self.connection.table(table).columns)
-        self.connection.add_constraint(table, constraint)  # from here on nobody changes rows
-        if constraint.kind == CHECK and constraint.valid:
-            require_rows_fulfil(self.connection, table, constraint)
+            if constraint.valid:
+                require_rows(self.connection, table, constraint)
+        self.connection.add_constraint(table, constraint)
 
     def _drop_part(self, table: str, syntax: Syntax) -> None:
-        if str(syntax.take("kind")).upper() != "CONSTRAINT":
-            raise UnsupportedExpression(f"alter table {table} {syntax.node.sql(dialect=GmdbSql)}", *place(syntax.node))
-        cascade, exists = _cascades(syntax), syntax.flag("exists")
+        kind, exists = syntax.word("kind", "CONSTRAINT", "COLUMN"), syntax.flag("exists")
+        cascade = _cascades(syntax)
+        if kind == "COLUMN":
+            for part in syntax.list("tables"):
+                column = column_name(part)
+                if not exists or any(known.name == column for known in self.connection.table(table).columns):
+                    self._form.drop(column, cascade)
+            return
         for part in syntax.list("tables"):
             name = name_alone(part)
             known = any(constraint.name == name for constraint in self.connection.table(table).constraints)
@@ -558,6 +554,28 @@ def with_sequence(connection: Connection, table: str, parts: ColumnParts, names:
 def _require_sequence(connection: Connection, name: str) -> None:
     if name and name not in connection.sequences():
         raise NoSuchSequence(f"there is no sequence {name}")
+
+
+_DROPS, _TYPES, _COLUMNS, _OTHERS, _CONSTRAINTS = range(5)
+
+
+def _turn(action: exp.Expr) -> int:
+    """When it is the action's turn among those of an ALTER TABLE."""
+    if isinstance(action, exp.AlterColumn):
+        if action.args.get("dtype") is not None:
+            return _TYPES
+        return _DROPS if action.args.get("drop") else _OTHERS
+    turns: dict[Any, int] = {exp.Drop: _DROPS, exp.ColumnDef: _COLUMNS, exp.AddConstraint: _CONSTRAINTS}
+    return turns.get(type(action), _OTHERS)
+
+
+def _whole_type(name: str, node: exp.Expr) -> ColumnType:
+    """A type for a column, which says how many digits a DECIMAL has."""
+    type_, has_digits = named_type(node)
+    if not has_digits:
+        message = f"column {name}: how many digits, and how many behind the point?"
+        raise UnsupportedExpression(message, *place(node), "Write numeric(p, s)")
+    return type_
 
 
 def _columns(

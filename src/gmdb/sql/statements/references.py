@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from sqlglot import exp
 
 from gmdb.errors import InvalidSyntax, UnsupportedExpression
+from gmdb.process.late_dataclasses import replace
+from gmdb.process.late_patterns import late_pattern
 from gmdb.sql.dialect import GmdbSql, place
 from gmdb.sql.syntax import Syntax, column_names, name_alone, reading
 from gmdb.tables.catalog.schema import FOREIGN_KEY, Constraint
 
-_ACTION = re.compile(r"on (delete|update) (no action|restrict|cascade|set null|set default)(?: \((.*)\))?", re.I)
-_NAME = re.compile(r'"((?:[^"]|"")*)"|([^\s,"]+)')
+_ACTION = late_pattern(r"on (delete|update) (no action|restrict|cascade|set null|set default)(?: \((.*)\))?", re.I)
+_NAME = late_pattern(r'"((?:[^"]|"")*)"|([^\s,"]+)')
 _MATCH = {"match simple": False, "match full": True}
 _WHEN = {
     "deferrable": ("deferrable", True),

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from gmdb.sql.rows.expressions import compile_expression
-from gmdb.sql.statements.assignment import Checks, Defaults
 from gmdb.tables.catalog.schema import TableDefinition
 
 if TYPE_CHECKING:
@@ -21,6 +19,8 @@ class _Rules:
     """The rules of one definition of a table."""
 
     def __init__(self, table: TableDefinition) -> None:
+        from gmdb.sql.statements.assignment import Checks, Defaults  # whoever changes no such row need not load it
+
         self.table = table
         self.checks, self.defaults = Checks(table), Defaults(table)
 
@@ -51,6 +51,8 @@ class RowRules:
 
     def default_of(self, table: TableDefinition, column: str) -> Any:
         """What a column gets where a row has no value for it."""
+        from gmdb.sql.rows.expressions import compile_expression
+
         default = self._of(table).defaults.of(table.position(column))
         return compile_expression(default, ())((), (), datetime.now())
 

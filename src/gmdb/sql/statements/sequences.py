@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.errors import InvalidSyntax, NoSuchSequence, SchemaError, TableExists
+from gmdb.errors import InvalidSyntax, NoSuchSequence, SchemaError, TableExists, UnsupportedExpression
+from gmdb.format.columns import ColumnType
+from gmdb.process.late_patterns import late_pattern
+from gmdb.sql.dialect import place
+from gmdb.sql.syntax import Syntax
+from gmdb.tables.catalog.counters import Counting
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
 
-_TOKEN = re.compile(r'"((?:[^"]|"")+)"|([-+]?\s*\d+)|([a-zA-Z_]\w*)|(\.)|(\S)')
+_TOKEN = late_pattern(r'"((?:[^"]|"")+)"|([-+]?\s*\d+)|([a-zA-Z_]\w*)|(\.)|(\S)')
 _TYPES = {
     **dict.fromkeys(("smallint", "int2"), "SMALLINT"),
     **dict.fromkeys(("int", "integer", "int4"), "INT"),
@@ -161,7 +166,29 @@ def run_sequence(connection: Connection, verb: str, exists: str, name: str, rest
     connection.alter_sequence(name, **options)
 
 
-# ---- columns that get the numbers of a sequence
+# ---- columns that get the numbers of a sequence, or of a counter of their own
+
+_IDENTITY = {"start": "start", "increment": "increment", "minvalue": "low", "maxvalue": "high"}
+
+
+def identity_numbers(syntax: Syntax, type_: ColumnType) -> tuple[int, ...]:
+    """How an identity counts, as its column keeps it; none if it counts as usual."""
+    given = {own: _whole(syntax.take(name)) for name, own in _IDENTITY.items()}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if not options:
+        return ()
+    counting = Counting.of(type_.name if type_.name in ("INT", "BIGINT") else "BIGINT", **options)
+    return counting.start, counting.increment, counting.low, counting.high, counting.cache
+
+
+def _whole(node: exp.Expr | None) -> int | None:
+    """A whole number that was written out."""
+    if node is None:
+        return None
+    text = node.sql()
+    if not re.fullmatch(r"-?\s*\d+", text):
+        raise UnsupportedExpression(f"{text} is not a whole number", *place(node))
+    return int(text.replace(" ", ""))
 
 
 def sequence_of_default(node: exp.Expr) -> str:

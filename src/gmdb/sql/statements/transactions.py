@@ -85,7 +85,8 @@ def _modes(text: str, node: exp.Expr) -> list[tuple[str, str]]:
 
 
 class OwnCommand(Statement):
-    """SAVEPOINT, RELEASE, SET AUTOCOMMIT and CONSTRAINTS, VALIDATE, CREATE and DROP TABLESPACE, DESCRIBE."""
+    """SAVEPOINT, RELEASE, SET AUTOCOMMIT and CONSTRAINTS, VALIDATE, sequences, tablespaces, comments, names of
+    constraints, DESCRIBE."""
 
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
         super().__init__(connection, parsed, types)
@@ -138,6 +139,18 @@ class OwnCommand(Statement):
         with suppress(NoSuchTablespace) if if_exists else nullcontext():
             self.connection.drop_tablespace(_plain(name))
 
+    def _rename_constraint(self, if_exists: str, table: str, name: str, new_name: str) -> None:
+        with suppress(NoSuchTable) if if_exists else nullcontext():
+            self.connection.rename_constraint(_plain(table), _plain(name), _plain(new_name))
+
+    def _comment(self, *words: str) -> None:
+        *what, text = filter(None, words)
+        kind, *names = what[0].lower(), *map(_plain, what[1:])
+        if kind == "column":
+            names.reverse()  # the table comes first
+        comment = None if text.lower() == "null" else text[1:-1].replace("''", "'")
+        self.connection.comment(comment, **dict(zip((kind, "table"), names, strict=False)))
+
     def _describe(self, name: str) -> Result:
         table = self.connection.table(_plain(name))
         rows = [(c.name, str(c.type), "YES" if c.nullable else "NO") for c in table.columns]
@@ -145,4 +158,4 @@ class OwnCommand(Statement):
 
 
 def _plain(name: str) -> str:
-    return name[1:-1] if name.startswith('"') else name.lower()
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()

@@ -11,8 +11,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-import numpy as np
-
 from gmdb.errors import (
     Corruption,
     DataError,
@@ -43,7 +41,7 @@ from gmdb.kernel.change.dml import (
     update_values,
 )
 from gmdb.kernel.change.index_upkeep import BUILDING
-from gmdb.kernel.runtime.call import BLOCKED, HELD, INDEX, SEEN, STAMP, TARGET
+from gmdb.kernel.runtime.call import BLOCKED, HELD, INDEX, SEEN, STAMP
 from gmdb.kernel.runtime.status import (
     CHANGED,
     DAMAGED,
@@ -57,6 +55,7 @@ from gmdb.kernel.runtime.status import (
 )
 from gmdb.process.signals import Flattened
 from gmdb.storage.feeds import Feed
+from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import PageStore, Segment
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange, no_such_index
 from gmdb.tables.access.keyed import KeyedRows
@@ -136,8 +135,7 @@ class Heap(RowChanges):
         self.session = session
         self._watch_of = watch_of
         self._current = current
-        self._buffer = np.zeros(BUFFER_SIZE, np.uint8)
-        self._bytes = self._buffer.data
+        self._bytes = zeros(BUFFER_SIZE)
         self._lobs_wanted: Container[int] | None = None
         self._area = store.area
         self._store = store
@@ -167,15 +165,14 @@ class Heap(RowChanges):
         self.indexes = definition.indexes
         self._by_index: dict[str, KeyedRows] = {}
         pages = [index.entry_page | (BUILDING if index.building else 0) for index in self.indexes]
-        self._index_pages = np.array(pages, np.int64)
-        place = (self.session.call_address, self.obj_id, self.segment.entry_page, self._buffer.ctypes.data)
+        self._index_pages = numbers(pages)
+        place = (self.session.call_address, self.obj_id, self.segment.entry_page, address_of(self._bytes))
         lobs = (0, 0, 0, 0)
         if self.lobs is not None:
-            lobs = (self.lobs.numbers.ctypes.data, len(self.lobs.numbers), *self.lobs.segment)
-        fields = np.zeros(len(TARGET.names or ()), np.int64)
-        fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes), *lobs, 0, 0, self.feed
-        self._fields = fields.data
-        self._target = fields.ctypes.data
+            lobs = (address_of(self.lobs.numbers), len(self.lobs.numbers), *self.lobs.segment)
+        indexes = (address_of(self._index_pages) if pages else 0, len(pages))
+        self._fields = fields = numbers((*place, *indexes, *lobs, 0, 0, self.feed))
+        self._target = address_of(fields)
         self.shape = None if self.lobs is not None else row_shape(self.columns)
         self.view = View(self.obj_id, self._target, (fields, self._index_pages, self.lobs, self.shape))
         self.insert_at_once = self._make_insert()
@@ -477,35 +474,35 @@ class Heap(RowChanges):
                 snapshot.check()
                 yield rows
 
-    def page_ids(self, check: Callable[[], None]) -> np.ndarray:
+    def page_ids(self, check: Callable[[], None]) -> memoryview:
         """The table's pages; ``check`` raises if the snapshot was given up: then they may be another table's."""
         with self._store.guard:
             check()
             return self.segment.page_ids()
 
     def encoded_rows_of_page(
-        self, page_id: int, form: np.ndarray, view: View | None = None
+        self, page_id: int, form: memoryview, view: View | None = None
     ) -> list[tuple[RowId, bytes]]:
         """The rows of a page that a snapshot sees; ``view``: of a read that began by it."""
         store = self.segment.store
         obj_id, target, _ = view or self.view
-        slots = np.empty(PAGE_SIZES[-1] // 2, np.uint16)
+        slots = zeros(PAGE_SIZES[-1] // 2, "H")
         rows = []
         with store.guard:
             store.require_open()
-            count = store.call(list_rows, 0, form.ctypes.data, obj_id, page_id, slots.ctypes.data)
+            count = store.call(list_rows, 0, address_of(form), obj_id, page_id, address_of(slots))
             for slot in slots[: max(count, 0)].tolist():
-                size = store.call(fetch_row, 0, target, form.ctypes.data, place_of(page_id, slot))
+                size = store.call(fetch_row, 0, target, address_of(form), place_of(page_id, slot))
                 rows.append((RowId(page_id, slot), bytes(self._bytes[:size])))
         return rows
 
-    def encoded_row(self, row_id: RowId, form: np.ndarray, view: View | None = None) -> bytes | None:
+    def encoded_row(self, row_id: RowId, form: memoryview, view: View | None = None) -> bytes | None:
         """The bytes of the version of a row that a snapshot sees; None if it sees none."""
         store = self.segment.store
         target = (view or self.view).target
         with store.guard:
             store.require_open()
-            size = store.call(fetch_row, 0, target, form.ctypes.data, place_of(row_id[0], row_id[1]))
+            size = store.call(fetch_row, 0, target, address_of(form), place_of(row_id[0], row_id[1]))
             return bytes(self._bytes[:size]) if size > 0 else None
 
     def rows_by(self, index: str, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
@@ -620,7 +617,7 @@ class Heap(RowChanges):
     def _key_error(self, status: int) -> Error:
         """The error for a row whose key an index does not take."""
         index = self.indexes[self.session.call[INDEX]]
-        names = ", ".join(self.columns[n].name for n in index.positions)
+        names = ", ".join(self.columns[n].name for n in index.key)
         where = f"table {self.name}, index {index.name} ({names})"
         if status == KEY_TOO_LONG:
             return ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes")

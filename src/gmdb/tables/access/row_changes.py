@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from gmdb.format.address import RowId, place_of
 from gmdb.format.row import COL_COUNT_AT
 from gmdb.kernel.change.dml import BATCH_HEAD, STATUS_BITS, change_rows, delete_row, update_row
 from gmdb.kernel.runtime.call import SCN
 from gmdb.kernel.runtime.status import CHANGED
+from gmdb.storage.memory import numbers
 from gmdb.tables.access.batches import Change, batch_of
 from gmdb.transaction.interrupts import operation
 from gmdb.transaction.session import Session
@@ -69,7 +68,6 @@ class RowChanges:
     _try_update_lobs: Callable[..., int]
     _encode_patch: Callable[[Any], bytes]
     _queues: Any
-    _buffer: np.ndarray
     _bytes: memoryview
     _area: int
     _target: int
@@ -137,7 +135,7 @@ class RowChanges:
     def _as_it_is(self, row_id: RowId) -> Values | None:
         """A row as the next change of it within the statement finds it, unless that one is refused."""
         session = self.session
-        row = self.encoded_row(row_id, np.array([session.call[SCN], session.slot, session.statement_number], np.int64))
+        row = self.encoded_row(row_id, numbers((session.call[SCN], session.slot, session.statement_number)))
         return None if row is None else self.plain_decode(row)
 
     def _watches(self, patch: bytes) -> bool:
@@ -148,8 +146,7 @@ class RowChanges:
         if not patch:
             return watch.deletes
         count = int.from_bytes(patch[COL_COUNT_AT : COL_COUNT_AT + 2], "little")
-        numbers = memoryview(patch)[-2 * count :].cast("H")
-        return any(n in watch.columns for n in numbers)
+        return any(n in watch.columns for n in memoryview(patch)[-2 * count :].cast("H"))
 
     # ---- of several rows
 

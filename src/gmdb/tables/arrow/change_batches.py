@@ -8,17 +8,16 @@ their keys loses none and keeps none.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
-
-from gmdb.errors import Corruption
+from gmdb.errors import Corruption, TableChanged
 from gmdb.format.columns import Column
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
 from gmdb.kernel.read.log_changes import DECODING, SIZE_BITS, decode_rows, find_updates, rows_before
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import compute as pc
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.log.committed_changes import ChangeLog, Committed
 from gmdb.tables.arrow.arrow_types import stored_type
@@ -63,25 +62,26 @@ def change_batches(
     table: TableDefinition,
     before: bool,
     wanted: Sequence[Column] | None = None,
-    positions: Sequence[int] | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
     """Changes of rows that are all of one definition; and of which of the changes each row of a batch is.
 
-    ``wanted``: their columns as another definition has them, at ``positions`` there; a column keeps its place, whatever
-    it is called, and is NULL in rows from before it was there.
+    ``wanted``: their columns as another definition has them, by the ``numbers`` there; a column keeps its number,
+    whatever it is called, and is NULL in rows from before it was there or after it was dropped.
     """
     definition = table.columns
-    if wanted is None or positions is None:
+    if wanted is None or numbers is None:
         wanted = feed_columns(definition)
-        positions = [n for n, column in enumerate(definition) if not column.type.is_lob]
-    numbers = [n if n < len(definition) else None for n in positions]
+        numbers = [number for number, column in zip(table.numbers, definition, strict=True) if not column.type.is_lob]
+    known = {number: n for n, number in enumerate(table.numbers)}
+    positions = [known.get(number) for number in numbers]
     schema, done = change_schema(wanted, before), 0
     for part in divided(committed, BATCH_ROWS):
         rows = _Rows.of(log, part)
         places = np.arange(len(part))
         if not before:
             part, rows, places = _divide_updates(part, rows, rows.that_change(table))
-        yield _batch(part, rows, definition, numbers, schema, before), done + places
+        yield _batch(part, rows, definition, positions, schema, before), done + places
         done += int(places[-1]) + 1
 
 
@@ -163,16 +163,16 @@ def _batch(
     part: Committed,
     rows: _Rows,
     definition: Sequence[Column],
-    numbers: Sequence[int | None],
+    positions: Sequence[int | None],
     schema: pa.Schema,
     before: bool,
 ) -> pa.RecordBatch:
-    columns = _with_nulls(_decode(definition, numbers, rows.data, rows.offsets), schema)
+    columns = _of_types(_decode(definition, positions, rows.data, rows.offsets), schema)
     columns = _spread(columns, rows.places, len(part))
     old: list[pa.Array] = []
     if before:
         updated = np.flatnonzero(rows.changes["operation"] == ChangeOperation.UPDATE)
-        arrays = _with_nulls(_decode(definition, numbers, *rows.before(updated)), schema)
+        arrays = _of_types(_decode(definition, positions, *rows.before(updated)), schema)
         old = _spread(arrays, rows.places[updated], len(part))
     return pa.RecordBatch.from_arrays([*columns, *_meta(part), *old], schema=schema)
 
@@ -191,10 +191,10 @@ def _meta(part: Committed) -> list[pa.Array]:
 
 
 def _decode(
-    definition: Sequence[Column], numbers: Sequence[int | None], data: np.ndarray, offsets: np.ndarray
+    definition: Sequence[Column], positions: Sequence[int | None], data: np.ndarray, offsets: np.ndarray
 ) -> list[pa.Array]:
-    """Columns of rows by their numbers; those without a number are NULL, of no type."""
-    count, known = len(offsets), [n for n in numbers if n is not None]
+    """Columns of rows by their positions; those without a position are NULL, of no type."""
+    count, known = len(offsets), [n for n in positions if n is not None]
     offsets = np.ascontiguousarray(offsets, np.int64)
     columns = definition[: max(known, default=-1) + 1]
     plan, form = plan_columns(columns), np.zeros(1, DECODING)
@@ -203,13 +203,24 @@ def _decode(
     if known and decode_rows(form.ctypes.data, data.ctypes.data, offsets.ctypes.data, count) < 0:
         raise Corruption("a row in the log does not fit its table's definition")
     arrays = {n: buffer.array(count) for n, buffer in buffers.items()}
-    return [pa.nulls(count) if n is None else arrays[n] for n in numbers]
+    return [pa.nulls(count) if n is None else arrays[n] for n in positions]
 
 
-def _with_nulls(arrays: list[pa.Array], schema: pa.Schema) -> list[pa.Array]:
-    """The columns that rows are too old to have, as NULLs of their types."""
-    is_none = pa.types.is_null
-    return [pa.nulls(len(one), schema.field(n).type) if is_none(one.type) else one for n, one in enumerate(arrays)]
+def _of_types(arrays: list[pa.Array], schema: pa.Schema) -> list[pa.Array]:
+    """Columns as they are wanted: NULLs where rows have none, other types where a column had another type."""
+    return [_of_type(one, schema.field(n)) for n, one in enumerate(arrays)]
+
+
+def _of_type(array: pa.Array, field: pa.Field) -> pa.Array:
+    if array.type == field.type:
+        return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), field.type)
+    try:
+        return array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        message = f"column {field.name} has another type since: {array.type} instead of {field.type}"
+        raise TableChanged(f"{message} ({error}); start the stream again to go on with it") from None
 
 
 def _rows_before(changes: np.ndarray, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

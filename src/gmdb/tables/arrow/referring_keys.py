@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.row_changes import Watch
@@ -20,7 +19,7 @@ def note_rows(watch: Watch, columns: Sequence[pa.Array]) -> None:
             watch.refers(one, key)
 
 
-def note_pages(heap: Heap, pages: Sequence[int], form: np.ndarray) -> None:
+def note_pages(heap: Heap, pages: Sequence[int], form: memoryview) -> None:
     """Have a heap's watch know of new rows, which its own transaction has put on pages."""
     watch = heap.watch
     for one in watch.foreign_keys if watch is not None else ():
@@ -29,7 +28,7 @@ def note_pages(heap: Heap, pages: Sequence[int], form: np.ndarray) -> None:
 
 
 def keys_of_rows(
-    heap: Heap, positions: Sequence[int], pages: np.ndarray, check: Callable[[], None], form: np.ndarray
+    heap: Heap, positions: Sequence[int], pages: np.ndarray, check: Callable[[], None], form: memoryview
 ) -> Iterator[tuple[Any, ...]]:
     """The values of some columns in the rows of some pages, few of them more than once; NULLs included."""
     store, page_size = heap.segment.store, heap.segment.space.page_size

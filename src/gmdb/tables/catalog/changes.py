@@ -9,23 +9,23 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Container, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import NullNotAllowed, SchemaError, SchemaMismatch, TableExists
 from gmdb.format.address import MAIN_SPACE, page_name
-from gmdb.format.columns import Column, ColumnType
+from gmdb.format.columns import Column, ColumnType, parse_column
 from gmdb.format.lob import LobSegment
 from gmdb.format.page import SegmentType
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
+from gmdb.process.late_dataclasses import replace
 from gmdb.storage.feeds import Feed, write_definition
 from gmdb.storage.store import Segment
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import IndexDefinition, NewIndex, require_parts
 from gmdb.tables.catalog.counters import counting_of
 from gmdb.tables.catalog.definition_documents import table_to_plain
-from gmdb.tables.catalog.index_creation import IndexMaking, Name
 from gmdb.tables.catalog.key_changes import KeyChanges
 from gmdb.tables.catalog.schema import (
     CHECK,
@@ -35,6 +35,7 @@ from gmdb.tables.catalog.schema import (
     Constraint,
     TableDefinition,
     check_column,
+    make_columns,
     named,
     require_name,
     require_room,
@@ -42,6 +43,10 @@ from gmdb.tables.catalog.schema import (
 from gmdb.tables.catalog.sequences import SequenceChanges
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.session import Session
+from gmdb.transaction.table_locks import Name
+
+if TYPE_CHECKING:
+    from gmdb.tables.catalog.index_creation import IndexMaking
 
 
 class DefinitionChanges:
@@ -52,10 +57,21 @@ class DefinitionChanges:
         self._session = session
         self._store = catalog.store
         self._system = catalog.system(session)
-        self._indexes = IndexMaking(catalog, session)
-        self._keys = KeyChanges(catalog, session, self._indexes.take, self._change)
         self.session = session
-        self.sequences = SequenceChanges(catalog, session, self)
+
+    @cached_property
+    def _indexes(self) -> IndexMaking:
+        from gmdb.tables.catalog.index_creation import IndexMaking  # who only reads need not load it
+
+        return IndexMaking(self._catalog, self._session)
+
+    @cached_property
+    def _keys(self) -> KeyChanges:
+        return KeyChanges(self._catalog, self._session, self._take, self._change)
+
+    @cached_property
+    def sequences(self) -> SequenceChanges:
+        return SequenceChanges(self._catalog, self._session, self)
 
     # ---- tables
 
@@ -77,7 +93,7 @@ class DefinitionChanges:
         self._take_new_name(name)
         obj_id = self._catalog.new_number()
         segment = self._session.create_segment(space, obj_id, name, SegmentType.HEAP, pct_free)
-        numbered = tuple(self._with_counter(column) for column in columns)
+        numbered = tuple(replace(self._with_counter(column), number=None) for column in columns)
         place = (obj_id, space.space_id, segment.entry_page)
         table = self._with_lobs(TableDefinition(name, *place, numbered, sequence=sequence))
         self._system.enter(table)
@@ -121,14 +137,18 @@ class DefinitionChanges:
     def remake(self, name: str) -> TableDefinition:
         """An empty table with the definition that another has now.  It is not visible until it replaces that one."""
         old = self._catalog.user_table(name, self._session)
+        return self._emptied(old, old)
+
+    def _emptied(self, old: TableDefinition, new: TableDefinition) -> TableDefinition:
+        """A table without rows, with segments of its own where ``old`` has its rows; else it is as ``new`` is."""
         before = self._segment(old.entry_page)
         obj_id, pct_free = self._catalog.new_number(), int(before.head.pct_free)
         segment = self._session.create_segment(before.space, obj_id, old.name, SegmentType.HEAP, pct_free)
         self._tell_readers(old, ChangeOperation.TRUNCATE)  # before new rows may take the old ones' places
-        empty = replace(old, obj_id=obj_id, entry_page=segment.entry_page, number=obj_id, indexes=(), lobs=None)
+        empty = replace(new, obj_id=obj_id, entry_page=segment.entry_page, number=obj_id, indexes=(), lobs=None)
         table = self._with_lobs(empty)
-        indexes = [index for index in old.indexes if not index.building]
-        planted = (self._indexes.plant(table, i.name, i.positions, i.unique, i.using)[0] for i in indexes)
+        indexes = [index for index in new.indexes if not index.building]
+        planted = (self._indexes.plant(table, index)[0] for index in indexes)
         return replace(table, indexes=tuple(planted))
 
     def put_in_place(self, name: str, remade: TableDefinition) -> TableDefinition:
@@ -141,12 +161,89 @@ class DefinitionChanges:
         old = self._take(name)
         if _shape(old) != _shape(remade):
             raise SchemaMismatch(f"table {name}: its definition was changed meanwhile; try again")
+        return self._replace(old, remade)
+
+    def _replace(self, old: TableDefinition, remade: TableDefinition) -> TableDefinition:
         table = replace(remade, name=old.name, number=old.number)
         self._system.remove(old)
         self._drop_segments(old)
         self._system.enter(table)
-        self._change(table)
+        self._session.change_definitions({table.number: table})
         return table
+
+    # ---- rows in another form
+    #
+    # What a table's rows look like changes by making them anew, in segments of their own that take the place of the
+    # old ones, as those of a truncated table do.  Older snapshots go on with the old ones.
+
+    def hold(self, name: str) -> TableDefinition:
+        """Take a table alone: what is found out about its rows stays true until the transaction ends."""
+        return self._take(name)
+
+    def begin_rewrite(
+        self,
+        name: str,
+        columns: Sequence[tuple[int | None, Column]],
+        without: Container[str],
+        programs: Mapping[str, str],
+    ) -> tuple[TableDefinition, TableDefinition]:
+        """The table, and an empty one with other columns that can take its place.
+
+        ``columns``: each with its position of now, None for those that are new.  What needs columns that go, goes with
+        them: indexes, keys, the constraints ``without``, and partial indexes that have none of the ``programs``.
+        """
+        old = self._take(name)
+        if not columns:
+            raise SchemaError(f"table {old.name}: its last column cannot be dropped; drop the table instead")
+        columns = [(n, self._with_counter(column) if n is None else column) for n, column in columns]
+        make_columns(old.name, [column for _, column in columns])
+        require_room(old.name, [column for _, column in columns], self._store.spaces[old.space_id].page_size)
+        names = {column.name for _, column in columns}
+        constraints = [one for one in old.constraints if one.name not in without and names.issuperset(one.columns)]
+        gone = {one.name for one in old.constraints if one not in constraints and one.kind in (PRIMARY_KEY, UNIQUE)}
+        positions = {origin: n for n, (origin, _) in enumerate(columns) if origin is not None}
+        indexes = [
+            replace(index, positions=tuple(positions[n] for n in index.positions), program=programs.get(index.name))
+            for index in old.indexes
+            if index.name not in gone
+            and positions.keys() >= set(index.positions)
+            and (index.condition is None or index.name in programs)
+        ]
+        kept = {index.name for index in indexes}
+        self._take_names("", [index for index in old.indexes if index.name not in kept])
+        new = replace(old.with_columns(columns), constraints=tuple(constraints), indexes=tuple(indexes))
+        self._require_keys(new)
+        if old.feed is not None:
+            new = self._with_version(new)
+        return old, self._emptied(old, new)
+
+    def release_columns(self, name: str, columns: Sequence[str], cascade: bool) -> None:
+        """Columns are about to go: so do the table's foreign keys with them, and their sequences.
+
+        Foreign keys that refer to them go as well, or are in the way.
+        """
+        table = self._take(name)
+        gone = {table.column(column).name for column in columns}
+        for constraint in table.constraints:
+            if gone.isdisjoint(constraint.columns):
+                continue
+            if constraint.kind == FOREIGN_KEY:
+                self._keys.drop(self._take(table.name), constraint)
+            self._keys.release_key(self._take(table.name), constraint, cascade)
+        for column in gone:
+            self.sequences.drop_owned(table.name, column)
+
+    def finish_rewrite(self, old: TableDefinition, remade: TableDefinition) -> None:
+        """Let a table that has been filled take the place of the one that it was made from."""
+        table = self._replace(old, remade)
+        self._keys.check_all_of(table.name)
+        self._catalog.statistics.forget(old.number)  # they name columns by their positions
+
+    def _require_keys(self, table: TableDefinition) -> None:
+        for index in table.indexes:
+            for column in (table.columns[n] for n in index.positions):
+                if column.type.is_lob:
+                    raise SchemaError(f"index {index.name}: column {column.name} cannot be a {column.type} in a key")
 
     def rename_table(self, name: str, new_name: str) -> None:
         table = self._take(name)
@@ -204,9 +301,10 @@ class DefinitionChanges:
             raise SchemaError(f"table {table.name} has {MAX_COLUMNS} columns already; it cannot have more")
         require_room(table.name, (*table.columns, column), self._store.spaces[table.space_id].page_size)
         column = self._with_counter(column)
-        before, table = table, self._with_lobs(replace(table, columns=(*table.columns, column)))
+        before, table = table, self._with_lobs(table.with_new_column(column))
+        column = table.columns[-1]
         self._system.enter_column(table, len(table.columns) - 1)
-        if table.lobs is not before.lobs:
+        if table.lobs is not before.lobs or table.columns_ever != before.columns_ever:
             self._system.change_table(table)
         self._change(table)
         if value is not None or not column.nullable or column.sequence:
@@ -225,8 +323,10 @@ class DefinitionChanges:
         for row_id, one in zip(row_ids, values, strict=True):
             heap.update(row_id, {column.name: one})
 
-    def rename_column(self, name: str, column: str, new_name: str, checks: Mapping[str, str]) -> None:
-        """``checks``: new expressions of the table's checks, by their names."""
+    def rename_column(
+        self, name: str, column: str, new_name: str, checks: Mapping[str, str], conditions: Mapping[str, str]
+    ) -> None:
+        """``checks``, ``conditions``: new expressions of the table's checks and of partial indexes, by their names."""
         self._keys.rename_column(self._take(name), column, new_name)
         self.sequences.rename_owner(self._take(name).name, self._take(name).name, column, new_name)
         table = self._take(name)
@@ -244,7 +344,12 @@ class DefinitionChanges:
             )
             for one in table.constraints
         ]
-        table = replace(table, columns=tuple(columns), constraints=tuple(constraints))
+        indexes = [replace(one, condition=conditions.get(one.name, one.condition)) for one in table.indexes]
+        for index, before in zip(indexes, table.indexes, strict=True):
+            require_parts(index)
+            if index != before:
+                self._system.change_index(index)
+        table = replace(table, columns=tuple(columns), constraints=tuple(constraints), indexes=tuple(indexes))
         self._system.change_column(table, position)
         for constraint in table.constraints:
             if constraint.name in checks:
@@ -252,15 +357,20 @@ class DefinitionChanges:
         self._change(table)
 
     def alter_column(self, name: str, column: str, changes: Mapping[str, Any]) -> None:
-        """Change a column's ``default`` (None: it has none) or whether it is ``nullable``."""
-        unknown = set(changes) - {"default", "nullable", "sequence"}
+        """Change a column's ``default`` (None: it has none), ``nullable``, or its ``type`` to a wider one."""
+        unknown = set(changes) - {"default", "nullable", "sequence", "type"}
         if unknown:
             raise SchemaError(f"table {name}, column {column}: {unknown.pop()} cannot be changed")
         table = self._take(name)
         position = table.position(column)
+        if isinstance(changes.get("type"), str):
+            changes = {**changes, "type": parse_column(column, changes["type"]).type}
         given = {"sequence": "", **changes} if "default" in changes else changes
         changed = replace(table.columns[position], **given)
         check_column(table.name, changed)
+        if not table.columns[position].type.widens_to(changed.type):
+            message = f"table {table.name}: column {column} {table.columns[position].type} cannot be {changed.type}"
+            raise SchemaError(f"{message} without new rows; use ALTER TABLE … ALTER COLUMN … TYPE")
         if changed.nullable and changed.name in table.primary_key:
             raise SchemaError(f"table {table.name}: column {column} is part of the primary key, and so NOT NULL")
         if not changed.nullable:
@@ -306,7 +416,7 @@ class DefinitionChanges:
                 if table.columns[position].nullable:
                     table = self._replace_column(table, position, replace(table.columns[position], nullable=False))
         if constraint.kind != CHECK:
-            table = self._indexes.create(table, constraint.name, constraint.columns, True, "btree")
+            table = self._indexes.create(table, NewIndex(constraint.name, constraint.columns, unique=True))
         table = replace(table, constraints=(*table.constraints, constraint))
         self._system.enter_constraint(table, constraint)
         self._change(table)
@@ -340,9 +450,9 @@ class DefinitionChanges:
         if valid.kind == FOREIGN_KEY:
             self._keys.check_whole(table, valid)
 
-    def create_index(self, name: str, table: str, columns: Sequence[str], unique: bool, using: str) -> None:
+    def create_index(self, table: str, new: NewIndex) -> None:
         """Add an index, filled with the rows that the session sees."""
-        self._indexes.create(self._take(table), name, columns, unique, using)
+        self._indexes.create(self._take(table), new)
 
     def drop_index(self, name: str) -> None:
         found, _ = self._catalog.index(name, self._session)
@@ -358,10 +468,81 @@ class DefinitionChanges:
         self._session.drop_segment(index.obj_id, self._segment(index.entry_page))
         return replace(table, indexes=tuple(other for other in table.indexes if other is not index))
 
+    def rename_index(self, name: str, new_name: str) -> None:
+        """A constraint that the index keeps is renamed with it, for they have one name."""
+        found, _ = self._catalog.index(name, self._session)
+        table = self._take(found.name)
+        self._rename_index(table, table.index(name), new_name)
+
+    def rename_constraint(self, name: str, constraint: str, new_name: str) -> None:
+        table = self._take(name)
+        old = table.constraint(constraint)
+        if old.kind in (PRIMARY_KEY, UNIQUE):
+            self._rename_index(table, table.index(old.name), new_name)
+            return
+        self._require_new_constraint(table, new_name)
+        renamed = replace(old, name=new_name)
+        table = replace(table, constraints=tuple(renamed if one is old else one for one in table.constraints))
+        self._system.change_constraint(table, renamed, old.name)
+        self._change(table)
+
+    def _rename_index(self, table: TableDefinition, index: IndexDefinition, new_name: str) -> None:
+        if index.building:
+            raise SchemaError(f"index {index.name} is being built; rename it when it is there")
+        self._indexes.take_new_name(new_name)
+        self._take_names("", [index])
+        new = replace(index, name=new_name)
+        table = replace(table, indexes=tuple(new if one is index else one for one in table.indexes))
+        self._system.change_index(new)
+        for one in table.constraints:
+            if one.name == index.name and one.kind in (PRIMARY_KEY, UNIQUE):
+                self._require_new_constraint(table, new_name)
+                kept = replace(one, name=new_name)
+                table = replace(
+                    table, constraints=tuple(kept if other is one else other for other in table.constraints)
+                )
+                self._system.change_constraint(table, kept, one.name)
+        self._change(table)
+
+    def _require_new_constraint(self, table: TableDefinition, name: str) -> None:
+        require_name("constraint", name)
+        if any(other.name.lower() == name.lower() for other in table.constraints):
+            raise SchemaError(f"table {table.name} has a constraint {name} already")
+
+    # ---- comments
+
+    def comment_on_table(self, name: str, comment: str | None) -> None:
+        table = replace(self._take(name), comment=comment)
+        self._system.change_table(table)
+        self._change(table)
+
+    def comment_on_column(self, name: str, column: str, comment: str | None) -> None:
+        table = self._take(name)
+        position = table.position(column)
+        self._replace_column(table, position, replace(table.columns[position], comment=comment))
+
+    def comment_on_index(self, name: str, comment: str | None) -> None:
+        found, _ = self._catalog.index(name, self._session)
+        table = self._take(found.name)
+        index = table.index(name)
+        commented = replace(index, comment=comment)
+        self._system.change_index(commented)
+        self._change(replace(table, indexes=tuple(commented if one is index else one for one in table.indexes)))
+
+    def comment_on_constraint(self, name: str, constraint: str, comment: str | None) -> None:
+        table = self._take(name)
+        old = table.constraint(constraint)
+        commented = replace(old, comment=comment)
+        table = replace(table, constraints=tuple(commented if one is old else one for one in table.constraints))
+        self._system.change_constraint(table, commented)
+        self._change(table)
+
     # ---- shared parts
 
     def _take(self, name: str, is_sequence: bool = False) -> TableDefinition:
-        return self._indexes.take(name, is_sequence)
+        table = self._indexes.take(name, is_sequence)
+        self._catalog.require_checked(table, self._session)
+        return table
 
     def _change(self, table: TableDefinition) -> None:
         before = self._catalog.tables_of(self._session).get(table.name)
@@ -417,7 +598,7 @@ class DefinitionChanges:
 
 def _shape(table: TableDefinition) -> tuple[Any, ...]:
     """The part of a table's definition that is about its rows, wherever they lie."""
-    indexes = [(index.name, index.positions, index.unique, index.using) for index in table.indexes]
+    indexes = [replace(index, obj_id=0, table_id=0, entry_page=0, since=0) for index in table.indexes]
     return table.columns, table.constraints, indexes, table.feed, table.referenced
 
 

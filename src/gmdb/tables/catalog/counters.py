@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gmdb.errors import Corruption, SchemaError, ValueOutOfRange
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.catalog.system import SystemTables
 from gmdb.transaction.session import Session
 
@@ -46,6 +46,11 @@ class Counting:
         self.require(self.start, "the first number")
         if self.cache < 0:
             raise SchemaError(f"a counter cannot set {self.cache} numbers aside")
+
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """As definitions keep it."""
+        return self.start, self.increment, self.low, self.high, self.cycle, self.cache
 
     def require(self, number: int, what: str) -> None:
         if not self.low <= number <= self.high:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gmdb.errors import Corruption, SchemaError
 from gmdb.format.address import device_of, offset_of, page_name
-from gmdb.format.btree import KEY_COLUMNS_MAX
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.lob import LobSegment
 from gmdb.format.options import options_of, with_option_values
 from gmdb.storage.documents import is_number
 from gmdb.storage.feeds import Feed
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import IndexDefinition, require_parts
 from gmdb.tables.catalog.schema import (
     FOREIGN_KEY,
     SYS_TABLES_ENTRY,
@@ -80,8 +79,9 @@ def _check_indexes(store: PageStore, table: TableDefinition) -> None:
     for index in table.indexes:
         require_name("index", index.name)
         count = len(table.columns)
-        if index.using not in ("btree", "hash") or not 1 <= len(index.positions) <= KEY_COLUMNS_MAX:
-            raise SchemaError(f"index {index.name} is a {index.using} of {len(index.positions)} columns")
+        if index.using not in ("btree", "hash"):
+            raise SchemaError(f"index {index.name} is a {index.using}")
+        require_parts(index)
         if not all(0 <= position < count and not table.columns[position].type.is_lob for position in index.positions):
             raise SchemaError(f"index {index.name} has columns that table {table.name} does not have")
         device = store.devices.get(device_of(index.entry_page)) if index.entry_page >= 0 else None
@@ -135,6 +135,7 @@ def _require_numbers(table: TableDefinition) -> None:
         is_sound = type(index.since) is int and isinstance(index.unique, bool) and index.using in ("btree", "hash")
         if not is_sound or not all(is_number(n) and n < len(table.columns) for n in index.positions):
             raise SchemaError(f"index {index.name} has columns that table {table.name} does not have")
+        require_parts(index)
     if not all(map(is_number, numbers)):
         raise SchemaError(f"table {table.name} has numbers that cannot be: {str(numbers)[:100]}")
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +26,7 @@ from gmdb.format.columns import Column
 from gmdb.format.options import options_of
 from gmdb.kernel.runtime.call import LATEST
 from gmdb.kernel.runtime.status import CHANGED, DELETED, NOT_FOUND
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.catalog.schema import (
@@ -42,8 +42,6 @@ from gmdb.tables.catalog.schema import (
 from gmdb.transaction.table_locks import KeyPlace
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from gmdb.tables.catalog.tables import Catalog
     from gmdb.transaction.session import Session
     from gmdb.transaction.snapshots import Snapshot
@@ -107,6 +105,16 @@ def referring_to(parent: str, tables: Mapping[str, TableDefinition]) -> list[For
     ]
 
 
+def is_whole(foreign_key: ForeignKey, key: Key) -> bool:
+    """Whether a row with this key refers to anything; a part of a key is refused by MATCH FULL."""
+    if None not in key:
+        return True
+    if foreign_key.constraint.match_full and any(value is not None for value in key):
+        where = f"table {foreign_key.child.name}, constraint {foreign_key.constraint.name}"
+        raise ForeignKeyViolation(f"{where}: MATCH FULL does not allow a part of a key: {_shown(key)}")
+    return False
+
+
 # ---- What a heap tells of its rows' changes.
 
 
@@ -128,11 +136,8 @@ class TableWatch:
 
     def refers(self, foreign_key: ForeignKey, key: Key) -> None:
         """A row refers to a key from now on, unless it is NULL."""
-        if None not in key:
+        if is_whole(foreign_key, key):
             self._checks().note_reference(foreign_key, key)
-        elif foreign_key.constraint.match_full and any(value is not None for value in key):
-            name, where = foreign_key.constraint.name, f"table {foreign_key.child.name}, constraint"
-            raise ForeignKeyViolation(f"{where} {name}: MATCH FULL does not allow a part of a key: {_shown(key)}")
 
     def changed(self, old: Sequence[Any], new: Sequence[Any]) -> None:
         for positions in self._keys:
@@ -211,6 +216,11 @@ class ForeignKeyChecks:
     def is_waiting(self) -> bool:
         """Whether something is to be checked at the commit."""
         return bool(self._late_gone) or any(self._late_references.values())
+
+    def concern(self, number: int) -> bool:
+        """Whether a table's rows are to be checked at the commit, or by what they are checked has gone."""
+        references = any(keys and name[0] == number for name, keys in self._late_references.items())
+        return references or any(one.table == number for one in self._late_gone)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -354,9 +364,10 @@ class ForeignKeyChecks:
 
     def check_whole(self, foreign_key: ForeignKey) -> None:
         """Have all rows of a table checked at the end of the statement."""
-        watch = TableWatch(foreign_key.child.number, lambda: self, [foreign_key], set())
+        name, mark = (foreign_key.child.number, foreign_key.constraint.name), self._session.mark()
         for key in self._keys_of(foreign_key.child.number, foreign_key.positions):
-            watch.refers(foreign_key, key)
+            if is_whole(foreign_key, key):
+                self._references.setdefault(name, {}).setdefault(key, mark)
 
     def _keys_of(self, number: int, positions: Positions) -> Iterator[Key]:
         """The values of some columns in all rows of a table."""
@@ -452,7 +463,7 @@ class ForeignKeyChecks:
                 yield from ((row_id, heap.plain_decode(row)) for row_id, row in rows)
 
     @contextmanager
-    def _newest(self, heap: Heap) -> Iterator[tuple[Snapshot, np.ndarray]]:
+    def _newest(self, heap: Heap) -> Iterator[tuple[Snapshot, memoryview]]:
         """The newest commit, and all that the transaction has done."""
         with ExitStack() as reading:
             with self._session.hub.guard:  # the definition is of the same instant

@@ -10,9 +10,9 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from gmdb.errors import SchemaError
+from gmdb.process.late_dataclasses import replace
 from gmdb.tables.catalog.foreign_keys import ForeignKey, foreign_keys_of, referring_to
 from gmdb.tables.catalog.schema import FOREIGN_KEY, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition, key_constraint
 from gmdb.tables.catalog.tables import Catalog
@@ -174,6 +174,9 @@ class KeyChanges:
         own = foreign_keys_of(self._tables[name], self._tables)
         others = [key for key in self._referring(name) if key.child.name != name]
         for key in (*own, *others):
+            where = f"table {key.child.name}, foreign key {key.constraint.name}"
+            for name, other in zip(key.constraint.columns, key.constraint.key, strict=True):
+                _require_like(where, key.child, name, key.parent, other)
             if key.constraint.valid:
                 checks.check_whole(key)
 

@@ -8,17 +8,17 @@ Not here: reading or changing them (tables.py for an open database, inspect/ for
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
-from gmdb.format.columns import IDENTITIES, Column, parse_column
+from gmdb.format.columns import IDENTITIES, Column, numbers_of, parse_column
 from gmdb.format.heap import row_size_max
 from gmdb.format.lob import LobSegment
 from gmdb.format.options import OPTIONS_MAX, option, options_of
 from gmdb.format.page import PAGE_SIZES
 from gmdb.format.row import MAX_COLUMNS, header_size
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.storage.feeds import Feed
 from gmdb.tables.access.indexes import IndexDefinition, no_such_index
 
@@ -53,6 +53,7 @@ class Constraint:
     match_full: bool = option(False)  # its columns are NULL all together or not at all
     deferrable: bool = option(False)
     deferred: bool = option(False)  # checked at the commit, unless a transaction says otherwise
+    comment: str | None = option(None)
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,6 +72,8 @@ class TableDefinition:
     feed: Feed | None = None  # its changes are logged for readers
     referenced: int = option(0)  # how many foreign keys refer to it
     sequence: tuple[Any, ...] = option(())  # if it is a sequence, which has no rows: what ``counts`` says
+    columns_ever: int = option(0)  # how many columns it has had, if some were dropped
+    comment: str | None = option(None)
 
     def __post_init__(self) -> None:
         if not self.number:
@@ -98,6 +101,24 @@ class TableDefinition:
         if self.primary_key:
             return tuple(self.position(name) for name in self.primary_key)
         return tuple(n for n, column in enumerate(self.columns) if not column.type.is_lob)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """By which its columns are known for good."""
+        return numbers_of(self.columns)
+
+    def with_new_column(self, column: Column) -> TableDefinition:
+        """The table with one more column, whose number no other has had."""
+        return self.with_columns([*enumerate(self.columns), (None, column)])
+
+    def with_columns(self, columns: Sequence[tuple[int | None, Column]]) -> TableDefinition:
+        """The table with these columns only, each given with the position that it has now, or None if it is new."""
+        numbered, ever = [], max(self.columns_ever, len(self.columns))
+        for n, (origin, column) in enumerate(columns):
+            number = ever if origin is None else self.numbers[origin]
+            ever += origin is None
+            numbered.append(replace(column, number=None if number == n else number))
+        return replace(self, columns=tuple(numbered), columns_ever=ever if ever > len(numbered) else 0)
 
     def constraint(self, name: str) -> Constraint:
         for constraint in self.constraints:
@@ -182,7 +203,9 @@ def make_columns(table: str, columns: ColumnsGiven) -> tuple[Column, ...]:
 def check_column(table: str, column: Column) -> None:
     """Refuse what a column may not have."""
     where = f"table {table}, column {column.name}"
-    parse_column(column.name, str(column.type))
+    known = parse_column(column.name, str(column.type)).type
+    if known != column.type:
+        raise SchemaError(f"{where}: {column.type} is not a type's name as gmdb has it; {known} is")
     require_expression(where, column.default)
     if column.sequence and (column.identity is not None or column.type.name not in ("INT", "BIGINT")):
         raise SchemaError(f"{where}: a column with the numbers of a sequence is INT or BIGINT, and no identity")
@@ -323,7 +346,7 @@ SYSTEM_TABLES = {
 _ENDINGS = {PRIMARY_KEY: "pkey", UNIQUE: "key", CHECK: "check", FOREIGN_KEY: "fkey"}
 
 
-def named(table: TableDefinition, constraint: Constraint, index_names: Container[str]) -> Constraint:
+def named(table: TableDefinition, constraint: Constraint, index_names: Iterable[str]) -> Constraint:
     """A constraint that the table can have, with its name; ``index_names`` are taken, in small letters."""
     kind = constraint.kind
     if kind not in _ENDINGS:
@@ -344,7 +367,7 @@ def named(table: TableDefinition, constraint: Constraint, index_names: Container
         raise SchemaError(f"table {table.name} has a constraint {name} already")
     if kind == FOREIGN_KEY:
         require_foreign_key(f"{where} {name}", constraint)
-    elif options_of(constraint).keys() - {"valid"} or (kind != CHECK and not constraint.valid):
+    elif options_of(constraint).keys() - {"valid", "comment"} or (kind != CHECK and not constraint.valid):
         what = "only a foreign key refers to a table, and only it and a check can be not valid"
         raise SchemaError(f"{where} {name}: {what}")
     return replace(constraint, columns=columns, name=name)
@@ -375,13 +398,18 @@ def key_constraint(parent: TableDefinition, columns: Iterable[str]) -> Constrain
     raise SchemaError(f"table {parent.name} has no primary key or unique constraint on ({names}), to refer to")
 
 
-def _free_name(table: TableDefinition, kind: str, columns: tuple[str, ...], taken: Container[str]) -> str:
+def _free_name(table: TableDefinition, kind: str, columns: tuple[str, ...], taken: Iterable[str]) -> str:
     """``t_pkey``, ``t_a_b_key``, ``t_a_check``; with a number behind it if that is something else's name."""
     own = {constraint.name.lower() for constraint in table.constraints}
     parts = (table.name, *(() if kind == PRIMARY_KEY else columns), _ENDINGS[kind])
+    return free_name(parts, {*own, *taken})
+
+
+def free_name(parts: Sequence[str], taken: Container[str]) -> str:
+    """A name of these parts, with a number behind it if it is taken; ``taken`` are in small letters."""
     stem = "_".join(parts).encode()[:59].decode(errors="ignore")
     name, number = stem, 0
-    while name.lower() in own or name.lower() in taken:
+    while name.lower() in taken:
         number += 1
         name = f"{stem}{number}"
     return name

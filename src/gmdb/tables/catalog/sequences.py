@@ -7,11 +7,11 @@ and goes as theirs do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import SchemaError
 from gmdb.format.address import MAIN_SPACE
+from gmdb.process.late_dataclasses import replace
 from gmdb.tables.catalog.counters import Counting
 from gmdb.tables.catalog.schema import SEQUENCE_COLUMN, NumberSequence, TableDefinition, make_columns
 from gmdb.tables.catalog.tables import Catalog
@@ -30,7 +30,7 @@ class SequenceChanges:
         """Add a sequence, which goes with a column of a table if it has an owner."""
         counter = self._catalog.new_number()
         self._catalog.counters.create(counter, counting.start)
-        sequence = NumberSequence(counter, type_, *owner, astuple(counting))
+        sequence = NumberSequence(counter, type_, *owner, counting.plain)
         columns = make_columns(name, [SEQUENCE_COLUMN])
         self._changes.create_table(name, columns, (), MAIN_SPACE, 0, sequence.plain)
 
@@ -41,7 +41,7 @@ class SequenceChanges:
         definition = self._take(name)
         before = definition.counts
         table, column = (before.owner, before.column) if owner is None else owner
-        self._keep(definition, before._replace(type=type_, owner=table, column=column, numbers=astuple(counting)))
+        self._keep(definition, before._replace(type=type_, owner=table, column=column, numbers=counting.plain))
         self._catalog.counters.restart(before.counter, restart)
 
     def drop(self, names: Sequence[str], cascade: bool) -> None:
@@ -65,8 +65,9 @@ class SequenceChanges:
 
     # ---- of tables that change
 
-    def drop_owned(self, table: str) -> None:
-        self.drop([one.name for one in self._owned(table)], cascade=True)
+    def drop_owned(self, table: str, column: str = "") -> None:
+        owned = self._owned(table)
+        self.drop([one.name for one in owned if column in ("", one.counts.column)], cascade=True)
 
     def restart_owned(self, table: str) -> None:
         for one in self._owned(table):

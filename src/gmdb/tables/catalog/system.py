@@ -9,7 +9,6 @@ import json
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -27,6 +26,7 @@ from gmdb.format.address import SYSTEM_DEVICE, RowId
 from gmdb.format.columns import EPOCH, EPOCH_DATE, Column, ColumnType
 from gmdb.format.options import options_text, with_options
 from gmdb.format.page import SegmentType
+from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.storage.documents import parse
 from gmdb.storage.store import PageStore
 from gmdb.tables.access.heap import Heap
@@ -143,9 +143,14 @@ class SystemTables:
         row = column_row(table.obj_id, position, table.columns[position])
         self._update("sys_columns", lambda values: values[:2] == row[:2], row)
 
-    def change_constraint(self, table: TableDefinition, constraint: Constraint) -> None:
+    def change_index(self, index: IndexDefinition) -> None:
+        self._update("sys_indexes", lambda values: values[0] == index.obj_id, index_row(index))
+
+    def change_constraint(self, table: TableDefinition, constraint: Constraint, old_name: str = "") -> None:
+        """``old_name``: if it had another one."""
         row = constraint_row(table, constraint)
-        self._update("sys_constraints", lambda values: values[:2] == row[:2], row)
+        known = table.obj_id, old_name or constraint.name
+        self._update("sys_constraints", lambda values: values[:2] == known, row)
 
     def _delete(self, name: str, wanted: Callable[[Values], bool]) -> None:
         for row_id, values in self.rows(name):
@@ -450,6 +455,15 @@ class Statistics:
             self._delete_rows(gone)
             self._session.commit()
             self._tables = {number: known for number, known in self._tables.items() if number not in gone}
+
+    def forget(self, number: int) -> None:
+        """Remove what was known of a table, which is not true of it any more."""
+        with self._lock:
+            if number in self._tables:
+                self._delete_rows({number})
+                self._session.commit()
+                self._tables = {other: known for other, known in self._tables.items() if other != number}
+                self.version += 1
 
     def listed(self) -> list[tuple[Any, ...]]:
         return [row for number, known in sorted(self._tables.items()) for row in rows_of(number, known)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 from gmdb.errors import NoSuchIndex, NoSuchSequence, NoSuchTable, SchemaError, SnapshotTooOld, WriteConflict
 from gmdb.format.columns import Column
 from gmdb.process.hooks import Hook
+from gmdb.process.late_dataclasses import replace
 from gmdb.storage.store import PageStore
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import IndexDefinition
@@ -282,6 +282,12 @@ class Catalog:
             return table
 
         return Heap(self.store, session, definition, partial(watch_of, self, session))
+
+    def require_checked(self, table: TableDefinition, session: Session) -> None:
+        """Refuse to change the definition of a table of which something is yet to be checked."""
+        if session.unchecked is not None and self.foreign_key_checks(session).concern(table.number):
+            advice = "commit first"
+            raise SchemaError(f"table {table.name} has changes that foreign keys are yet to check; {advice}")
 
     def foreign_key_checks(self, session: Session) -> ForeignKeyChecks:
         """What the session's transaction has yet to check."""

@@ -1,0 +1,203 @@
+"""What ALTER TABLE makes of a table's rows when columns go or get other types.
+
+All such actions of a statement are gathered, and the rows are made anew once; where the bytes of no row differ, the
+definition alone changes.  As in PostgreSQL, what USING asks for is what columns were before the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.errors import CheckViolation, Error, IllTyped, SchemaError, StatementError
+from gmdb.format.columns import Column, ColumnType
+from gmdb.process.late_dataclasses import replace
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.sql import tree
+from gmdb.sql.bind.coercion import assign, fold, fold_relation
+from gmdb.sql.bind.of_rows import columns_of
+from gmdb.sql.bind.scope import Scope, new_table
+from gmdb.sql.dialect import parse_expression, place
+from gmdb.sql.index_programs import program_of
+from gmdb.sql.parser import Parsed
+from gmdb.sql.prepared import Statement
+from gmdb.sql.queries import Query
+from gmdb.sql.rows.expressions import compile_row
+from gmdb.sql.statements.assignment import bind_alone, bind_check, bind_default, uses_time
+from gmdb.sql.statements.stored_texts import columns_named
+from gmdb.sql.types import within
+from gmdb.tables.catalog.schema import CHECK, Constraint
+
+if TYPE_CHECKING:
+    from gmdb.database.connection import Connection
+
+
+class NewForm:
+    """Columns that go, that get other types, and that are new; the table is held alone."""
+
+    def __init__(self, connection: Connection, table: str) -> None:
+        self._connection = connection
+        self.definition = connection.table(table)
+        self._dropped: set[int] = set()
+        self._types: dict[int, ColumnType] = {}
+        self._made: dict[int, tree.Expression] = {}  # what USING says, or a conversion
+        self._added: list[tuple[Column, tree.Expression | None]] = []  # and what rows that are there get
+        self._source = new_table(self.definition)
+
+    def drop(self, name: str, cascade: bool) -> None:
+        """Let a column go, with the constraints and indexes that need it; with ``cascade``, others' foreign keys, too.
+
+        Whatever else comes to depend on a column, such as views or generated columns, is to be refused here, or, with
+        CASCADE, to be dropped.
+        """
+        self._dropped.add(self._position(name))
+        self._connection._release_columns(self.definition.name, [name], cascade=cascade)
+
+    def set_type(self, name: str, type_: ColumnType, using: exp.Expr | None, node: exp.Expr) -> None:
+        position = self._position(name)
+        if position in self._types:
+            raise SchemaError(f"table {self.definition.name}: the type of column {name} is changed twice")
+        before = self.definition.columns[position]
+        self._types[position] = type_
+        if using is not None:
+            scope = Scope.of_table(self.definition.name, self._source.stored)
+            self._made[position] = fold(assign(bind_alone(using, "USING", scope), type_, using))
+        elif not before.type.widens_to(type_):
+            stored = self._source.stored[position]
+            try:
+                self._made[position] = assign(tree.Reference(stored.type, stored), type_, node)
+            except IllTyped:
+                message = f"column {name}, {before.type}, does not become {type_} by itself"
+                hint = f"Say how: USING {name}::{type_}"
+                raise IllTyped(message, *place(node), hint) from None
+
+    def add(self, column: Column, default: exp.Expr | None, exists: bool) -> bool:
+        """Add a last column; False if there is one of its name, and ``exists`` says that this may be so."""
+        others = [other.name for n, other in enumerate(self.definition.columns) if n not in self._dropped]
+        if exists and column.name in [*others, *(other.name for other, _ in self._added)]:
+            return False
+        value = None if default is None else bind_default(default, column)
+        if column.is_numbered or (isinstance(value, tree.Constant) and value.value is None):
+            value = tree.Constant(within(column.type), None)
+        self._added.append((column, value))
+        return True
+
+    def _position(self, name: str) -> int:
+        position = self.definition.position(name)
+        if position in self._dropped:
+            raise SchemaError(f"table {self.definition.name}: column {name} is dropped")
+        return position
+
+    # ---- changing the table
+
+    def apply(self) -> None:
+        table = self._connection.table(self.definition.name)  # which has lost constraints since, perhaps
+        self._source = replace(self._source, definition=table)
+        gone = {table.columns[n].name for n in self._dropped}
+        columns: list[tuple[int | None, Column]] = [
+            (n, self._changed(n, column)) for n, column in enumerate(table.columns) if n not in self._dropped
+        ]
+        without = {c.name for c in table.constraints if c.kind == CHECK and not gone.isdisjoint(columns_named(c.text))}
+        changed = {table.columns[n].name for n in self._types}
+        checks = [c for c in table.constraints if c.kind == CHECK and c.name not in without]
+        checks = [check for check in checks if not changed.isdisjoint(columns_named(check.text))]
+        for check in checks:
+            self._require_sense(check, [column for _, column in columns])
+        gets_values = any(column.is_numbered or _is_value(value) for column, value in self._added)
+        if self._dropped or self._made or gets_values:
+            new = [(None, column) for column, _ in self._added]
+            all_columns = [*columns, *new]
+            programs = self._programs(gone, [column for _, column in all_columns])
+            self._connection._rewrite_table(
+                table.name, all_columns, without, lambda: self._rows(columns), programs=programs
+            )
+        else:
+            for position, type_ in self._types.items():
+                self._connection.alter_column(table.name, table.columns[position].name, type=type_)
+            for column, _ in self._added:
+                self._connection.add_column(table.name, column)
+        for check in checks:
+            require_rows(self._connection, table.name, check)
+
+    def _require_sense(self, check: Constraint, columns: Sequence[Column]) -> None:
+        """Refuse other types with which a check means nothing."""
+        try:
+            bind_check(parse_expression(check.text), Scope.of_table(self.definition.name, columns_of(columns)))
+        except StatementError as error:
+            what = f"table {self.definition.name}, constraint {check.name}: CHECK ({check.text})"
+            raise SchemaError(f"{what} has no meaning any more: {error}; drop it first") from None
+
+    def _programs(self, gone: Container[str], columns: Sequence[Column]) -> dict[str, str]:
+        """What kernels evaluate for the partial indexes that stay, over the table's columns as they will be."""
+        programs = {}
+        for index in self.definition.indexes:
+            if index.condition is None or any(name in gone for name in columns_named(index.condition)):
+                continue
+            try:
+                _, programs[index.name] = program_of(parse_expression(index.condition), self.definition.name, columns)
+            except StatementError as error:
+                what = f"table {self.definition.name}, index {index.name}: WHERE {index.condition}"
+                raise SchemaError(f"{what} has no meaning any more: {error}; drop it first") from None
+        return programs
+
+    def _changed(self, position: int, column: Column) -> Column:
+        """A column as it will be."""
+        type_ = self._types.get(position, column.type)
+        if type_ == column.type:
+            return column
+        column = replace(column, type=type_)
+        if column.default is not None and not column.sequence:
+            try:
+                bind_default(parse_expression(column.default), column)
+            except Error as error:
+                what = f"table {self.definition.name}: the default of column {column.name}, {column.default}"
+                raise SchemaError(f"{what}, is none for {type_}: {error}; drop the default first") from None
+        return column
+
+    # ---- the rows
+
+    def _rows(self, columns: Sequence[tuple[Any, Column]]) -> pa.RecordBatchReader | Iterator[tuple[Any, ...]]:
+        """The rows as they become: the columns that stay, then the new ones."""
+        stored = self._source.stored
+        values = [self._made.get(n) or tree.Reference(stored[n].type, stored[n]) for n, _ in columns]
+        values += [value or tree.Constant(within(column.type), None) for column, value in self._added]
+        all_columns = [*(column for _, column in columns), *(column for column, _ in self._added)]
+        if self.definition.lobs is not None or any(column.type.is_lob for column in all_columns):
+            return self._one_by_one(values)
+        names = [column.name for column in all_columns]
+        outputs = [(tree.Column(name, value.type), value) for name, value in zip(names, values, strict=True)]
+        return _NewRows(self._connection, tree.Project(self._source, tuple(outputs))).run_by({}).as_reader()
+
+    def _one_by_one(self, values: Sequence[tree.Expression]) -> Iterator[tuple[Any, ...]]:
+        """Rows with large objects, of which one is in memory at a time."""
+        evaluate, now = compile_row(values, self._source.stored), datetime.now()
+        for _, row in self._connection.heap(self.definition.name).rows():
+            yield evaluate(row, (), now)
+
+
+def _is_value(value: tree.Expression | None) -> bool:
+    """Whether a new column has something else than NULL in the rows that are there."""
+    return value is not None and not (isinstance(value, tree.Constant) and value.value is None)
+
+
+class _NewRows(Query):
+    """A query that was not written."""
+
+    def __init__(self, connection: Connection, relation: tree.Project) -> None:
+        Statement.__init__(self, connection, Parsed("", exp.Select()), {})
+        self.names = tuple(column.name for column, _ in relation.outputs)
+        self.column_types = tuple(column.type for column, _ in relation.outputs)
+        self._uses_time = uses_time(value for _, value in relation.outputs)
+        self._lock = None
+        self.plan = self.planned(fold_relation(relation))
+
+
+def require_rows(connection: Connection, table: str, check: Constraint) -> None:
+    """Refuse a check that rows of the table, which is held alone, break."""
+    quoted = exp.to_identifier(table, True).sql()
+    broken = connection._statements.run(f"select 1 from {quoted} where not ({check.text}) limit 1", ())
+    if broken.as_reader().read_all().num_rows:
+        raise CheckViolation(f"table {table} has rows that break CHECK ({check.text})")
