@@ -102,6 +102,10 @@ class CheckViolation(IntegrityError):
     """A row does not fulfil a CHECK constraint."""
 
 
+class ForeignKeyViolation(IntegrityError):
+    """A row refers to one that does not exist, or would, if a row went or got another key."""
+
+
 # ---- names and definitions: raised by tables/catalog/ and engine
 
 
@@ -111,6 +115,10 @@ class SchemaError(ProgrammingError):
 
 class NoSuchTable(SchemaError):
     """No table of that name exists."""
+
+
+class NoSuchSequence(SchemaError):
+    """No sequence of that name exists."""
 
 
 class TableExists(SchemaError):

@@ -97,21 +97,21 @@ class Alterations:
         with self._database.define(self.session) as change:
             old, remade = change.begin_rewrite(name, columns, without, programs)
             heap = Heap(self._database.store, self.session, lambda _: remade)
-            new = [n for n, (origin, _) in enumerate(columns) if origin is None and remade.columns[n].identity]
-            numbers = {n: partial(self._database.catalog.identities.take, remade.columns[n].identity_id) for n in new}
+            new = [n for n, (origin, _) in enumerate(columns) if origin is None and remade.columns[n].is_numbered]
+            take, session = self._database.catalog.next_numbers, self.session
+            numbers = {n: partial(take, remade.columns[n], session=session) for n in new}
             made = rows()
             if isinstance(made, pa.RecordBatchReader):
                 append(heap, (_numbered(batch, numbers) for batch in made))
             else:
                 for values in made:
-                    heap.insert([numbers[n](1) if n in numbers else value for n, value in enumerate(values)])
+                    heap.insert([numbers[n](count=1)[0] if n in numbers else value for n, value in enumerate(values)])
             change.finish_rewrite(old, remade)
 
 
-def _numbered(batch: pa.RecordBatch, numbers: Mapping[int, Callable[[int], int]]) -> pa.RecordBatch:
-    """Rows with numbers in some columns, given what reserves some and returns the first."""
+def _numbered(batch: pa.RecordBatch, numbers: Mapping[int, Callable[..., list[int]]]) -> pa.RecordBatch:
+    """Rows with numbers in some columns, given what reserves them."""
     for n, take in numbers.items():
-        first = take(len(batch))
-        values = pa.array(range(first, first + len(batch)), batch.schema.field(n).type)
+        values = pa.array(take(count=len(batch)), batch.schema.field(n).type)
         batch = batch.set_column(n, batch.schema.field(n), values)
     return batch

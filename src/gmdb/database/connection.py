@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gmdb.database import dbapi
 from gmdb.database.alterations import Alterations
+from gmdb.database.key_operations import KeyOperations
 from gmdb.database.operations import Again, composed, operation, scope
 from gmdb.database.pep249 import HasErrors
 from gmdb.errors import InterfaceError
@@ -58,7 +59,7 @@ Isolation = Literal["read committed", "repeatable read", "serializable"]
 Texts = Mapping[str, str] | None
 
 
-class Connection(Alterations, HasErrors):
+class Connection(Alterations, KeyOperations, HasErrors):
     """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(
@@ -215,16 +216,16 @@ class Connection(Alterations, HasErrors):
             change.create_table(name, make_columns(name, columns), constraints, tablespace, pct_free)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
-    def drop_table(self, name: str) -> None:
-        """Remove a table, once no other transaction uses it."""
+    def drop_table(self, name: str, *more: str, cascade: bool = False) -> None:
+        """Remove tables, once no other transaction uses them; with ``cascade``, what refers to them goes, too."""
         with self._database.define(self.session) as change:
-            change.drop_table(name)
+            change.drop_tables([name, *more], cascade)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
-    def truncate_table(self, name: str, *, restart_identity: bool = False) -> None:
-        """Take all rows away at once, whatever their number."""
+    def truncate_table(self, name: str, *more: str, restart_identity: bool = False, cascade: bool = False) -> None:
+        """Take all rows of tables away at once; with ``cascade``, those of tables that refer to them, too."""
         with self._database.define(self.session) as change:
-            change.truncate_table(name, restart_identity)
+            change.truncate_tables([name, *more], restart_identity, cascade)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_table(self, name: str, new_name: str) -> None:
@@ -260,12 +261,6 @@ class Connection(Alterations, HasErrors):
             change.add_constraint(table, constraint)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
-    def drop_constraint(self, table: str, name: str) -> None:
-        """Remove a constraint, and the index that came with it."""
-        with self._database.define(self.session) as change:
-            change.drop_constraint(table, name)
-
-    @operation(writes=True, again=Again.UNCOMMITTED)
     def set_change_feed(self, table: str, on: bool) -> None:
         """Log a table's changes for readers from the transaction's commit on, or no more; see ``changes``."""
         with self._database.define(self.session) as change:
@@ -274,7 +269,7 @@ class Connection(Alterations, HasErrors):
     @operation(writes=True, again=Again.ALWAYS)
     def next_identity(self, table: str, column: str, count: int = 1) -> int:
         """The first of ``count`` numbers of an identity column.  Others get other ones, even if these are not used."""
-        return self._database.next_identity(table, column, count, self.session)
+        return self._database.next_numbers(table, column, count, self.session)[0]
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def create_index(

@@ -79,21 +79,25 @@ class DefinitionCompiler(DDLCompiler):
         )
 
     def visit_identity_column(self, identity: Any, **_given: Any) -> str:
-        """The numbers begin at 1 and go up by one."""
-        options = (("start", 1), ("increment", 1), ("minvalue", 1))
-        unlike = [name for name, usual in options if getattr(identity, name) not in (None, usual)]
-        unlike += [name for name in ("maxvalue", "cycle", "cache") if getattr(identity, name, None)]
-        if unlike:
-            raise exc.CompileError(f"gmdb's identities begin at 1 and go up by one: {unlike[0]} cannot be chosen")
-        return f"GENERATED {'ALWAYS' if identity.always else 'BY DEFAULT'} AS IDENTITY"
+        """The numbers do not go round."""
+        for name in ("cycle", "cache"):
+            if getattr(identity, name, None):
+                raise exc.CompileError(f"an identity of gmdb's has no {name}; use a sequence")
+        words = (
+            ("start", "START WITH"),
+            ("increment", "INCREMENT BY"),
+            ("minvalue", "MINVALUE"),
+            ("maxvalue", "MAXVALUE"),
+        )
+        given = [f"{word} {value}" for name, word in words if (value := getattr(identity, name)) is not None]
+        options = f" ({' '.join(given)})" if given else ""
+        return f"GENERATED {'ALWAYS' if identity.always else 'BY DEFAULT'} AS IDENTITY{options}"
 
     def visit_foreign_key_constraint(self, constraint: Any, **_given: Any) -> str | None:  # type: ignore[override]
-        """Refused, unless the engine was told to leave them out: relationships go by them, and gmdb has none."""
+        """Nothing, if the engine was told to leave them out."""
         if getattr(self.dialect, "leaves_foreign_keys_out", False):
             return None
-        table, target = constraint.parent.name, constraint.elements[0].target_fullname
-        advice = "to make tables without them, as models with relationships need, end the URL by ?foreign_keys=left_out"
-        raise exc.CompileError(f"table {table}: gmdb does not enforce foreign keys, as that to {target}; {advice}")
+        return str(super().visit_foreign_key_constraint(constraint))
 
     def visit_create_index(self, create: Any, **_given: Any) -> str:  # type: ignore[override]
         index = create.element
@@ -218,8 +222,8 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
             arguments["token"] = str(url.password)
         if "tls_ca" in options:
             arguments["tls_ca"] = options["tls_ca"]
-        if options.get("foreign_keys") not in (None, "refused", "left_out"):
-            raise InterfaceError(f"{url}: foreign_keys is refused, or left_out of tables")
+        if options.get("foreign_keys") not in (None, "kept", "left_out"):
+            raise InterfaceError(f"{url}: foreign_keys are kept, or left_out of tables")
         self.leaves_foreign_keys_out = options.get("foreign_keys") == "left_out"
         if "lock_timeout" in options:
             arguments["lock_timeout"] = float(str(options["lock_timeout"]))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from gmdb.errors import (
     CursorInvalid,
@@ -94,6 +94,26 @@ class HasSavepoints:
         raise NoSuchSavepoint(f"no savepoint {name} is set in this transaction")
 
 
+# ---- What a transaction has done that is yet to be checked.
+
+
+class Unchecked(Protocol):
+    """Checks of the layers above, which come at the end of statements or of the transaction."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is put off until the commit."""
+
+    def settle(self) -> None:
+        """Check and do what is due at the end of a statement, as part of it."""
+
+    def settle_all(self) -> None:
+        """Check what was put off: the transaction is about to commit."""
+
+    def take_back_to(self, mark: int) -> None:
+        """Forget what concerns changes that are taken back."""
+
+
 # ---- A session.
 
 RECORDS_FIRST, RECORDS_KEPT = 1 << 12, 1 << 16  # places in a new list of undo records; in one that is used again
@@ -115,6 +135,9 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self._use_records(zeros(RECORDS_FIRST, "q"))
         self._cursors: set[Snapshot] = set()  # that are being read by
         self.pages_wanted = 0  # how many pages a change asks for that found too few
+        self.last_values: dict[int, int] = {}  # of sequences, by their tables' numbers
+        self.last_sequence = 0
+        self.checks: Any = None  # what ``unchecked`` is in a transaction that needs it
         self._do_nothing_yet()
         self.depth = 0  # statements of several steps that are running, one within the other
         self._resumes_autocommit = False  # when a transaction ends that was begun explicitly
@@ -158,6 +181,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self._use_records(zeros(RECORDS_FIRST, "q"))
         self._forget_savepoints()
         self._release_tables()
+        self.unchecked: Unchecked | None = None
         self.definitions = ChangedDefinitions()
         self._pages_to_tidy: set[tuple[int, int]] = set()
         self._snapshot: Snapshot | None = None
@@ -328,6 +352,21 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
     @contextmanager
     def statement(self) -> Iterator[Snapshot]:
         """A statement of several steps, on one snapshot that is kept for it; all of it happens or nothing."""
+        try:
+            with self._steps() as snapshot:
+                yield snapshot
+                if self.unchecked is not None and self.depth == 1:
+                    self.unchecked.settle()
+        except BaseException:
+            if self.autocommit and not self.depth:
+                self.rollback()
+            raise
+        if self.autocommit and not self.depth:
+            self._commit_or_roll_back()
+
+    @contextmanager
+    def _steps(self) -> Iterator[Snapshot]:
+        """``statement``, which ends no transaction."""
         self.require_open()
         with self.hub.guard:
             self.new_statement()
@@ -342,12 +381,8 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         except BaseException:
             self._end_statement(snapshot)
             self.take_back_to(mark)
-            if self.autocommit and not self.depth:
-                self.rollback()
             raise
         self._end_statement(snapshot)
-        if self.autocommit and not self.depth:
-            self._commit_or_roll_back()
 
     def _end_statement(self, snapshot: Snapshot) -> None:
         self.depth -= 1
@@ -495,6 +530,9 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
     def commit(self) -> None:
         """Commit.  Returns once the commit is on disk; from then on others see it."""
         self.require_open()
+        if self.unchecked is not None and self.unchecked.is_waiting and not self._logged_at:
+            with self._steps():
+                self.unchecked.settle_all()
         if self.is_serializable:
             self._settle_reads()
         if self.slot >= 0:
@@ -606,6 +644,8 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
                     pass  # a segment goes a part at a time
                 self.call[RECORD_COUNT] -= 1
         self._loads = [load for load in self._loads if load[0] <= mark]
+        if self.unchecked is not None:
+            self.unchecked.take_back_to(mark)
         self._forget_definitions(self.definitions.take_back_to(mark))
         self.hub.waits.wake()
 
@@ -637,5 +677,6 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
                 self._finish_commit()
             self.rollback()
         self.forget_tables_seen()
+        self.unchecked = self.checks = None
         self.closed = True
         self.call[PLAIN] = 0

@@ -3,8 +3,9 @@ part of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from sqlglot import exp
 
@@ -25,6 +26,9 @@ class _NoTables(Catalog):
 
     def __init__(self) -> None:
         """There is no connection."""
+
+    def sequence_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
+        raise UnsupportedExpression(f"{name} can only stand alone here, as a column's default", *place(node))
 
 
 def alone(node: exp.Expr, what: str) -> Binder:

@@ -66,6 +66,8 @@ class Program:
         sources = self._at_once.sources
         if not all(source.is_by_key and source.table.definition.lobs is None for source in sources):
             return None
+        if tree.asks_connection(self._relation):  # which is not to be asked while the guard is held
+            return None
         return Quick(connection, self._at_once)
 
 

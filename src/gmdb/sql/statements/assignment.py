@@ -99,7 +99,7 @@ class Defaults:
         self._expressions = {
             n: bind_default(parse_expression(column.default), column)
             for n, column in enumerate(table.columns)
-            if column.default is not None
+            if column.default is not None and not column.sequence
         }
         self.use_time = uses_time(self._expressions.values())
 
@@ -178,6 +178,8 @@ def assignments(
         if position in sets:
             raise InvalidSyntax(f"column {name} is set twice", *place(target))
         if is_default(value):
+            if table.columns[position].is_numbered:
+                raise UnsupportedExpression(f"column {name} gets numbers when rows come, not again", *place(value))
             sets[position] = defaults.of(position)
         else:
             sets[position] = bind_value(binder, value, scope, table.columns[position])

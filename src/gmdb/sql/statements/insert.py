@@ -274,7 +274,7 @@ class Insert(Statement):
 
     def _missing(self, assigned: Container[int]) -> list[int]:
         """The identity columns that get numbers."""
-        return [n for n, c in enumerate(self.definition.columns) if c.identity is not None and n not in assigned]
+        return [n for n, c in enumerate(self.definition.columns) if c.is_numbered and n not in assigned]
 
     def _maker(self, assigned: dict[int, Expression]) -> Callable[[Parameters, datetime | None, int], Row]:
         """What makes one row."""
@@ -295,12 +295,12 @@ class Insert(Statement):
     def _finisher(self, assigned: Container[int]) -> Callable[[Sequence[Any], datetime | None], Row]:
         """What makes a row whole, by numbers for identity columns without a value, and checks it."""
         columns, missing = self.definition.columns, self._missing(assigned)
-        name, next_identity, check = self.definition.name, self.connection.next_identity, self._checks.check
+        name, next_numbers, check = self.definition.name, self.connection._next_numbers, self._checks.check
 
         def finish(values: Sequence[Any], now: datetime | None) -> Row:
             row = list(values)
             for n in missing:
-                row[n] = next_identity(name, columns[n].name)
+                (row[n],) = next_numbers(name, columns[n].name, 1)
             check(row, now)
             return row
 
@@ -507,6 +507,6 @@ def _alias(node: exp.Expr) -> str:
 def _numbering(table: TableDefinition) -> int | None:
     """The column whose values number the rows: the identity, or a primary key that is one integer."""
     for n, column in enumerate(table.columns):
-        if column.identity is not None or (table.primary_key == (column.name,) and column.type.name in INTEGERS):
+        if column.is_numbered or (table.primary_key == (column.name,) and column.type.name in INTEGERS):
             return n
     return None

@@ -47,13 +47,14 @@ class NewForm:
         self._added: list[tuple[Column, tree.Expression | None]] = []  # and what rows that are there get
         self._source = new_table(self.definition)
 
-    def drop(self, name: str) -> None:
-        """Let a column go, with the constraints and indexes that need it.
+    def drop(self, name: str, cascade: bool) -> None:
+        """Let a column go, with the constraints and indexes that need it; with ``cascade``, others' foreign keys, too.
 
-        Whatever else comes to depend on a column, such as keys of other tables, views or generated columns, is to be
-        refused here, or, with CASCADE, to be dropped.
+        Whatever else comes to depend on a column, such as views or generated columns, is to be refused here, or, with
+        CASCADE, to be dropped.
         """
         self._dropped.add(self._position(name))
+        self._connection._release_columns(self.definition.name, [name], cascade=cascade)
 
     def set_type(self, name: str, type_: ColumnType, using: exp.Expr | None, node: exp.Expr) -> None:
         position = self._position(name)
@@ -79,7 +80,7 @@ class NewForm:
         if exists and column.name in [*others, *(other.name for other, _ in self._added)]:
             return False
         value = None if default is None else bind_default(default, column)
-        if column.identity is not None or (isinstance(value, tree.Constant) and value.value is None):
+        if column.is_numbered or (isinstance(value, tree.Constant) and value.value is None):
             value = tree.Constant(within(column.type), None)
         self._added.append((column, value))
         return True
@@ -105,7 +106,7 @@ class NewForm:
         checks = [check for check in checks if not changed.isdisjoint(columns_named(check.text))]
         for check in checks:
             self._require_sense(check, [column for _, column in columns])
-        gets_values = any(column.identity or _is_value(value) for column, value in self._added)
+        gets_values = any(column.is_numbered or _is_value(value) for column, value in self._added)
         if self._dropped or self._made or gets_values:
             new = [(None, column) for column, _ in self._added]
             all_columns = [*columns, *new]
@@ -148,7 +149,7 @@ class NewForm:
         if type_ == column.type:
             return column
         column = replace(column, type=type_)
-        if column.default is not None:
+        if column.default is not None and not column.sequence:
             try:
                 bind_default(parse_expression(column.default), column)
             except Error as error:

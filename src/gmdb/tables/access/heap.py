@@ -25,11 +25,7 @@ from gmdb.format.codec import RowCodec
 from gmdb.format.heap import row_too_large
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.change.dml import (
-    BATCH_HEAD,
-    STATUS_BITS,
-    change_rows,
     delete_as_read,
-    delete_row,
     fetch_row,
     fetch_values,
     insert_row,
@@ -55,7 +51,6 @@ from gmdb.kernel.runtime.status import (
 from gmdb.process.signals import Flattened
 from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import PageStore, Segment
-from gmdb.tables.access.batches import Change, batch_of
 from gmdb.tables.access.definition import Checked, Definition, View
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange, no_such_index
 from gmdb.tables.access.keyed import KeyedRows
@@ -63,6 +58,7 @@ from gmdb.tables.access.lob_files import OpenLob
 from gmdb.tables.access.lob_opening import LobOpening
 from gmdb.tables.access.lobs import Lobs
 from gmdb.tables.access.patches import Patches
+from gmdb.tables.access.row_changes import BUFFER_SIZE, RowChanges, Watch
 from gmdb.tables.access.shapes import row_shape
 from gmdb.tables.access.statements import Steps
 from gmdb.tables.access.tracked_rows import (
@@ -81,7 +77,6 @@ if TYPE_CHECKING:
 # Where single rows are changed and read, places are put together and taken apart in place: ``place_of`` and
 # ``RowId.from_place`` cost up to a twentieth of a statement.
 _new = tuple.__new__  # a RowId without the wrapper that a NamedTuple has
-_BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' numbers behind it
 
 
 def _not_now(*_: Any) -> int:
@@ -89,15 +84,27 @@ def _not_now(*_: Any) -> int:
     return NOT_NOW
 
 
-class Heap:
-    def __init__(self, store: PageStore, session: Session, current: Callable[[int | None], Definition]) -> None:
+def _nobody(_: Definition) -> None:
+    """Who watches the rows of a table that concerns no other."""
+
+
+class Heap(RowChanges):
+    def __init__(
+        self,
+        store: PageStore,
+        session: Session,
+        current: Callable[[int | None], Definition],
+        watch_of: Callable[[Any], Watch | None] = _nobody,
+    ) -> None:
         """``current`` returns the table's definition as a snapshot sees it, or, for None, as it is now.
 
         It is called with None whenever a transaction begins to change the table, which it holds by then.
+        ``watch_of`` returns who is told of changes of a table that is so defined.
         """
         self.session = session
+        self._watch_of = watch_of
         self._current = current
-        self._bytes = zeros(_BUFFER_SIZE)
+        self._bytes = zeros(BUFFER_SIZE)
         self._lobs_wanted: Container[int] | None = None
         self._area = store.area
         self._store = store
@@ -117,7 +124,8 @@ class Heap:
         self.columns = definition.columns
         codec = RowCodec(self.columns)
         self.encode, self.plain_decode = codec.encode, codec.decode
-        self._patches = Patches(self.name, self.columns)
+        self.watch = watch = self._watch_of(definition)
+        self._patches = Patches(self.name, self.columns, () if watch is None else watch.columns)
         self._encode_patch = self._patches.encode
         self.lobs: Lobs | None = None
         if definition.lobs is not None:
@@ -158,14 +166,14 @@ class Heap:
 
         Returns its place, or less than 0: nothing was done.
         """
-        if not self.session.plain or self.lobs is not None:
+        if not self.session.plain or self.lobs is not None or (self.watch is not None and self.watch.inserts):
             return NOT_NOW
         row = self.encode(values)
         return self._change_at_once(insert_row, row, len(row))
 
     def _make_insert(self) -> Callable[[Sequence[Any]], int]:
         """``insert`` in one call of a kernel, which makes the row itself: its place, or less than 0."""
-        if self.shape is None:
+        if self.shape is None or (self.watch is not None and self.watch.inserts):
             return _not_now
         return self._bound(insert_values, self.gate, self.shape.address)
 
@@ -181,6 +189,9 @@ class Heap:
         if self.lobs is not None and any(self.lobs.is_long(value) for value in values):
             with self._all_or_nothing():
                 return self._insert(self._keep_row(values))
+        if self.watch is not None and self.watch.inserts and not self.session.depth:
+            with self.session.statement():
+                return self._insert(values)
         return self._insert(values)
 
     def _change_at_once(self, kernel: Any, data: bytes, argument: int) -> int:
@@ -207,6 +218,8 @@ class Heap:
         place = self._change(insert_row, None, row, len(row))
         if place < 0:
             self._refuse(place, size=len(row))
+        if self.watch is not None and self.watch.inserts:
+            self.watch.inserted(self.plain_decode(row))
         return RowId.from_place(place)
 
     def _change(
@@ -295,11 +308,8 @@ class Heap:
             return NOT_NOW
         if isinstance(values, Mapping):
             self._patches.shape(tuple(values))  # for the next time
-        return self._change_at_once(update_row, self._encode_patch(values), place)
-
-    @operation
-    def _update_slowly(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
-        self.refuse_if_failed(self.try_update(row_id, values), row_id)
+        patch = self._encode_patch(values)
+        return NOT_NOW if self._watches(patch) else self._change_at_once(update_row, patch, place)
 
     def changer_as_read(self, names: Sequence[str]) -> Callable[[int, Sequence[Any]], int]:
         """A function that changes the row at a place if everything still is as a finder has just read it.
@@ -308,7 +318,7 @@ class Heap:
         status; less than 0: nothing was done.
         """
         shape = self._patches.shape(tuple(names)) if names else 0
-        if names and not shape:
+        if (names and not shape) or (not names and self._watches(b"")):
             return _not_now
         if not names:
             delete = self._bound(delete_as_read, self.gate)
@@ -319,61 +329,6 @@ class Heap:
     def patch_encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
         """A function that encodes patches of some columns' values, which stand behind ``first`` others."""
         return self._patches.encoder(names, first)
-
-    def try_change_at_once(self, row_id: RowId, patch: bytes) -> int:
-        """Update a row, or delete it if the patch is empty, while the guard is held; less than 0: nothing was done."""
-        kernel = update_row if patch else delete_row
-        return self.try_at_once(kernel, patch, len(patch), row_id[0] << 16 | row_id[1])
-
-    def try_changes_at_once(self, changes: Iterable[Change]) -> int:
-        """``try_change_at_once`` of many, while signals are held; returns how many were changed.
-
-        If they are fewer, the caller must take back what was done.
-        """
-        session = self.session
-        if self._queues or not session.plain or session.tables_held.get(self.number) is not self.definition:
-            return 0
-        batch, count = batch_of(changes)
-        if len(batch) > _BUFFER_SIZE:
-            return 0
-        session.reserve_records()
-        self._bytes[: len(batch)] = batch
-        return change_rows(self._area, self._target, count) >> STATUS_BITS
-
-    def change_some(self, changes: Sequence[Change]) -> int:
-        """Update or delete the first of some rows within a statement; returns how many, less if one has to wait."""
-        if self.session.notes_changes:
-            return 0  # they are noted one by one
-        size, count = 0, 0
-        for _, patch in changes:
-            size += BATCH_HEAD + len(patch)
-            if size > _BUFFER_SIZE:
-                break
-            count += 1
-        batch, _ = batch_of(changes[:count])
-        self._bytes[: len(batch)] = batch
-        return self.session.change(self._try_some, self._space_id, None, (self._target, count))
-
-    def _try_some(self, area: int, target: int, count: int) -> int:
-        return 0 if self._queues else change_rows(area, target, count) >> STATUS_BITS
-
-    def try_change(self, change: Change) -> int:
-        """``change_some`` of one row, which waits; returns a status."""
-        row_id, patch = change
-        if not patch:
-            return self.try_delete(row_id)
-        return self._change(update_row, row_id, patch, place_of(row_id[0], row_id[1]))
-
-    def try_update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
-        """``update`` that returns a status if there is no such row, or it has changed."""
-        if self.session.tables_held.get(self.number) is not self.definition:
-            self.share()
-        if self.lobs is not None:
-            return self._try_update_lobs(row_id, values)
-        return self._try_patch(row_id, values)
-
-    def _try_patch(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
-        return self.try_change((row_id, self._encode_patch(values)))
 
     # ---- large objects
 
@@ -433,7 +388,7 @@ class Heap:
         """
         if self.lobs is None:
             return self
-        other = Heap(self._store, self.session, self._current)
+        other = Heap(self._store, self.session, self._current, self._watch_of)
         other._lobs_wanted = positions
         return other
 
@@ -448,19 +403,6 @@ class Heap:
         return LobOpening(self).open(column, row_id)
 
     # ---- rows
-
-    def delete(self, row_id: RowId) -> None:
-        """Delete the row."""
-        if not self.session.plain or self._change_at_once(delete_row, b"", row_id[0] << 16 | row_id[1]) < 0:
-            self._delete_with_patience(row_id)
-
-    @operation
-    def _delete_with_patience(self, row_id: RowId) -> None:
-        self.refuse_if_failed(self.try_delete(row_id), row_id)
-
-    def try_delete(self, row_id: RowId) -> int:
-        self.share()
-        return self._change(delete_row, row_id, b"", place_of(row_id[0], row_id[1]))
 
     @operation
     def lock(self, row_id: RowId, nowait: bool = False) -> None:

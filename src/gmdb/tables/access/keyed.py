@@ -12,9 +12,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gmdb.errors import DataError, SnapshotTooOld
-from gmdb.format.address import RowId, place_of
+from gmdb.format.address import RowId
 from gmdb.format.btree import KEY_BYTES_MAX, POINTER_SIZE
-from gmdb.kernel.change.dml import delete_row, update_row
 from gmdb.kernel.read.lookup import FOUND, find_rows, find_values, read_rows
 from gmdb.kernel.row import ENTRY_BUFFER, POINTER_AT
 from gmdb.kernel.runtime.call import LATEST
@@ -192,11 +191,9 @@ class KeyedRows:
         rows = _decoded(data, heap.plain_decode)
         if len(rows) > 1:
             return -1
-        ((page_id, slot), values) = rows[0]
-        if patch_of is None:
-            return 1 if heap.try_at_once(delete_row, b"", 0, place_of(page_id, slot)) >= 0 else -1
-        patch = patch_of(values)
-        return 1 if heap.try_at_once(update_row, patch, len(patch), place_of(page_id, slot)) >= 0 else -1
+        row_id, values = rows[0]
+        patch = b"" if patch_of is None else patch_of(values)
+        return 1 if heap.try_change_at_once(row_id, patch) >= 0 else -1
 
     def _refuse(self, key: Sequence[Any]) -> NoReturn:
         self.index.require_columns(len(key))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,16 @@ from gmdb.format.options import options_of, with_option_values
 from gmdb.storage.documents import is_number
 from gmdb.storage.feeds import Feed
 from gmdb.tables.access.indexes import IndexDefinition, require_parts
-from gmdb.tables.catalog.schema import SYS_TABLES_ENTRY, Constraint, TableDefinition, make_columns, require_name
+from gmdb.tables.catalog.schema import (
+    FOREIGN_KEY,
+    SYS_TABLES_ENTRY,
+    Constraint,
+    TableDefinition,
+    key_constraint,
+    make_columns,
+    require_foreign_key,
+    require_name,
+)
 
 if TYPE_CHECKING:
     from gmdb.storage.store import PageStore
@@ -46,7 +55,7 @@ def require_place(store: PageStore, what: str, entry_page: int, space_id: int) -
         raise SchemaError(f"{what} begins at page {page_name(entry_page)}, which tablespace {space_id} does not have")
 
 
-def require_sense(store: PageStore, tables: Iterable[TableDefinition]) -> None:
+def require_sense(store: PageStore, tables: Sequence[TableDefinition]) -> None:
     names: set[str] = set()
     for table in tables:
         require_name("table", table.name)
@@ -60,8 +69,10 @@ def require_sense(store: PageStore, tables: Iterable[TableDefinition]) -> None:
         elif any(column.type.is_lob for column in table.columns):
             raise SchemaError(f"table {table.name} has no segment for its large objects")
         _check_indexes(store, table)
+    by_name = {table.name: table for table in tables}
+    for table in tables:
         for constraint in table.constraints:
-            _check_constraint(table, constraint)
+            _check_constraint(table, constraint, by_name)
 
 
 def _check_indexes(store: PageStore, table: TableDefinition) -> None:
@@ -77,10 +88,22 @@ def _check_indexes(store: PageStore, table: TableDefinition) -> None:
         require_place(store, f"index {index.name}", index.entry_page, device.space_id if device else -1)
 
 
-def _check_constraint(table: TableDefinition, constraint: Constraint) -> None:
+def _check_constraint(table: TableDefinition, constraint: Constraint, tables: Mapping[str, TableDefinition]) -> None:
     require_name("constraint", constraint.name)
     if not isinstance(constraint.kind, str) or not isinstance(constraint.text, str):
         raise SchemaError(f"constraint {constraint.name} of table {table.name} has no kind or no text")
+    if constraint.kind == FOREIGN_KEY:
+        _check_foreign_key(table, constraint, tables[constraint.references])
+
+
+def _check_foreign_key(table: TableDefinition, constraint: Constraint, parent: TableDefinition) -> None:
+    key_constraint(parent, [parent.column(name).name for name in constraint.key])
+    require_foreign_key(f"table {table.name}, constraint {constraint.name}", constraint)
+    flags = (constraint.valid, constraint.match_full, constraint.deferrable, constraint.deferred)
+    if len(constraint.key) != len(constraint.columns) or not all(isinstance(flag, bool) for flag in flags):
+        raise SchemaError(f"foreign key {constraint.name} of table {table.name} makes no sense")
+    if parent.referenced < 1:
+        raise SchemaError(f"table {parent.name} does not know of foreign key {constraint.name}")
 
 
 # ---- Definitions in plain terms, lists and numbers and texts, for files and messages; and back.

@@ -151,10 +151,10 @@ class IndexMaking:
         tables = self._catalog.tables_of(self._session).values()
         return {index.name.lower() for table in tables for index in table.indexes}
 
-    def take(self, name: str) -> TableDefinition:
-        """Take a table alone; returns its definition, as it is then."""
+    def take(self, name: str, is_sequence: bool = False) -> TableDefinition:
+        """Take a table, or a sequence, alone; returns its definition, as it is then."""
         while True:
-            table = self._catalog.user_table(name, self._session)
+            table = self._catalog.user_table(name, self._session, is_sequence)
             self._session.take_alone(table.number, f"table {table.name}")
             self._session.see_newest()
             now = self._catalog.current(table, self._session)
