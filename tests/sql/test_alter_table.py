@@ -126,8 +126,14 @@ def test_a_column_of_the_same_name_can_come_again(table: Connection) -> None:
 
 def test_columns_that_cannot_be_dropped(table: Connection) -> None:
     table.execute("alter table t drop column if exists nope")
+    table.execute('alter table t drop column if exists "S"')
     for text, error in [
         ("alter table t drop column nope", NoSuchColumn),
+        ('alter table t drop column "S"', NoSuchColumn),
+        ('alter table t rename column "S" to x', NoSuchColumn),
+        ('alter table t alter column "S" drop default', NoSuchColumn),
+        ("alter table t drop column s, rename to u", UnsupportedExpression),
+        ("alter table t rename column n to m, drop column s", UnsupportedExpression),
         ("alter table t drop column s, drop column s", SchemaError),
         ("alter table t drop id, drop s, drop n, drop d, drop b", SchemaError),
         ("alter table t drop column s, alter column s type int", SchemaError),
