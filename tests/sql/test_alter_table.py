@@ -532,8 +532,8 @@ def test_comments_last_with_what_they_are_on(path: Path) -> None:
         assert {name: text for name, text in comments.items() if text is not None} == {
             **{"t": "it's\nthe table", "n": "doubled", "t_s_n": "for the list", "above": "…", "t_n_key": "once"},
         }
-        shown = [row for batch in list(described(table))[-1].batches for row in batch.to_pylist()]
-        assert {"what": "column", "name": "n", "comment": "doubled"} in shown
+        shown = [row for piece in list(described(table))[-1].pieces for row in piece]
+        assert ("column", "n", "doubled") in shown
         db.comment(None, table="t", column="n")
         assert db.table("t").column("n").comment is None
 

@@ -7,7 +7,6 @@ that a cache of the result knows when it is stale.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -15,6 +14,7 @@ from sqlglot import exp
 from gmdb.errors import NoSuchTable, UnsupportedExpression
 from gmdb.format.columns import Column as StoredColumn
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import fold_relation, settled
 from gmdb.sql.bind.scope import Scope, nearest, references, where

@@ -7,7 +7,6 @@ definition alone changes.  As in PostgreSQL, what USING asks for is what columns
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from sqlglot import exp
 
 from gmdb.errors import CheckViolation, Error, IllTyped, NoSuchColumn, SchemaError, StatementError
 from gmdb.format.columns import Column, ColumnType
+from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import assign, fold, fold_relation
