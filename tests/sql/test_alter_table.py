@@ -126,8 +126,14 @@ def test_a_column_of_the_same_name_can_come_again(table: Connection) -> None:
 
 def test_columns_that_cannot_be_dropped(table: Connection) -> None:
     table.execute("alter table t drop column if exists nope")
+    table.execute('alter table t drop column if exists "S"')
     for text, error in [
         ("alter table t drop column nope", NoSuchColumn),
+        ('alter table t drop column "S"', NoSuchColumn),
+        ('alter table t rename column "S" to x', NoSuchColumn),
+        ('alter table t alter column "S" drop default', NoSuchColumn),
+        ("alter table t drop column s, rename to u", UnsupportedExpression),
+        ("alter table t rename column n to m, drop column s", UnsupportedExpression),
         ("alter table t drop column s, drop column s", SchemaError),
         ("alter table t drop id, drop s, drop n, drop d, drop b", SchemaError),
         ("alter table t drop column s, alter column s type int", SchemaError),
@@ -526,7 +532,8 @@ def test_comments_last_with_what_they_are_on(path: Path) -> None:
         assert {name: text for name, text in comments.items() if text is not None} == {
             **{"t": "it's\nthe table", "n": "doubled", "t_s_n": "for the list", "above": "…", "t_n_key": "once"},
         }
-        assert ("column", "n", "doubled") in [row for piece in list(described(table))[-1].pieces for row in piece]
+        shown = [row for piece in list(described(table))[-1].pieces for row in piece]
+        assert ("column", "n", "doubled") in shown
         db.comment(None, table="t", column="n")
         assert db.table("t").column("n").comment is None
 

@@ -118,7 +118,6 @@ NOT_TAKEN = [
     "alter table item add constraint k unique (id) not valid",
     "alter table item set tablespace main",
     "alter table item set (fillfactor = 70)",
-    "alter index item_pkey rename to k",
     "begin isolation level serializable",
     "begin isolation level repeatable read",
     "begin read only",

@@ -34,7 +34,7 @@ from gmdb.sql.run import Parameters
 from gmdb.sql.statements.assignment import bind_check, bind_default
 from gmdb.sql.statements.indexes import read_index
 from gmdb.sql.statements.references import read_foreign_key
-from gmdb.sql.statements.rewriting import NewForm, require_rows
+from gmdb.sql.statements.rewriting import NewForm, column_position, require_rows
 from gmdb.sql.statements.sequences import SERIALS, free_name, identity_numbers, sequence_of_default
 from gmdb.sql.statements.stored_texts import renamed, written
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
@@ -409,6 +409,9 @@ class Definition(Statement):
         unknown = [action for action in actions if type(action) not in _ALTERATIONS]
         if unknown:
             raise UnsupportedExpression(f"alter table {table} {unknown[0].sql()}", *place(unknown[0]))
+        renaming = [action for action in actions if isinstance(action, exp.AlterRename | exp.RenameColumn)]
+        if renaming and len(actions) > 1:
+            raise UnsupportedExpression("RENAME stands alone in its ALTER TABLE", *place(renaming[0]))
         self._act(table, actions)
 
     def _alter_index(self, name: str, actions: Sequence[exp.Expr], syntax: Syntax) -> None:
@@ -457,6 +460,7 @@ class Definition(Statement):
         self._rename(table, old, new)
 
     def _rename(self, table: str, old: str, new: str) -> None:
+        column_position(self.connection.table(table), old)
         checks = {
             constraint.name: renamed(constraint.text, {old: new})
             for constraint in self.connection.table(table).constraints
@@ -480,6 +484,7 @@ class Definition(Statement):
 
     def _alter_column(self, table: str, syntax: Syntax) -> None:
         name = column_name(syntax.need("this", "a column"))
+        column_position(self.connection.table(table), name)
         type_, using = syntax.take("dtype"), syntax.take("using")
         if type_ is not None:
             self._form.set_type(name, _whole_type(name, type_), using, syntax.node)
@@ -519,7 +524,7 @@ class Definition(Statement):
         if kind == "COLUMN":
             for part in syntax.list("tables"):
                 column = column_name(part)
-                if not exists or any(known.name == column for known in self.connection.table(table).columns):
+                if not exists or self._form.has(column):
                     self._form.drop(column, cascade)
             return
         for part in syntax.list("tables"):

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.errors import CheckViolation, Error, IllTyped, SchemaError, StatementError
+from gmdb.errors import CheckViolation, Error, IllTyped, NoSuchColumn, SchemaError, StatementError
 from gmdb.format.columns import Column, ColumnType
 from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import assign, fold, fold_relation
 from gmdb.sql.bind.of_rows import columns_of
-from gmdb.sql.bind.scope import Scope, new_table
+from gmdb.sql.bind.scope import Scope, nearest, new_table
 from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.index_programs import program_of
 from gmdb.sql.parser import Parsed
@@ -29,10 +29,18 @@ from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.statements.assignment import bind_alone, bind_check, bind_default, uses_time
 from gmdb.sql.statements.stored_texts import columns_named
 from gmdb.sql.types import within
-from gmdb.tables.catalog.schema import CHECK, Constraint
+from gmdb.tables.catalog.schema import CHECK, Constraint, TableDefinition
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
+
+
+def column_position(table: TableDefinition, name: str) -> int:
+    """A column's place by its name as SQL means it, which in quotes has its letters as they are."""
+    for n, column in enumerate(table.columns):
+        if column.name == name:
+            return n
+    raise NoSuchColumn(f"table {table.name} has no column {name}{nearest(name, [one.name for one in table.columns])}")
 
 
 class NewForm:
@@ -46,6 +54,11 @@ class NewForm:
         self._made: dict[int, tree.Expression] = {}  # what USING says, or a conversion
         self._added: list[tuple[Column, tree.Expression | None]] = []  # and what rows that are there get
         self._source = new_table(self.definition)
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column that does not go."""
+        known = (n for n, column in enumerate(self.definition.columns) if column.name == name)
+        return any(n not in self._dropped for n in known)
 
     def drop(self, name: str, cascade: bool) -> None:
         """Let a column go, with the constraints and indexes that need it; with ``cascade``, others' foreign keys, too.
@@ -76,8 +89,7 @@ class NewForm:
 
     def add(self, column: Column, default: exp.Expr | None, exists: bool) -> bool:
         """Add a last column; False if there is one of its name, and ``exists`` says that this may be so."""
-        others = [other.name for n, other in enumerate(self.definition.columns) if n not in self._dropped]
-        if exists and column.name in [*others, *(other.name for other, _ in self._added)]:
+        if exists and (self.has(column.name) or any(column.name == other.name for other, _ in self._added)):
             return False
         value = None if default is None else bind_default(default, column)
         if column.is_numbered or (isinstance(value, tree.Constant) and value.value is None):
@@ -86,7 +98,7 @@ class NewForm:
         return True
 
     def _position(self, name: str) -> int:
-        position = self.definition.position(name)
+        position = column_position(self.definition, name)
         if position in self._dropped:
             raise SchemaError(f"table {self.definition.name}: column {name} is dropped")
         return position

@@ -68,11 +68,23 @@ def require_sense(store: PageStore, tables: Sequence[TableDefinition]) -> None:
             require_place(store, f"what table {table.name} keeps apart", table.lobs.entry_page, table.space_id)
         elif any(column.type.is_lob for column in table.columns):
             raise SchemaError(f"table {table.name} has no segment for its large objects")
+        _check_options(table)
         _check_indexes(store, table)
     by_name = {table.name: table for table in tables}
     for table in tables:
         for constraint in table.constraints:
             _check_constraint(table, constraint, by_name)
+
+
+def _check_options(table: TableDefinition) -> None:
+    """Refuse numbers of columns that are none, or that two have, and comments that are no texts."""
+    numbers = table.numbers
+    if not all(map(is_number, (*numbers, table.columns_ever))) or len(set(numbers)) < len(numbers):
+        raise SchemaError(f"table {table.name} has columns with the numbers {str(numbers)[:100]}")
+    for one in (table, *table.columns, *table.indexes, *table.constraints):
+        comment = one.comment  # type: ignore[attr-defined]
+        if comment is not None and not isinstance(comment, str):
+            raise SchemaError(f"the comment on {one.name} of table {table.name} is not a text")  # type: ignore[attr-defined]
 
 
 def _check_indexes(store: PageStore, table: TableDefinition) -> None:
@@ -124,6 +136,7 @@ def table_from_plain(plain: list[Any]) -> TableDefinition:
         require_name("table", table.name)
         make_columns(table.name, table.columns)
         _require_numbers(table)
+        _check_options(table)
     return table
 
 
