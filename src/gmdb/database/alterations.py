@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gmdb.database.operations import operation, scope
+from gmdb.database.operations import Again, operation, scope
 from gmdb.errors import SchemaError
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.tables.catalog.schema import TableDefinition
@@ -34,19 +34,19 @@ class Alterations:
         with self.session.defining():
             yield
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_index(self, name: str, new_name: str) -> None:
         """Give an index another name, and so the constraint that it keeps, if there is one."""
         with self._database.define(self.session) as change:
             change.rename_index(name, new_name)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_constraint(self, table: str, name: str, new_name: str) -> None:
         """Give a constraint another name, and so the index that keeps it, if there is one."""
         with self._database.define(self.session) as change:
             change.rename_constraint(table, name, new_name)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def comment(
         self,
         text: str | None,

@@ -282,7 +282,7 @@ class Connection(Alterations, KeyOperations, HasErrors):
         """
         self._create_index(table, NewIndex(name, tuple(columns), unique, using))
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def _create_index(self, table: str, new: NewIndex) -> None:
         self._database.create_index(table, new, self.session)
 
