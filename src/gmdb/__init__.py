@@ -105,9 +105,9 @@ def connect(
 ) -> Connection:
     """A connection to the database at ``path``, a directory; it is made if nothing is there.
 
-    ``isolation`` is "read committed" or "repeatable read"; ``lock_timeout`` is how many seconds a writer waits for
-    another's row.  If another process has the database open, this one works through it.  Use the connection as a
-    context manager, or call ``commit()`` and ``close()``.
+    ``isolation`` is "read committed", "repeatable read" or "serializable"; ``lock_timeout`` is how many seconds a
+    writer waits for another's row.  If another process has the database open, this one works through it.  Use the
+    connection as a context manager, or call ``commit()`` and ``close()``.
 
     ``sync`` says when a commit returns: "full", the default, when it is on disk; "group" waits a moment for others, so
     that many commits share one sync; "off" does not wait for the disk: a power failure may take the last commits.

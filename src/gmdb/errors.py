@@ -102,6 +102,10 @@ class CheckViolation(IntegrityError):
     """A row does not fulfil a CHECK constraint."""
 
 
+class ForeignKeyViolation(IntegrityError):
+    """A row refers to one that does not exist, or would, if a row went or got another key."""
+
+
 # ---- names and definitions: raised by tables/catalog/ and engine
 
 
@@ -111,6 +115,10 @@ class SchemaError(ProgrammingError):
 
 class NoSuchTable(SchemaError):
     """No table of that name exists."""
+
+
+class NoSuchSequence(SchemaError):
+    """No sequence of that name exists."""
 
 
 class TableExists(SchemaError):
@@ -216,6 +224,10 @@ class RowLocked(TransactionError, Transient):
 
 class WriteConflict(TransactionError, Transient):
     """Under repeatable read: another transaction has changed the row, or the table's definition, since the snapshot."""
+
+
+class SerializationFailure(TransactionError, Transient):
+    """Under serializable: no order of the transactions explains what they have read and changed.  Start over."""
 
 
 class DefinitionChanged(TransactionError, Transient):

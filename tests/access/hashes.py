@@ -15,6 +15,7 @@ from gmdb.kernel.indexes.hash_page import ROW_FACTOR
 from gmdb.kernel.row import POINTER_AT
 from gmdb.storage.store import Segment
 from gmdb.tables.access.index_entries import HashIndex
+from gmdb.tables.access.indexes import IndexDefinition
 
 STARTS = (0, 10, 20, 30, 40, 50, 60, 64, 74, 84, 94, 104, 112)
 
@@ -22,8 +23,9 @@ STARTS = (0, 10, 20, 30, 40, 50, 60, 64, 74, 84, 94, 104, 112)
 def make_hash(db: Connection, types: list[str], unique: bool = False, obj_id: int = 1000) -> HashIndex:
     store = db._database.store
     columns = [parse_column(f"c{n}", type_) for n, type_ in enumerate(types)]
+    definition = IndexDefinition("index", obj_id, 0, 0, unique, tuple(range(len(columns))), using="hash")
     segment = Segment.create(store, store.space("main"), obj_id, "index", HashIndex.segment_type, 0)
-    return HashIndex.create(segment, columns, list(range(len(columns))), unique)  # type: ignore[return-value]
+    return HashIndex.create(segment, columns, definition)  # type: ignore[return-value]
 
 
 def page_of(index: HashIndex, page_id: int) -> bytes:

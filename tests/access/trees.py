@@ -13,13 +13,15 @@ from gmdb.format.row import ROW_HEAD, UNLOCKED
 from gmdb.kernel.row import POINTER_AT
 from gmdb.storage.store import Segment
 from gmdb.tables.access.index_entries import BTreeIndex
+from gmdb.tables.access.indexes import IndexDefinition
 
 
 def make_tree(db: Connection, types: list[str], unique: bool, obj_id: int = 1000) -> BTreeIndex:
     store = db._database.store
     columns = [parse_column(f"c{n}", type_) for n, type_ in enumerate(types)]
+    definition = IndexDefinition("index", obj_id, 0, 0, unique, tuple(range(len(columns))), using="btree")
     segment = Segment.create(store, store.space("main"), obj_id, "index", SegmentType.BTREE, 0)
-    return BTreeIndex.create(segment, columns, list(range(len(columns))), unique)
+    return BTreeIndex.create(segment, columns, definition)
 
 
 def page_of(tree: BTreeIndex, page_id: int) -> bytes:

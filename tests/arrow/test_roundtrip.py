@@ -163,3 +163,22 @@ def test_a_column_asked_for_twice_is_refused(db: Connection) -> None:
     db.commit()
     with pytest.raises(SchemaError, match="named twice in i, i"):
         db.arrow("t", columns=["i", "i"])
+
+
+def test_a_row_behind_many_freed_slots_is_found_by_scans_and_indexes(db: Connection) -> None:
+    """The directory of a page has room for as many slots as two bytes each allow, if few of them have rows."""
+    db.create_table("t", {"i": "INT"})
+    db.create_index("t_i", "t", ["i"])
+    db.insert("t", (-1,))
+    db.commit()
+    for n in range(2060):
+        db.append("t", pa.table({"i": pa.array([n], pa.int32())}))
+        [(row_id, _)] = db.heap("t").by("t_i").find((n,))
+        if n < 2059:
+            db.heap("t").delete(row_id)
+            db.commit()
+            if n % 40 == 0:
+                db.gc()
+    assert row_id.slot_id > 2048
+    assert [row["i"] for row in db.arrow("t").read_all().to_pylist()] == [-1, 2059]
+    db.commit()

@@ -133,7 +133,7 @@ def test_a_column_that_cannot_be_is_refused(db: Connection, column: Column, said
 @pytest.mark.parametrize(
     ("constraint", "said"),
     [
-        (Constraint("foreign key", ("i",)), "not a kind of constraint"),
+        (Constraint("exclude", ("i",)), "not a kind of constraint"),
         (Constraint("unique"), "is about columns"),
         (Constraint("unique", ("i", "i")), "named twice"),
         (Constraint("unique", ("z",)), "has no column z"),

@@ -2,9 +2,10 @@
 
 import pytest
 
-from gmdb.errors import SchemaError
+from gmdb.errors import Corruption, SchemaError
 from gmdb.format.options import OPTIONS_MAX, option, options_of, options_text, with_option_values, with_options
 from gmdb.process.late_dataclasses import dataclass
+from gmdb.tables.catalog.definition_documents import table_from_plain, table_to_plain
 
 
 @dataclass(frozen=True)
@@ -35,3 +36,21 @@ def test_text_that_is_no_options_of_the_definition_is_refused(text):
 def test_more_than_the_catalog_keeps_is_refused():
     with pytest.raises(SchemaError, match=f"keeps {OPTIONS_MAX} bytes"):
         options_text(Thing("a", note="x" * OPTIONS_MAX))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"number": 0}, "columns with the numbers"),
+        ({"number": "2"}, "columns with the numbers"),
+        ({"number": -1}, "columns with the numbers"),
+        ({"comment": 7}, "comment on b of table t is not a text"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_with_their_table(db, options, said):
+    db.create_table("t", {"a": "INT", "b": "INT"})
+    plain = table_to_plain(db.table("t"))
+    assert table_from_plain(plain) == db.table("t")
+    plain[4][1][-1] = options
+    with pytest.raises(Corruption, match=said):
+        table_from_plain(plain)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from gmdb.database.connection import Connection
 from tests.model.checks import check_indexes as check_quiet_indexes
+from tests.model.checks import rows_of
 
 COLUMNS = {"k": "INT NOT NULL", "s": "VARCHAR(3000)", "n": "INT", "tag": "VARCHAR(300)", "lob": "BLOB"}
 _SCHEMA = pa.schema(
@@ -22,15 +23,18 @@ _SCHEMA = pa.schema(
 )
 LOB_SIZES = (0, 10, 400, 600, 600, 3000, 9000)  # times two: in the row, on a page, on several
 INDEXES = {
-    "unique": (["k"], True, "btree"),
-    "tags": (["tag"], False, "btree"),
-    "both": (["n", "tag"], False, "btree"),
-    "all": (["tag", "n", "k"], True, "btree"),
-    "key": (["k"], True, "hash"),
-    "numbers": (["n"], False, "hash"),
-    "hashed": (["tag", "n"], False, "hash"),
+    "unique": (["k"], True, "btree", ""),
+    "tags": (["tag"], False, "btree", ""),
+    "both": (["n", "tag"], False, "btree", ""),
+    "all": (["tag", "n", "k"], True, "btree", ""),
+    "key": (["k"], True, "hash", ""),
+    "numbers": (["n"], False, "hash", ""),
+    "hashed": (["tag", "n"], False, "hash", ""),
+    "some": (["n", "tag"], False, "btree", "n > 3 or tag < '3' and n is not null"),
+    "someunique": (["k"], True, "btree", "n in (1, 2, 5)"),
+    "somehashed": (["n"], False, "hash", "tag is not null and n <> 0"),
 }
-UNIQUE = [kind for kind, (columns, unique, _) in INDEXES.items() if unique and columns == ["k"]]
+UNIQUE = [kind for kind, (columns, unique, _, where) in INDEXES.items() if unique and columns == ["k"] and not where]
 
 
 def index_name(table: str, kind: str) -> str:
@@ -54,11 +58,11 @@ def to_arrow(rows: list[tuple[int, str | None]]) -> pa.Table:
 def check_indexes(db: Connection, table: str, quiet: bool = True) -> None:
     """Every row is found by its keys, and in their order; with nobody at work, an index has nothing else."""
     heap = db.heap(table)
-    rows = list(heap.rows())
-    for row_id, values in rows:
+    all_rows = list(heap.rows())
+    for row_id, values in all_rows:
         assert len(values) == 2 or tuple(values[2:]) == key_columns(values[0], values[1]), (table, row_id)
     for index in heap.indexes:
-        keyed = heap.by(index.name)
+        keyed, rows = heap.by(index.name), rows_of(db, table, index, all_rows)
         keys = {row_id: tuple(values[n] for n in index.positions) for row_id, values in rows}
         if index.using == "hash":
             by_key = [row for key in set(keys.values()) for row in keyed.find(key)]

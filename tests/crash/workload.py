@@ -250,11 +250,12 @@ class Workload:
             return  # two large pages that split at once are too much for a small log
         self.commit()
         self.other_rollback()
-        name, (columns, unique, using) = index_name(table, kind), INDEXES[kind]
+        name, (columns, unique, using, where) = index_name(table, kind), INDEXES[kind]
+        text = f"create {'unique ' if unique else ''}index {name} on {table} using {using} ({', '.join(columns)})"
         indexes = {**self._indexes, name: table}
         self._define(
             self._changed,
-            lambda: self._db.create_index(name, table, columns, unique=unique, using=using),
+            lambda: self._db.execute(f"{text} where {where}" if where else text),
             indexes,
         )
 

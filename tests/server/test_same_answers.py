@@ -261,6 +261,15 @@ def keys(db: Connection) -> Iterator[Any]:
         lambda: db.heap("k").by("k_tree").find(("3",)),
         lambda: list(db.heap("k").by("k_tree").range(("3", 2900), ("4", 100))),
         lambda: db.insert("k", (77, "again")),
+        lambda: db.execute("create unique index k_part on k (i desc) include (s) where s = '3' and i > 7").rowcount,
+        lambda: list(db.heap("k").by("k_part").range((18,), (3,))),
+        lambda: db.heap("k").by("k_part").find((13,)),
+        lambda: db.execute("select i from k where s = '3' and i > 2990 order by i desc").fetchall(),
+        lambda: [(index.name, index.directions, index.condition) for index in db.table("k").indexes],
+        lambda: db.heap("k").insert((13, "3")),
+        lambda: (
+            db.execute("insert into k values (13, '3') on conflict (i) where s = '3' and i > 10 do nothing").rowcount
+        ),
         lambda: db.drop_index("k_i"),
         lambda: db.heap("k").by("k_i"),
     ):
@@ -399,7 +408,7 @@ def test_a_client_has_every_row_method_with_the_same_parameters() -> None:
     inner |= {"try_update", "try_delete", "try_lock", "target", "encoded_row", "rows_by", "rows_at"}
     inner |= {"decoder", "try_at_once", "patch_encoder", "pieces", "by_seen", "look", "see", "page_ids"}
     inner |= {"insert_encoded", "changer_as_read", "note_seen", "try_change", "try_change_at_once"}
-    inner |= {"try_changes_at_once", "change_some"}
+    inner |= {"try_changes_at_once", "change_some", "tracked", "row_keys", "fetched"}
     for name in {name for name in vars(Heap) if not name.startswith("_")} - inner:
         mine, theirs = inspect.getattr_static(Heap, name), inspect.getattr_static(RemoteHeap, name)
         if inspect.isfunction(mine):

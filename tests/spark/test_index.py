@@ -37,6 +37,7 @@ from gmdb.spark.table_reader import divide, table_pages
 from gmdb.storage.documents import Holder
 from gmdb.storage.loads import LOADS_NAME, new_load, staged_path
 from gmdb.storage.pins import read_pins
+from gmdb.tables.access.indexes import NewIndex
 from tests.integrity import assert_sound
 from tests.server.peer import Peer
 from tests.sessions import until
@@ -321,8 +322,8 @@ class Build:
 
     def __init__(self, db: Connection, name: str = "by_s", columns: Sequence[str] = ("s",)) -> None:
         self.db, self.load_id = db, new_load(db.path, Holder.this_process())
-        what = {"unique": False, "load_id": self.load_id, "holder": Holder.this_process()}
-        self.index, pin = db._begin_index(name, "t", columns, **what)
+        new = NewIndex(name, tuple(columns))
+        self.index, pin = db._begin_index("t", new, load_id=self.load_id, holder=Holder.this_process())
         self.plan = distributed_index._plan(db.path, pin, "t", self.index, self.load_id)
 
     def leaves(self) -> list[str]:
@@ -340,7 +341,7 @@ class Build:
 def test_step_by_step(table: Connection) -> None:
     build = Build(table)
     with pytest.raises(InterfaceError, match="already"):
-        table._begin_index("another", "t", ["i"], unique=False, load_id=build.load_id, holder=Holder.nobody())
+        table._begin_index("t", NewIndex("another", ("i",)), load_id=build.load_id, holder=Holder.nobody())
     assert table._finish_index(build.leaves()) == ROWS
     table.create_index("other", "t", ["s"])
     assert entries(table, "by_s") == entries(table, "other")
@@ -403,7 +404,8 @@ def begin(client: Peer, path: Path) -> None:
     """Have another process begin to build an index."""
     client("db = gmdb.connect(path)", path=path)
     client("load_id = new_load(path, Holder.this_process())")
-    client("made = db._begin_index('by_s', 't', ['s'], unique=False, load_id=load_id, holder=Holder.this_process())")
+    client("from gmdb.tables.access.indexes import NewIndex")
+    client("made = db._begin_index('t', NewIndex('by_s', ('s',)), load_id=load_id, holder=Holder.this_process())")
     assert len(read_pins(path)) == 1
 
 

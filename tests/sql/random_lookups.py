@@ -16,6 +16,25 @@ from tests.sql.random_queries import NUMBERS, TYPES, Queries
 COLUMNS = {**TYPES, "k": "int"}
 TABLES = ("t1", "t2", "t3", "t4", "t5")
 INDEXES = ("(i)", "(s, i)", "(d)", "(n)", "(c)", "(b, k)", "(x)", "(t, j)", "using hash (u)", "(f, d)")
+MORE_INDEXES = (  # of which each table has some, chosen by chance
+    "(i desc, j nulls first)",
+    "(j desc nulls last, i)",
+    "(s nulls first, d desc)",
+    "(d desc) include (s, k)",
+    "(i) include (j, n, x)",
+    "(x desc, k)",
+    "(n nulls first, m desc)",
+    "(t desc nulls last, b nulls first)",
+    "(c desc, i desc)",
+    "(i) where s is not null",
+    "(j desc) where i > 0",
+    "(d) where f",
+    "(k) where i between 0 and 3 and n < 5",
+    "(s) where f is not true or x >= 1.5::double precision",
+    "using hash (i) where c = 'ab' or j <= 2",
+    "(b, n desc) include (k) where d > date '2020-02-10'",
+)
+MORE_INDEXES_A_TABLE = 5
 _DAY = date(2020, 1, 28)
 _PYTHON = {  # of which type parameters are that stand for a column's value
     "numeric": Decimal,

@@ -126,8 +126,14 @@ def test_a_column_of_the_same_name_can_come_again(table: Connection) -> None:
 
 def test_columns_that_cannot_be_dropped(table: Connection) -> None:
     table.execute("alter table t drop column if exists nope")
+    table.execute('alter table t drop column if exists "S"')
     for text, error in [
         ("alter table t drop column nope", NoSuchColumn),
+        ('alter table t drop column "S"', NoSuchColumn),
+        ('alter table t rename column "S" to x', NoSuchColumn),
+        ('alter table t alter column "S" drop default', NoSuchColumn),
+        ("alter table t drop column s, rename to u", UnsupportedExpression),
+        ("alter table t rename column n to m, drop column s", UnsupportedExpression),
         ("alter table t drop column s, drop column s", SchemaError),
         ("alter table t drop id, drop s, drop n, drop d, drop b", SchemaError),
         ("alter table t drop column s, alter column s type int", SchemaError),
@@ -526,7 +532,8 @@ def test_comments_last_with_what_they_are_on(path: Path) -> None:
         assert {name: text for name, text in comments.items() if text is not None} == {
             **{"t": "it's\nthe table", "n": "doubled", "t_s_n": "for the list", "above": "…", "t_n_key": "once"},
         }
-        assert ("column", "n", "doubled") in [row for piece in list(described(table))[-1].pieces for row in piece]
+        shown = [row for piece in list(described(table))[-1].pieces for row in piece]
+        assert ("column", "n", "doubled") in shown
         db.comment(None, table="t", column="n")
         assert db.table("t").column("n").comment is None
 
@@ -534,3 +541,24 @@ def test_comments_last_with_what_they_are_on(path: Path) -> None:
 def test_a_default_may_call_a_function_in_the_first_statement_of_a_process(path: Path) -> None:
     code = "import gmdb, sys; gmdb.connect(sys.argv[1]).execute('create table t (i int, at timestamp default now())')"
     assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == 0
+
+
+def test_partial_indexes_stay_right_when_columns_move_or_go(db: Connection) -> None:
+    db.execute("create table t (a integer, b integer, c integer, d varchar(10))")
+    db.execute("create unique index t_part on t (c) where b > 10")
+    db.execute("create index t_text on t (b) where d = 'x'")
+    db.executemany("insert into t values (?, ?, ?, ?)", [(i, i, i % 11 if i <= 10 else i, "x") for i in range(40)])
+    db.execute("alter table t drop column a")
+    with pytest.raises(UniqueViolation):
+        db.execute("insert into t values (11, 12, 'y')")
+    db.execute("insert into t values (10, 12, 'y')")
+    assert db.execute("select count(*) from t where c = 12 and b > 10").fetchone() == (1,)
+    db.execute("alter table t alter column b type bigint")
+    with pytest.raises(UniqueViolation):
+        db.execute("update t set b = 11 where b = 10 and d = 'y'")
+    db.execute("alter table t rename column b to bb")
+    assert [one.condition for one in db.table("t").indexes if one.name == "t_part"] == ['"bb" > 10']
+    db.execute("alter table t drop column d")
+    assert [one.name for one in db.table("t").indexes] == ["t_part"]
+    with pytest.raises(SchemaError, match="t_part"):
+        db.execute("alter table t alter column bb type varchar(20)")

@@ -127,7 +127,7 @@ def test_the_isolation_changes_between_transactions_only(db: Connection) -> None
     assert db.execute("select count(*) from t").fetchone() == (1,)
     db.rollback()
     with pytest.raises(ProgrammingError, match="not one of"):
-        db.isolation = "serializable"
+        db.isolation = "snapshot"
 
 
 def test_a_connection_goes_from_thread_to_thread(db: Connection) -> None:

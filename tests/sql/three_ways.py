@@ -34,7 +34,7 @@ from gmdb.sql.plan.estimates import DUCK, ROWS
 from tests.sql import differential
 from tests.sql.differences import difference, is_equal, row_key
 from tests.sql.questions import Question, with_parameters
-from tests.sql.random_lookups import INDEXES, TABLES, Changes, Lookups
+from tests.sql.random_lookups import INDEXES, MORE_INDEXES, MORE_INDEXES_A_TABLE, TABLES, Changes, Lookups
 from tests.sql.random_queries import Queries
 from tests.sql.reduction import reduced
 from tests.sql.slt_postgres import FAMILIES
@@ -134,9 +134,11 @@ class Ways:
         """The tables anew, with random rows: those of the queries, and ``r`` with those of the expressions."""
         self.is_filled = True
         random = Random(seed)
+        chosen = Random(f"indexes {seed}")
         for name in TABLES:
             rows = [(*row, number) for number, row in enumerate(random_rows(random, SIZES[name]))]
-            self._create(name, {**SPELLINGS, "k": "int"}, rows, INDEXES)
+            indexes = (*INDEXES, *chosen.sample(MORE_INDEXES, MORE_INDEXES_A_TABLE))
+            self._create(name, {**SPELLINGS, "k": "int"}, rows, indexes)
         rows = [(*differential.random_row(random), number) for number in range(EXPRESSION_ROWS)]
         self._create("r", {**differential.COLUMNS, "k": "int"}, rows, ("(i)", "(s)", "(d, b)"))
 

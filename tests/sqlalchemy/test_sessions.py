@@ -14,7 +14,21 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 import gmdb
 from gmdb.errors import LockTimeout, LostWithOwner, UniqueViolation, WriteConflict
 from gmdb.sqlalchemy import GmdbDialect, insert
-from sqlalchemy import CheckConstraint, Engine, ForeignKey, Identity, Integer, String, create_engine, exc, func, select
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Engine,
+    ForeignKey,
+    Identity,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    exc,
+    func,
+    select,
+)  # fmt: skip
 from sqlalchemy import inspect as sqlalchemy_inspect
 from tests.server.peer import Peer
 
@@ -142,14 +156,32 @@ def test_insert_on_conflict(users: Engine) -> None:
         assert session.scalars(select(User.score).order_by(User.id)).all() == [5, 0, 0, 6]
 
 
-def test_foreign_keys_are_refused_unless_they_are_to_be_left_out(path: Path) -> None:
+def test_foreign_keys_are_kept_unless_they_are_to_be_left_out(path: Path) -> None:
     engine = create_engine(f"gmdb:///{path}")
-    with pytest.raises(exc.CompileError, match=r"table address: .* User\.id; .*foreign_keys=left_out"):
-        Base.metadata.create_all(engine)
+    Base.metadata.create_all(engine)
+    (key,) = sqlalchemy_inspect(engine).get_foreign_keys("address")
+    assert (key["constrained_columns"], key["referred_table"], key["referred_columns"]) == (["user_id"], "User", ["id"])
+    with Session(engine) as session:
+        session.add(Address(user_id=77))
+        with pytest.raises(exc.IntegrityError):
+            session.commit()
+    Base.metadata.drop_all(engine)
     engine.dispose()
     engine = create_engine(f"gmdb:///{path}?foreign_keys=left_out")
     Base.metadata.create_all(engine)
     assert sqlalchemy_inspect(engine).get_foreign_keys("address") == []
+    Base.metadata.drop_all(engine)
+    table = Table(
+        "child", MetaData(), Column("id", Integer, primary_key=True),
+        Column("up", ForeignKey("child.id", ondelete="SET NULL", onupdate="CASCADE", deferrable=True,
+                                initially="DEFERRED", name="to_up")),
+    )  # fmt: skip
+    engine.dispose()
+    engine = create_engine(f"gmdb:///{path}")
+    table.create(engine)
+    (key,) = sqlalchemy_inspect(engine).get_foreign_keys("child")
+    expected = {"ondelete": "SET NULL", "onupdate": "CASCADE", "deferrable": True, "initially": "DEFERRED"}
+    assert (key["name"], key.get("options")) == ("to_up", expected)
     engine.dispose()
 
 

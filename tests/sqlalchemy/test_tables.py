@@ -90,6 +90,23 @@ def test_a_time_of_another_zone_is_kept_as_utc(engine: Engine, table: Table) -> 
         assert connection.scalars(select(table.c.id).where(table.c.hour < time(9))).all() == [1]
 
 
+def test_an_index_is_found_as_it_was_made(engine: Engine) -> None:
+    made = MetaData()
+    table = Table("t", made, Column("a", sa.Integer), Column("b", sa.String(10)), Column("c", sa.Integer))
+    Index("parted", table.c.a.desc(), table.c.b, gmdb_include=["c"], gmdb_where=table.c.c > 5)
+    Index("texted", table.c.a, unique=True, gmdb_where="b = 'x'")
+    made.create_all(engine)
+    parted, texted = sa.inspect(engine).get_indexes("t")
+    assert parted["column_sorting"] == {"a": ("desc", "nulls_first"), "b": ("nulls_last",)}
+    assert parted["dialect_options"] == {"gmdb_include": ["c"], "gmdb_where": "c > 5"}
+    assert (texted["unique"], texted["dialect_options"]) == (True, {"gmdb_where": "b = 'x'"})
+    found = MetaData()
+    found.reflect(engine)
+    made.drop_all(engine)
+    found.create_all(engine)
+    assert sa.inspect(engine).get_indexes("t") == [parted, texted]
+
+
 def test_a_table_is_found_as_it_was_made(engine: Engine) -> None:
     made = MetaData()
     table = Table(

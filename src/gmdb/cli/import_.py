@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.cli.output import print_json, print_table, progress
 from gmdb.cli.verbs import add_json
-from gmdb.errors import Error, InterfaceError
+from gmdb.errors import Error, InterfaceError, ProgrammingError
 from gmdb.inspect.canvas import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gmdb.cli.sources.plan import ImportSource, TablePlan
+    from gmdb.cli.sources.plan import ImportSource, IndexPlan, TablePlan
     from gmdb.database.connection import Connection
 
 NAME = "import"
@@ -113,24 +113,43 @@ class Import:
         rows = connection.append(plan.name, _counted(plan.batches(), step))
         for constraint in plan.keys:
             connection.add_constraint(plan.name, constraint)
-        for index in plan.indexes:
-            connection.create_index(index.name, plan.name, index.columns, unique=index.unique)
+        indexes = sum(self._add_index(plan.name, index) for index in plan.indexes)
         checks = sum(self._add_check(plan.name, number, text) for number, text in enumerate(plan.checks, 1))
         if plan.identity is not None and plan.identity[1] > 0:
             connection.next_identity(plan.name, plan.identity[0], plan.identity[1])
         counts = {"table": plan.name, "rows": rows, "columns": len(plan.columns)}
-        return {**counts, "keys": len(plan.keys), "indexes": len(plan.indexes), "checks": checks}
+        return {**counts, "keys": len(plan.keys), "indexes": indexes, "checks": checks}
+
+    def _add_index(self, table: str, index: IndexPlan) -> bool:
+        from gmdb.cli.sources.plan import in_short
+
+        kind, columns = "unique index" if index.unique else "index", ", ".join(index.columns)
+        text = f"create {kind} {_quoted(index.name)} on {_quoted(table)} ({columns})"
+        if not index.condition:
+            self._connection.execute(text)
+            return True
+        try:
+            self._connection.execute(f"{text} where {index.condition}")
+        except ProgrammingError as error:
+            self._remarks.append(f"left out: table {table}: index {index.name}: {in_short(error)}")
+            return False
+        return True
 
     def _add_check(self, table: str, number: int, text: str) -> bool:
         from gmdb.cli.sources.plan import in_short
 
-        quoted = '"' + table.replace('"', '""') + '"'
         try:
-            self._connection.execute(f'alter table {quoted} add constraint "{table}_check{number}" check ({text})')
+            self._connection.execute(
+                f'alter table {_quoted(table)} add constraint "{table}_check{number}" check ({text})'
+            )
         except Error as error:
             self._remarks.append(f"left out: table {table}: check ({text}): {in_short(error)}")
             return False
         return True
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _counted(batches: Iterator[pa.RecordBatch], step: Callable[[int], None]) -> Iterator[pa.RecordBatch]:

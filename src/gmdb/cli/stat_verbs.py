@@ -15,6 +15,7 @@ from gmdb.cli.output import is_coloured, paint, print_json, print_problems, prin
 from gmdb.cli.verbs import ask_owner
 from gmdb.errors import InterfaceError, StorageError
 from gmdb.format.address import page_name, parse_page_id
+from gmdb.format.options import options_of
 from gmdb.inspect.diff import diff_databases, diff_pages
 from gmdb.inspect.draw import draw_page, hex_lines
 from gmdb.inspect.draw_tree import Cut, dot, outline
@@ -25,6 +26,7 @@ from gmdb.inspect.listing import Listing
 from gmdb.inspect.log_lists import sealed, steps
 from gmdb.inspect.report import page_document
 from gmdb.inspect.salvage import Salvage, SavedRow
+from gmdb.tables.access.indexes import written_columns
 from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.tables.files.page_view import view_of
 
@@ -368,6 +370,8 @@ def _print(view: IndexView, cut: Cut) -> None:
     columns = ", ".join(f"{column.name} {column.type}" for column in view.columns)
     unique = "unique, " if view.definition.unique else ""
     print(f"index {view.definition.name} of table {view.table.name}: {unique}{view.kind} of ({columns})")
+    if options_of(view.definition):
+        print(f"on {written_columns(view.definition, view.table.columns)}")
     root = "none" if view.root is None else page_name(view.root.page_id)
     print(f"entry page {page_name(view.definition.entry_page)}, root page {root}")
     print()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gmdb.database.operations import operation, scope
+from gmdb.database.operations import Again, operation, scope
 from gmdb.errors import SchemaError
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.tables.catalog.schema import TableDefinition
@@ -34,19 +34,19 @@ class Alterations:
         with self.session.defining():
             yield
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_index(self, name: str, new_name: str) -> None:
         """Give an index another name, and so the constraint that it keeps, if there is one."""
         with self._database.define(self.session) as change:
             change.rename_index(name, new_name)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_constraint(self, table: str, name: str, new_name: str) -> None:
         """Give a constraint another name, and so the index that keeps it, if there is one."""
         with self._database.define(self.session) as change:
             change.rename_constraint(table, name, new_name)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def comment(
         self,
         text: str | None,
@@ -77,34 +77,41 @@ class Alterations:
             return change.hold(name)
 
     def _rewrite_table(
-        self, name: str, columns: Sequence[tuple[int | None, Column]], without: Container[str], rows: Rows
+        self,
+        name: str,
+        columns: Sequence[tuple[int | None, Column]],
+        without: Container[str],
+        rows: Rows,
+        *,
+        programs: Mapping[str, str],
     ) -> None:
         """Give a table other columns, each with its position of now or None, and the rows that ``rows`` makes of its
         own, which get numbers in new identity columns.
 
-        Indexes and keys whose columns go, go with them, and so do the constraints ``without``.
+        Indexes and keys whose columns go, go with them, and so do the constraints ``without``, and partial indexes
+        that have none of the ``programs``, by their names.
         """
         from gmdb.tables.access.heap import Heap
         from gmdb.tables.arrow.append import append
 
         with self._database.define(self.session) as change:
-            old, remade = change.begin_rewrite(name, columns, without)
+            old, remade = change.begin_rewrite(name, columns, without, programs)
             heap = Heap(self._database.store, self.session, lambda _: remade)
-            new = [n for n, (origin, _) in enumerate(columns) if origin is None and remade.columns[n].identity]
-            numbers = {n: partial(self._database.catalog.identities.take, remade.columns[n].identity_id) for n in new}
+            new = [n for n, (origin, _) in enumerate(columns) if origin is None and remade.columns[n].is_numbered]
+            take, session = self._database.catalog.next_numbers, self.session
+            numbers = {n: partial(take, remade.columns[n], session=session) for n in new}
             made = rows()
             if isinstance(made, pa.RecordBatchReader):
                 append(heap, (_numbered(batch, numbers) for batch in made))
             else:
                 for values in made:
-                    heap.insert([numbers[n](1) if n in numbers else value for n, value in enumerate(values)])
+                    heap.insert([numbers[n](count=1)[0] if n in numbers else value for n, value in enumerate(values)])
             change.finish_rewrite(old, remade)
 
 
-def _numbered(batch: pa.RecordBatch, numbers: Mapping[int, Callable[[int], int]]) -> pa.RecordBatch:
-    """Rows with numbers in some columns, given what reserves some and returns the first."""
+def _numbered(batch: pa.RecordBatch, numbers: Mapping[int, Callable[..., list[int]]]) -> pa.RecordBatch:
+    """Rows with numbers in some columns, given what reserves them."""
     for n, take in numbers.items():
-        first = take(len(batch))
-        values = pa.array(range(first, first + len(batch)), batch.schema.field(n).type)
+        values = pa.array(take(count=len(batch)), batch.schema.field(n).type)
         batch = batch.set_column(n, batch.schema.field(n), values)
     return batch

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gmdb.database import dbapi
 from gmdb.database.alterations import Alterations
+from gmdb.database.key_operations import KeyOperations
 from gmdb.database.operations import Again, composed, operation, scope
 from gmdb.database.pep249 import HasErrors
 from gmdb.errors import InterfaceError
@@ -32,6 +33,7 @@ from gmdb.process.signals import held, held_to_finalize
 from gmdb.storage.documents import Holder
 from gmdb.storage.log.reports import BackupReport, CheckpointReport, Progress, Recovery, Step, finish
 from gmdb.storage.pins import Pin
+from gmdb.tables.access.indexes import NewIndex
 from gmdb.tables.access.lob_files import File, open_file
 from gmdb.tables.access.statements import Condition, Row, delete_where, select_for_update, update_where
 from gmdb.tables.catalog.schema import ColumnsGiven, Constraint, TableDefinition, make_columns
@@ -53,10 +55,11 @@ if TYPE_CHECKING:
     from gmdb.transaction.session import Session
     from gmdb.verify import Report
 
-Isolation = Literal["read committed", "repeatable read"]
+Isolation = Literal["read committed", "repeatable read", "serializable"]
+Texts = Mapping[str, str] | None
 
 
-class Connection(Alterations, HasErrors):
+class Connection(Alterations, KeyOperations, HasErrors):
     """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(
@@ -113,7 +116,7 @@ class Connection(Alterations, HasErrors):
     @property
     @operation()
     def isolation(self) -> Isolation:
-        """ "read committed" or "repeatable read"; it changes between transactions only."""
+        """ "read committed", "repeatable read" or "serializable"; it changes between transactions only."""
         return cast(Isolation, self.session.isolation)
 
     @isolation.setter
@@ -213,16 +216,16 @@ class Connection(Alterations, HasErrors):
             change.create_table(name, make_columns(name, columns), constraints, tablespace, pct_free)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
-    def drop_table(self, name: str) -> None:
-        """Remove a table, once no other transaction uses it."""
+    def drop_table(self, name: str, *more: str, cascade: bool = False) -> None:
+        """Remove tables, once no other transaction uses them; with ``cascade``, what refers to them goes, too."""
         with self._database.define(self.session) as change:
-            change.drop_table(name)
+            change.drop_tables([name, *more], cascade)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
-    def truncate_table(self, name: str, *, restart_identity: bool = False) -> None:
-        """Take all rows away at once, whatever their number."""
+    def truncate_table(self, name: str, *more: str, restart_identity: bool = False, cascade: bool = False) -> None:
+        """Take all rows of tables away at once; with ``cascade``, those of tables that refer to them, too."""
         with self._database.define(self.session) as change:
-            change.truncate_table(name, restart_identity)
+            change.truncate_tables([name, *more], restart_identity, cascade)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_table(self, name: str, new_name: str) -> None:
@@ -237,10 +240,13 @@ class Connection(Alterations, HasErrors):
             change.add_column(table, make_columns(table, [column])[0], value)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
-    def rename_column(self, table: str, column: str, new_name: str, *, checks: Mapping[str, str] | None = None) -> None:
-        """Give a column another name; ``checks`` has, by their names, what the table's checks say from now on."""
+    def rename_column(
+        self, table: str, column: str, new_name: str, *, checks: Texts = None, conditions: Texts = None
+    ) -> None:
+        """Give a column another name; ``checks`` and ``conditions`` have, by their names, what the table's checks and
+        partial indexes say from now on."""
         with self._database.define(self.session) as change:
-            change.rename_column(table, column, new_name, checks or {})
+            change.rename_column(table, column, new_name, checks or {}, conditions or {})
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def alter_column(self, table: str, column: str, **changes: Any) -> None:
@@ -255,12 +261,6 @@ class Connection(Alterations, HasErrors):
             change.add_constraint(table, constraint)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
-    def drop_constraint(self, table: str, name: str) -> None:
-        """Remove a constraint, and the index that came with it."""
-        with self._database.define(self.session) as change:
-            change.drop_constraint(table, name)
-
-    @operation(writes=True, again=Again.UNCOMMITTED)
     def set_change_feed(self, table: str, on: bool) -> None:
         """Log a table's changes for readers from the transaction's commit on, or no more; see ``changes``."""
         with self._database.define(self.session) as change:
@@ -269,7 +269,7 @@ class Connection(Alterations, HasErrors):
     @operation(writes=True, again=Again.ALWAYS)
     def next_identity(self, table: str, column: str, count: int = 1) -> int:
         """The first of ``count`` numbers of an identity column.  Others get other ones, even if these are not used."""
-        return self._database.next_identity(table, column, count, self.session)
+        return self._database.next_numbers(table, column, count, self.session)[0]
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def create_index(
@@ -280,7 +280,11 @@ class Connection(Alterations, HasErrors):
         A ``"btree"`` finds keys, ranges of them and their first columns; a ``"hash"`` index only whole keys.
         With autocommit, others go on using the table meanwhile, but for two moments.
         """
-        self._database.create_index(name, table, columns, unique, using, self.session)
+        self._create_index(table, NewIndex(name, tuple(columns), unique, using))
+
+    @operation(writes=True, again=Again.UNCOMMITTED)
+    def _create_index(self, table: str, new: NewIndex) -> None:
+        self._database.create_index(table, new, self.session)
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_index(self, name: str) -> None:
@@ -593,15 +597,7 @@ class Connection(Alterations, HasErrors):
 
     @operation(writes=True)
     def _begin_index(
-        self,
-        name: str,
-        table: str,
-        columns: Sequence[str],
-        *,
-        unique: bool,
-        load_id: str,
-        holder: Holder,
-        lease: float | None = None,
+        self, table: str, new: NewIndex, *, load_id: str, holder: Holder, lease: float | None = None
     ) -> tuple[IndexDefinition, Pin]:
         """Begin to build a B-tree whose leaves others make, from the table as the snapshot that is returned has it.
 
@@ -612,8 +608,7 @@ class Connection(Alterations, HasErrors):
 
         if self._builds:
             raise InterfaceError("this connection builds an index already; finish or abandon it first")
-        what = (name, table, columns, unique)
-        build = StagedIndex(self._database, self.session, what, load_id, lease, holder)
+        build = StagedIndex(self._database, self.session, table, new, load_id, lease, holder)
         self._builds.append(build)
         assert build.pin is not None
         return build.index, build.pin

@@ -20,6 +20,7 @@ from gmdb.process.signals import Flattened
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.index_entries import Walk
 from gmdb.tables.access.indexes import EVERYTHING, KeyRange, keys_without_index, no_such_index
+from gmdb.tables.access.tracked_rows import note_row_read
 from gmdb.tables.arrow.arrow_types import python_columns
 from gmdb.tables.arrow.scan import Batch, Lookup, Reading, Scan, place_field
 from gmdb.tables.catalog.schema import TableDefinition
@@ -151,6 +152,7 @@ class KeyScan(RowCursor):
         if keyed.index.positions != self._index.positions:
             raise no_such_index(self._heap.name, self._index.name, self._heap.indexes)
         keyed.require_seen(reading.scn)
+        keyed.note_read(self._keys)
         return self._make_lookup().by_walk(Walk(keyed.tree, self._keys), reading)
 
 
@@ -168,12 +170,19 @@ class RowIdScan(RowCursor):
         with self._heap.session.cursor() as (snapshot, form):
             self._heap.see(snapshot.scn)
             self._require_same()
+            self._note_read()
             for batch, places in self._lookup().by_places(self._places, Reading(form, snapshot)):
                 yield _rows_of(batch, places)
 
     def _read(self, reading: Reading, places: bool = False) -> Iterator[Any]:
         lookup = self._lookup()
+        self._note_read()
         yield from _with_places(lookup.schema, lookup.by_places(self._places, reading), places)
+
+    def _note_read(self) -> None:
+        if self._heap.tracked is not None:
+            for place in self._places.tolist():
+                note_row_read(self._heap, place)
 
     def _lookup(self) -> Lookup:
         of_table = self._heap.segment.store, self._heap.obj_id, self._heap.columns

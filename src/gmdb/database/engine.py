@@ -33,7 +33,9 @@ from gmdb.storage.log.redo_buffer import SYNC_MODES, RedoLog
 from gmdb.storage.log.reports import BackupReport, CheckpointReport, Progress, Step
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import Segment, create_store
+from gmdb.tables.access.indexes import NewIndex
 from gmdb.tables.catalog.changes import DefinitionChanges
+from gmdb.tables.catalog.counters import Counting, changed_counting
 from gmdb.tables.catalog.definition_documents import table_to_plain
 from gmdb.tables.catalog.schema import FIRST_USER_ID
 from gmdb.tables.catalog.system import create_system_tables
@@ -94,6 +96,7 @@ class Database:
         if fresh:
             create_system_tables(self.store, system)
         self.catalog = Catalog(self.store, system)
+        self.catalog.keys_of_rows.connect(_keys_of_rows)
         system.commit()
         if self.durability is not None:
             memory = self.transactions.memory
@@ -146,20 +149,16 @@ class Database:
         if not session.in_transaction:
             self.transactions.collector.collect()  # what was dropped is free again, unless a reader still needs it
 
-    def create_index(
-        self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, session: Session
-    ) -> None:
+    def create_index(self, table: str, new: NewIndex, session: Session) -> None:
         """Add an index: within the session's transaction, or while others go on if it commits each statement."""
         if session.autocommit and not session.in_transaction:
             session.require_open()
-            self._build_index(name, table, columns, unique, using, session)
+            self._build_index(table, new, session)
             return
         with self.define(session) as change:
-            change.create_index(name, table, columns, unique, using)
+            change.create_index(table, new)
 
-    def _build_index(
-        self, name: str, table: str, columns: Sequence[str], unique: bool, using: str, session: Session
-    ) -> None:
+    def _build_index(self, table: str, new: NewIndex, session: Session) -> None:
         self.store.require_writable()
         worker = self.new_session("read committed", False, session.lock_timeout)
         from gmdb.tables.catalog.index_creation import IndexMaking
@@ -168,7 +167,7 @@ class Database:
         worker.begin_work()
         session.watch(worker)
         try:
-            build = making.begin(name, table, columns, unique, using)
+            build = making.begin(table, new)
         except BaseException:
             worker.close()
             raise
@@ -186,16 +185,53 @@ class Database:
             raise
         build.end()
 
-    def next_identity(self, table: str, column: str, count: int, session: Session) -> int:
-        """The first of ``count`` numbers for an identity column; others get other ones, even if these are not used."""
+    def next_numbers(self, table: str, column: str, count: int, session: Session) -> list[int]:
+        """Numbers for an identity column, or one with those of a sequence; others get other ones."""
         session.require_open()
         self.store.require_writable()
-        definition = self.catalog.table(table, session).column(column)
-        if not definition.identity:
+        known = self.catalog.table(table, session)
+        definition = known.column(column)
+        if not definition.is_numbered:
             raise SchemaError(f"column {column} of table {table} is not an identity column")
         if count < 1:
             raise SchemaError(f"column {column} of table {table}: {count} numbers are asked for; it must be 1 or more")
-        return self.catalog.identities.take(definition.identity_id, count)
+        return self.catalog.next_numbers(definition, count, session)
+
+    def alter_sequence(
+        self,
+        change: DefinitionChanges,
+        name: str,
+        type_: str | None,
+        owner: Sequence[str] | None,
+        restart: int | bool,
+        options: dict[str, Any],
+    ) -> None:
+        """Have a sequence count in another way, as ``Connection.alter_sequence`` says."""
+        before = self.catalog.sequence(name, change.session).counts
+        counting = changed_counting(before.type, Counting(*before.numbers), type_ or before.type, options)
+        at: int | None = None
+        if restart is not False:
+            at = counting.start if restart is True else restart
+        elif not counting.low <= (last := self.catalog.counters.following(before.counter)) <= counting.high:
+            before_low, before_high = before.numbers[2], before.numbers[3]
+            if before_low <= last <= before_high:
+                raise SchemaError(f"sequence {name} goes on with {last}, which does not lie within its new bounds")
+        if at is not None:
+            counting.require(at, "the number to go on with")
+        owned = None if owner is None else (tuple(owner) or ("", ""))
+        change.sequences.alter(name, type_ or before.type, counting, owned, at)  # type: ignore[arg-type]
+
+    def set_sequence(self, name: str, value: int, is_called: bool, session: Session) -> int:
+        """Have a sequence go on with a number, or behind it."""
+        session.require_open()
+        self.store.require_writable()
+        definition = self.catalog.sequence(name, session)
+        counting = Counting(*definition.counts.numbers)
+        counting.require(value, f"sequence {definition.name}: the number")
+        self.catalog.counters.restart(definition.counts.counter, value + counting.increment * is_called)
+        if is_called:
+            session.last_values[definition.number] = value
+        return value
 
     def require_sync(self, sync: str | None) -> None:
         """Refuse a connection whose ``sync`` is not that with which the database was opened."""
@@ -335,7 +371,7 @@ class Database:
             if clean:
                 for session in list(self.transactions.active.values()):
                     session.close()
-                self.catalog.identities.settle()
+                self.catalog.counters.settle()
                 for snapshot in self.transactions.snapshots.held():
                     snapshot.cancel(DatabaseClosed(f"{self.store.directory} is closed"))
                 self.transactions.settle()
@@ -344,6 +380,12 @@ class Database:
             raise
         finally:
             self._close_files(clean)
+
+
+def _keys_of_rows(heap: Any, positions: Any, pages: Any, check: Any, form: Any) -> Iterator[tuple[Any, ...]]:
+    from gmdb.tables.arrow.referring_keys import keys_of_rows
+
+    return keys_of_rows(heap, positions, pages, check, form)
 
 
 def create_database(directory: Path) -> None:

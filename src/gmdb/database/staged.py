@@ -27,7 +27,7 @@ from gmdb.process.late_imports import numpy as np
 from gmdb.storage.documents import Holder
 from gmdb.storage.loads import remove_load, staged_path
 from gmdb.storage.pins import Pin
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import IndexDefinition, NewIndex
 from gmdb.tables.arrow.staging import BUFFER_SIZE, StagedFile, index_digest
 from gmdb.tables.catalog.index_creation import IndexMaking
 from gmdb.transaction.session import Session
@@ -40,12 +40,13 @@ class StagedIndex:
         self,
         database: Database,
         session: Session,
-        index: tuple[str, str, Sequence[str], bool],
+        table: str,
+        new: NewIndex,
         load_id: str,
         lease: float | None,
         holder: Holder,
     ) -> None:
-        """Begin.  ``index``: its name, table, columns, and whether it is unique; ``load_id``: the files' folder."""
+        """Begin.  ``load_id``: the files' folder."""
         session.require_open()
         database.store.require_writable()
         if session.in_transaction:
@@ -57,7 +58,7 @@ class StagedIndex:
         self._worker.begin_work()
         session.watch(self._worker)
         try:
-            self._build = self._making.begin(*index, "btree")
+            self._build = self._making.begin(table, new)
         except BaseException:
             self._worker.close()
             raise

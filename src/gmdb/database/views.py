@@ -19,6 +19,7 @@ from gmdb.storage.feeds import LogPosition, read_readers
 from gmdb.storage.pins import Pin
 from gmdb.storage.store import Segment
 from gmdb.tables.arrow.arrow_types import arrow_schema
+from gmdb.tables.catalog.counters import Counting
 from gmdb.tables.catalog.schema import SYSTEM_TABLES, TableDefinition
 from gmdb.tables.catalog.system import column_row, constraint_row, index_row, table_row
 from gmdb.tables.catalog.tables import Catalog
@@ -56,6 +57,21 @@ def _schemas() -> dict[str, pa.Schema]:
         ),
         "transactions": pa.schema(
             [("transaction", pa.int64()), ("state", pa.string()), ("scn", pa.int64()), ("locks", pa.int64())]
+        ),
+        "sequences": pa.schema(
+            [
+                ("name", pa.string()),
+                ("type", pa.string()),
+                ("start", pa.int64()),
+                ("increment", pa.int64()),
+                ("minimum", pa.int64()),
+                ("maximum", pa.int64()),
+                ("cycle", pa.bool_()),
+                ("cache", pa.int64()),
+                ("next_value", pa.int64()),
+                ("table_name", pa.string()),
+                ("column_name", pa.string()),
+            ]
         ),
         "waits": pa.schema([("transaction", pa.int64()), ("waits_for", pa.string()), ("kind", pa.string())]),
         "snapshots": pa.schema(
@@ -95,6 +111,7 @@ class SystemViews:
             "sys_indexes": self._indexes,
             "sys_constraints": self._constraints,
             "sys_identities": self._identities,
+            "sys_sequences": self._sequences,
             "sys_statistics": lambda _: _listed("sys_statistics", catalog.statistics.listed()),
             "sys_streams": lambda _: _listed("sys_streams", catalog.streams.listed()),
             "sys_segments": self._segments,
@@ -134,7 +151,16 @@ class SystemViews:
         return _listed("sys_constraints", rows)
 
     def _identities(self, _: Session | None) -> pa.Table:
-        return _listed("sys_identities", self._catalog.identities.listed())
+        return _listed("sys_identities", self._catalog.counters.listed())
+
+    def _sequences(self, session: Session | None) -> pa.Table:
+        rows = []
+        for name in self._catalog.sequences(session):
+            sequence = self._catalog.sequence(name, session).counts
+            counting, following = Counting(*sequence.numbers), self._catalog.counters.following(sequence.counter)
+            owner = (sequence.owner or None, sequence.column or None)
+            rows.append((name, sequence.type, *counting.plain, following, *owner))
+        return _table_from(_schemas()["sequences"], rows)
 
     def _segments(self, session: Session | None) -> pa.Table:
         rows = []

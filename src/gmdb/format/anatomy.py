@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from gmdb.format import btree, device, hash, heap, lob, segment, transactions, undo
+from gmdb.format import btree, device, hash, heap, key_program, lob, segment, transactions, undo
 from gmdb.format.address import page_name
 from gmdb.format.checksum import page_crc
 from gmdb.format.layout import Finding, Region
@@ -49,6 +49,8 @@ def regions(page: Any) -> list[Region]:
     structure = structure_of(page)
     if structure is not None:
         claimed += structure.regions(page)
+        if structure is segment:
+            claimed += key_program.regions(page)
     elif PAGE_HEAD.at(page).page_type == PageType.FREE:
         claimed += device.free_page_regions(page)
     return list(_cover(page, claimed))

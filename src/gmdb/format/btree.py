@@ -16,7 +16,7 @@ from gmdb.format.columns import Column
 from gmdb.format.layout import Finding, Region, layout
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT, decode_row, header_size
-from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.format.segment import PROGRAM_SIZE_AT, SEGMENT_HEAD, SEGMENT_HEAD_AT
 
 BTREE_NODE = layout(
     "B-tree node head",
@@ -42,9 +42,12 @@ INDEX_HEAD = layout(
     unique=("u1", "1: no two rows may have the same key"),
     column_count=("u1", "key columns"),
     kind=("<u2", "what its pages are: see IndexKind"),
-    orders=("16u1", "of each key column, how its values are compared: see Order"),
+    orders=("16u1", "of each key column, how its values are compared: see Order; + 64: NULLs first, + 128: descending"),
     positions=("32u1", "of each key column, its number in the table (u16s)"),
-    reserved2=("8u1", "0"),
+    unique_columns=("u1", "the first key columns, by which a unique index knows rows; 0: all"),
+    reserved2=("3u1", "0"),
+    program_at=("<u2", "where its key program lies, counted from this head; see key program"),
+    program_size=("<u2", "bytes of its key program; 0: it has an entry of every row"),
 )
 
 
@@ -65,7 +68,9 @@ class Order(IntEnum):
     BYTES = 4  # length and bytes, by their values
 
 
+ORDER_MASK, NULLS_FIRST, DESCENDING = 0x3F, 0x40, 0x80  # of an index head's ``orders``
 INDEX_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("reserve2")  # on the entry page of the index's segment
+assert INDEX_AT + INDEX_HEAD.offset("program_size") == PROGRAM_SIZE_AT
 KEY_COLUMNS_MAX = 15  # a branch entry has one more, the row id, and all size bits in one word
 KEY_BYTES_MAX = 2000
 NODE_AT = HEAD_SIZE

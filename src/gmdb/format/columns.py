@@ -159,8 +159,15 @@ class Column:
     default: str | None = None  # an expression, as SQL writes it, for rows that are given no value
     identity: str | None = None  # its values are numbered: "always", or "by default" if a row is given none
     identity_id: int = 0  # which counter numbers them; 0 before the column is a table's
+    numbers: tuple[int, ...] = option(())  # how it counts: tables/catalog/counters.py; none: 1, 2, 3, ...
+    sequence: str = option("")  # whose next number is the default, which says just that
     number: int | None = option(None)  # by which it is known for good, if that is not its position any more
     comment: str | None = option(None)
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether it gets a number from a counter where a row has no value for it."""
+        return self.identity is not None or bool(self.sequence)
 
     def encode(self, value: Any) -> bytes | None:
         if value is None:

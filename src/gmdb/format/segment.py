@@ -88,12 +88,22 @@ MAP_ENTRY = layout(
 SEGMENT_HEAD_AT = HEAD_SIZE
 ENTRY_MAP_AT = HEAD_SIZE + SEGMENT_HEAD.size
 FURTHER_MAP_AT = HEAD_SIZE
+PROGRAM_SIZE_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("reserve2") + 62  # on entry pages; see the index head
+PROGRAM_ENTRIES = 32  # fewer map entries on the entry page of an index with a key program, which lies there instead
+PROGRAM_ROOM = PROGRAM_ENTRIES * MAP_ENTRY.size
 
 
 def map_capacity(page_size: int, is_entry_page: bool) -> int:
-    """235 entries in an 8 KiB entry page, 252 in a further map page."""
+    """235 entries in an 8 KiB entry page, 252 in a further map page; fewer beside a key program."""
     head = ENTRY_MAP_AT if is_entry_page else FURTHER_MAP_AT
     return (page_size - head - TAIL_SIZE - MAP_HEAD.size) // MAP_ENTRY.size
+
+
+def map_room(page: Any) -> int:
+    """How many entries a map page has room for."""
+    is_entry_page = map_head_at(page) == ENTRY_MAP_AT
+    has_program = is_entry_page and any(memoryview(page)[PROGRAM_SIZE_AT : PROGRAM_SIZE_AT + 2])
+    return map_capacity(len(memoryview(page)), is_entry_page) - (PROGRAM_ENTRIES if has_program else 0)
 
 
 def map_head_at(page: Any) -> int:
@@ -107,13 +117,9 @@ def map_entry_at(page: Any, number: int) -> int:
 
 def mapped_pages(page: Any) -> list[int]:
     """The data pages that a map page lists, in order.  Trusts ``map_count`` only as far as the page reaches."""
-    count = min(MAP_HEAD.at(page, map_head_at(page)).map_count, _room(page))
+    count = min(MAP_HEAD.at(page, map_head_at(page)).map_count, map_room(page))
     ids = [MAP_ENTRY.at(page, map_entry_at(page, i)).page_id for i in range(count)]
     return [page_id for page_id in ids if page_id != NO_PAGE]
-
-
-def _room(page: Any) -> int:
-    return map_capacity(len(memoryview(page)), map_head_at(page) == ENTRY_MAP_AT)
 
 
 def regions(page: Any) -> Iterator[Region]:
@@ -121,12 +127,12 @@ def regions(page: Any) -> Iterator[Region]:
     if at == ENTRY_MAP_AT:
         yield from SEGMENT_HEAD.regions(page, SEGMENT_HEAD_AT, "segment.")
     yield from MAP_HEAD.regions(page, at, "map.")
-    for i in range(min(MAP_HEAD.at(page, at).map_count, _room(page))):
+    for i in range(min(MAP_HEAD.at(page, at).map_count, map_room(page))):
         yield from MAP_ENTRY.regions(page, map_entry_at(page, i), f"entries[{i}].")
 
 
 def check(page: Any) -> Iterator[Finding]:
-    at, room = map_head_at(page), _room(page)
+    at, room = map_head_at(page), map_room(page)
     head = MAP_HEAD.at(page, at)
     if PAGE_HEAD.at(page).data_begin != at:
         yield Finding(PAGE_HEAD.offset("data_begin"), f"data_begin should be {at}")

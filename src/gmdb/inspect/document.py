@@ -18,6 +18,7 @@ from gmdb.format import (
     hash,
     heap,
     images,
+    key_program,
     lob,
     mirror,
     page,
@@ -138,6 +139,15 @@ In a page of 8 KiB these are {usable} bytes, of which {reserve} stay free at the
 Entries are in the order in which they were inserted, the slot directory is in key order. An entry has a row's header,
 then 8 bytes (a row id in a leaf, a child in a branch), then the key's columns with size bits as in a row. The last
 entry of a branch has a null key and no upper bound. A branch of INT keys holds {branch_entries} entries in 8 KiB.
+""",
+    ),
+    "key_program": (
+        "Key programs",
+        """\
+A partial index has entries of the rows that meet its condition. The condition is a key program in the last
+{program_room} bytes of the entry page of the index's segment, whose map then has {program_entries} entries fewer.
+Behind the head come the instructions, then the constants that they name. An instruction takes truths from a stack or
+puts one there; a row has an entry if the last one is true. sys_indexes has the condition as text, and the program.
 """,
     ),
     "hash": (
@@ -282,6 +292,7 @@ _MODULES: dict[str, ModuleType] = {
         row,
         heap,
         btree,
+        key_program,
         hash,
         lob,
         undo,
@@ -298,6 +309,7 @@ _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
     "page": (page.PageType, page.SegmentType),
     "row": (row.RowFlag, row.SizeCode),
     "btree": (btree.IndexKind, btree.Order),
+    "key_program": (key_program.ProgramOperation, key_program.Truth),
     "hash": (hash.HashPageType,),
     "lob": (lob.LobPlace,),
     "undo": (undo.UndoOperation,),
@@ -404,6 +416,8 @@ def _numbers() -> dict[str, object]:
         "control_name": CONTROL_NAME,
         "lock_name": LOCK_NAME,
         "copy_distance": f"{control.COPY_DISTANCE:,}",
+        "program_room": f"{segment.PROGRAM_ROOM:,}",
+        "program_entries": segment.PROGRAM_ENTRIES,
         "branch_entries": (size - btree.ENTRIES_AT - page.TAIL_SIZE)
         // (row.header_size(1) + btree.POINTER_SIZE + 4 + 2),
     }

@@ -17,7 +17,6 @@ from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, TAIL_SIZE, PageType, SegmentT
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, NO_LOCK, SIZE_AT, header_size
 from gmdb.format.segment import (
     EMPTY_LIST,
-    ENTRY_MAP_AT,
     FREE_LISTS,
     FREE_MAP_LIST,
     MAP_ENTRY,
@@ -26,9 +25,9 @@ from gmdb.format.segment import (
     NO_LIST,
     SEGMENT_HEAD,
     SEGMENT_HEAD_AT,
-    map_capacity,
     map_entry_at,
     map_head_at,
+    map_room,
 )
 from gmdb.format.slotted import SLOT_FREED, bounded, slot_room, slots
 from gmdb.format.undo import UNDO_RECORD, UndoOperation
@@ -274,7 +273,7 @@ def map_lines(page: bytes) -> Iterator[Line]:
     at = map_head_at(page)
     yield from field_lines(MAP_HEAD, page, at, "map head")
     yield RULE
-    room = map_capacity(len(page), at == ENTRY_MAP_AT)
+    room = map_room(page)
     for number in range(min(MAP_HEAD.at(page, at).map_count, room)):
         yield _entry_line(page, number)
 

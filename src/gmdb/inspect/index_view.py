@@ -20,7 +20,7 @@ from gmdb.format.row import ROW_HEAD, SIZE_AT
 from gmdb.format.slotted import slot_room, slots
 from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.process.late_imports import numpy as np
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import IndexDefinition, written_columns
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.page_view import plain
 
@@ -122,6 +122,7 @@ class IndexView(ABC):
             "table": self.table.name,
             "columns": [{"name": column.name, "type": str(column.type)} for column in self.columns],
             "unique": self.definition.unique,
+            "on": written_columns(self.definition, self.table.columns),
             "entry_page": page_name(self.definition.entry_page),
             "root_page": None if self.root is None else page_name(self.root.page_id),
             **self.summary(),

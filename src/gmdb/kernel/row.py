@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, POINTER_SIZE, Order
+from gmdb.format.btree import (
+    DESCENDING,
+    INDEX_HEAD,
+    NULLS_FIRST,
+    ORDER_MASK,
+    POINTER_SIZE,
+    Order,
+)
 from gmdb.format.layout import Structure
-from gmdb.format.row import BITS_AT, COL_COUNT_AT, ROW_HEAD, SIZE_AT, UNLOCKED
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, ROW_HEAD, SIZE_AT
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import (
     load_i32,
@@ -19,7 +26,7 @@ from gmdb.kernel.runtime.memory import (
     store_32,
     store_64,
 )
-from gmdb.kernel.runtime.status import KEY_TOO_LONG, NOT_FOUND, ROW_TOO_LARGE
+from gmdb.kernel.runtime.status import ROW_TOO_LARGE
 
 # ---- An Arrow column as kernels see it: where its buffers are, and how its values go into and out of rows.
 #
@@ -218,7 +225,7 @@ def extract_image(target, row, patch):
 #
 # An entry has the row header's shape, a pointer of 8 bytes, then its key columns as a row stores them.  Keys are
 # compared where they lie: the first column that differs decides, and what follows it is not looked at.  NULL sorts
-# last.
+# last, unless the index's head has another place for a column's NULLs.
 
 POINTER_AT = ROW_HEAD.size
 VALUES_AT = POINTER_AT + POINTER_SIZE
@@ -279,7 +286,7 @@ def _compare_bytes(a, b):
 
 
 @routine
-def _compare_values(order, a, b):
+def compare_values(order, a, b):
     if order == _WORD:
         return _order_numbers(load_i32(a), load_i32(b))
     if order == _LONG:
@@ -295,11 +302,18 @@ def _compare_values(order, a, b):
 @routine
 def order_at(index, number):
     """How values of a key column are compared."""
-    return load_u8(index + _ORDERS_AT + number)
+    return load_u8(index + _ORDERS_AT + number) & ORDER_MASK
 
 
 @routine
-def _is_of_order(order, code, value):
+def unique_columns(index):
+    """How many of the first key columns a unique index knows rows by: the others are only kept in it."""
+    head = index_head(index)
+    return head.unique_columns if head.unique_columns else head.column_count
+
+
+@routine
+def is_of_order(order, code, value):
     """Whether a value that is stored so can be one of a key column, NULL apart."""
     if order == _WORD:
         return code == 1
@@ -321,7 +335,7 @@ def has_shape(index, entry):
     for n in range(columns):
         code = bits >> 2 * n & 3
         if code:
-            if not _is_of_order(order_at(index, n), code, at):
+            if not is_of_order(order_at(index, n), code, at):
                 return False
             at += stored_bytes(at, code)
     return True
@@ -334,13 +348,14 @@ def compare_keys(index, a, b, columns):
     a, b = a + VALUES_AT, b + VALUES_AT
     for n in range(columns):
         a_code, b_code = a_bits >> 2 * n & 3, b_bits >> 2 * n & 3
+        order = load_u8(index + _ORDERS_AT + n)
         if a_code == 0 or b_code == 0:
             if a_code != b_code:
-                return 1 if a_code == 0 else -1
+                return 1 if (a_code == 0) == (order & NULLS_FIRST == 0) else -1
             continue
-        result = _compare_values(order_at(index, n), a, b)
+        result = compare_values(order & ORDER_MASK, a, b)
         if result:
-            return result
+            return -result if order & DESCENDING else result
         a += stored_bytes(a, a_code)
         b += stored_bytes(b, b_code)
     return 0
@@ -348,16 +363,16 @@ def compare_keys(index, a, b, columns):
 
 @routine
 def has_null(index, entry):
-    """Whether a key column is NULL: such keys are never each other's duplicates."""
+    """Whether a key column is NULL that a unique index goes by: such keys are never each other's duplicates."""
     bits = load_u32(entry + BITS_AT)
-    for n in range(key_columns(index)):
+    for n in range(unique_columns(index)):
         if bits >> 2 * n & 3 == 0:
             return True
     return False
 
 
 @routine
-def _value_in_row(row, number, limit):
+def value_in_row(row, number, limit):
     """Where a column's value lies in a row that has it; 0 if that would be behind ``limit``."""
     at = row + header_bytes(load_u16(row + COL_COUNT_AT))
     for n in range(number):
@@ -365,44 +380,6 @@ def _value_in_row(row, number, limit):
             return 0
         at += stored_bytes(at, column_code(row, n))
     return at
-
-
-@routine
-def make_entry(index, row, entry, row_id):
-    """Write the leaf entry of a row; returns its size, or KEY_TOO_LONG."""
-    return make_entry_within(index, row, _NO_LIMIT, entry, row_id)
-
-
-@routine
-def make_entry_within(index, row, limit, entry, row_id):
-    """``make_entry`` of a row that may be nonsense, if somebody changes it meanwhile: it is not read behind ``limit``.
-
-    NOT_FOUND if it is nonsense for sure.
-    """
-    to, bits = entry + VALUES_AT, 0
-    for n in range(key_columns(index)):
-        number = load_u16(index + _POSITIONS_AT + 2 * n)
-        code = column_code(row, number)
-        if code == 0:
-            continue
-        value = _value_in_row(row, number, limit)
-        length = stored_bytes(value, code) if 0 < value <= limit else 0
-        if length == 0 or value + length > limit:
-            return NOT_FOUND
-        if to + length - entry - VALUES_AT > KEY_BYTES_MAX:
-            return KEY_TOO_LONG
-        if not _is_of_order(order_at(index, n), code, value):
-            continue  # a row that is not its table's: reading it raises an error
-        copy_short(to, value, length)
-        bits |= code << 2 * n
-        to += length
-    size = to - entry
-    store_32(entry, UNLOCKED)
-    store_16(entry + SIZE_AT, size)
-    store_16(entry + COL_COUNT_AT, key_columns(index))
-    store_32(entry + BITS_AT, bits)
-    store_64(entry + POINTER_AT, row_id)
-    return size
 
 
 @routine
@@ -416,10 +393,17 @@ def _first_bytes(value):
 
 @routine
 def sort_prefix(index, entry):
-    """A number whose bits, read as unsigned, sort as the entry's key does, as far as they go; NULL is the highest."""
+    """A number whose bits, read as unsigned, sort as the entry's key does, as far as they go; NULL is at an end."""
+    order = load_u8(index + _ORDERS_AT)
     if load_u32(entry + BITS_AT) & 3 == 0:
-        return -1
-    order, value = load_u8(index + _ORDERS_AT), entry + VALUES_AT
+        return 0 if order & NULLS_FIRST else -1
+    prefix = _prefix_of_value(order & ORDER_MASK, entry + VALUES_AT)
+    return ~prefix if order & DESCENDING else prefix
+
+
+@routine
+def _prefix_of_value(order, value):
+    """``sort_prefix`` of a value that is not NULL, in ascending order."""
     if order == _WORD:
         return load_i32(value) - _LOWEST_WORD
     if order == _LONG:

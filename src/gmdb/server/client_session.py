@@ -11,17 +11,16 @@ Invariants
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from gmdb.database.connection import Connection, abandon_all
 from gmdb.database.engine import Database
-from gmdb.errors import DefinitionChanged, InterfaceError, LostWithOwner, NoSuchTable, ReadOnly
-from gmdb.format.columns import Column
+from gmdb.errors import InterfaceError, LostWithOwner, NoSuchTable, ReadOnly
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import pyarrow as pa
-from gmdb.server.wire import Received, SessionState, TableThere, fingerprint
+from gmdb.server.wire import Received, SessionState, TableThere
 from gmdb.sql.runner import Runner
 from gmdb.tables.access.heap import Heap
 from gmdb.transaction.session import Session
@@ -58,6 +57,10 @@ class ClientSession(Session):
         self.busy = _Free()  # type: ignore[assignment]
         self.stopped = False
         self.read_only = read_only
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.read_only
 
     def require_open(self) -> None:
         if self.stopped:
@@ -96,7 +99,6 @@ class Client:
         self.connection: Connection | None = None
         self._session: ClientSession
         self.heaps: dict[int, Heap] = {}
-        self.known_columns: dict[int, Sequence[Column]] = {}  # by which the client knows the rows of these
         self.cursors: dict[int, Iterator[Any]] = {}
         self.scans: dict[int, pa.RecordBatchReader] = {}
         self.scopes: dict[int, OpenScope] = {}
@@ -146,15 +148,11 @@ class Client:
     def heap(self, table: TableThere) -> Heap:
         """The rows of a table that this client has asked for, or had from the owner before."""
         assert self.connection is not None
-        obj_id, name, number, known = table
+        obj_id, name, number = table[:3]
         heap = self.heaps.get(obj_id)
         if heap is None:
-            definition = self.connection.table(name)
-            if definition.number != number:
+            if self.connection.table(name).number != number:
                 raise NoSuchTable(f"the table that was called {name} is not there any more")
-            if fingerprint(definition.columns) != known:
-                raise DefinitionChanged(f"table {name} has other columns by now; look it up again, and repeat")
-            self.known_columns[obj_id] = definition.columns
             heap = self.heaps[obj_id] = self.connection.heap(name)
         return heap
 

@@ -58,7 +58,7 @@ _WORDS = (
     (re.compile(r"(?:insert|update|delete|merge|with|savepoint|release)\b", re.I), Again.UNCOMMITTED),
     (re.compile(r"(?:commit|end|set)\b", re.I), Again.COMMITS),
     (re.compile(r"rollback(?:\s+(?:work|transaction))?\s*;?\s*$", re.I), Again.ROLLS_BACK),
-    (re.compile(r"(?:rollback|truncate|alter|explain)\b", re.I), Again.UNCOMMITTED),
+    (re.compile(r"(?:rollback|truncate|alter|comment|explain)\b", re.I), Again.UNCOMMITTED),
     (re.compile(r"(?:create|drop)\s+(?!tablespace\b)", re.I), Again.UNCOMMITTED),
 )
 

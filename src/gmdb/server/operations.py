@@ -22,7 +22,7 @@ from gmdb.database.dbapi import Result, run_at_once
 from gmdb.database.operations import Operation, declared_in
 from gmdb.errors import DefinitionChanged, InterfaceError
 from gmdb.format.address import RowId
-from gmdb.format.columns import Column, require_same
+from gmdb.format.columns import Column
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.server.client_session import Client, OpenScope
 from gmdb.server.wire import (
@@ -31,6 +31,7 @@ from gmdb.server.wire import (
     TableThere,
     decode_patch,
     error_head,
+    form_of,
     pack,
     pack_rows,
     row_codec,
@@ -160,21 +161,20 @@ def heap(client: Client, name: str) -> TableDefinition:
     assert client.connection is not None
     opened = client.connection.heap(name)
     client.heaps.setdefault(opened.obj_id, opened)
-    definition = client.connection.table(name)
-    client.known_columns.setdefault(opened.obj_id, definition.columns)
-    return definition
+    return client.connection.table(name)
 
 
-def _require_known(client: Client, table: TableThere, now: Heap) -> None:
+def _require_known(table: TableThere, now: Heap) -> None:
     """Refuse rows of other columns than those by which the client reads and writes them."""
-    known = client.known_columns[table[0]]
-    require_same(now.name, known, now.columns, range(len(known)))
+    count, form = table[3:]
+    if form_of(now.columns[:count]) != form:
+        raise DefinitionChanged(f"table {now.name} has other columns by now; look it up again, and repeat")
 
 
 @served(writes=True)
 def insert(client: Client, table: TableThere, row: bytes) -> RowId:
     rows = client.heap(table)
-    _require_known(client, table, rows)
+    _require_known(table, rows)
     return rows.insert(client.received.values(row_codec(rows.columns).decode(row)))
 
 
@@ -182,14 +182,14 @@ def insert(client: Client, table: TableThere, row: bytes) -> RowId:
 def fetch(client: Client, table: TableThere, row_id: RowId) -> bytes:
     rows = client.heap(table)
     values = rows.fetch(row_id)
-    _require_known(client, table, rows)
+    _require_known(table, rows)
     return row_codec(rows.columns).encode(values)
 
 
 @served(writes=True)
 def update(client: Client, table: TableThere, row_id: RowId, patch: bytes) -> None:
     rows = client.heap(table)
-    _require_known(client, table, rows)
+    _require_known(table, rows)
     rows.update(row_id, client.received.values(decode_patch(rows.columns, patch)))
 
 
@@ -216,23 +216,21 @@ def rows(client: Client, table: TableThere) -> tuple[int | None, bytes]:
     """The first rows of a read of the whole table."""
     heap = client.heap(table)
     reading = heap.encoded_rows() if heap.lobs is None else _encoded(heap, heap.rows())
-    return _first_rows(client, _of_known(client, table, heap, reading))
+    return _first_rows(client, _of_known(table, heap, reading))
 
 
 @served()
 def rows_by_key(client: Client, table: TableThere, index: str, keys: KeyRange) -> tuple[int | None, bytes]:
     """The first rows of a range of keys."""
     heap = client.heap(table)
-    return _first_rows(client, _of_known(client, table, heap, _encoded(heap, heap.by(index).walk(keys))))
+    return _first_rows(client, _of_known(table, heap, _encoded(heap, heap.by(index).walk(keys))))
 
 
-def _of_known(
-    client: Client, table: TableThere, heap: Heap, reading: Iterator[tuple[RowId, bytes]]
-) -> Iterator[tuple[RowId, bytes]]:
+def _of_known(table: TableThere, heap: Heap, reading: Iterator[tuple[RowId, bytes]]) -> Iterator[tuple[RowId, bytes]]:
     """A read of rows, once it has begun and sees the table."""
     for n, row in enumerate(reading):
         if n == 0:
-            _require_known(client, table, heap)
+            _require_known(table, heap)
         yield row
 
 
@@ -342,7 +340,7 @@ def statement(client: Client, table: TableThere) -> int:
     heap = client.heap(table)
     number = client.enter(heap.statement(), heap)[0]
     try:
-        _require_known(client, table, heap)
+        _require_known(table, heap)
     except DefinitionChanged:
         client.leave(number, False)
         raise

@@ -23,7 +23,7 @@ from gmdb.server.wire import (
     LobRowCodec,
     TableThere,
     all_sent_ahead,
-    fingerprint,
+    form_of,
     in_chunks,
     pack_rows,
     row_codec,
@@ -55,7 +55,8 @@ class RemoteHeap(_Heap):
         self.obj_id = table.obj_id
         self.columns = table.columns
         self._link = self.session = link  # type: ignore[assignment]
-        self._table: TableThere = (table.obj_id, table.name, table.number, fingerprint(table.columns))
+        columns = table.columns
+        self._table: TableThere = (table.obj_id, table.name, table.number, len(columns), form_of(columns))
         self._codec = row_codec(table.columns)
         self._has_lobs = table.lobs is not None
         self.encode_patch: Callable[..., bytes] = Patches(table.name, table.columns).encode

@@ -13,19 +13,19 @@ import io
 import json
 import operator
 import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-from zlib import crc32
 
 from gmdb import errors
 from gmdb.errors import InterfaceError, TypeMismatch
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
-from gmdb.format.columns import Column
+from gmdb.format.columns import Column, numbers_of
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
 from gmdb.process.late_dataclasses import fields, is_dataclass, replace
 from gmdb.process.late_imports import pyarrow as pa
@@ -270,6 +270,7 @@ _CLASSES = {
     "Load": "gmdb.tables.arrow.attach",
     "LobSegment": "gmdb.format.lob",
     "LogPosition": "gmdb.storage.feeds",
+    "NewIndex": "gmdb.tables.access.indexes",
     "NewTable": "gmdb.tables.arrow.attach",
     "PageFormat": "gmdb.tables.arrow.staging",
     "Pin": "gmdb.storage.pins",
@@ -297,13 +298,16 @@ class SessionState(NamedTuple):
     is_missed: bool = False
 
 
-# A heap's obj_id; and for an owner that comes later, name and number of its table, and ``fingerprint`` of the columns.
-TableThere = tuple[int, str, int, int]
+# A heap's obj_id, and name and number of its table, for an owner that comes later; how many columns the client knows,
+# and their form.
+TableThere = tuple[int, str, int, int, int]
 
 
-def fingerprint(columns: Iterable[Column]) -> int:
-    """A number that other columns hardly have."""
-    return crc32("\n".join(f"{column.name} {column.type}" for column in columns).encode())
+def form_of(columns: Sequence[Column]) -> int:
+    """What says whether rows of these columns are read by others as they were written, wherever lengths are longer."""
+    types = [column.type for column in columns]
+    kinds = [(type_.name, int(type_.kind), type_.scale) for type_ in types]
+    return zlib.crc32(repr((numbers_of(columns), kinds)).encode())
 
 
 class StepsThere(NamedTuple):

@@ -34,7 +34,7 @@ from gmdb.storage.documents import Holder
 from gmdb.storage.loads import load_path, new_load, remove_load, staged_path
 from gmdb.storage.pinned_pages import FrozenStore
 from gmdb.storage.pins import Pin
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import IndexDefinition, NewIndex
 from gmdb.tables.access.sorted_runs import KeyTooLong, LeafMerge, Run, sorted_runs
 from gmdb.tables.arrow.scan import Reading
 from gmdb.tables.arrow.staging import BUFFER_SIZE, index_digest, seal_file
@@ -221,8 +221,8 @@ def create_index(
     load_id = new_load(directory, driver)
     try:
         with gmdb.connect(directory, lock_timeout=LOCK_TIMEOUT) as connection:
-            what: dict[str, Any] = {"unique": unique, "load_id": load_id, "holder": driver}
-            index, pin = connection._begin_index(name, table, list(columns), **what)
+            new = NewIndex(name, tuple(columns), unique)
+            index, pin = connection._begin_index(table, new, load_id=load_id, holder=driver)
             try:
                 keep_pin(directory, pin, over)
                 plan = _plan(directory, pin, table, index, load_id)

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from gmdb.tables.arrow.staging import PageFormat, StagedBatches, StagedPages
 
 
-def _no_number_yet(column: Column, count: int) -> int:
-    """Stands for numbers that the owner will give to rows."""
-    del column, count
-    return 0
+def _no_numbers_yet(column: Column, count: int) -> list[int]:
+    """What stands for numbers that the owner will give to rows."""
+    del column
+    return [0] * count
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RowMaker:
     def left_to_owner(self) -> tuple[int, ...]:
         """Identity columns that the DataFrame does not have."""
         columns = enumerate(self.table.columns)
-        return tuple(n for n, column in columns if column.identity is not None and n not in self.targets)
+        return tuple(n for n, column in columns if column.is_numbered and n not in self.targets)
 
     @property
     def _has_checks(self) -> bool:
@@ -121,7 +121,7 @@ class RowMaker:
         if self._bulk is None:
             return named
         fitted = fit_batch(self.table.name, columns, named, first_row)
-        whole = self._bulk.whole(dict(zip(self.targets, fitted, strict=True)), len(batch), _no_number_yet)
+        whole = self._bulk.whole(dict(zip(self.targets, fitted, strict=True)), len(batch), _no_numbers_yet)
         return whole.drop_columns([self.table.columns[n].name for n in self.left_to_owner])
 
     @cached_property

@@ -366,6 +366,24 @@ class GmdbSql(Postgres):
             name: Postgres.Parser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE")
         }
 
+        ADD_CONSTRAINT_KEYWORDS: ClassVar[set[str]] = {"CHECK"}
+        KEY_CONSTRAINT_OPTIONS: ClassVar[dict[str, Any]] = {
+            **Postgres.Parser.KEY_CONSTRAINT_OPTIONS,
+            "NOT": ("DEFERRABLE", "ENFORCED"),
+        }
+
+        def _parse_key_constraint_options(self) -> list[str]:
+            """Also the columns of ``on delete set null (a, b)``."""
+            options: list[str] = []
+            while more := super()._parse_key_constraint_options():
+                options += more
+                if not more[-1].endswith((" SET NULL", " SET DEFAULT")) or not self._match(TokenType.L_PAREN):
+                    break
+                names = self._parse_csv(self._parse_id_var)
+                self._match_r_paren()
+                options[-1] += f" ({', '.join(name.sql(dialect=GmdbSql) for name in names)})"
+            return options
+
         def _parse_placeholder(self) -> Any:
             token, before = self._curr, self._index
             node = super()._parse_placeholder()

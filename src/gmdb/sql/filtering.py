@@ -18,8 +18,8 @@ from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.duck.execution import Source
 from gmdb.sql.duck.text import result_of, write
 from gmdb.sql.parser import parse
+from gmdb.sql.plan.choosing import Chooser
 from gmdb.sql.plan.estimates import Estimates
-from gmdb.sql.plan.paths import Chooser
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.tree import Filter, Project, Relation, Table, conjuncts, walk
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange

@@ -28,6 +28,17 @@ _OWN = {
     "rename_constraint": late_pattern(
         rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{_WORD}\s+rename\s+constraint\s+{_WORD}\s+to\s+{_WORD}", re.I
     ),
+    "validate": late_pattern(
+        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{_WORD}\s+validate\s+constraint\s+{_WORD}", re.I
+    ),
+    "constraints": late_pattern(rf"set\s+constraints\s+({_WORD}(?:\s*,\s*{_WORD})*)\s+(deferred|immediate)", re.I),
+    "sequence": late_pattern(
+        rf"(create)\s+sequence\s+(if\s+not\s+exists\s+)?{_WORD}(.*)|(alter)\s+sequence\s+(if\s+exists\s+)?{_WORD}(.*)",
+        re.I | re.S,
+    ),
+    "drop_sequence": late_pattern(
+        rf"drop\s+sequence\s+(if\s+exists\s+)?({_WORD}(?:\s*,\s*{_WORD})*)(?:\s+(cascade|restrict))?", re.I
+    ),
     "comment": late_pattern(
         rf"comment\s+on\s+(?:(table|index)\s+{_WORD}|(column)\s+{_WORD}\s*\.\s*{_WORD}"
         rf"|(constraint)\s+{_WORD}\s+on\s+{_WORD})\s+is\s+(null|'(?:[^']|'')*')",
@@ -39,10 +50,10 @@ _OWN = {
 _OWN_WORDS = {  # with which they begin
     **{name: (name,) for name in ("savepoint", "release", "explain", "describe", "comment")},
     **{
-        "alter": ("rename_constraint",),
-        "set": ("autocommit",),
-        "create": ("tablespace",),
-        "drop": ("drop_tablespace",),
+        "alter": ("rename_constraint", "validate", "sequence"),
+        "set": ("autocommit", "constraints"),
+        "create": ("tablespace", "sequence"),
+        "drop": ("drop_tablespace", "drop_sequence"),
         "desc": ("describe",),
     },
 }

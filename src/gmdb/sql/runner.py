@@ -19,6 +19,7 @@ from gmdb.sql.parser import Command, Parsed, parse, split
 from gmdb.sql.plan.planner import EXECUTOR
 from gmdb.sql.prepared import NOT_CURRENT, Check, ParameterTypes, Quick, Statement
 from gmdb.sql.run import Parameters
+from gmdb.sql.statements.row_rules import know_rules
 from gmdb.sql.types import type_of_value
 from gmdb.transaction.interrupts import operation
 
@@ -113,6 +114,7 @@ class Runner:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.session = connection.session
+        know_rules(connection._database.catalog)
         self._cache: OrderedDict[str, _Entry] = OrderedDict()
         self.quick: dict[str, Quick] = {}  # of texts in the cache, that of the statement which ran last
         self._executor: str | None = None

@@ -156,7 +156,7 @@ def column_name(node: Any) -> str:
 
 
 def column_names(nodes: Sequence[exp.Expr]) -> list[str]:
-    """The columns of a key or an index, in ascending order, NULLs last."""
+    """The columns of a key: no more than their names."""
     names = []
     for node in nodes:
         inner = node

@@ -553,6 +553,12 @@ def conjuncts(condition: Expression | None) -> list[Expression]:
     return [condition]
 
 
+def asks_connection(relation: Relation) -> bool:
+    """Whether a relation, with all that is within it, calls what belongs to the connection."""
+    expressions = (one for node in everything(relation) for one in node.expressions())
+    return any(isinstance(one, Call) and one.operation.by_rows for part in expressions for one in part.walk())
+
+
 def is_volatile(expression: Expression) -> bool:
     """Whether it has another value each time that it is evaluated."""
     return any(isinstance(one, Call) and one.operation.volatile for one in expression.walk())

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
 from sqlalchemy.dialects.postgresql.base import PGCompiler, PGIdentifierPreparer
 from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.sql import coercions, roles
 from sqlalchemy.sql.compiler import DDLCompiler, InsertmanyvaluesSentinelOpts
 
 import gmdb
@@ -78,27 +79,32 @@ class DefinitionCompiler(DDLCompiler):
         )
 
     def visit_identity_column(self, identity: Any, **_given: Any) -> str:
-        """The numbers begin at 1 and go up by one."""
-        options = (("start", 1), ("increment", 1), ("minvalue", 1))
-        unlike = [name for name, usual in options if getattr(identity, name) not in (None, usual)]
-        unlike += [name for name in ("maxvalue", "cycle", "cache") if getattr(identity, name, None)]
-        if unlike:
-            raise exc.CompileError(f"gmdb's identities begin at 1 and go up by one: {unlike[0]} cannot be chosen")
-        return f"GENERATED {'ALWAYS' if identity.always else 'BY DEFAULT'} AS IDENTITY"
+        """The numbers do not go round."""
+        for name in ("cycle", "cache"):
+            if getattr(identity, name, None):
+                raise exc.CompileError(f"an identity of gmdb's has no {name}; use a sequence")
+        words = (
+            ("start", "START WITH"),
+            ("increment", "INCREMENT BY"),
+            ("minvalue", "MINVALUE"),
+            ("maxvalue", "MAXVALUE"),
+        )
+        given = [f"{word} {value}" for name, word in words if (value := getattr(identity, name)) is not None]
+        options = f" ({' '.join(given)})" if given else ""
+        return f"GENERATED {'ALWAYS' if identity.always else 'BY DEFAULT'} AS IDENTITY{options}"
 
     def visit_foreign_key_constraint(self, constraint: Any, **_given: Any) -> str | None:  # type: ignore[override]
-        """Refused, unless the engine was told to leave them out: relationships go by them, and gmdb has none."""
+        """Nothing, if the engine was told to leave them out."""
         if getattr(self.dialect, "leaves_foreign_keys_out", False):
             return None
-        table, target = constraint.parent.name, constraint.elements[0].target_fullname
-        advice = "to make tables without them, as models with relationships need, end the URL by ?foreign_keys=left_out"
-        raise exc.CompileError(f"table {table}: gmdb does not enforce foreign keys, as that to {target}; {advice}")
+        return str(super().visit_foreign_key_constraint(constraint))
 
     def visit_create_index(self, create: Any, **_given: Any) -> str:  # type: ignore[override]
         index = create.element
         self._verify_index_table(index)
         names = [self.sql_compiler.process(e, include_table=False, literal_binds=True) for e in index.expressions]
-        using = index.dialect_options["gmdb"]["using"]
+        options = index.dialect_options["gmdb"]
+        using, included = options["using"], [getattr(one, "name", one) for one in options["include"] or ()]
         parts = [
             "CREATE",
             "UNIQUE INDEX" if index.unique else "INDEX",
@@ -107,8 +113,14 @@ class DefinitionCompiler(DDLCompiler):
             f"ON {self.preparer.format_table(index.table)}",
             f"USING {using}" if using else "",
             f"({', '.join(names)})",
+            f"INCLUDE ({', '.join(map(self.preparer.quote, included))})" if included else "",
+            f"WHERE {self._index_condition(options['where'])}" if options["where"] is not None else "",
         ]
         return " ".join(part for part in parts if part)
+
+    def _index_condition(self, where: Any) -> str:
+        condition = coercions.expect(roles.DDLExpressionRole, where)
+        return str(self.sql_compiler.process(condition, include_table=False, literal_binds=True))
 
     def post_create_table(self, table: Any) -> str:
         options = table.dialect_options["gmdb"]
@@ -120,7 +132,7 @@ class DefinitionCompiler(DDLCompiler):
 # ---- The dialect.
 
 AUTOCOMMIT = "AUTOCOMMIT"
-LEVELS = ("READ COMMITTED", "REPEATABLE READ")
+LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
 
 class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
@@ -142,7 +154,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     colspecs = IMPLEMENTATIONS
     construct_arguments = [  # noqa: RUF012
         (schema.Table, {"tablespace": None, "pctfree": None}),
-        (schema.Index, {"using": None}),
+        (schema.Index, {"using": None, "include": None, "where": None}),
     ]
 
     supports_native_boolean = True
@@ -210,8 +222,8 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
             arguments["token"] = str(url.password)
         if "tls_ca" in options:
             arguments["tls_ca"] = options["tls_ca"]
-        if options.get("foreign_keys") not in (None, "refused", "left_out"):
-            raise InterfaceError(f"{url}: foreign_keys is refused, or left_out of tables")
+        if options.get("foreign_keys") not in (None, "kept", "left_out"):
+            raise InterfaceError(f"{url}: foreign_keys are kept, or left_out of tables")
         self.leaves_foreign_keys_out = options.get("foreign_keys") == "left_out"
         if "lock_timeout" in options:
             arguments["lock_timeout"] = float(str(options["lock_timeout"]))

@@ -12,7 +12,16 @@ from sqlalchemy.sql.compiler import GenericTypeCompiler
 
 from gmdb.errors import NoSuchTable
 from gmdb.format.columns import VARCHAR_MAX, Column, ColumnType
-from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
+from gmdb.tables.access.indexes import Direction
+from gmdb.tables.catalog.schema import (
+    CHECK,
+    FOREIGN_KEY,
+    NO_ACTION,
+    PRIMARY_KEY,
+    UNIQUE,
+    Constraint,
+    TableDefinition,
+)
 from sqlalchemy import Column as SqlAlchemyColumn
 from sqlalchemy import exc
 from sqlalchemy import types as sqltypes
@@ -242,8 +251,17 @@ class Reflection:
     def get_foreign_keys(
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
-        self._definition(connection, table_name, schema)
-        return []
+        return [
+            {
+                "name": one.name,
+                "constrained_columns": list(one.columns),
+                "referred_schema": None,
+                "referred_table": one.references,
+                "referred_columns": list(one.key),
+                "options": _foreign_key_options(one),
+            }
+            for one in self._constraints(connection, table_name, schema, FOREIGN_KEY)
+        ]
 
     @reflection.cache
     def get_indexes(
@@ -256,12 +274,20 @@ class Reflection:
         for index in sorted(table.indexes, key=lambda one: one.name):
             if kinds.get(index.name) == PRIMARY_KEY:
                 continue
-            names = [table.columns[n].name for n in index.positions]
+            names = [table.columns[n].name for n in index.key]
             entry: dict[str, Any] = {"name": index.name, "column_names": names, "unique": index.unique}
+            orders = {name: _sorting(index.direction(n)) for n, name in enumerate(names) if any(index.directions)}
+            if orders:
+                entry["column_sorting"] = orders
             if kinds.get(index.name) == UNIQUE:
                 entry["duplicates_constraint"] = index.name
-            if index.using != "btree":
-                entry["dialect_options"] = {"gmdb_using": index.using}
+            options: dict[str, Any] = {} if index.using == "btree" else {"gmdb_using": index.using}
+            if index.included:
+                options["gmdb_include"] = [table.columns[n].name for n in index.positions[len(index.key) :]]
+            if index.condition is not None:
+                options["gmdb_where"] = index.condition
+            if options:
+                entry["dialect_options"] = options
             indexes.append(entry)
         return indexes
 
@@ -276,6 +302,16 @@ def _comment(constraint: Constraint) -> dict[str, Any]:
     return {} if constraint.comment is None else {"comment": constraint.comment}
 
 
+def _sorting(direction: Direction) -> tuple[str, ...]:
+    """A column's direction, in the words of SQLAlchemy."""
+    words = {
+        "desc": direction.descending,
+        "nulls_first": direction.nulls_first,
+        "nulls_last": not direction.nulls_first,
+    }
+    return tuple(word for word, is_so in words.items() if is_so)
+
+
 def _column(column: Column) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "name": column.name,
@@ -286,5 +322,22 @@ def _column(column: Column) -> dict[str, Any]:
         "comment": column.comment,
     }
     if column.identity is not None:
-        fields["identity"] = {"always": column.identity == "always", "start": 1, "increment": 1}
+        start, increment, *bounds = column.numbers[:4] or (1, 1)
+        names = dict(zip(("minvalue", "maxvalue"), bounds, strict=False))
+        fields["identity"] = {"always": column.identity == "always", "start": start, "increment": increment, **names}
     return fields
+
+
+def _foreign_key_options(constraint: Constraint) -> dict[str, Any]:
+    """What is not as usual about a foreign key, by the names that ``ForeignKeyConstraint`` has for it."""
+    options: dict[str, Any] = {
+        name: action.upper()
+        for name, action in (("ondelete", constraint.on_delete), ("onupdate", constraint.on_update))
+        if action != NO_ACTION
+    }
+    if constraint.sets:
+        options["ondelete"] += f" ({', '.join(constraint.sets)})"
+    if constraint.deferrable:
+        options["deferrable"] = True
+        options["initially"] = "DEFERRED" if constraint.deferred else "IMMEDIATE"
+    return options | ({"match": "FULL"} if constraint.match_full else {})

@@ -24,6 +24,7 @@ from gmdb.storage.store import PageStore, Segment
 from gmdb.transaction.gc import BackgroundCollector, Collector
 from gmdb.transaction.lock_area import TransactionMemory
 from gmdb.transaction.recovery import recover_transactions
+from gmdb.transaction.serializable import SerializableTransactions
 from gmdb.transaction.snapshots import Snapshots
 from gmdb.transaction.table_locks import Changes, TableLocks
 from gmdb.transaction.waits import LockWaits
@@ -66,6 +67,7 @@ class Transactions:
         self.memory = TransactionMemory(store)
         self.memory.set("undo_entry", UNDO_ENTRY)
         self.snapshots = Snapshots(self.memory)
+        self.serializable = SerializableTransactions(self.guard, self.memory)
         self.waits = LockWaits(lambda there_are: self.memory.set("has_queues", there_are))
         self.tables = TableLocks()
         self.collector = Collector(self)

@@ -2,7 +2,7 @@
 
 Invariants
  1. A statement that fails leaves no trace: its changes are rolled back.
- 2. Under read committed each statement has its own snapshot, under repeatable read each transaction.
+ 2. Under read committed each statement has its own snapshot, under the other levels each transaction.
  3. A session is used by one thread at a time.
  4. A cursor keeps its instant, also when the transaction commits; if changes that it has seen are rolled back, its
     next step raises CursorInvalid.
@@ -12,9 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, StorageError, WriteConflict
+from gmdb.errors import (
+    CursorInvalid,
+    InterfaceError,
+    NoSuchSavepoint,
+    SerializationFailure,
+    StorageError,
+    WriteConflict,
+)
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.page import SegmentType
 from gmdb.kernel.change.bulk import open_last_page
@@ -51,7 +58,8 @@ from gmdb.storage.store import Segment, Tablespace
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.interrupts import Interruptible
-from gmdb.transaction.snapshots import OWN, Snapshot, require_level
+from gmdb.transaction.serializable import Tracked
+from gmdb.transaction.snapshots import OWN, SERIALIZABLE, Snapshot, require_level
 from gmdb.transaction.table_locks import ChangedDefinitions, Changes, HoldsTables
 from gmdb.transaction.waits import change_with_retries, must_queue
 
@@ -86,6 +94,26 @@ class HasSavepoints:
         raise NoSuchSavepoint(f"no savepoint {name} is set in this transaction")
 
 
+# ---- What a transaction has done that is yet to be checked.
+
+
+class Unchecked(Protocol):
+    """Checks of the layers above, which come at the end of statements or of the transaction."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is put off until the commit."""
+
+    def settle(self) -> None:
+        """Check and do what is due at the end of a statement, as part of it."""
+
+    def settle_all(self) -> None:
+        """Check what was put off: the transaction is about to commit."""
+
+    def take_back_to(self, mark: int) -> None:
+        """Forget what concerns changes that are taken back."""
+
+
 # ---- A session.
 
 RECORDS_FIRST, RECORDS_KEPT = 1 << 12, 1 << 16  # places in a new list of undo records; in one that is used again
@@ -96,6 +124,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         require_level(isolation)
         self.hub = hub
         self.isolation = isolation
+        self.is_serializable = False  # whether what transactions read and write is noted: there is need if they change
         self.autocommit = autocommit
         self.lock_timeout = lock_timeout
         self.closed = False
@@ -106,19 +135,33 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self._use_records(zeros(RECORDS_FIRST, "q"))
         self._cursors: set[Snapshot] = set()  # that are being read by
         self.pages_wanted = 0  # how many pages a change asks for that found too few
+        self.last_values: dict[int, int] = {}  # of sequences, by their tables' numbers
+        self.last_sequence = 0
+        self.checks: Any = None  # what ``unchecked`` is in a transaction that needs it
         self._do_nothing_yet()
         self.depth = 0  # statements of several steps that are running, one within the other
         self._resumes_autocommit = False  # when a transaction ends that was begun explicitly
         self._defining = False  # definitions are read as they are now, whatever the isolation
         self.call[ALONE] = 1
-        self.call[LATEST] = int(self._reads_latest())
+        self._note_isolation()
         self._reset()
         with hub.guard:
             hub.sessions.add(self)
 
     def _reads_latest(self) -> bool:
         """Whether each statement has a snapshot of its own."""
-        return self.isolation == "read committed" or self.autocommit or self._defining
+        if self._defining:
+            return True
+        return self.isolation == "read committed" or (self.autocommit and not self.is_serializable)
+
+    def _note_isolation(self) -> None:
+        self.is_serializable = self.isolation == SERIALIZABLE and not self.hub.store.read_only
+        self.call[LATEST] = int(self._reads_latest())
+
+    @property
+    def notes_changes(self) -> bool:
+        """Whether changes of single rows are noted; a change of a definition is as a whole."""
+        return self.is_serializable and not self._defining
 
     def _reset(self) -> None:
         if self._resumes_autocommit:
@@ -138,9 +181,11 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self._use_records(zeros(RECORDS_FIRST, "q"))
         self._forget_savepoints()
         self._release_tables()
+        self.unchecked: Unchecked | None = None
         self.definitions = ChangedDefinitions()
         self._pages_to_tidy: set[tuple[int, int]] = set()
         self._snapshot: Snapshot | None = None
+        self.tracked: Tracked | None = None  # what a serializable transaction has read and written
 
     def set_autocommit(self, on: bool) -> None:
         """Make each statement a transaction of its own, or not; what is open is committed first."""
@@ -155,7 +200,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         if self.in_transaction and isolation != self.isolation:
             raise InterfaceError("the isolation cannot change within a transaction: commit or roll back first")
         self.isolation = isolation
-        self.call[LATEST] = int(self._reads_latest())
+        self._note_isolation()
 
     @property
     def is_autocommit(self) -> bool:
@@ -221,11 +266,25 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             self.call[SCN] = self._transaction_snapshot().scn
 
     def _transaction_snapshot(self) -> Snapshot:
-        """The snapshot that a transaction under repeatable read has for its whole life."""
+        """The snapshot that a transaction has for its whole life, unless it is one under read committed."""
         if self._snapshot is None:
             self._snapshot = self.hub.snapshots.take()
+            if self.is_serializable:
+                self.track()
         self._snapshot.check()
         return self._snapshot
+
+    def track(self) -> Tracked:
+        """What the serializable transaction has read and written so far.  The guard is held."""
+        if self.tracked is None:
+            scn = self.hub.memory.scn if self._snapshot is None else self._snapshot.scn
+            self.tracked = self.hub.serializable._begin(scn, self.is_read_only)
+        return self.tracked
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the session itself can change nothing."""
+        return False
 
     @property
     def reading_scn(self) -> int:
@@ -245,7 +304,10 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
     def finish_read(self) -> None:
         """Under autocommit a read is over when it is done."""
         if self.autocommit and not self.depth and not self.closed:
-            self.commit()
+            if self.tracked is not None and self.tracked.doomed:
+                self.rollback()
+            else:
+                self.commit()
 
     def finish_read_if_idle(self) -> None:
         """``finish_read`` of a read that ended in any thread, unless another thread's operation is running.
@@ -290,6 +352,21 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
     @contextmanager
     def statement(self) -> Iterator[Snapshot]:
         """A statement of several steps, on one snapshot that is kept for it; all of it happens or nothing."""
+        try:
+            with self._steps() as snapshot:
+                yield snapshot
+                if self.unchecked is not None and self.depth == 1:
+                    self.unchecked.settle()
+        except BaseException:
+            if self.autocommit and not self.depth:
+                self.rollback()
+            raise
+        if self.autocommit and not self.depth:
+            self._commit_or_roll_back()
+
+    @contextmanager
+    def _steps(self) -> Iterator[Snapshot]:
+        """``statement``, which ends no transaction."""
         self.require_open()
         with self.hub.guard:
             self.new_statement()
@@ -304,12 +381,8 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         except BaseException:
             self._end_statement(snapshot)
             self.take_back_to(mark)
-            if self.autocommit and not self.depth:
-                self.rollback()
             raise
         self._end_statement(snapshot)
-        if self.autocommit and not self.depth:
-            self._commit_or_roll_back()
 
     def _end_statement(self, snapshot: Snapshot) -> None:
         self.depth -= 1
@@ -446,6 +519,8 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
     def begin(self) -> None:
         """Start a transaction.  (One starts by itself with the first statement.)"""
         self.require_open()
+        if self.is_serializable and self.autocommit and self.slot < 0:
+            self.finish_read()  # of rows that are still to come
         if self.in_transaction:
             raise InterfaceError("a transaction is open already; commit or roll back first")
         if self.autocommit:  # not until this one ends
@@ -455,9 +530,17 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
     def commit(self) -> None:
         """Commit.  Returns once the commit is on disk; from then on others see it."""
         self.require_open()
+        if self.unchecked is not None and self.unchecked.is_waiting and not self._logged_at:
+            with self._steps():
+                self.unchecked.settle_all()
+        if self.is_serializable:
+            self._settle_reads()
         if self.slot >= 0:
             try:
                 self._log_commit()
+            except SerializationFailure:
+                self.rollback()
+                raise
             except BaseException:
                 if self._logged_at:  # another thread will have it on disk: it cannot be rolled back any more
                     self.hub.has_abandoned_commits = True
@@ -478,19 +561,39 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         """The commit is on disk, or will be.  A second time does nothing."""
         with self.hub.guard:
             self._cursors.clear()  # what they have seen cannot be rolled back any more
+            if self.tracked is not None and not self.tracked.is_committed:
+                self.hub.serializable._commit(self.tracked, 0)
             if self.slot >= 0 and self.call[COMMIT] == 0:  # it changed nothing
                 self.hub.memory.mark_rolled_back(self.slot)
             self._end(self.call[COMMIT])
 
     def _log_commit(self) -> None:
         """Have the commit on disk.  Not under the guard: the thread that writes the log needs it."""
-        for _, entry_page, last_page, space_id in self._loads:
-            with self.hub.guard:
+        with self.hub.guard:
+            if self.tracked is not None:
+                self.hub.serializable._before_commit(self.tracked)  # from here on it cannot be refused any more
+            for _, entry_page, last_page, space_id in self._loads:
                 self.hub.store.call_essential(open_last_page, space_id, entry_page, last_page)
-        lsn = self.hub.log_commit(self.slot, self.call_address, self.call, self.definitions.now)
-        self._logged_at = lsn
+            lsn = self.hub.log_commit(self.slot, self.call_address, self.call, self.definitions.now)
+            if self.tracked is not None:
+                self.hub.serializable._commit(self.tracked, self.call[COMMIT] if lsn else 0)
+            self._logged_at = lsn
         if lsn and self.hub.redo is not None:
             self.hub.redo.make_durable(lsn)
+
+    def _settle_reads(self) -> None:
+        """Before the commit of a serializable transaction: note what is not known yet of what it reads and writes."""
+        try:
+            with self.hub.guard:
+                for number in self.definitions.now:
+                    self.track().write_all(number)
+                if self.tracked is not None:
+                    self.hub.serializable._require(self.tracked)
+                    for number in self.tracked.seen if self._cursors else ():
+                        self.tracked.read_all(number)  # of what is half read nobody knows where it will go on
+        except SerializationFailure:
+            self.rollback()
+            raise
 
     def rollback(self) -> None:
         self.require_open()
@@ -518,6 +621,8 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             hub.notify_ended()
         if self._snapshot is not None:
             self._snapshot.release()
+        if self.tracked is not None and not self.tracked.is_committed:
+            hub.serializable._roll_back(self.tracked)
         released = self.slot >= 0 or bool(self._locks_taken)
         hub.tables.release(self, self._locks_taken)
         self._reset()
@@ -539,6 +644,8 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
                     pass  # a segment goes a part at a time
                 self.call[RECORD_COUNT] -= 1
         self._loads = [load for load in self._loads if load[0] <= mark]
+        if self.unchecked is not None:
+            self.unchecked.take_back_to(mark)
         self._forget_definitions(self.definitions.take_back_to(mark))
         self.hub.waits.wake()
 
@@ -570,5 +677,6 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
                 self._finish_commit()
             self.rollback()
         self.forget_tables_seen()
+        self.unchecked = self.checks = None
         self.closed = True
         self.call[PLAIN] = 0

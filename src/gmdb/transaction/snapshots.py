@@ -12,7 +12,8 @@ from gmdb.kernel.read.visibility import SNAPSHOT
 from gmdb.storage.memory import numbers
 from gmdb.transaction.lock_area import TransactionMemory
 
-ISOLATION_LEVELS = ("read committed", "repeatable read")  # a snapshot for a statement, or for the transaction
+SERIALIZABLE = "serializable"  # a snapshot for the transaction, and what it reads is noted
+ISOLATION_LEVELS = ("read committed", "repeatable read", SERIALIZABLE)  # the first has a snapshot for each statement
 NO_FORM = numbers(())
 OWN = SNAPSHOT.names.index("transaction")  # in the form: the reader's own transaction
 

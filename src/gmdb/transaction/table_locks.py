@@ -6,7 +6,8 @@ Here a definition is any object of the catalog's, by the number of its table; No
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gmdb.kernel.runtime.call import STAMP
@@ -22,18 +23,20 @@ Changes = Mapping[int, Any]
 class ChangedDefinitions:
     def __init__(self) -> None:
         self.now: Changes = {}
+        self.merged: tuple[Changes, Changes] | None = None  # committed definitions, and those with the changes
         self._before: list[tuple[int, Changes]] = []  # undo records when it was changed, what was changed until then
 
     def change(self, changes: Changes, undo_count: int) -> None:
         """Note changed definitions; the transaction has ``undo_count`` undo records by now."""
         self._before.append((undo_count, self.now))
-        self.now = {**self.now, **changes}
+        self.now, self.merged = {**self.now, **changes}, None
 
     def take_back_to(self, undo_count: int) -> set[int]:
         """Forget the changes whose undo records are gone; returns the tables that are as they were again."""
         reached = self.now
         while self._before and self._before[-1][0] > undo_count:
             _, self.now = self._before.pop()
+            self.merged = None
         return {number for number in reached if reached[number] is not self.now.get(number, self)}
 
 
@@ -53,12 +56,34 @@ class Name(NamedTuple):
         return f"the name {self.name} of a {self.kind}"
 
 
+class KeyPlace(NamedTuple):
+    """A place for keys of a table's rows, by their hash: two keys rarely have the same one."""
+
+    table: int
+    place: int
+
+    def __str__(self) -> str:
+        return f"a key of table {self.table}"
+
+
 class TableLocks:
     """Which session holds which table until its transaction ends.  The caller holds the store's guard."""
 
     def __init__(self) -> None:
         self._shared: dict[Hashable, set[Session]] = {}
         self._alone: dict[Hashable, Session] = {}
+        self._sides: dict[Hashable, dict[str, set[Session]]] = {}
+
+    def join(self, key: Hashable, side: str, session: Session) -> list[Session]:
+        """Take a key together with all who are on the same side; returns the sessions on others, none if taken."""
+        sides = self._sides.get(key)
+        if sides is None:
+            self._sides[key] = {side: {session}}
+            return []
+        others = {one for other, members in sides.items() if other != side for one in members if one is not session}
+        if not others:
+            sides.setdefault(side, set()).add(session)
+        return list(others)
 
     def share(self, key: Hashable, session: Session) -> list[Session]:
         """Take the table together with others; returns the sessions in the way, none if it was taken."""
@@ -94,6 +119,17 @@ class TableLocks:
                     del self._shared[key]
             if self._alone.get(key) is session:
                 del self._alone[key]
+            if key in self._sides:
+                self._leave(key, session)
+
+    def _leave(self, key: Hashable, session: Session) -> None:
+        sides = self._sides[key]
+        for side in list(sides):
+            sides[side].discard(session)
+            if not sides[side]:
+                del sides[side]
+        if not sides:
+            del self._sides[key]
 
 
 class HoldsTables:
@@ -167,6 +203,22 @@ class HoldsTables:
         if not tables.is_alone(key, session):
             _take(session, key, what or str(key), lambda: tables.take_alone(key, session))
             self._locks_taken.add(key)
+            self.hub.finish_commits()
+
+    def join_keys(self, side: str, places: Collection[KeyPlace], what: str) -> None:
+        """Take keys together with all who are on the same side, until the transaction ends; others wait for it.
+
+        A transaction that was on another side before has released them, and its commit is visible.
+        """
+        session, tables, waits = cast("Session", self), self.hub.tables, self.hub.waits
+        with self.hub.guard:
+            is_free = not waits.queues
+            later = [place for place in places if not is_free or tables.join(place, side, session)]
+        self._locks_taken.update(set(places).difference(later))
+        for place in later:
+            _take(session, place, what, partial(tables.join, place, side, session))
+            self._locks_taken.add(place)
+        if self.hub.has_abandoned_commits:
             self.hub.finish_commits()
 
     def share_instead(self, number: int) -> None:

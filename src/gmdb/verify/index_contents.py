@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from gmdb.errors import Corruption, DataError, StorageError
+from gmdb.errors import Corruption, DataError, SchemaError, StorageError
 from gmdb.format import heap
 from gmdb.format.address import RowId, device_of, page_name, page_of, slot_of
 from gmdb.format.btree import INDEX_AT, INDEX_HEAD, KEY_COLUMNS_MAX, IndexKind, key_values
-from gmdb.format.columns import Column
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.row import NO_LOCK, ROW_HEAD, UNLOCKED, RowFlag, decode_row
 from gmdb.format.undo import UndoOperation
@@ -28,7 +27,7 @@ from gmdb.kernel.checks.index_checks import NO_WORD, SPECIAL, word_of_bytes, wor
 from gmdb.kernel.checks.row_checks import SUSPECT
 from gmdb.kernel.row import ENTRY_BUFFER
 from gmdb.process.late_dataclasses import dataclass
-from gmdb.tables.access.indexes import IndexDefinition, order_of
+from gmdb.tables.access.indexes import IndexDefinition, head_fields, require_parts
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.database_files import entry_target
 from gmdb.tables.files.page_view import view_undo_records
@@ -398,6 +397,10 @@ def _wrong_definition(survey: Survey, catalog: Catalog, index: IndexDefinition, 
         return f"has a column number {max(positions)}, but table {table.name} has {len(table.columns)} columns"
     if index.using not in KINDS_BY_NAME:
         return f"is of kind {index.using!r}, but there are only {' and '.join(KINDS_BY_NAME)}"
+    try:
+        require_parts(index)
+    except SchemaError as error:
+        return f"makes no sense: {error}"
     seg_type = SegmentType[KINDS_BY_NAME[index.using].name]
     wrong = wrong_entry(survey, index.entry_page, index.obj_id, table.space_id, (seg_type,))
     return wrong and f"starts at page {page_name(index.entry_page)}, {wrong}"
@@ -408,27 +411,20 @@ def _read_head(survey: Survey, definition: IndexDefinition, table: TableDefiniti
     columns = tuple(table.columns[position] for position in definition.positions)
     page = survey.files.page(definition.entry_page)
     fields = INDEX_HEAD.values(page, INDEX_AT)
-    right = _right_head(definition, columns)
+    right = head_fields(definition, columns, len(page))
     for name, value in right.items():
         stored = _field(page, name) if isinstance(value, list) else fields[name]
         if stored != value:
             message = f"index {definition.name}: {name} {stored} in the index's head, but the catalog makes it {value}"
             survey.findings.on_page(definition.entry_page, INDEX_AT + INDEX_HEAD.offset(name), message)
-    head = np.frombuffer(INDEX_HEAD.pack(root=fields["root"], **right), np.uint8)
-    return Index(definition, table, columns, segment, head)
-
-
-def _right_head(definition: IndexDefinition, columns: tuple[Column, ...]) -> dict[str, Any]:
-    spare = [0] * (16 - len(columns))
-    positions = np.array([*definition.positions, *spare], "<u2").tobytes()
-    orders = [*(int(order_of(column)) for column in columns), *spare]
-    return {
-        "unique": int(definition.unique),
-        "column_count": len(columns),
-        "kind": int(KINDS_BY_NAME[definition.using]),
-        "orders": orders,
-        "positions": list(positions),
-    }
+    head, program = INDEX_HEAD.pack(root=fields["root"], **right), definition.program_bytes
+    if program:
+        at = INDEX_AT + right["program_at"]
+        if page[at : at + len(program)] != program:
+            message = f"index {definition.name}: its key program is another one than the catalog's"
+            survey.findings.on_page(definition.entry_page, at, message)
+        head = head.ljust(right["program_at"], b"\0") + program
+    return Index(definition, table, columns, segment, np.frombuffer(head, np.uint8))
 
 
 def _field(page: bytes, name: str) -> list[int]:

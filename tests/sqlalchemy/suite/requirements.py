@@ -27,7 +27,10 @@ ABSENT = """
 
 class Requirements(SuiteRequirements):
     def get_isolation_levels(self, config):  # noqa: ARG002
-        return {"default": "READ COMMITTED", "supported": ["READ COMMITTED", "REPEATABLE READ", "AUTOCOMMIT"]}
+        return {
+            "default": "READ COMMITTED",
+            "supported": ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "AUTOCOMMIT"],
+        }
 
     def get_order_by_collation(self, config):  # noqa: ARG002
         return "C"

@@ -20,7 +20,8 @@ from gmdb.format.columns import ColumnType
 from gmdb.inspect.canvas import PLAIN
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import pyarrow as pa
-from gmdb.tables.catalog.schema import CHECK, TableDefinition
+from gmdb.tables.access.indexes import written_columns
+from gmdb.tables.catalog.schema import CHECK, FOREIGN_KEY, Constraint, TableDefinition
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetWriter
@@ -201,13 +202,10 @@ def described(table: TableDefinition) -> Iterator[QueryResult]:
         for c in table.columns
     ]
     yield _text_result(("column", "type", "nullable", "default"), columns)
-    names = [column.name for column in table.columns]
-    indexes = [
-        (i.name, ", ".join(names[n] for n in i.positions), i.using, "yes" if i.unique else "no") for i in table.indexes
-    ]
+    indexes = [(i.name, written_columns(i, table.columns), i.using, "yes" if i.unique else "no") for i in table.indexes]
     if indexes:
         yield _text_result(("index", "columns", "kind", "unique"), indexes)
-    constraints = [(c.name, c.kind, c.text if c.kind == CHECK else ", ".join(c.columns)) for c in table.constraints]
+    constraints = [(c.name, c.kind, _of(c)) for c in table.constraints]
     if constraints:
         yield _text_result(("constraint", "kind", "of"), constraints)
     parts = [
@@ -219,6 +217,16 @@ def described(table: TableDefinition) -> Iterator[QueryResult]:
     comments = [(kind, one.name, one.comment) for kind, ones in parts for one in ones if one.comment is not None]  # type: ignore[attr-defined]
     if comments:
         yield _text_result(("what", "name", "comment"), comments)
+
+
+def _of(constraint: Constraint) -> str:
+    """What a constraint is about."""
+    columns = ", ".join(constraint.columns)
+    if constraint.kind == FOREIGN_KEY:
+        from gmdb.sql.statements.references import shown
+
+        return f"({columns}) {shown(constraint)}"
+    return constraint.text + ("" if constraint.valid else " NOT VALID") if constraint.kind == CHECK else columns
 
 
 def _text_result(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> QueryResult:

@@ -21,8 +21,9 @@ from gmdb.tables.catalog.schema import Constraint
 @dataclass(frozen=True)
 class IndexPlan:
     name: str
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # as they are written in CREATE INDEX: quoted, with their order
     unique: bool
+    condition: str = ""  # of the rows that it has entries of; none: of all
 
 
 @dataclass

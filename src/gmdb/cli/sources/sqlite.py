@@ -1,7 +1,7 @@
 """A SQLite database: its tables with their keys, defaults, checks and indexes, and their rows.
 
 Names become lower case: SQLite's are case-insensitive, and gmdb folds names that are not quoted.
-What gmdb does not have (foreign keys, views, triggers, virtual tables, partial and computed indexes, collations) is
+What gmdb does not have (foreign keys, views, triggers, virtual tables, computed indexes, collations) is
 left out, and ``remarks`` say so, as they do of everything else that is not taken over as it is.
 """
 
@@ -221,27 +221,37 @@ class _TableReader:
         for _, name, unique, origin, is_partial in reversed(listed):
             if origin == "pk":
                 continue
-            columns = self._index_columns(name, origin, bool(is_partial))
-            if columns is None:
+            columns = self._index_columns(name, origin)
+            condition = self._condition(name) if is_partial else ""
+            if columns is None or condition is None:
                 continue
             if origin == "u":
-                plan.keys.append(Constraint(UNIQUE, columns))
-            else:
-                plan.indexes.append(IndexPlan(name.lower(), columns, bool(unique)))
+                plan.keys.append(Constraint(UNIQUE, tuple(column for column, _ in columns)))
+                continue
+            keys = tuple(f"{_quoted(column)}{' desc' if descending else ''}" for column, descending in columns)
+            plan.indexes.append(IndexPlan(name.lower(), keys, bool(unique), condition))
 
-    def _index_columns(self, name: str, origin: str, is_partial: bool) -> tuple[str, ...] | None:
-        """The columns of an index; None if it is one that gmdb cannot have."""
+    def _condition(self, name: str) -> str | None:
+        """The condition of a partial index; None if it cannot be read."""
+        asked = "select sql from sqlite_master where type = 'index' and name = ?"
+        tree = _parsed(self._connection.execute(asked, (name,)).fetchone()[0])
+        where = None if tree is None else tree.find(exp.Where)
+        if where is None:
+            self._leave_out(f"index {name}, whose condition could not be read")
+            return None
+        return _written(where.this)
+
+    def _index_columns(self, name: str, origin: str) -> tuple[tuple[str, bool], ...] | None:
+        """The columns of an index, and which of them descend; None if it is one that gmdb cannot have."""
         parts = [row for row in self._connection.execute(f"pragma index_xinfo({_quoted(name)})") if row[5]]
         what = f"index {name}" if origin == "c" else "a unique constraint"
-        if is_partial or any(part[1] < 0 for part in parts):
-            self._leave_out(f"{what}, which is {'over some rows only' if is_partial else 'over an expression'}")
+        if any(part[1] < 0 for part in parts):
+            self._leave_out(f"{what}, which is over an expression")
             return None
-        for _, _, column, descending, collation, _ in parts:
+        for _, _, column, _, collation, _ in parts:
             if collation.upper() != "BINARY":
                 self._leave_out(f"{what}: the collation {collation.upper()} of column {column}")
-            if descending:
-                self._leave_out(f"{what}: the descending order of column {column}; it is read both ways")
-        return tuple(column.lower() for _, _, column, *_ in parts)
+        return tuple((column.lower(), bool(descending)) for _, _, column, descending, *_ in parts)
 
     def _checks(self) -> list[str]:
         if self._tree is None:

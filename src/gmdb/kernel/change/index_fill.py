@@ -31,7 +31,7 @@ from gmdb.kernel.page.allocation import pages_available
 from gmdb.kernel.page.area import change, damaged, mark_dirty, page_head, page_size_of, touch
 from gmdb.kernel.page.redo import close_group, log_page, require_log_room
 from gmdb.kernel.page.soundness import LEVELS_MAX, entry_is_sound
-from gmdb.kernel.row import ENTRY_BUFFER, VALUES_AT, compare_keys, has_null, index_head, key_columns
+from gmdb.kernel.row import ENTRY_BUFFER, VALUES_AT, compare_keys, has_null, index_head, key_columns, unique_columns
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.memory import fill_bytes, load_i64, load_u16, load_u32, move_bytes, records, store_64
 from gmdb.kernel.runtime.status import DONE, DUPLICATE, LOG_FULL, NEED_SPACE
@@ -169,8 +169,8 @@ def fill_tree(area, entry_id, fill_address):
             break
         run = run_at(fill.runs + n * _RUN_SIZE)
         entry = run.entries + load_i64(run.offsets + 8 * run.next)
-        if unique and fill.count and compare_keys(index, fill.previous, entry, key_columns(index)) == 0:
-            status = DUPLICATE if not has_null(index, entry) else DONE
+        if unique and fill.count and _is_duplicate(index, fill.previous, entry):
+            status = DUPLICATE
         if status == DONE:
             status = _put(area, index, fill, entry, 0)
         if status < 0:
@@ -320,7 +320,7 @@ def _start_leaf(page, page_size):
 @routine
 def _is_duplicate(index, previous, entry):
     """Whether a unique index cannot have both entries, which are neighbours."""
-    same = compare_keys(index, previous, entry, key_columns(index)) == 0
+    same = compare_keys(index, previous, entry, unique_columns(index)) == 0
     return same and not has_null(index, entry)
 
 

@@ -7,6 +7,7 @@ beginnings of keys (``sort_prefix``); only where those are equal are keys compar
 from __future__ import annotations
 
 from gmdb.format.layout import Structure
+from gmdb.kernel.entries import make_entry_within
 from gmdb.kernel.indexes.any_index import open_index
 from gmdb.kernel.indexes.index_node import entry_size
 from gmdb.kernel.page.area import damaged
@@ -20,13 +21,12 @@ from gmdb.kernel.row import (
     compare_keys,
     copy_short,
     key_columns,
-    make_entry_within,
     sort_prefix,
 )
 from gmdb.kernel.runtime.compiler import long_kernel, routine
 from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.memory import address_of_array, load_i64, load_u32, move_bytes, records, store_64
-from gmdb.kernel.runtime.status import BUSY, DAMAGED, DONE, KEY_TOO_LONG, NO_ROOM
+from gmdb.kernel.runtime.status import ABSENT, BUSY, DAMAGED, DONE, KEY_TOO_LONG, NO_ROOM
 
 RUN = Structure(
     [
@@ -67,19 +67,22 @@ _ENTRIES_AT_ONCE = 1 << 18
 @routine
 def _add_entries(index, run, rows, limits, places, count):
     """Add the entries of a block's rows to a run; returns DONE, or why not all of them are there."""
-    used = run.used
+    used, added = run.used, run.count
     for k in range(count):
-        if used + ENTRY_BUFFER > run.room or run.count + k == run.capacity:
+        if used + ENTRY_BUFFER > run.room or added == run.capacity:
             return NO_ROOM
         row_id = word_of_place(places[k])
         size = make_entry_within(index, rows[k], limits[k], run.entries + used, row_id)
+        if size == ABSENT:
+            continue
         if size < 0:
             return size
-        store_64(run.offsets + 8 * (run.count + k), used)
-        store_64(run.prefixes + 8 * (run.count + k), sort_prefix(index, run.entries + used))
+        store_64(run.offsets + 8 * added, used)
+        store_64(run.prefixes + 8 * added, sort_prefix(index, run.entries + used))
         used += size
+        added += 1
     run.used = used
-    run.count += count
+    run.count = added
     return DONE
 
 

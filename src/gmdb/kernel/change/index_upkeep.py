@@ -16,6 +16,7 @@ from gmdb.format.address import UNDO_DEVICE
 from gmdb.format.row import NO_LOCK, UNLOCKED
 from gmdb.format.segment import SEGMENT_HEAD_AT
 from gmdb.format.undo import UndoOperation
+from gmdb.kernel.entries import make_entry
 from gmdb.kernel.heap import FLAG_DELETE, LOAD_NUMBER_AT, data_of, flags_of, home_of, lock_of
 from gmdb.kernel.indexes.any_index import (
     add_entry,
@@ -55,11 +56,11 @@ from gmdb.kernel.row import (
     has_shape,
     index_head,
     key_columns,
-    make_entry,
+    unique_columns,
 )
 from gmdb.kernel.runtime.compiler import kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u32, move_bytes, store_32
-from gmdb.kernel.runtime.status import DONE, DUPLICATE, LOCKED, LOG_FULL, NEED_SPACE, NOT_FOUND, UNDO_FULL
+from gmdb.kernel.runtime.status import ABSENT, DONE, DUPLICATE, LOCKED, LOG_FULL, NEED_SPACE, NOT_FOUND, UNDO_FULL
 from gmdb.kernel.undo import (
     RECORD_SIZE,
     SHADOW,
@@ -202,7 +203,7 @@ def _check_row(area, call, target, index, entry, place):
     if data < 0:
         return data
     buffer = _other_buffer(area)
-    if make_entry(index, data, buffer, 0) < 0 or compare_keys(index, buffer, entry, key_columns(index)):
+    if make_entry(index, data, buffer, 0) < 0 or compare_keys(index, buffer, entry, unique_columns(index)):
         return DONE
     return DUPLICATE
 
@@ -245,6 +246,8 @@ def prepare(area, call, target, new, old, own):
         index, entry = _index(area, target, n), _entry_buffer(area)
         call.index = n
         size = make_entry(index, new, entry, word_of_place(own))
+        if size == ABSENT:
+            continue
         if size < 0:
             return size
         if old:
@@ -263,7 +266,8 @@ def prepare(area, call, target, new, old, own):
 def _key_changes(area, index, entry, old):
     """Whether a row's key is another one than that of ``entry``."""
     buffer = _other_buffer(area)
-    make_entry(index, old, buffer, 0)
+    if make_entry(index, old, buffer, 0) == ABSENT:
+        return True
     return compare_keys(index, buffer, entry, key_columns(index)) != 0
 
 
@@ -288,9 +292,13 @@ def _note(area, call, index, entry, operation, lock_id, word, place):
 
 @routine
 def _add(area, call, index, row, lock_id, place, is_new):
-    """Have an entry for the row's key: a new one, or one that was marked as deleted.  A new row has none of those."""
+    """Have an entry for the row's key, if rows like it have any: a new one, or one that was marked as deleted.
+
+    A new row has none of those.
+    """
     entry = _entry_buffer(area)
-    make_entry(index, row, entry, word_of_place(place))
+    if make_entry(index, row, entry, word_of_place(place)) == ABSENT:
+        return DONE
     store_32(entry, lock_id)
     found, word = NOT_FOUND if is_new else find_entry(area, index, entry), SHADOW
     if found >= 0:
@@ -308,7 +316,8 @@ def _add(area, call, index, row, lock_id, place, is_new):
 def _mark(area, call, index, row, lock_id, place):
     """The newest version of the row no longer has this key."""
     entry = _entry_buffer(area)
-    make_entry(index, row, entry, word_of_place(place))
+    if make_entry(index, row, entry, word_of_place(place)) == ABSENT:
+        return DONE
     found = find_entry(area, index, entry)
     if found < 0:
         return DONE
@@ -322,7 +331,8 @@ def _mark(area, call, index, row, lock_id, place):
 def _note_shadow(area, call, index, row, adds, lock_id, place):
     """Record for the build of an index a key that a row has now, or no longer has."""
     entry = _entry_buffer(area)
-    make_entry(index, row, entry, word_of_place(place))
+    if make_entry(index, row, entry, word_of_place(place)) == ABSENT:
+        return DONE
     operation = (_SHADOW_ADD if adds else _SHADOW_TAKE) + (_HASH_SHADOW_ADD - _SHADOW_ADD if is_hash(index) else 0)
     return _note(area, call, index, entry, operation, lock_id, SHADOW, place)
 
@@ -364,8 +374,8 @@ def change_row_entries(area, call, target, new, old, lock_id, place):
     """A row was given new data."""
     for n in range(target.index_count):
         index, entry = _index(area, target, n), _entry_buffer(area)
-        make_entry(index, new, entry, 0)
-        if not _key_changes(area, index, entry, old):
+        is_gone = make_entry(index, new, entry, 0) == ABSENT
+        if make_entry(index, old, entry, 0) == ABSENT if is_gone else not _key_changes(area, index, entry, old):
             continue
         if _is_building(target, n):
             status = _note_shadow(area, call, index, old, False, lock_id, place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
-from gmdb.format.btree import INDEX_HEAD, Order
+from gmdb.format.btree import Order
 from gmdb.format.heap import NODE_AT
 from gmdb.format.layout import Structure
 from gmdb.format.page import PageType, SegmentType
@@ -11,6 +11,7 @@ from gmdb.format.row import BITS_AT, COL_COUNT_AT, NO_LOCK, UNLOCKED
 from gmdb.format.slotted import SLOT_FREED
 from gmdb.kernel.checks.page_checks import heap_node, page_head
 from gmdb.kernel.checks.row_checks import ENTRY_TARGET_AT, FLAG_DELETE, FLAG_ENTRY, FLAG_LINK, SUSPECT
+from gmdb.kernel.entries import make_entry
 from gmdb.kernel.indexes.index_head import is_hash
 from gmdb.kernel.indexes.index_node import child_of, entry_in, entry_size, node_at
 from gmdb.kernel.page.soundness import slot_value, values_reach
@@ -22,11 +23,13 @@ from gmdb.kernel.row import (
     has_null,
     index_head,
     key_columns,
-    make_entry,
+    order_at,
     order_of_double,
+    unique_columns,
 )
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u8, load_u16, load_u32, multiply, records, store_8, store_64
+from gmdb.kernel.runtime.status import ABSENT
 
 # ---- Entries of indexes and rows of tables as words, so that both sides can be compared by sorting numbers.
 #
@@ -49,7 +52,6 @@ NO_WORD = -1  # a key that no entry can have
 
 device_at = records(MAPPED_DEVICE)
 _DEVICE_SIZE = MAPPED_DEVICE.itemsize
-_ORDERS_AT = INDEX_HEAD.offset("orders")
 _WORD, _LONG, _DOUBLE, _WIDE, _BYTES = (int(order) for order in Order)
 _DATA, _HEAP = int(PageType.DATA), int(SegmentType.HEAP)
 _POSITIVE = (1 << 63) - 1
@@ -118,7 +120,7 @@ def word_of(index, entry, place):
             at += 2 + load_u16(at)
         elif code == _EIGHT:
             value = load_i64(at)
-            is_double = load_u8(index + _ORDERS_AT + n) == _DOUBLE
+            is_double = order_at(index, n) == _DOUBLE
             word = _mix_long(word, order_of_double(value) if is_double else value)
             at += 8
         elif code:
@@ -134,7 +136,7 @@ def fits(index, entry, count):
         return False
     bits, at = load_u32(entry + BITS_AT), entry + VALUES_AT
     for n in range(key_columns(index)):
-        code, order = bits >> 2 * n & 3, load_u8(index + _ORDERS_AT + n)
+        code, order = bits >> 2 * n & 3, order_at(index, n)
         if code == 0:
             continue
         wanted = 1 if order == _WORD else _EIGHT if order == _LONG or order == _DOUBLE else 3
@@ -186,7 +188,7 @@ def _data_of(view, obj_id, row):
 
 @long_kernel
 def words_of_rows(view, index, obj_id, pages, page_count, words, places, buffer):
-    """Write a word and a place for each row on heap pages that is not deleted; returns how many.
+    """Write a word and a place for each row on heap pages that is not deleted and has an entry; returns how many.
 
     ``pages`` are the ids (i64s) of pages that can be followed; ``buffer`` is room for an entry.
     """
@@ -204,8 +206,10 @@ def words_of_rows(view, index, obj_id, pages, page_count, words, places, buffer)
             data, place = _data_of(view, obj_id, row), place_of(page_id, slot)
             if data == 0:
                 continue
-            fits_entry = make_entry(index, data, buffer, 0) > 0
-            store_64(words + 8 * done, word_of(index, buffer, place) if fits_entry else NO_WORD)
+            size = make_entry(index, data, buffer, 0)
+            if size == ABSENT:
+                continue
+            store_64(words + 8 * done, word_of(index, buffer, place) if size > 0 else NO_WORD)
             store_64(places + 8 * done, place if load_u32(row) & NO_LOCK == NO_LOCK else place | SPECIAL)
             done += 1
     return done
@@ -367,7 +371,7 @@ def _is_duplicate(index, before, entry):
     """Whether two entries of a unique index, one behind the other, have one key, and neither is marked."""
     if not index_head(index).unique or (load_u32(before) | load_u32(entry)) >> 24 & FLAG_DELETE:
         return False
-    return not has_null(index, entry) and compare_keys(index, before, entry, key_columns(index)) == 0
+    return not has_null(index, entry) and compare_keys(index, before, entry, unique_columns(index)) == 0
 
 
 @routine

@@ -11,7 +11,7 @@ from gmdb.format.heap import HEAP_NODE, NODE_AT, ROWS_AT
 from gmdb.format.layout import Structure
 from gmdb.format.lob import LOB_MAX, LOB_NODE
 from gmdb.format.lob import NODE_AT as LOB_NODE_AT
-from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType, SegmentType
+from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.row import MIN_OCCUPIED, NO_LOCK, SIZE_AT, UNLOCKED
 from gmdb.format.segment import ENTRY_MAP_AT, FREE_MAP_LIST, FURTHER_MAP_AT, LOADING, MAP_ENTRY, MAP_HEAD, NO_LIST
 from gmdb.format.slotted import LAST_FREED, SLOT_FREED
@@ -36,6 +36,7 @@ from gmdb.kernel.page.soundness import (
     directory_is_right,
     has_no_more_bits,
     lob_is_sound,
+    map_room,
     overlap,
     slot_value,
     values_reach,
@@ -304,7 +305,7 @@ def _map_verdict(page, page_size):
     page_fields = page_head(page)
     at = ENTRY_MAP_AT if page_fields.page_type == _ENTRY_PAGE else FURTHER_MAP_AT
     head = map_head(page + at)
-    capacity = (page_size - TAIL_SIZE - at - _MAP_HEAD_SIZE) // _MAP_ENTRY_SIZE
+    capacity = map_room(page, page_size)
     if page_fields.data_begin != at or head.map_capacity != capacity or head.map_count > capacity:
         return BROKEN
     for number in range(head.map_count):

@@ -18,7 +18,7 @@ from gmdb.kernel.indexes.index_node import entry_in, entry_size
 from gmdb.kernel.page.allocation import pages_available
 from gmdb.kernel.page.area import damaged, page_head, page_size_of, touch, touch_type
 from gmdb.kernel.places import page_of, place_of_word, slot_of
-from gmdb.kernel.row import POINTER_AT, compare_keys, index_head, key_columns
+from gmdb.kernel.row import POINTER_AT, compare_keys, index_head, key_columns, unique_columns
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import load_i64, move_bytes, records
 from gmdb.kernel.runtime.status import DONE, NEED_SPACE, NOT_FOUND
@@ -87,7 +87,7 @@ def entry_at(area, place):
 
 @routine
 def _if_same_key(area, index, entry, place):
-    if place >= 0 and compare_keys(index, entry_at(area, place), entry, key_columns(index)):
+    if place >= 0 and compare_keys(index, entry_at(area, place), entry, unique_columns(index)):
         return NOT_FOUND
     return place
 
@@ -97,7 +97,7 @@ def first_with_key(area, index, entry):
     """Where the first of the entries with this entry's key is; NOT_FOUND if there is none."""
     if is_hash(index):
         return hash.first_with_key(area, index, entry)
-    place = btree.seek(area, index, entry, key_columns(index), -1)
+    place = btree.seek(area, index, entry, unique_columns(index), -1)
     if place >= 0:
         place = btree.at_or_after(area, index, page_of(place), slot_of(place))
     return _if_same_key(area, index, entry, place)

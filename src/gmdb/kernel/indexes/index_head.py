@@ -6,9 +6,10 @@ Only holders of the guard work on indexes, so one scratch serves all.
 from __future__ import annotations
 
 from gmdb.format.btree import INDEX_AT, INDEX_HEAD, IndexKind
-from gmdb.format.segment import SEGMENT_HEAD_AT
+from gmdb.format.segment import ENTRY_MAP_AT, PROGRAM_ENTRIES, SEGMENT_HEAD_AT
 from gmdb.kernel.page.area import change, page_head, segment_head, state_of
 from gmdb.kernel.page.redo import log_bytes
+from gmdb.kernel.page.segment import log_map_head, map_head
 from gmdb.kernel.page.soundness import LEVELS_MAX
 from gmdb.kernel.row import ENTRY_BUFFER, index_head
 from gmdb.kernel.runtime.compiler import routine
@@ -59,11 +60,18 @@ def set_root(area, index, root):
 
 @routine
 def write_head(area, index, head, root):
-    """Give an index without pages its head, with its first page."""
-    change(area, index - INDEX_AT)
+    """Give an index without pages its head, with its first page.  Behind ``head`` lies its key program, if any."""
+    page, size = index - INDEX_AT, index_head(head).program_size
+    change(area, page)
     move_bytes(index, head, _INDEX_SIZE)
     index_head(index).root = root
-    log_bytes(area, index - INDEX_AT, INDEX_AT, _INDEX_SIZE)
+    log_bytes(area, page, INDEX_AT, _INDEX_SIZE)
+    if size:
+        at = index_head(index).program_at
+        move_bytes(index + at, head + _INDEX_SIZE, size)
+        log_bytes(area, page, INDEX_AT + at, size)
+        map_head(page + ENTRY_MAP_AT).map_capacity -= PROGRAM_ENTRIES
+        log_map_head(area, page)
     return DONE
 
 

@@ -28,7 +28,17 @@ from gmdb.format.row import (
     ROW_HEAD,
     SIZE_AT,
 )
-from gmdb.format.segment import ENTRY_MAP_AT, FREE_MAP_LIST, FURTHER_MAP_AT, LOADING, MAP_ENTRY, MAP_HEAD, NO_LIST
+from gmdb.format.segment import (
+    ENTRY_MAP_AT,
+    FREE_MAP_LIST,
+    FURTHER_MAP_AT,
+    LOADING,
+    MAP_ENTRY,
+    MAP_HEAD,
+    NO_LIST,
+    PROGRAM_ENTRIES,
+    PROGRAM_ROOM,
+)
 from gmdb.format.slotted import LAST_FREED, SLOT_FREED
 from gmdb.format.undo import NODE_AT as UNDO_NODE_AT
 from gmdb.format.undo import OWNER_SIZE, RECORDS_AT, UNDO_HEAD, UNDO_RECORD, UndoOperation
@@ -333,11 +343,24 @@ def heap_is_sound(page, page_size):
 
 
 @routine
+def map_room(page, page_size):
+    """How many entries a map page should have room for; less than 0 if a key program is where none can be."""
+    if page_head(page).page_type != _SEGMENT_ENTRY:
+        return (page_size - TAIL_SIZE - FURTHER_MAP_AT - _MAP_HEAD_SIZE) // _ENTRY_SIZE
+    room = (page_size - TAIL_SIZE - ENTRY_MAP_AT - _MAP_HEAD_SIZE) // _ENTRY_SIZE
+    head = index_head(page + INDEX_AT)
+    if head.program_size == 0:
+        return room
+    right = head.program_size <= PROGRAM_ROOM and head.program_at == page_size - TAIL_SIZE - PROGRAM_ROOM - INDEX_AT
+    return room - PROGRAM_ENTRIES if right else -1
+
+
+@routine
 def map_is_sound(page, page_size):
     is_entry = page_head(page).page_type == _SEGMENT_ENTRY
     at = ENTRY_MAP_AT if is_entry else FURTHER_MAP_AT
     head = map_head(page + at)
-    capacity = (page_size - TAIL_SIZE - at - _MAP_HEAD_SIZE) // _ENTRY_SIZE
+    capacity = map_room(page, page_size)
     if head.map_capacity != capacity or head.map_count > capacity:
         return False
     for number in range(head.map_count):

@@ -6,6 +6,7 @@ from gmdb.format.btree import POINTER_SIZE
 from gmdb.format.layout import Structure
 from gmdb.format.page import TAIL_SIZE
 from gmdb.format.row import COL_COUNT_AT, SIZE_AT, UNLOCKED
+from gmdb.kernel.entries import make_entry
 from gmdb.kernel.gate import begin_work, end_work, may_read, note_read
 from gmdb.kernel.heap import FLAGS_AT, data_of, home_of
 from gmdb.kernel.indexes.any_index import (
@@ -23,7 +24,7 @@ from gmdb.kernel.page.area import address_of, page_size_of, state_of
 from gmdb.kernel.places import page_of, place_of_word, slot_of
 from gmdb.kernel.read.scan import decode_block, keep_version, restore_columns, save_columns
 from gmdb.kernel.read.visibility import ROW_BUFFER, load_is_seen, resolve, snapshot_at
-from gmdb.kernel.row import BLOCK_ROWS, POINTER_AT, compare_keys, key_columns, make_entry
+from gmdb.kernel.row import BLOCK_ROWS, POINTER_AT, compare_keys, key_columns
 from gmdb.kernel.runtime.call import call_at, target_at
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.compiler import numpy as np

@@ -367,7 +367,7 @@ def _gather_plain(page, page_size, slot, slot_count, rows, limits, places, place
 def _gather_page(area, scan, page_id, page, rows, limits, places, watch, arenas, count):
     """Add the rows of a page from where the scan stands until the block is full; returns how many it has."""
     head, page_size = page_head(page), page_size_of(area, page_id)
-    slot_count = min(heap_node(page + NODE_AT).slot_count, page_size >> 2)
+    slot_count = min(heap_node(page + NODE_AT).slot_count, (page_size - TAIL_SIZE - NODE_AT) >> 1)
     if head.obj_id != scan.obj_id or not holds_rows(head):
         slot_count = 0  # it was empty, and has gone to somebody else since
     page_seen = load_is_seen(area, scan, page)

@@ -19,5 +19,6 @@ KEY_TOO_LONG = -15  # an index key has more bytes than an entry may have
 RECORDS_FULL = -18  # the list of the transaction's undo records is full: make it longer and call again
 HASHES_CLASH = -17  # versions of one row have several long keys with the same hash
 DUPLICATE = -16  # a unique index has the key already
+ABSENT = -21  # the index has no entry of a row like this
 NOT_NOW = -20  # the operation cannot be done in one call: do it step by step
 NOT_PLAIN = -19  # a value is not one that kernels take from Python, or make: format/codec.py does it

@@ -6,7 +6,7 @@ that a cache of the result knows when it is stale.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -76,12 +76,22 @@ class Catalog:
             raise self.no_such_table(name, node, others) from None
         if definition.name != name:  # names that are quoted have their letters as they are
             raise self.no_such_table(name, node, others)
+        if definition.sequence:
+            message = f"{name} is a sequence, not a table"
+            raise UnsupportedExpression(message, *place(node), "sys_sequences says how it stands")
         return definition
 
     def no_such_table(self, name: str, node: exp.Expr, others: Sequence[str] = ()) -> NoSuchTable:
         known = [*others, *self._connection.tables()]
         hint = nearest(name, known) if known else "; there are no tables yet"
         return NoSuchTable(f"{where(node)}there is no table {name}{hint}")
+
+    def sequence_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
+        """What a function of sequences does."""
+        from gmdb.sql.statements.sequences import sequence_function
+
+        del node
+        return sequence_function(self._connection, name)
 
     def is_view(self, name: str) -> bool:
         """Whether a name is that of a system view."""

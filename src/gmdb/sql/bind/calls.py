@@ -10,13 +10,13 @@ from sqlglot import exp
 
 from gmdb.errors import IllTyped, NoSuchFunction, UnsupportedExpression
 from gmdb.sql import operations, tree
-from gmdb.sql.bind.coercion import apply, comparison_of_rows, same_type
+from gmdb.sql.bind.coercion import apply, assign, comparison_of_rows, same_type
 from gmdb.sql.bind.expressions import COMPARISONS, ExistsQuery, Handler, InQuery, Quantified, bind, handles, now, row
 from gmdb.sql.bind.scope import references
 from gmdb.sql.dialect import GmdbSql, place
 from gmdb.sql.syntax import Syntax, reading
 from gmdb.sql.tree import Coalesce, Constant, Exists, Expression, QueryComparison, Relation, ScalarQuery
-from gmdb.sql.types import BOOLEAN, TEXT, pg_name
+from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, pg_name
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
@@ -100,6 +100,26 @@ def _now(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
     if digits and (digits != [_DIGITS_OF_TIME] or syntax.node.name.lower() == "now"):
         raise UnsupportedExpression("the current time has six digits", *place(syntax.node), "Write it without a number")
     return now(binder)
+
+
+_SEQUENCE_FUNCTIONS = {"nextval": (TEXT,), "currval": (TEXT,), "lastval": (), "setval": (TEXT, BIGINT, BOOLEAN)}
+
+
+@special(*_SEQUENCE_FUNCTIONS)
+def _of_sequence(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
+    name = str(syntax.node.name).lower()
+    arguments = []
+    for one in syntax.list("expressions"):
+        inner = one
+        if isinstance(one, exp.Cast) and one.to.sql().lower() == "regclass":
+            inner = one.this
+        arguments.append(bind(binder, inner, scope))
+    takes = _SEQUENCE_FUNCTIONS[name][: len(arguments) if name == "setval" and len(arguments) == 2 else None]
+    if len(arguments) != len(takes):
+        raise IllTyped(f"{name} does not take {len(arguments)} arguments", *place(syntax.node))
+    values = tuple(assign(one, type_, syntax.node) for one, type_ in zip(arguments, takes, strict=True))
+    function = binder.catalog.sequence_function(name, syntax.node)
+    return tree.Call(BIGINT, operations.Operation(name, takes, BIGINT, function, volatile=True, by_rows=True), values)
 
 
 # ---- syntaxes of their own

@@ -42,6 +42,7 @@ class Operation:
     strict: bool = field(compare=False, default=True)
     fails: bool = field(compare=False, default=True)
     volatile: bool = field(compare=False, default=False)
+    by_rows: bool = False  # it belongs to a connection, and is done by rows alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,8 @@ class Estimates:
     def of_key(self, definition: TableDefinition, positions: tuple[int, ...]) -> float:
         """How many rows of a table have the same values in some of its columns."""
         rows, known = self.rows(definition), self.statistics(definition)
-        unique = [set(index.positions) for index in definition.indexes if index.unique and not index.building]
+        whole = [index for index in definition.indexes if not index.building and index.condition is None]
+        unique = [set(index.key) for index in whole if index.unique]
         if any(key <= set(positions) for key in unique):
             return 1.0
         if known is not None and positions in known.keys:
@@ -136,7 +137,7 @@ class Estimates:
             share = math.prod(1 / max(known.keys[(n,)].distinct, 1) for n in positions if (n,) in known.keys)
             rows *= min(share, 1.0) if share < 1 else 0.1
             return max(rows, 1.0)
-        is_whole = any(tuple(index.positions) == positions for index in definition.indexes)
+        is_whole = any(positions in (index.positions, index.key) for index in definition.indexes)
         return max(min(rows / 10, FEW_OF_KEY if is_whole else FEW_OF_PART), 1.0)
 
     def distinct(self, column: Column) -> float | None:

@@ -125,6 +125,8 @@ def _access(node: Access) -> str:
     parts = _spans(path)
     if path.ordered:
         parts.append("in order, backwards" if path.backwards else "in order")
+    if path.index.condition is not None:
+        parts.append(f"where {path.index.condition}")
     what = "one row" if path.is_single else "rows"
     return f"{what} of {name} by index {path.index.name} ({', '.join(parts)})"
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from gmdb.process.late_dataclasses import replace
 from gmdb.sql import tree
 from gmdb.sql.plan import estimates as cost
+from gmdb.sql.plan.choosing import Choice, Chooser
 from gmdb.sql.plan.estimates import DUCK, ROWS, Estimates, Keys, Option, Planned
 from gmdb.sql.plan.joins import Region
-from gmdb.sql.plan.paths import Access, Choice, Chooser, Materialized, Path, Span
+from gmdb.sql.plan.paths import Access, Materialized, Path, Span
 from gmdb.sql.plan.terms import everywhere, filtered, negation_of_null, substituted
 from gmdb.sql.tree import (
     Column,

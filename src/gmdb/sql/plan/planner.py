@@ -11,13 +11,13 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gmdb.database.dbapi import rows_of
-from gmdb.errors import EngineFault
+from gmdb.errors import EngineFault, UnsupportedExpression
 from gmdb.sql import rows
 from gmdb.sql.plan.estimates import DUCK, DUCK_START, ROWS, Estimates, Option
 from gmdb.sql.plan.normal import normalized, pruned, used_columns
 from gmdb.sql.plan.physical import Planner
 from gmdb.sql.run import Run
-from gmdb.sql.tree import Relation, Table, everything
+from gmdb.sql.tree import Relation, Table, asks_connection, everything
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.catalog.system import TableStatistics
 
@@ -140,7 +140,12 @@ def plan(
     by_rows = planned.best(ROWS)
     if by_rows is not None and not rows.supports(by_rows.tree):
         by_rows = None
-    option, executor = _chosen(by_rows, None if without_duckdb and by_rows is not None else planned.by_duck)
+    by_duck = None if without_duckdb and by_rows is not None else planned.by_duck
+    if asks_connection(tree):
+        by_duck = None
+        if by_rows is None:
+            raise UnsupportedExpression("a function of sequences cannot stand in a query like this; ask for it apart")
+    option, executor = _chosen(by_rows, by_duck)
     tables = {one.definition.number: one.definition for one in everything(option.tree) if isinstance(one, Table)}
     scanned = [(definition, max(float(size(definition)), 1.0)) for definition in tables.values()]
     other = None

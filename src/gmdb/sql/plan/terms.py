@@ -204,6 +204,32 @@ def may_be_null(expression: Expression, columns: set[Column]) -> bool:
     return True
 
 
+WIDER = {  # conversions that keep the order of values, and give no two values the same
+    "INT": ("BIGINT", "DECIMAL", "DOUBLE"),
+    "BIGINT": ("DECIMAL", "DOUBLE"),
+    "DECIMAL": ("DECIMAL", "DOUBLE"),
+    "DATE": ("TIMESTAMP",),
+    "VARCHAR": ("VARCHAR",),
+    "CHAR": ("CHAR", "VARCHAR"),
+}
+
+
+def unconverted(expression: Expression) -> Expression:
+    """An expression without the conversions around it that keep the order of values."""
+    while is_call(expression, "cast"):
+        (inner,) = expression.arguments  # type: ignore[attr-defined]
+        source, target = inner.type, expression.type
+        is_wider = target.name in WIDER.get(source.name, ()) and (
+            target.name not in ("DECIMAL", "VARCHAR", "CHAR")
+            or source.name not in ("DECIMAL", "VARCHAR", "CHAR")
+            or (target.length >= source.length and target.scale >= source.scale)
+        )
+        if not is_wider:
+            break
+        expression = inner
+    return expression
+
+
 COMPARISONS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}  # and with sides exchanged
 NOT_NULL = {*COMPARISONS, "<>", "+", "-", "*", "cast", "neg"}  # of values that are not NULL they never are
 

@@ -388,6 +388,8 @@ class Pipeline(ExpressionWriter):
         low = [*equal, *([ends.pop(0)] if span.low else [])]
         high = [*equal, *ends]
         is_open = [bound is not None and bound.open for bound in (span.low, span.high)]
+        if path.falls(len(equal)):
+            low, high, is_open = high, low, is_open[::-1]
         shape = Shape(len(low), len(high), is_open[0], is_open[1], path.backwards)
         return f"{self.tuple_of(low)}, {self.tuple_of(high)}", shape
 

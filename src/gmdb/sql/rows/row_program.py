@@ -66,6 +66,8 @@ class Program:
         sources = self._at_once.sources
         if not all(source.is_by_key and source.table.definition.lobs is None for source in sources):
             return None
+        if tree.asks_connection(self._relation):  # which is not to be asked while the guard is held
+            return None
         return Quick(connection, self._at_once)
 
 
@@ -102,6 +104,8 @@ class Quick:
                         return None
                 call[SCN] = memory.scn
             else:
+                if session.is_serializable:
+                    return None  # what is read must be noted
                 session.prepare()
                 held = session.tables_held  # by their newest definitions
                 if session.definitions.now is not self._changes:
@@ -144,6 +148,8 @@ class Quick:
     def prepare(self) -> bool:
         """Look up the tables; returns whether they still are those that the program was compiled for."""
         session, store = self.session, self.session.hub.store
+        if session.is_serializable:
+            return False
         for definition in self._definitions:
             heap = self._connection.heap(definition.name)
             if heap.definition is not definition:

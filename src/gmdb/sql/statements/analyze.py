@@ -49,7 +49,7 @@ class Analyze(Statement):
         return [f"analyze {', '.join(self._names) or 'all tables'}"]
 
     def _analyze(self, table: TableDefinition) -> None:
-        groups = key_columns([index.positions for index in table.indexes if not index.building])
+        groups = key_columns([index.key for index in table.indexes if not index.building])
         positions = sorted({n for group in groups for n in group})
         names = [table.columns[n].name for n in positions] or [table.columns[0].name]
         aliases = {n: f"c{at}" for at, n in enumerate(positions)}

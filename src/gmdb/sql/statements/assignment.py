@@ -25,9 +25,10 @@ from gmdb.errors import (
 )
 from gmdb.format.columns import Column as StoredColumn
 from gmdb.sql import tree
-from gmdb.sql.bind.binder import Binder, Catalog
+from gmdb.sql.bind.binder import Binder
 from gmdb.sql.bind.coercion import fold
-from gmdb.sql.bind.expressions import bind, bind_assigned, condition
+from gmdb.sql.bind.expressions import bind, bind_assigned
+from gmdb.sql.bind.of_rows import alone, bind_condition, columns_of
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.casts import accept_parameter
 from gmdb.sql.dialect import parse_expression, place
@@ -76,37 +77,18 @@ def uses_time(expressions: Iterable[Expression]) -> bool:
 # ---- what the catalog keeps as texts
 
 
-class _NoTables(Catalog):
-    """For what is bound without a query, and so names no tables."""
-
-    def __init__(self) -> None:
-        """There is no connection."""
-
-
-def _alone(node: exp.Expr, what: str) -> Binder:
-    """What binds an expression that no query and no parameter may be part of."""
-    for part, name in ((node.find(exp.Query, exp.Exists), "a query"), (node.find(exp.Placeholder), "a parameter")):
-        if part is not None:
-            raise UnsupportedExpression(f"{name} cannot stand in {what}", *place(part))
-    return Binder(_NoTables(), {})
-
-
 def bind_alone(node: exp.Expr, what: str, scope: Scope) -> Expression:
-    return bind(_alone(node, what), node, scope)
+    """An expression of a table's rows; ``what`` it is, for a message."""
+    return bind(alone(node, what), node, scope)
 
 
 def bind_default(node: exp.Expr, column: StoredColumn) -> Expression:
-    return bind_value(_alone(node, "DEFAULT"), node, Scope(), column)
+    return bind_value(alone(node, "DEFAULT"), node, Scope(), column)
 
 
 def bind_check(node: exp.Expr, scope: Scope) -> Expression:
     """A condition of a table's rows."""
-    return fold(condition(_alone(node, "CHECK"), node, scope))
-
-
-def columns_of(columns: Iterable[StoredColumn]) -> list[tree.Column]:
-    """Columns of a table, as expressions know them."""
-    return [tree.Column(column.name, within(column.type), column.nullable) for column in columns]
+    return bind_condition(node, scope, "CHECK")
 
 
 class Defaults:
@@ -117,7 +99,7 @@ class Defaults:
         self._expressions = {
             n: bind_default(parse_expression(column.default), column)
             for n, column in enumerate(table.columns)
-            if column.default is not None
+            if column.default is not None and not column.sequence
         }
         self.use_time = uses_time(self._expressions.values())
 
@@ -196,6 +178,8 @@ def assignments(
         if position in sets:
             raise InvalidSyntax(f"column {name} is set twice", *place(target))
         if is_default(value):
+            if table.columns[position].is_numbered:
+                raise UnsupportedExpression(f"column {name} gets numbers when rows come, not again", *place(value))
             sets[position] = defaults.of(position)
         else:
             sets[position] = bind_value(binder, value, scope, table.columns[position])

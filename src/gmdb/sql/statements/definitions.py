@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from gmdb.database.dbapi import Result
 from gmdb.errors import (
     InvalidSyntax,
     NoSuchIndex,
+    NoSuchSequence,
     NoSuchTable,
     ProgrammingError,
     SchemaError,
@@ -23,17 +24,23 @@ from gmdb.format.segment import DEFAULT_PCT_FREE
 from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.sql.bind.binder import Catalog
 from gmdb.sql.bind.expressions import named_type
+from gmdb.sql.bind.of_rows import columns_of
 from gmdb.sql.bind.scope import Scope
 from gmdb.sql.dialect import GmdbSql, parse_expression, place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
-from gmdb.sql.statements.assignment import bind_check, bind_default, columns_of
-from gmdb.sql.statements.rewriting import NewForm, require_rows
+from gmdb.sql.statements.assignment import bind_check, bind_default
+from gmdb.sql.statements.indexes import read_index
+from gmdb.sql.statements.references import read_foreign_key
+from gmdb.sql.statements.rewriting import NewForm, column_position, require_rows
+from gmdb.sql.statements.sequences import SERIALS, free_name, identity_numbers, sequence_of_default
 from gmdb.sql.statements.stored_texts import renamed, written
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
-from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
+from gmdb.sql.types import BIGINT, INT
+from gmdb.tables.catalog.schema import CHECK, FOREIGN_KEY, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
+from gmdb.tables.catalog.sequences import default_of
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -41,10 +48,9 @@ if TYPE_CHECKING:
 
 # ---- Columns and constraints, as CREATE TABLE and ALTER TABLE write them.
 #
-# What gmdb does not keep (foreign keys, deferred constraints, identities that do not count from 1) is refused.
+# What gmdb does not keep (deferred keys and checks, identities that do not count from 1) is refused.
 
 _AT_ONCE = ("NOT DEFERRABLE", "INITIALLY IMMEDIATE")  # what constraints are anyhow
-_IDENTITY = ("start", "increment", "minvalue")  # which are all 1
 
 
 @dataclass(slots=True)
@@ -54,6 +60,7 @@ class ColumnParts:
     column: Column
     constraints: list[Constraint] = field(default_factory=list)
     default: exp.Expr | None = None
+    serial: str = ""  # the type of the sequence that it brings
 
 
 def existing(connection: Connection, node: exp.Expr) -> TableDefinition:
@@ -70,7 +77,11 @@ def read_column(table: str, syntax: Syntax) -> ColumnParts:
     name, kind = folded(syntax.need("this", "a column's name")), syntax.take("kind")
     if kind is None:
         raise InvalidSyntax(f"column {name} has no type", *place(syntax.node))
-    parts, nullable = ColumnParts(Column(name, _whole_type(name, kind))), set()
+    serial = SERIALS.get(kind.sql().upper(), "") if isinstance(kind, exp.DataType) else ""
+    type_ = (BIGINT if serial == "BIGINT" else INT) if serial else _whole_type(name, kind)
+    parts, nullable = ColumnParts(Column(name, type_), serial=serial), set[bool | None]()
+    if serial:
+        nullable.add(False)
     for node in syntax.list("constraints"):
         with reading(node) as constraint:
             named = constraint.take("this")
@@ -91,12 +102,15 @@ def _add(table: str, parts: ColumnParts, node: exp.Expr, name: str | None) -> bo
         _require_once(parts.default, "DEFAULT", node)
         with reading(node) as syntax:
             parts.default = syntax.need("this", "a value")
-        bind_default(parts.default, column)
-        parts.column = replace(column, default=written(parts.default))
+        if parts.serial:
+            raise InvalidSyntax("syntax error: a serial column has a default already", *place(node))
+        parts.column = replace(column, **default_changes(parts.default, column))
         return None
     if isinstance(node, exp.GeneratedAsIdentityColumnConstraint):
         _require_once(column.identity, "GENERATED AS IDENTITY", node)
-        parts.column = replace(column, identity=_identity(node))
+        if parts.serial:
+            raise InvalidSyntax("syntax error: a serial column is no identity", *place(node))
+        parts.column = replace(column, **_identity(node, column))
         return False
     parts.constraints.append(read_constraint(table, node, name or "", column.name))
     return False if parts.constraints[-1].kind == PRIMARY_KEY else None
@@ -107,15 +121,20 @@ def _require_once(before: Any, what: str, node: exp.Expr) -> None:
         raise InvalidSyntax(f"syntax error: a column has {what} twice", *place(node))
 
 
-def _identity(node: exp.Expr) -> str:
+def default_changes(node: exp.Expr, column: Column) -> dict[str, Any]:
+    """What a default makes of a column: an expression, or the numbers of a sequence."""
+    sequence = sequence_of_default(node)
+    if sequence:
+        return {"default": default_of(sequence), "sequence": sequence}
+    bind_default(node, column)
+    return {"default": written(node), "sequence": ""}
+
+
+def _identity(node: exp.Expr, column: Column) -> dict[str, Any]:
     with reading(node) as syntax:
         always = syntax.flag("this")
-        for name in _IDENTITY:
-            value = syntax.take(name)
-            if value is not None and value.sql() != "1":
-                message = f"an identity begins at 1 and goes up by one: {name} cannot be {value.sql()}"
-                raise UnsupportedExpression(message, *place(value))
-    return "always" if always else "by default"
+        numbers = identity_numbers(syntax, column.type)
+    return {"identity": "always" if always else "by default", "numbers": numbers}
 
 
 def read_constraint(table: str, node: exp.Expr, name: str = "", column: str | None = None) -> Constraint:
@@ -136,7 +155,9 @@ def read_constraint(table: str, node: exp.Expr, name: str = "", column: str | No
         if isinstance(node, exp.CheckColumnConstraint):
             condition = _unqualified(table, syntax.need("this", "a condition"))
             return Constraint(CHECK, text=written(condition), name=name)
-        raise _refused(node)
+        if isinstance(node, exp.Reference | exp.ForeignKey):
+            return read_foreign_key(syntax, own, name)
+        raise UnsupportedExpression(f"gmdb has no constraint {node.sql(dialect=GmdbSql)}", *place(node))
 
 
 def _key(syntax: Syntax, own: tuple[str, ...]) -> tuple[str, ...]:
@@ -176,12 +197,13 @@ def require_check(constraint: Constraint, table: str, columns: Sequence[Column])
     bind_check(parse_expression(constraint.text), Scope.of_table(table, columns_of(columns)))
 
 
-def _refused(node: exp.Expr) -> UnsupportedExpression:
-    if isinstance(node, exp.Reference | exp.ForeignKey):
-        message = "foreign keys are not enforced by gmdb, and so not accepted; leave REFERENCES out"
-    else:
-        message = f"gmdb has no constraint {node.sql(dialect=GmdbSql)}"
-    return UnsupportedExpression(message, *place(node))
+def validate(connection: Connection, table: str, name: str) -> None:
+    """VALIDATE CONSTRAINT: look whether rows from before a constraint fulfil it, too."""
+    with connection.all_or_nothing():
+        connection.validate_constraint(table, name)  # from here on nobody changes rows
+        constraint = connection.table(table).constraint(name)
+        if constraint.kind == CHECK:
+            require_rows(connection, table, constraint)
 
 
 # ---- Definitions.
@@ -247,7 +269,7 @@ class Definition(Statement):
                     result = self._create_as(name, [column_name(part) for part in parts], query, parameters, options)
                 else:
                     result = Result()
-                    self._create_columns(name, *_columns(name, parts), options)
+                    self._create_columns(name, *_columns(name, parts, self.connection), options)
                 for on in options["change_feed"]:
                     self.connection.set_change_feed(name, on)
             return result
@@ -289,36 +311,42 @@ class Definition(Statement):
         names = [*column_list, *result.names[len(column_list) :]]
         columns = [Column(n, type_) for n, type_ in zip(names, result.types, strict=True) if type_ is not None]
         data = result.as_reader().read_all()
-        self._create_columns(name, columns, (), options)
+        self._create_columns(name, columns, (), (), options)
         is_wanted = bool(data.num_rows) and options["data"]
         return Result(rowcount=self.connection.append(name, data.rename_columns(names)) if is_wanted else 0)
 
     def _create_columns(
-        self, name: str, columns: Sequence[Column], constraints: Sequence[Constraint], options: dict[str, Any]
+        self,
+        name: str,
+        columns: Sequence[Column],
+        constraints: Sequence[Constraint],
+        brought: Container[str],
+        options: dict[str, Any],
     ) -> None:
+        """``brought``: sequences that came with columns, and go with them."""
         space, pct_free = options["tablespace"], options["pctfree"]
         self.connection.create_table(name, list(columns), constraints=constraints, tablespace=space, pct_free=pct_free)
+        for column in columns:
+            if column.sequence in brought:
+                self.connection.alter_sequence(column.sequence, owner=(name, column.name))
 
     def _index(self, syntax: Syntax) -> Callable[[], Result]:
-        exists, unique = syntax.flag("exists"), syntax.flag("unique")
-        concurrently = syntax.flag("concurrently")
-        with reading(syntax.need("this", "an index")) as index:
-            named, table = index.take("this"), self._existing(index.need("table", "a table"))
-            with reading(index.need("params", "columns")) as parts:
-                using = parts.word("using", "BTREE", "HASH").lower() or "btree"
-                columns = column_names(parts.list("columns"))
-        if exists and named is None:
-            raise InvalidSyntax("syntax error: IF NOT EXISTS needs the name of the index", *place(self._node))
-        name = folded(named) if named is not None else "_".join([table, *columns, "idx"])
+        request = read_index(syntax)
+        table = self._existing(request.table)
+        new = request.of(self.connection.table(table))
 
         def create() -> Result:
-            if exists and any(i.name == name for i in self.connection.table(table).indexes):
+            if request.if_not_exists and new.name in self._index_names():
                 return Result()
-            with self._while_others_go_on() if concurrently else nullcontext():
-                self.connection.create_index(name, table, columns, unique=unique, using=using)
+            with self._while_others_go_on() if request.concurrently else nullcontext():
+                self.connection._create_index(table, new)
             return Result()
 
         return create
+
+    def _index_names(self) -> set[str]:
+        tables = map(self.connection.table, self.connection.tables())
+        return {index.name for table in tables for index in table.indexes}
 
     @contextmanager
     def _while_others_go_on(self) -> Iterator[None]:
@@ -335,22 +363,25 @@ class Definition(Statement):
 
     def _drop(self, syntax: Syntax) -> None:
         kind, exists = syntax.word("kind", "TABLE", "INDEX"), syntax.flag("exists")
-        syntax.ignore("cascade", "restrict")  # nothing depends on either but what goes with it anyhow
+        cascade = _cascades(syntax)
+        tables = []
         for node in syntax.list("tables"):
             try:
                 if kind == "TABLE":
-                    self.connection.drop_table(self._existing(node))
+                    tables.append(self._existing(node))
                 else:
                     self.connection.drop_index(name_alone(node))
             except (NoSuchTable, NoSuchIndex):
                 if not exists:
                     raise
+        if tables:
+            self.connection.drop_table(*tables, cascade=cascade)
 
     def _truncate(self, syntax: Syntax) -> None:
         restart = syntax.word("identity", "RESTART", "CONTINUE") == "RESTART"
-        syntax.word("option", "CASCADE", "RESTRICT")  # no table refers to another
-        for node in syntax.list("expressions"):
-            self.connection.truncate_table(self._existing(node), restart_identity=restart)
+        cascade = syntax.word("option", "CASCADE", "RESTRICT") == "CASCADE"
+        names = [self._existing(node) for node in syntax.list("expressions")]
+        self.connection.truncate_table(*names, restart_identity=restart, cascade=cascade)
 
     # ---- alter
 
@@ -358,6 +389,9 @@ class Definition(Statement):
         kind = syntax.word("kind", "TABLE", "INDEX")
         syntax.ignore("only")  # no table inherits from another
         actions, target = syntax.list("actions"), syntax.need("this", "a table")
+        self._not_valid = syntax.flag("not_valid")
+        if self._not_valid and not (len(actions) == 1 and isinstance(actions[0], exp.AddConstraint)):
+            raise UnsupportedExpression("NOT VALID belongs to one ADD CONSTRAINT alone", *place(self._node))
         if kind == "INDEX":
             self._alter_index(name_alone(target), actions, syntax)
             return
@@ -375,6 +409,9 @@ class Definition(Statement):
         unknown = [action for action in actions if type(action) not in _ALTERATIONS]
         if unknown:
             raise UnsupportedExpression(f"alter table {table} {unknown[0].sql()}", *place(unknown[0]))
+        renaming = [action for action in actions if isinstance(action, exp.AlterRename | exp.RenameColumn)]
+        if renaming and len(actions) > 1:
+            raise UnsupportedExpression("RENAME stands alone in its ALTER TABLE", *place(renaming[0]))
         self._act(table, actions)
 
     def _alter_index(self, name: str, actions: Sequence[exp.Expr], syntax: Syntax) -> None:
@@ -390,6 +427,7 @@ class Definition(Statement):
         ordered = sorted(actions, key=_turn)
         rest = [action for action in ordered if _turn(action) > _COLUMNS]
         self._of_new_columns: list[Constraint] = []
+        self._serials: list[Column] = []
         for action in ordered:
             if rest and action is rest[0]:
                 self._apply(table)
@@ -401,25 +439,39 @@ class Definition(Statement):
     def _apply(self, table: str) -> None:
         """Change the table's columns as was asked for."""
         self._form.apply()
+        for column in self._serials:
+            self.connection.alter_sequence(column.sequence, owner=(table, column.name))
         for constraint in self._of_new_columns:
             self._add(table, constraint)
 
     def _add_column(self, table: str, syntax: Syntax) -> None:
         parts, exists = read_column(table, syntax), syntax.flag("exists")
-        if self._form.add(parts.column, parts.default, exists):
+        column = parts.column
+        if exists and any(one.name == column.name for one in self.connection.table(table).columns):
+            return
+        column = with_sequence(self.connection, table, parts, set())
+        if self._form.add(column, None if column.sequence else parts.default, exists):
             self._of_new_columns += parts.constraints
+            if parts.serial:
+                self._serials.append(column)
 
     def _rename_column(self, table: str, syntax: Syntax) -> None:
         old, new = column_name(syntax.need("this", "a column")), column_name(syntax.need("to", "a name"))
         self._rename(table, old, new)
 
     def _rename(self, table: str, old: str, new: str) -> None:
+        column_position(self.connection.table(table), old)
         checks = {
             constraint.name: renamed(constraint.text, {old: new})
             for constraint in self.connection.table(table).constraints
             if constraint.kind == CHECK
         }
-        self.connection.rename_column(table, old, new, checks=checks)
+        conditions = {
+            index.name: renamed(index.condition, {old: new})
+            for index in self.connection.table(table).indexes
+            if index.condition is not None
+        }
+        self.connection.rename_column(table, old, new, checks=checks, conditions=conditions)
 
     def _rename_table(self, table: str, syntax: Syntax) -> None:
         name = name_alone(syntax.need("this", "a name"))
@@ -432,6 +484,7 @@ class Definition(Statement):
 
     def _alter_column(self, table: str, syntax: Syntax) -> None:
         name = column_name(syntax.need("this", "a column"))
+        column_position(self.connection.table(table), name)
         type_, using = syntax.take("dtype"), syntax.take("using")
         if type_ is not None:
             self._form.set_type(name, _whole_type(name, type_), using, syntax.node)
@@ -440,8 +493,9 @@ class Definition(Statement):
         syntax.take("allow_null")
         nullable = syntax.node.args.get("allow_null")  # SET NOT NULL: False
         if default is not None:
-            bind_default(default, self.connection.table(table).column(name))
-            self.connection.alter_column(table, name, default=written(default))
+            changes = default_changes(default, self.connection.table(table).column(name))
+            _require_sequence(self.connection, changes["sequence"])
+            self.connection.alter_column(table, name, **changes)
         elif nullable is not None:
             self.connection.alter_column(table, name, nullable=bool(nullable))
         elif drop:
@@ -452,28 +506,32 @@ class Definition(Statement):
 
     def _add_constraints(self, table: str, syntax: Syntax) -> None:
         for part in syntax.list("expressions"):
-            self._add(table, read_constraint(table, part))
+            constraint = read_constraint(table, part)
+            if self._not_valid and constraint.kind not in (CHECK, FOREIGN_KEY):
+                raise UnsupportedExpression("only a check or a foreign key can be NOT VALID", *place(part))
+            self._add(table, replace(constraint, valid=not self._not_valid))
 
     def _add(self, table: str, constraint: Constraint) -> None:
         if constraint.kind == CHECK:
             require_check(constraint, table, self.connection.table(table).columns)
-            require_rows(self.connection, table, constraint)
+            if constraint.valid:
+                require_rows(self.connection, table, constraint)
         self.connection.add_constraint(table, constraint)
 
     def _drop_part(self, table: str, syntax: Syntax) -> None:
         kind, exists = syntax.word("kind", "CONSTRAINT", "COLUMN"), syntax.flag("exists")
-        syntax.ignore("cascade", "restrict")  # nothing depends on either but what goes with it anyhow
+        cascade = _cascades(syntax)
         if kind == "COLUMN":
             for part in syntax.list("tables"):
                 column = column_name(part)
-                if not exists or any(known.name == column for known in self.connection.table(table).columns):
-                    self._form.drop(column)
+                if not exists or self._form.has(column):
+                    self._form.drop(column, cascade)
             return
         for part in syntax.list("tables"):
             name = name_alone(part)
             known = any(constraint.name == name for constraint in self.connection.table(table).constraints)
             if known or not exists:
-                self.connection.drop_constraint(table, name)
+                self.connection.drop_constraint(table, name, cascade=cascade)
 
 
 _ALTERATIONS: dict[type[exp.Expr], Callable[[Definition, str, Syntax], None]] = {
@@ -485,6 +543,22 @@ _ALTERATIONS: dict[type[exp.Expr], Callable[[Definition, str, Syntax], None]] = 
     exp.AddConstraint: Definition._add_constraints,
     exp.Drop: Definition._drop_part,
 }
+
+
+def with_sequence(connection: Connection, table: str, parts: ColumnParts, names: set[str]) -> Column:
+    """A column with the sequence that it brings if it is SERIAL; one that it names must be there."""
+    _require_sequence(connection, parts.column.sequence)
+    if not parts.serial:
+        return parts.column
+    name = free_name(connection, table, parts.column.name, names)
+    connection.create_sequence(name, type=parts.serial)
+    names.add(name)
+    return replace(parts.column, default=default_of(name), sequence=name)
+
+
+def _require_sequence(connection: Connection, name: str) -> None:
+    if name and name not in connection.sequences():
+        raise NoSuchSequence(f"there is no sequence {name}")
 
 
 _DROPS, _TYPES, _COLUMNS, _OTHERS, _CONSTRAINTS = range(5)
@@ -509,15 +583,18 @@ def _whole_type(name: str, node: exp.Expr) -> ColumnType:
     return type_
 
 
-def _columns(table: str, nodes: Sequence[exp.Expr]) -> tuple[list[Column], list[Constraint]]:
-    """The columns and constraints of a new table."""
+def _columns(
+    table: str, nodes: Sequence[exp.Expr], connection: Connection
+) -> tuple[list[Column], list[Constraint], set[str]]:
+    """The columns and constraints of a new table, and the sequences that columns bring."""
     columns: list[Column] = []
     constraints: list[Constraint] = []
+    names: set[str] = set()
     for node in nodes:
         if isinstance(node, exp.ColumnDef):
             with reading(node) as syntax:
                 parts = read_column(table, syntax)
-            columns.append(parts.column)
+            columns.append(with_sequence(connection, table, parts, names))
             constraints += parts.constraints
         elif isinstance(node, exp.Identifier):
             raise InvalidSyntax(f"column {node.name} has no type", *place(node))
@@ -531,7 +608,15 @@ def _columns(table: str, nodes: Sequence[exp.Expr]) -> tuple[list[Column], list[
     for constraint in constraints:
         if constraint.kind == CHECK:
             require_check(constraint, table, columns)
-    return columns, constraints
+    return columns, constraints, names
+
+
+def _cascades(syntax: Syntax) -> bool:
+    """Whether what depends on something goes with it."""
+    cascade, restrict = syntax.flag("cascade"), syntax.flag("restrict")
+    if cascade and restrict:
+        raise InvalidSyntax("syntax error: either CASCADE or RESTRICT", *place(syntax.node))
+    return cascade
 
 
 def _setting(node: exp.Expr) -> bool:

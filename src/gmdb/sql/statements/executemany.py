@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROWS_MIN = 1000  # fewer rows are not worth pages of their own
 BATCH_ROWS = 1 << 16
 _NOTHING = type(None)
-Numbers = Callable[[Column, int], int]  # the first of some numbers for an identity column
+Numbers = Callable[[Column, int], list[int]]  # for a column that gets numbers
 _STORED: dict[str, set[type]] = {
     **{name: {int} for name in ("INT", "BIGINT")},
     **{name: {str} for name in ("CHAR", "VARCHAR", "CLOB")},
@@ -75,7 +75,7 @@ class BulkRows:
         return self.whole(arrays, len(batch), self._numbers(connection))
 
     def _numbers(self, connection: Connection) -> Numbers:
-        return lambda column, count: connection.next_identity(self.table.name, column.name, count)
+        return lambda column, count: connection._next_numbers(self.table.name, column.name, count)
 
     def whole(self, columns: Mapping[int, pa.Array], count: int, numbers: Numbers) -> pa.RecordBatch:
         """Whole rows: the values as columns store them, and defaults for the rest.  NOT NULL is checked later."""
@@ -92,9 +92,8 @@ class BulkRows:
     def _rest(self, n: int, count: int, numbers: Numbers) -> list[Any]:
         """Values of a column that gets none."""
         column = self.table.columns[n]
-        if column.identity is not None:
-            first = numbers(column, count)
-            return list(range(first, first + count))
+        if column.is_numbered:
+            return numbers(column, count)
         default = compile_expression(self._defaults.of(n), ())
         return [default((), (), self._now) for _ in range(count)]
 

@@ -17,9 +17,11 @@ from gmdb.sql import tree
 from gmdb.sql.bind.binder import Binder, Catalog, projected
 from gmdb.sql.bind.coercion import assign, fold, fold_relation
 from gmdb.sql.bind.expressions import condition
+from gmdb.sql.bind.of_rows import bind_condition, columns_of
 from gmdb.sql.bind.scope import Scope, new_table
 from gmdb.sql.dialect import place
 from gmdb.sql.parser import Parsed
+from gmdb.sql.plan.implication import condition_of, implies
 from gmdb.sql.plan.planner import Plan
 from gmdb.sql.prepared import ParameterTypes, Quick, Statement
 from gmdb.sql.rows.expressions import compile_row
@@ -32,7 +34,7 @@ from gmdb.sql.syntax import Syntax, column_name, column_names, folded, reading
 from gmdb.sql.tree import Expression
 from gmdb.sql.types import INTEGERS
 from gmdb.tables.access.heap import Heap
-from gmdb.tables.access.indexes import name_key
+from gmdb.tables.access.indexes import IndexDefinition, name_key
 from gmdb.tables.access.lob_files import is_file, rereadable
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.transaction.interrupts import operation
@@ -65,6 +67,7 @@ class Conflict:
         self._where: Evaluate | None = None
         with reading(node) as syntax:
             action = syntax.word("action", "DO NOTHING", "DO UPDATE")
+            self._relation = new_table(self._table)
             self._index = self._chosen_index(syntax)
             parts, where = syntax.list("expressions"), syntax.take("where")
         if action == "DO NOTHING" and not parts:
@@ -73,7 +76,7 @@ class Conflict:
             return
         if self._index is None:
             raise InvalidSyntax("on conflict do update needs the columns of a unique index", *place(node))
-        new = assignment.columns_of(self._table.columns)
+        new = columns_of(self._table.columns)
         both = (*columns, *new)
         scope = Scope.of_tables([(self._alias, columns, None), ("excluded", new, None)])
         scope.visible = list(scope.items[0].columns)  # a bare name is that of the row which is there
@@ -89,15 +92,38 @@ class Conflict:
     def _chosen_index(self, syntax: Syntax) -> str | None:
         """The unique index whose conflicts count; None: any."""
         table, constraint = self._table, syntax.take("constraint")
-        keys = column_names(syntax.list("conflict_keys"))
+        keys, where = column_names(syntax.list("conflict_keys")), syntax.take("index_predicate")
         if constraint is not None:
-            return table.index(folded(constraint)).name
+            return self._kept_by(folded(constraint), constraint)
         if not keys:
             return None
-        for index in table.indexes:
-            if index.unique and {table.columns[n].name for n in index.positions} == set(keys):
+        parts = [] if where is None else self._predicate(where)
+        found = [index for index in table.indexes if index.unique and not index.building]
+        for index in sorted(found, key=lambda one: one.condition is not None):
+            if {table.columns[n].name for n in index.key} == set(keys) and self._has_all(index, parts):
                 return index.name
-        raise SchemaError(f"table {table.name} has no unique index on ({', '.join(keys)})")
+        those = " of all rows that meet the condition" if parts else ""
+        raise SchemaError(f"table {table.name} has no unique index on ({', '.join(keys)}){those}")
+
+    def _kept_by(self, name: str, node: exp.Expr) -> str:
+        """The index that keeps a constraint."""
+        index = self._table.index(name)
+        if index.condition is not None:
+            message = f"index {name} is of some rows only, and no constraint; name its columns and its condition"
+            raise InvalidSyntax(message, *place(node))
+        return index.name
+
+    def _predicate(self, where: exp.Expr) -> list[Expression]:
+        """The condition that the index must be of, as parts that are all true."""
+        with reading(where) as inner:
+            test = inner.need("this", "a condition")
+        columns = self._relation.stored
+        scope = Scope.of_table(self._table.name, columns)
+        return tree.conjuncts(bind_condition(test, scope, "the condition of an index"))
+
+    def _has_all(self, index: IndexDefinition, parts: list[Expression]) -> bool:
+        condition = condition_of(index, self._relation)
+        return condition is None or implies(parts, condition)
 
     def insert(
         self, heap: Heap, row: list[Any], done: dict[RowId, Any], parameters: Parameters, now: datetime | None
@@ -248,7 +274,7 @@ class Insert(Statement):
 
     def _missing(self, assigned: Container[int]) -> list[int]:
         """The identity columns that get numbers."""
-        return [n for n, c in enumerate(self.definition.columns) if c.identity is not None and n not in assigned]
+        return [n for n, c in enumerate(self.definition.columns) if c.is_numbered and n not in assigned]
 
     def _maker(self, assigned: dict[int, Expression]) -> Callable[[Parameters, datetime | None, int], Row]:
         """What makes one row."""
@@ -269,12 +295,12 @@ class Insert(Statement):
     def _finisher(self, assigned: Container[int]) -> Callable[[Sequence[Any], datetime | None], Row]:
         """What makes a row whole, by numbers for identity columns without a value, and checks it."""
         columns, missing = self.definition.columns, self._missing(assigned)
-        name, next_identity, check = self.definition.name, self.connection.next_identity, self._checks.check
+        name, next_numbers, check = self.definition.name, self.connection._next_numbers, self._checks.check
 
         def finish(values: Sequence[Any], now: datetime | None) -> Row:
             row = list(values)
             for n in missing:
-                row[n] = next_identity(name, columns[n].name)
+                (row[n],) = next_numbers(name, columns[n].name, 1)
             check(row, now)
             return row
 
@@ -481,6 +507,6 @@ def _alias(node: exp.Expr) -> str:
 def _numbering(table: TableDefinition) -> int | None:
     """The column whose values number the rows: the identity, or a primary key that is one integer."""
     for n, column in enumerate(table.columns):
-        if column.identity is not None or (table.primary_key == (column.name,) and column.type.name in INTEGERS):
+        if column.is_numbered or (table.primary_key == (column.name,) and column.type.name in INTEGERS):
             return n
     return None

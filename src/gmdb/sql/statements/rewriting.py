@@ -6,31 +6,41 @@ definition alone changes.  As in PostgreSQL, what USING asks for is what columns
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.errors import CheckViolation, Error, IllTyped, SchemaError, StatementError
+from gmdb.errors import CheckViolation, Error, IllTyped, NoSuchColumn, SchemaError, StatementError
 from gmdb.format.columns import Column, ColumnType
 from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import assign, fold, fold_relation
-from gmdb.sql.bind.scope import Scope, new_table
+from gmdb.sql.bind.of_rows import columns_of
+from gmdb.sql.bind.scope import Scope, nearest, new_table
 from gmdb.sql.dialect import parse_expression, place
+from gmdb.sql.index_programs import program_of
 from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.rows.expressions import compile_row
-from gmdb.sql.statements.assignment import bind_alone, bind_check, bind_default, columns_of, uses_time
+from gmdb.sql.statements.assignment import bind_alone, bind_check, bind_default, uses_time
 from gmdb.sql.statements.stored_texts import columns_named
 from gmdb.sql.types import within
-from gmdb.tables.catalog.schema import CHECK, Constraint
+from gmdb.tables.catalog.schema import CHECK, Constraint, TableDefinition
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
+
+
+def column_position(table: TableDefinition, name: str) -> int:
+    """A column's place by its name as SQL means it, which in quotes has its letters as they are."""
+    for n, column in enumerate(table.columns):
+        if column.name == name:
+            return n
+    raise NoSuchColumn(f"table {table.name} has no column {name}{nearest(name, [one.name for one in table.columns])}")
 
 
 class NewForm:
@@ -45,13 +55,19 @@ class NewForm:
         self._added: list[tuple[Column, tree.Expression | None]] = []  # and what rows that are there get
         self._source = new_table(self.definition)
 
-    def drop(self, name: str) -> None:
-        """Let a column go, with the constraints and indexes that need it.
+    def has(self, name: str) -> bool:
+        """Whether there is such a column that does not go."""
+        known = (n for n, column in enumerate(self.definition.columns) if column.name == name)
+        return any(n not in self._dropped for n in known)
 
-        Whatever else comes to depend on a column, such as keys of other tables, views or generated columns, is to be
-        refused here, or, with CASCADE, to be dropped.
+    def drop(self, name: str, cascade: bool) -> None:
+        """Let a column go, with the constraints and indexes that need it; with ``cascade``, others' foreign keys, too.
+
+        Whatever else comes to depend on a column, such as views or generated columns, is to be refused here, or, with
+        CASCADE, to be dropped.
         """
         self._dropped.add(self._position(name))
+        self._connection._release_columns(self.definition.name, [name], cascade=cascade)
 
     def set_type(self, name: str, type_: ColumnType, using: exp.Expr | None, node: exp.Expr) -> None:
         position = self._position(name)
@@ -73,17 +89,16 @@ class NewForm:
 
     def add(self, column: Column, default: exp.Expr | None, exists: bool) -> bool:
         """Add a last column; False if there is one of its name, and ``exists`` says that this may be so."""
-        others = [other.name for n, other in enumerate(self.definition.columns) if n not in self._dropped]
-        if exists and column.name in [*others, *(other.name for other, _ in self._added)]:
+        if exists and (self.has(column.name) or any(column.name == other.name for other, _ in self._added)):
             return False
         value = None if default is None else bind_default(default, column)
-        if column.identity is not None or (isinstance(value, tree.Constant) and value.value is None):
+        if column.is_numbered or (isinstance(value, tree.Constant) and value.value is None):
             value = tree.Constant(within(column.type), None)
         self._added.append((column, value))
         return True
 
     def _position(self, name: str) -> int:
-        position = self.definition.position(name)
+        position = column_position(self.definition, name)
         if position in self._dropped:
             raise SchemaError(f"table {self.definition.name}: column {name} is dropped")
         return position
@@ -103,10 +118,14 @@ class NewForm:
         checks = [check for check in checks if not changed.isdisjoint(columns_named(check.text))]
         for check in checks:
             self._require_sense(check, [column for _, column in columns])
-        gets_values = any(column.identity or _is_value(value) for column, value in self._added)
+        gets_values = any(column.is_numbered or _is_value(value) for column, value in self._added)
         if self._dropped or self._made or gets_values:
             new = [(None, column) for column, _ in self._added]
-            self._connection._rewrite_table(table.name, [*columns, *new], without, lambda: self._rows(columns))
+            all_columns = [*columns, *new]
+            programs = self._programs(gone, [column for _, column in all_columns])
+            self._connection._rewrite_table(
+                table.name, all_columns, without, lambda: self._rows(columns), programs=programs
+            )
         else:
             for position, type_ in self._types.items():
                 self._connection.alter_column(table.name, table.columns[position].name, type=type_)
@@ -123,13 +142,26 @@ class NewForm:
             what = f"table {self.definition.name}, constraint {check.name}: CHECK ({check.text})"
             raise SchemaError(f"{what} has no meaning any more: {error}; drop it first") from None
 
+    def _programs(self, gone: Container[str], columns: Sequence[Column]) -> dict[str, str]:
+        """What kernels evaluate for the partial indexes that stay, over the table's columns as they will be."""
+        programs = {}
+        for index in self.definition.indexes:
+            if index.condition is None or any(name in gone for name in columns_named(index.condition)):
+                continue
+            try:
+                _, programs[index.name] = program_of(parse_expression(index.condition), self.definition.name, columns)
+            except StatementError as error:
+                what = f"table {self.definition.name}, index {index.name}: WHERE {index.condition}"
+                raise SchemaError(f"{what} has no meaning any more: {error}; drop it first") from None
+        return programs
+
     def _changed(self, position: int, column: Column) -> Column:
         """A column as it will be."""
         type_ = self._types.get(position, column.type)
         if type_ == column.type:
             return column
         column = replace(column, type=type_)
-        if column.default is not None:
+        if column.default is not None and not column.sequence:
             try:
                 bind_default(parse_expression(column.default), column)
             except Error as error:

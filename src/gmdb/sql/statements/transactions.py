@@ -15,6 +15,8 @@ from gmdb.sql.dialect import place
 from gmdb.sql.parser import Command, Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.run import Parameters
+from gmdb.sql.statements.definitions import validate
+from gmdb.sql.statements.sequences import run_sequence
 from gmdb.sql.syntax import folded, reading
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _LINE = ColumnType("VARCHAR", VARCHAR_MAX)
 _NUMBER = re.compile(r"(page_?size|devices|device_pages)\s*=?\s*(\d+)", re.I)
+_NAMES = re.compile(r'"[^"]+"|[^\s,"]+')
 _OPTIONS = {"page_size": "page_size", "pagesize": "page_size", "devices": "devices", "device_pages": "device_pages_max"}
 _MODE = re.compile(
     r"isolation level (serializable|repeatable read|read committed|read uncommitted)|read write|read only"
@@ -82,7 +85,8 @@ def _modes(text: str, node: exp.Expr) -> list[tuple[str, str]]:
 
 
 class OwnCommand(Statement):
-    """SAVEPOINT, RELEASE, SET AUTOCOMMIT, tablespaces, comments, names of constraints, DESCRIBE."""
+    """SAVEPOINT, RELEASE, SET AUTOCOMMIT and CONSTRAINTS, VALIDATE, sequences, tablespaces, comments, names of
+    constraints, DESCRIBE."""
 
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
         super().__init__(connection, parsed, types)
@@ -105,6 +109,25 @@ class OwnCommand(Statement):
 
     def _autocommit(self, value: str) -> None:
         self.connection.autocommit = value.lower() in ("on", "true", "1")
+
+    def _constraints(self, listed: str, *more: str) -> None:
+        names = None if listed.lower() == "all" else [_plain(name) for name in _NAMES.findall(listed)]
+        self.connection.set_constraints(names, deferred=more[-1].lower() == "deferred")
+
+    def _validate(self, if_exists: str, table: str, name: str) -> None:
+        with suppress(NoSuchTable) if if_exists else nullcontext():
+            validate(self.connection, self.connection.table(_plain(table)).name, _plain(name))
+
+    def _sequence(self, *groups: str) -> None:
+        verb, exists, name, rest = groups[:4] if groups[0] else groups[4:]
+        run_sequence(self.connection, verb.lower(), exists, _plain(name), rest)
+
+    def _drop_sequence(self, if_exists: str, listed: str, *more: str) -> None:
+        names = [_plain(name) for name in _NAMES.findall(listed)]
+        known = self.connection.sequences()
+        wanted = [name for name in names if name in known or not if_exists]
+        if wanted:
+            self.connection.drop_sequence(*wanted, cascade=more[-1].lower() == "cascade")
 
     def _tablespace(self, name: str, options: str) -> None:
         settings = [(_OPTIONS[word.lower()], int(number)) for word, number in _NUMBER.findall(options)]

@@ -7,34 +7,25 @@ Not here: many rows at once (tables/arrow/), rows by what is in them (statements
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gmdb.errors import (
     Corruption,
-    DataError,
     Error,
-    NoSuchColumn,
     NoSuchRow,
-    SchemaError,
     SnapshotTooOld,
     UniqueViolation,
     ValueTooLong,
 )
-from gmdb.format.address import RowId, place_of
+from gmdb.format.address import SYSTEM_DEVICE, RowId, place_of
 from gmdb.format.btree import KEY_BYTES_MAX
 from gmdb.format.codec import RowCodec
-from gmdb.format.columns import Column
 from gmdb.format.heap import row_too_large
-from gmdb.format.lob import LobSegment
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.change.dml import (
-    BATCH_HEAD,
-    STATUS_BITS,
-    change_rows,
     delete_as_read,
-    delete_row,
     fetch_row,
     fetch_values,
     insert_row,
@@ -58,24 +49,34 @@ from gmdb.kernel.runtime.status import (
     ROW_TOO_LARGE,
 )
 from gmdb.process.signals import Flattened
-from gmdb.storage.feeds import Feed
 from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import PageStore, Segment
-from gmdb.tables.access.batches import Change, batch_of
+from gmdb.tables.access.definition import Checked, Definition, View
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange, no_such_index
 from gmdb.tables.access.keyed import KeyedRows
 from gmdb.tables.access.lob_files import OpenLob
+from gmdb.tables.access.lob_opening import LobOpening
 from gmdb.tables.access.lobs import Lobs
 from gmdb.tables.access.patches import Patches
+from gmdb.tables.access.row_changes import BUFFER_SIZE, RowChanges, Watch
 from gmdb.tables.access.shapes import row_shape
 from gmdb.tables.access.statements import Steps
+from gmdb.tables.access.tracked_rows import (
+    RowKeys,
+    change_tracked,
+    note_all_read,
+    note_row_read,
+    require_seen_duplicate,
+)
 from gmdb.transaction.interrupts import operation
 from gmdb.transaction.session import Session
+
+if TYPE_CHECKING:
+    from gmdb.transaction.serializable import Tracked
 
 # Where single rows are changed and read, places are put together and taken apart in place: ``place_of`` and
 # ``RowId.from_place`` cost up to a twentieth of a statement.
 _new = tuple.__new__  # a RowId without the wrapper that a NamedTuple has
-_BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' numbers behind it
 
 
 def _not_now(*_: Any) -> int:
@@ -83,52 +84,27 @@ def _not_now(*_: Any) -> int:
     return NOT_NOW
 
 
-class Definition(Protocol):
-    """The part of a table's definition that a heap uses."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def obj_id(self) -> int: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def space_id(self) -> int: ...
-    @property
-    def entry_page(self) -> int: ...
-    @property
-    def columns(self) -> tuple[Column, ...]: ...
-    @property
-    def indexes(self) -> tuple[IndexDefinition, ...]: ...
-    @property
-    def lobs(self) -> LobSegment | None: ...
-    @property
-    def feed(self) -> Feed | None: ...
+def _nobody(_: Definition) -> None:
+    """Who watches the rows of a table that concerns no other."""
 
 
-class Checked(Protocol):
-    """A snapshot that is held while it is read by."""
-
-    def check(self) -> None: ...
-
-
-class View(NamedTuple):
-    """A table by one definition, as kernels know it: a read that has begun keeps to it."""
-
-    obj_id: int
-    target: int
-    memory: tuple[object, ...]  # that ``target`` leads to
-
-
-class Heap:
-    def __init__(self, store: PageStore, session: Session, current: Callable[[int | None], Definition]) -> None:
+class Heap(RowChanges):
+    def __init__(
+        self,
+        store: PageStore,
+        session: Session,
+        current: Callable[[int | None], Definition],
+        watch_of: Callable[[Any], Watch | None] = _nobody,
+    ) -> None:
         """``current`` returns the table's definition as a snapshot sees it, or, for None, as it is now.
 
         It is called with None whenever a transaction begins to change the table, which it holds by then.
+        ``watch_of`` returns who is told of changes of a table that is so defined.
         """
         self.session = session
+        self._watch_of = watch_of
         self._current = current
-        self._bytes = zeros(_BUFFER_SIZE)
+        self._bytes = zeros(BUFFER_SIZE)
         self._lobs_wanted: Container[int] | None = None
         self._area = store.area
         self._store = store
@@ -148,13 +124,16 @@ class Heap:
         self.columns = definition.columns
         codec = RowCodec(self.columns)
         self.encode, self.plain_decode = codec.encode, codec.decode
-        self._patches = Patches(self.name, self.columns)
+        self.watch = watch = self._watch_of(definition)
+        self._patches = Patches(self.name, self.columns, () if watch is None else watch.columns)
         self._encode_patch = self._patches.encode
         self.lobs: Lobs | None = None
         if definition.lobs is not None:
             self.lobs = Lobs(self._store, self.session, self.name, self.columns, definition.lobs)
         self._space_id = space.space_id
+        self._is_users = space.space_id != SYSTEM_DEVICE
         self.indexes = definition.indexes
+        self._row_keys: RowKeys | None = None
         self._by_index: dict[str, KeyedRows] = {}
         pages = [index.entry_page | (BUILDING if index.building else 0) for index in self.indexes]
         self._index_pages = numbers(pages)
@@ -187,14 +166,14 @@ class Heap:
 
         Returns its place, or less than 0: nothing was done.
         """
-        if not self.session.plain or self.lobs is not None:
+        if not self.session.plain or self.lobs is not None or (self.watch is not None and self.watch.inserts):
             return NOT_NOW
         row = self.encode(values)
         return self._change_at_once(insert_row, row, len(row))
 
     def _make_insert(self) -> Callable[[Sequence[Any]], int]:
         """``insert`` in one call of a kernel, which makes the row itself: its place, or less than 0."""
-        if self.shape is None:
+        if self.shape is None or (self.watch is not None and self.watch.inserts):
             return _not_now
         return self._bound(insert_values, self.gate, self.shape.address)
 
@@ -210,6 +189,9 @@ class Heap:
         if self.lobs is not None and any(self.lobs.is_long(value) for value in values):
             with self._all_or_nothing():
                 return self._insert(self._keep_row(values))
+        if self.watch is not None and self.watch.inserts and not self.session.depth:
+            with self.session.statement():
+                return self._insert(values)
         return self._insert(values)
 
     def _change_at_once(self, kernel: Any, data: bytes, argument: int) -> int:
@@ -233,12 +215,43 @@ class Heap:
 
     def _insert(self, values: Sequence[Any]) -> RowId:
         row = self.encode(values)
-        size = len(row)
-        self._bytes[:size] = row
-        place = self.session.change(insert_row, self._space_id, None, (self._target, size))
+        place = self._change(insert_row, None, row, len(row))
         if place < 0:
-            self._refuse(place, size=size)
+            self._refuse(place, size=len(row))
+        if self.watch is not None and self.watch.inserts:
+            self.watch.inserted(self.plain_decode(row))
         return RowId.from_place(place)
+
+    def _change(
+        self, kernel: Any, row_id: RowId | None, data: bytes, argument: int, nowait: bool = False, noted: bool = False
+    ) -> int:
+        """Run a kernel that changes a row, with ``data`` in the buffer; waits as ``Session.change`` does."""
+        session = self.session
+        if noted or not session.notes_changes or not self._is_users:
+            self._bytes[: len(data)] = data
+            return session.change(kernel, self._space_id, row_id, (self._target, argument), nowait)
+        change = partial(self._change, kernel, row_id, data, argument, nowait, True)
+        with self._all_or_nothing():
+            return change_tracked(self, change, kernel, row_id, self._refuse)
+
+    # ---- serializable transactions
+
+    @property
+    def tracked(self) -> Tracked | None:
+        """Where reads and changes of the table are noted; None if they are not."""
+        return self.session.tracked if self._is_users else None
+
+    @property
+    def row_keys(self) -> RowKeys:
+        if self._row_keys is None:
+            self._row_keys = RowKeys(self.columns, self.indexes)
+        return self._row_keys
+
+    def fetched(self, size: int) -> bytes:
+        """What a kernel has put into the buffer.  The guard is held."""
+        return bytes(self._bytes[:size])
+
+    # ---- single rows
 
     def fetch(self, row_id: RowId) -> tuple[Any, ...]:
         """The row's values; NoSuchRow if it is deleted or never was."""
@@ -265,8 +278,10 @@ class Heap:
                 self.session.prepare()
                 self.look()
                 if self.lobs is None:
-                    size = fetch_row(self._area, self._target, 0, row_id[0] << 16 | row_id[1])
+                    place = row_id[0] << 16 | row_id[1]
+                    size = fetch_row(self._area, self._target, 0, place)
                     row = bytes(self._bytes[:size]) if size > 0 else b""
+                    note_row_read(self, place)
         finally:
             self.session.finish_read()
         if self.lobs is not None:
@@ -293,11 +308,8 @@ class Heap:
             return NOT_NOW
         if isinstance(values, Mapping):
             self._patches.shape(tuple(values))  # for the next time
-        return self._change_at_once(update_row, self._encode_patch(values), place)
-
-    @operation
-    def _update_slowly(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
-        self.refuse_if_failed(self.try_update(row_id, values), row_id)
+        patch = self._encode_patch(values)
+        return NOT_NOW if self._watches(patch) else self._change_at_once(update_row, patch, place)
 
     def changer_as_read(self, names: Sequence[str]) -> Callable[[int, Sequence[Any]], int]:
         """A function that changes the row at a place if everything still is as a finder has just read it.
@@ -306,7 +318,7 @@ class Heap:
         status; less than 0: nothing was done.
         """
         shape = self._patches.shape(tuple(names)) if names else 0
-        if names and not shape:
+        if (names and not shape) or (not names and self._watches(b"")):
             return _not_now
         if not names:
             delete = self._bound(delete_as_read, self.gate)
@@ -317,60 +329,6 @@ class Heap:
     def patch_encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
         """A function that encodes patches of some columns' values, which stand behind ``first`` others."""
         return self._patches.encoder(names, first)
-
-    def try_change_at_once(self, row_id: RowId, patch: bytes) -> int:
-        """Update a row, or delete it if the patch is empty, while the guard is held; less than 0: nothing was done."""
-        kernel = update_row if patch else delete_row
-        return self.try_at_once(kernel, patch, len(patch), row_id[0] << 16 | row_id[1])
-
-    def try_changes_at_once(self, changes: Iterable[Change]) -> int:
-        """``try_change_at_once`` of many, while signals are held; returns how many were changed.
-
-        If they are fewer, the caller must take back what was done.
-        """
-        session = self.session
-        if self._queues or not session.plain or session.tables_held.get(self.number) is not self.definition:
-            return 0
-        batch, count = batch_of(changes)
-        if len(batch) > _BUFFER_SIZE:
-            return 0
-        session.reserve_records()
-        self._bytes[: len(batch)] = batch
-        return change_rows(self._area, self._target, count) >> STATUS_BITS
-
-    def change_some(self, changes: Sequence[Change]) -> int:
-        """Update or delete the first of some rows within a statement; returns how many, less if one has to wait."""
-        size, count = 0, 0
-        for _, patch in changes:
-            size += BATCH_HEAD + len(patch)
-            if size > _BUFFER_SIZE:
-                break
-            count += 1
-        batch, _ = batch_of(changes[:count])
-        self._bytes[: len(batch)] = batch
-        return self.session.change(self._try_some, self._space_id, None, (self._target, count))
-
-    def _try_some(self, area: int, target: int, count: int) -> int:
-        return 0 if self._queues else change_rows(area, target, count) >> STATUS_BITS
-
-    def try_change(self, change: Change) -> int:
-        """``change_some`` of one row, which waits; returns a status."""
-        row_id, patch = change
-        if not patch:
-            return self.try_delete(row_id)
-        self._bytes[: len(patch)] = patch
-        return self.session.change(update_row, self._space_id, row_id, (self._target, place_of(row_id[0], row_id[1])))
-
-    def try_update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
-        """``update`` that returns a status if there is no such row, or it has changed."""
-        if self.session.tables_held.get(self.number) is not self.definition:
-            self.share()
-        if self.lobs is not None:
-            return self._try_update_lobs(row_id, values)
-        return self._try_patch(row_id, values)
-
-    def _try_patch(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
-        return self.try_change((row_id, self._encode_patch(values)))
 
     # ---- large objects
 
@@ -430,7 +388,7 @@ class Heap:
         """
         if self.lobs is None:
             return self
-        other = Heap(self._store, self.session, self._current)
+        other = Heap(self._store, self.session, self._current, self._watch_of)
         other._lobs_wanted = positions
         return other
 
@@ -440,53 +398,11 @@ class Heap:
             return self.plain_decode
         return self.lobs.decoder(self.plain_decode, snapshot.check, self._lobs_wanted)
 
-    @operation
     def open_lob(self, column: str, row_id: RowId) -> OpenLob:
         """A value of a BLOB or CLOB column, opened for reading; the snapshot is held until it is closed."""
-        holding = ExitStack()
-        holding.callback(self.session.finish_read)
-        try:
-            snapshot, form = holding.enter_context(self.session.cursor())
-            self.see(snapshot.scn)
-            position = self._lob_position(column)
-            row = self.encoded_row(row_id, form)
-            if row is None:
-                self._refuse(NOT_FOUND, row_id)
-            value = self.plain_decode(row)[position]
-            if value is None:
-                raise DataError(f"table {self.name}, row {row_id}: column {column} is NULL")
-            assert self.lobs is not None
-            return self.lobs.open(self.columns[position], value, snapshot.check, lambda: self._let_lob_go(holding))
-        except BaseException:
-            holding.close()
-            raise
-
-    @operation
-    def _let_lob_go(self, holding: ExitStack) -> None:
-        holding.close()
-
-    def _lob_position(self, column: str) -> int:
-        for n, known in enumerate(self.columns):
-            if known.name in (column, column.lower()):
-                if not known.type.is_lob:
-                    raise SchemaError(f"table {self.name}: column {known.name} is {known.type}, not BLOB or CLOB")
-                return n
-        raise NoSuchColumn(f"table {self.name} has no column {column}")
+        return LobOpening(self).open(column, row_id)
 
     # ---- rows
-
-    def delete(self, row_id: RowId) -> None:
-        """Delete the row."""
-        if not self.session.plain or self._change_at_once(delete_row, b"", row_id[0] << 16 | row_id[1]) < 0:
-            self._delete_with_patience(row_id)
-
-    @operation
-    def _delete_with_patience(self, row_id: RowId) -> None:
-        self.refuse_if_failed(self.try_delete(row_id), row_id)
-
-    def try_delete(self, row_id: RowId) -> int:
-        self.share()
-        return self.session.change(delete_row, self._space_id, row_id, (self._target, place_of(row_id[0], row_id[1])))
 
     @operation
     def lock(self, row_id: RowId, nowait: bool = False) -> None:
@@ -496,7 +412,9 @@ class Heap:
     def try_lock(self, row_id: RowId, nowait: bool = False) -> int:
         self.share()
         place = place_of(row_id[0], row_id[1])
-        return self.session.change(lock_row, self._space_id, row_id, (self._target, place), nowait)
+        status = self.session.change(lock_row, self._space_id, row_id, (self._target, place), nowait)
+        note_row_read(self, place)
+        return status
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """Every row with its row id, in page order, on one snapshot."""
@@ -532,7 +450,11 @@ class Heap:
                 yield rows
 
     def page_ids(self, check: Callable[[], None]) -> memoryview:
-        """The table's pages; ``check`` raises if the snapshot was given up: then they may be another table's."""
+        """The table's pages, for a read of all its rows.
+
+        ``check`` raises if the snapshot was given up: then they may be another table's.
+        """
+        note_all_read(self)
         with self._store.guard:
             check()
             return self.segment.page_ids()
@@ -559,8 +481,11 @@ class Heap:
         target = (view or self.view).target
         with store.guard:
             store.require_open()
-            size = store.call(fetch_row, 0, target, address_of(form), place_of(row_id[0], row_id[1]))
-            return bytes(self._bytes[:size]) if size > 0 else None
+            place = place_of(row_id[0], row_id[1])
+            size = store.call(fetch_row, 0, target, address_of(form), place)
+            row = bytes(self._bytes[:size]) if size > 0 else None
+            note_row_read(self, place)
+            return row
 
     def rows_by(self, index: str, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """The rows of a range of an index's keys, on one snapshot."""
@@ -637,6 +562,8 @@ class Heap:
         if definition is not self.definition:
             self._follow(definition)
         self.session.has_read = True
+        if self.session.tracked is not None and self._is_users:
+            self.session.tracked.seen.add(self.number)
 
     @operation
     def share(self) -> None:
@@ -674,13 +601,14 @@ class Heap:
     def _key_error(self, status: int) -> Error:
         """The error for a row whose key an index does not take."""
         index = self.indexes[self.session.call[INDEX]]
-        names = ", ".join(self.columns[n].name for n in index.positions)
+        names = ", ".join(self.columns[n].name for n in index.key)
         where = f"table {self.name}, index {index.name} ({names})"
         if status == KEY_TOO_LONG:
             return ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes")
         if status == HASHES_CLASH:
             clash = "several long keys of the row's versions have the same hash"
             return ValueTooLong(f"{where}: {clash}; commit, and change the row again when no reader needs the old ones")
+        require_seen_duplicate(self, index)
         place = self.session.call[BLOCKED]
         row_id = RowId.from_place(place)
         violation = UniqueViolation(f"{where}: row {row_id} has the same key already")

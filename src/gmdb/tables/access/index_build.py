@@ -25,6 +25,7 @@ from gmdb.kernel.runtime.status import DUPLICATE, KEY_TOO_LONG
 from gmdb.process.late_imports import numpy as np
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.index_entries import Index
+from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.access.sorted_runs import KeyTooLong, Run, sorted_runs
 
 PART_SIZE = 256 << 20  # bytes of pages that make a run, at most
@@ -51,10 +52,10 @@ class _Growing:
 class Filling:
     """Fills one index of a table."""
 
-    def __init__(self, tree: Index, heap: Heap, name: str) -> None:
+    def __init__(self, tree: Index, heap: Heap, index: IndexDefinition) -> None:
         self._tree = tree
         self._heap = heap
-        self._name = name
+        self._index = index
         self._store = heap.segment.store
 
     def fill(self, form: memoryview) -> None:
@@ -151,8 +152,8 @@ class Filling:
         return status
 
     def _refuse(self, status: int) -> NoReturn:
-        where = f"table {self._heap.name}, index {self._name}"
+        where = f"table {self._heap.name}, index {self._index.name}"
         if status == DUPLICATE:
-            names = ", ".join(column.name for column in self._tree.columns)
+            names = ", ".join(column.name for column in self._tree.columns[: len(self._index.key)])
             raise UniqueViolation(f"{where}: two rows have the same key ({names})")
         raise ValueTooLong(f"{where}: a row has a key of over {KEY_BYTES_MAX} bytes")

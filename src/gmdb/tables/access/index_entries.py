@@ -18,9 +18,9 @@ from gmdb.kernel.change.index_calls import add_to_index, find_in_index, plant_in
 from gmdb.kernel.indexes.any_index import WALK
 from gmdb.kernel.row import ENTRY_BUFFER, POINTER_AT, VALUES_AT
 from gmdb.kernel.runtime.status import NOT_FOUND
-from gmdb.storage.memory import address_of, numbers, zeros
+from gmdb.storage.memory import address_of, zeros
 from gmdb.storage.store import Segment
-from gmdb.tables.access.indexes import EVERYTHING, KeyRange, order_of
+from gmdb.tables.access.indexes import EVERYTHING, IndexDefinition, KeyRange, head_fields
 
 WALK_BUFFER = 1 << 16
 LOW_FIELD, LOW_COLUMNS_FIELD, LOW_BOUND_FIELD = (WALK.names.index(name) for name in ("low", "low_columns", "low_bound"))
@@ -45,18 +45,11 @@ class Index:
         self._entry = zeros(ENTRY_BUFFER)
 
     @classmethod
-    def create(cls, segment: Segment, columns: Sequence[Column], positions: Sequence[int], unique: bool) -> Index:
+    def create(cls, segment: Segment, columns: Sequence[Column], index: IndexDefinition) -> Index:
         """Make the root of an index whose segment has no pages yet."""
         tree = cls(segment, columns)
-        head = INDEX_HEAD.pack(
-            unique=int(unique),
-            column_count=len(columns),
-            kind=int(cls.kind),
-            orders=[*map(order_of, columns), *[0] * (16 - len(columns))],
-            positions=numbers([*positions, *[0] * (16 - len(positions))], "H").tobytes(),
-        )
-        tree._entry[: len(head)] = head
-        tree._call(plant_index, address_of(tree._entry))
+        raw = bytearray(INDEX_HEAD.pack(**head_fields(index, columns, segment.space.page_size)) + index.program_bytes)
+        tree._call(plant_index, address_of(raw))
         return tree
 
     @property

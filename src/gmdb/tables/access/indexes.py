@@ -1,15 +1,23 @@
-"""The definition of an index: name, columns, where its segment begins; and its keys as bytes."""
+"""The definition of an index: name, columns, where its segment begins; and its keys as bytes.
+
+An index's columns are those of its key, then those that it only keeps (INCLUDE), so that readers need not visit rows
+for them.  To kernels they are all columns of the key; a unique index tells rows apart by those of its key.
+"""
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError, UniqueViolation
-from gmdb.format.btree import Order
+from gmdb.format.btree import DESCENDING, KEY_COLUMNS_MAX, NULLS_FIRST, IndexKind, Order
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, Kind
+from gmdb.format.key_program import PROGRAM_HEAD, program_at
 from gmdb.format.options import option
+from gmdb.format.segment import PROGRAM_ROOM
 from gmdb.process.late_dataclasses import dataclass
 
 _ORDERS = {
@@ -24,9 +32,40 @@ _ORDERS = {
 }
 
 
+class Direction(Enum):
+    """How a column of an index's key is ordered, as SQL writes it."""
+
+    ASCENDING = ""
+    DESCENDING = "desc"
+    ASCENDING_NULLS_FIRST = "nulls first"
+    DESCENDING_NULLS_LAST = "desc nulls last"
+
+    @classmethod
+    def of(cls, descending: bool, nulls_first: bool) -> Direction:
+        if descending:
+            return cls.DESCENDING if nulls_first else cls.DESCENDING_NULLS_LAST
+        return cls.ASCENDING_NULLS_FIRST if nulls_first else cls.ASCENDING
+
+    @property
+    def descending(self) -> bool:
+        return self in (Direction.DESCENDING, Direction.DESCENDING_NULLS_LAST)
+
+    @property
+    def nulls_first(self) -> bool:
+        return self in (Direction.DESCENDING, Direction.ASCENDING_NULLS_FIRST)
+
+    @property
+    def flags(self) -> int:
+        """What an index head has of it."""
+        return (DESCENDING if self.descending else 0) | (NULLS_FIRST if self.nulls_first else 0)
+
+
 @dataclass(frozen=True)
 class KeyRange:
-    """Keys of an index from ``low`` to ``high``, each the first columns of a key; without them, from end to end."""
+    """Keys of an index from ``low`` to ``high``, each the first columns of a key; without them, from end to end.
+
+    What is low comes first in the index: of a column that descends, it is the greater value.
+    """
 
     low: Sequence[Any] = ()
     high: Sequence[Any] = ()
@@ -47,6 +86,24 @@ class IndexDefinition:
     using: str = "btree"  # or "hash", which finds whole keys only
     building: bool = False  # readers do not use it yet, and writers record what they would do to it
     comment: str | None = option(None)
+    directions: tuple[str, ...] = option(())  # of each column of its key, see Direction; none: all ascending
+    included: int = option(0)  # how many of its last columns are not part of its key, only kept in it
+    condition: str | None = option(None)  # it has entries of rows of which this is true, as SQL writes it; None: of all
+    program: str | None = option(None)  # the condition as kernels evaluate it, in base 64
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The positions of the columns of its key."""
+        return self.positions[: len(self.positions) - self.included]
+
+    @property
+    def program_bytes(self) -> bytes:
+        """Its key program; empty if it has none."""
+        return b64decode(self.program) if self.program else b""
+
+    def direction(self, number: int) -> Direction:
+        """Of a column of the index, counted from 0."""
+        return Direction(self.directions[number]) if number < len(self.directions) else Direction.ASCENDING
 
     def require(self, keys: KeyRange) -> None:
         """Refuse keys that the index cannot look up: a hash index finds whole keys, one at a time."""
@@ -68,7 +125,39 @@ class IndexDefinition:
             )
 
 
+@dataclass(frozen=True)
+class NewIndex:
+    """An index as it is asked for: ``columns`` are those of its key, ``included`` those that it only keeps."""
+
+    name: str
+    columns: tuple[str, ...]
+    unique: bool = False
+    using: str = "btree"
+    directions: tuple[str, ...] = ()  # of the columns of its key, see Direction; none: all ascending
+    included: tuple[str, ...] = ()
+    condition: str | None = None  # which rows it has entries of, see IndexDefinition
+    program: str | None = None
+
+    @property
+    def definition(self) -> IndexDefinition:
+        """What is known of it before it has a place."""
+        is_usual = not any(self.directions)
+        directions = () if is_usual else (*self.directions, *[""] * (len(self.columns) - len(self.directions)))
+        options = {"directions": directions, "included": len(self.included)}
+        rows = {"condition": self.condition, "program": self.program}
+        return IndexDefinition(self.name, 0, 0, 0, self.unique, (), using=self.using, **options, **rows)  # type: ignore
+
+
 EVERYTHING = KeyRange()
+
+
+def written_columns(index: IndexDefinition, columns: Sequence[Column]) -> str:
+    """What an index is on, as SQL writes it: ``a, b desc include (c)``; ``columns``: the table's."""
+    names = [columns[n].name for n in index.positions]
+    count = len(index.key)
+    parts = [" ".join(filter(None, (name, index.direction(n).value))) for n, name in enumerate(names[:count])]
+    included = f" include ({', '.join(names[count:])})" if index.included else ""
+    return ", ".join(parts) + included + (f" where {index.condition}" if index.condition else "")
 
 
 def no_such_index(table: str, index: str, known: Sequence[IndexDefinition]) -> NoSuchIndex:
@@ -83,6 +172,50 @@ def keys_without_index(table: str) -> SchemaError:
 def order_of(column: Column) -> Order:
     """How the values of a key column are compared."""
     return Order.DOUBLE if column.type.name == "DOUBLE" else _ORDERS[column.type.kind]
+
+
+def head_fields(index: IndexDefinition, columns: Sequence[Column], page_size: int) -> dict[str, Any]:
+    """The fields of an index's head that its definition decides; ``columns``: the index's own."""
+    program_size = len(index.program_bytes)
+    spare = [0] * (16 - len(columns))
+    positions = b"".join(position.to_bytes(2, "little") for position in (*index.positions, *spare))
+    return {
+        "unique": int(index.unique),
+        "column_count": len(columns),
+        "kind": int(IndexKind[index.using.upper()]),
+        "orders": [*(int(order_of(one)) | index.direction(n).flags for n, one in enumerate(columns)), *spare],
+        "positions": list(positions),
+        "unique_columns": len(index.key) if index.included else 0,
+        "program_at": program_at(page_size) if program_size else 0,
+        "program_size": program_size,
+    }
+
+
+def require_parts(index: IndexDefinition) -> None:
+    """Refuse an index whose columns and their directions do not fit together."""
+    where = f"index {index.name}"
+    if not 1 <= len(index.positions) <= KEY_COLUMNS_MAX:
+        raise SchemaError(f"{where} has {len(index.positions)} columns; it must have 1 to {KEY_COLUMNS_MAX}")
+    if type(index.included) is not int or not 0 <= index.included < len(index.positions):
+        raise SchemaError(f"{where} includes {index.included} of its {len(index.positions)} columns")
+    known = [one.value for one in Direction]
+    if len(index.directions) > len(index.key) or not all(one in known for one in index.directions):
+        raise SchemaError(f"{where}: {list(index.directions)[:20]} are not directions of its {len(index.key)} columns")
+    if (index.condition is None) != (index.program is None):
+        raise SchemaError(f"{where} has a condition without a program, or the other way round")
+    if index.program is not None:
+        _require_program(where, index.program)
+    if index.using != "btree" and (index.included or any(index.directions)):
+        raise SchemaError(f"{where}: only a btree has directions and includes columns")
+
+
+def _require_program(where: str, program: str) -> None:
+    try:
+        size = len(b64decode(program, validate=True))
+    except ValueError:
+        size = 0
+    if not PROGRAM_HEAD.size <= size <= PROGRAM_ROOM:
+        raise SchemaError(f"{where} has a program that is none, or of more than {PROGRAM_ROOM} bytes: {program[:40]}")
 
 
 class KeyCodec:
@@ -112,6 +245,6 @@ class KeyCodec:
 
 def name_key(violation: UniqueViolation, index: IndexDefinition, row: Sequence[Any]) -> UniqueViolation:
     """The error, with the key that a row would have had in the index."""
-    key = ", ".join(str(row[n]) for n in index.positions)
+    key = ", ".join(str(row[n]) for n in index.key)
     violation.args = (f"{violation}: {key[:100]}",)
     return violation

@@ -12,9 +12,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gmdb.errors import DataError, SnapshotTooOld
-from gmdb.format.address import RowId, place_of
+from gmdb.format.address import RowId
 from gmdb.format.btree import KEY_BYTES_MAX, POINTER_SIZE
-from gmdb.kernel.change.dml import delete_row, update_row
 from gmdb.kernel.read.lookup import FOUND, find_rows, find_values, read_rows
 from gmdb.kernel.row import ENTRY_BUFFER, POINTER_AT
 from gmdb.kernel.runtime.call import LATEST
@@ -37,10 +36,12 @@ from gmdb.tables.access.index_entries import (
 )
 from gmdb.tables.access.indexes import IndexDefinition, KeyCodec, KeyRange, no_such_index
 from gmdb.tables.access.shapes import key_shape, row_shape
+from gmdb.tables.access.tracked_rows import SpanMaker, note_range_read
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
-    from gmdb.tables.access.heap import Heap, View
+    from gmdb.tables.access.definition import View
+    from gmdb.tables.access.heap import Heap
     from gmdb.transaction.snapshots import Snapshot
 
 ROOM = 1 << 18  # bytes of rows that a call gives out
@@ -70,6 +71,7 @@ class KeyedRows:
         segment = Segment(heap.segment.store, heap.segment.space, index.entry_page)
         self.tree = INDEX_KINDS[index.using](segment, [heap.columns[n] for n in index.positions])
         self._encoders = KeyCodec(self.tree.columns, gap=POINTER_SIZE).encoders()
+        self._spans = SpanMaker(index, heap.columns)
         if index.using != "btree":
             whole = len(self.tree.columns)
             self._encoders = {count: encode for count, encode in self._encoders.items() if count == whole}
@@ -103,6 +105,8 @@ class KeyedRows:
         What it returns otherwise is a status: nothing was done.  Without ``nulls``, it refuses keys that have any.
         None if kernels do not know the types of the index's columns, or of those that are given out.
         """
+        if self.index.included:
+            return None  # kernels take keys of all columns
         heap, walk = self._heap, Walk(self.tree, room=ROOM)
         rows, keys = row_shape(heap.columns, outputs), key_shape(self.tree.columns, ENTRY_MAX, nulls)
         if rows is None or keys is None:
@@ -187,11 +191,9 @@ class KeyedRows:
         rows = _decoded(data, heap.plain_decode)
         if len(rows) > 1:
             return -1
-        ((page_id, slot), values) = rows[0]
-        if patch_of is None:
-            return 1 if heap.try_at_once(delete_row, b"", 0, place_of(page_id, slot)) >= 0 else -1
-        patch = patch_of(values)
-        return 1 if heap.try_at_once(update_row, patch, len(patch), place_of(page_id, slot)) >= 0 else -1
+        row_id, values = rows[0]
+        patch = b"" if patch_of is None else patch_of(values)
+        return 1 if heap.try_change_at_once(row_id, patch) >= 0 else -1
 
     def _refuse(self, key: Sequence[Any]) -> NoReturn:
         self.index.require_columns(len(key))
@@ -221,6 +223,7 @@ class KeyedRows:
         self.index.require(keys)
         self.require_index()
         self.require_seen(snapshot.scn)
+        note_range_read(self._heap, self._spans, keys)
         return chain.from_iterable(self._read(Walk(self.tree, keys, ROOM), snapshot, form))
 
     @operation
@@ -231,6 +234,7 @@ class KeyedRows:
             heap.see(snapshot.scn)
             self.require_index()
             self.require_seen(snapshot.scn)
+            note_range_read(heap, self._spans, keys)
             yield from self._read(Walk(self.tree, keys, ROOM), snapshot, form)
 
     def _read(self, walk: Walk, snapshot: Snapshot, form: memoryview) -> Iterator[Iterable[Found]]:
@@ -277,7 +281,13 @@ class KeyedRows:
 
         probe = Probe(self, read, decode, row_ids, split)
         probe.memory, probe.is_lazy = (form, heap.view), heap.lobs is not None
+        if heap.tracked is not None:
+            probe.note = partial(note_range_read, heap, self._spans)
         return probe
+
+    def note_read(self, keys: KeyRange) -> None:
+        """Keys are about to be looked up by somebody else, in a transaction that may be tracked."""
+        note_range_read(self._heap, self._spans, keys)
 
     def newest_probe(self, decode: Decode, row_ids: bool = False, split: Split | None = None) -> Probe:
         """A probe by the session's own snapshot, under the guard; raises Unread."""
@@ -345,6 +355,11 @@ class Shape(NamedTuple):
     high_open: bool = False
     backwards: bool = False
 
+    def keys(self, low: Sequence[Any], high: Sequence[Any]) -> KeyRange:
+        """A range of this shape."""
+        low, high = low[: self.low_columns], high[: self.high_columns]
+        return KeyRange(low, high, self.low_open, self.high_open, self.backwards)
+
 
 class Probe:
     """Rows by one key after another, or by ranges of keys, with the memory of one walk.
@@ -359,12 +374,13 @@ class Probe:
         self.memory: object = None  # that ``read`` leads kernels to
         self.find_rows: Callable[[int], int] | None = None  # all rows of a walk from its beginning, or a status
         self.is_lazy = False  # rows are decoded one at a time: they may be large
+        self.note: Callable[[KeyRange], None] | None = None  # what is to be told of keys before they are looked up
         self._idle = keyed.idle_walks
         self._walk = self._idle.pop() if self._idle else Walk(keyed.tree, room=ROOM)
         self._low, self._fields = self._walk.use_one_key()
         self._high = self._low[ENTRY_BUFFER:]
         self._encoders = keyed.encoders
-        self._count = len(keyed.index.positions)
+        self._count = len(keyed.index.key)
         self._read, self._decode, self._row_ids, self._split = read, decode, row_ids, split
 
     def close(self) -> None:
@@ -387,9 +403,11 @@ class Probe:
         """A function that finds the row of a whole key of a unique index; None if there is none."""
         self._use_one_key(self._count)
         encode, low, output, decode = self._encoders[self._count], self._low, self._walk.output, self._decode
-        begin, row_ids, single = self._make_begin(), self._row_ids, self._single
+        begin, row_ids, single, note = self._make_begin(), self._row_ids, self._single, self.note
 
         def find(key: Sequence[Any]) -> Any:
+            if note is not None:
+                note(KeyRange(key, key))
             entry = encode(key)
             size = len(entry)
             if size > ENTRY_MAX:
@@ -405,9 +423,11 @@ class Probe:
     def first(self, shape: Shape) -> Callable[..., Any]:
         """A function that finds the first row from one key to another; None if there is none."""
         put, read, fields, address = self._make_ends(shape), self._read, self._fields, self._walk.address
-        single = self._single
+        single, note = self._single, self.note
 
         def first(low: Sequence[Any], high: Sequence[Any]) -> Any:
+            if note is not None:
+                note(shape.keys(low, high))
             if not put(low, high):
                 return next(iter(self._cut(shape, low, high, 1)), None)
             fields[STARTED_FIELD] = fields[DONE_FIELD] = 0
@@ -441,9 +461,11 @@ class Probe:
     def some(self, columns: int) -> Callable[..., Iterable[Any]]:
         """A function that finds the rows of a key's first columns, in the order of the others."""
         self._use_one_key(columns)
-        encode, low, rows = self._encoders[columns], self._low, self._make_rows()
+        encode, low, rows, note = self._encoders[columns], self._low, self._make_rows(), self.note
 
         def find(key: Sequence[Any], first: int = FIRST_ROWS) -> Iterable[Any]:
+            if note is not None:
+                note(KeyRange(key, key))
             entry = encode(key)
             size = len(entry)
             if size > ENTRY_MAX:
@@ -455,9 +477,11 @@ class Probe:
 
     def between(self, shape: Shape) -> Callable[..., Iterable[Any]]:
         """A function that finds the rows from one key to another, in order."""
-        put, rows = self._make_ends(shape), self._make_rows()
+        put, rows, note = self._make_ends(shape), self._make_rows(), self.note
 
         def find(low: Sequence[Any], high: Sequence[Any], first: int = FIRST_ROWS) -> Iterable[Any]:
+            if note is not None:
+                note(shape.keys(low, high))
             return rows(first) if put(low, high) else self._cut(shape, low, high, first)
 
         return find

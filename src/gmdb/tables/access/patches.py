@@ -5,7 +5,7 @@ A patch is a row of those columns alone, in the table's order, with their number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -18,9 +18,11 @@ from gmdb.tables.access.shapes import Shape, patch_shape
 class Patches:
     """Makes patches for one table; what depends on the chosen columns alone is worked out once."""
 
-    def __init__(self, table: str, columns: Sequence[Column]) -> None:
+    def __init__(self, table: str, columns: Sequence[Column], watched: Container[int] = ()) -> None:
+        """``watched``: the numbers of columns whose changes somebody is to know of, which kernels do not tell."""
         self._table = table
         self._columns = tuple(columns)
+        self._watched = watched
         self._codecs: dict[tuple[str, ...], tuple[Callable[[Any], bytes], list[str]]] = {}
         self.shapes: dict[tuple[str, ...], int] = {}  # what ``shape`` has returned
         self._memory: list[Shape] = []  # that they lead to
@@ -36,7 +38,8 @@ class Patches:
 
     def encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
         """A function that encodes patches of these columns from values, in their order from number ``first`` on."""
-        encode, ordered = self._codec(tuple(names))
+        columns = tuple(names)
+        encode, ordered = self._codecs.get(columns) or self._codec(columns)
         if len(ordered) == 1:
             return lambda values: encode(values[first])
         if list(names) == ordered and not first:
@@ -45,13 +48,14 @@ class Patches:
         return lambda values: encode(pick(values))
 
     def shape(self, names: tuple[str, ...]) -> int:
-        """The address of the shape of patches of these columns; 0 if kernels do not know all their types, or if they
-        are not in the table's order."""
+        """The address of the shape of patches of these columns; 0 if kernels do not know all their types, if one of
+        them is watched, or if they are not in the table's order."""
         address = self.shapes.get(names)
         if address is None:
             numbers, address = self.numbers(names), 0
             columns = [self._columns[n] for n in numbers]
             in_order = [column.name for column in columns] == list(names)
+            in_order = in_order and not any(n in self._watched for n in numbers)
             if in_order and (shape := patch_shape(columns, numbers)) is not None:
                 self._memory.append(shape)
                 address = shape.address

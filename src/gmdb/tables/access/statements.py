@@ -68,7 +68,7 @@ class Steps:
     def encoded_pages(self) -> Iterator[list[tuple[RowId, bytes]]]:
         """Every row that the snapshot sees, as its bytes, a page at a time."""
         form = self._session.form_of(self._snapshot)
-        for page_id in self._heap.segment.page_ids().tolist():
+        for page_id in self._heap.page_ids(self._snapshot.check).tolist():
             yield self._heap.encoded_rows_of_page(page_id, form)
             self._snapshot.check()
             self._session.check_interrupted()

@@ -32,6 +32,7 @@ from gmdb.tables.access.sorted_runs import KeyTooLong, Run, sorted_runs
 from gmdb.tables.arrow.arrow_types import batches_of, fit_batch
 from gmdb.tables.arrow.formatting import PageFormatter, new_page
 from gmdb.tables.arrow.lob_columns import cells_of
+from gmdb.tables.arrow.referring_keys import note_pages, note_rows
 
 # ---- Pages that are full of rows into a table: places, the file, the log, the indexes.
 #
@@ -53,10 +54,13 @@ class PagePlacer:
         self._segment, self._store = heap.segment, heap.segment.store
         self._hub = heap.session.hub
         self._last_page = NO_PAGE
+        self.notes_keys = False  # whoever watches the heap is told of the rows on these pages, too
         self._to_enter: list[int] = []  # pages whose rows the indexes do not have yet
         with self._hub.guard:
             slot = self._session.begin_if_needed()
             self._number = self._hub.memory.enter_load(slot, self._session.statement_number)
+            if self._session.notes_changes:
+                self._session.track().write_all(heap.number)
         self.page_size = heap.segment.space.page_size
         self.template = new_page(self.page_size, heap.obj_id, self._number)
 
@@ -100,6 +104,9 @@ class PagePlacer:
         pages, self._to_enter = self._to_enter, []
         if pages:
             self.enter(pages, 0, NO_LOCK)
+        if pages and self.notes_keys:
+            form = numbers((0, self._session.slot, self._session.statement_number))
+            note_pages(self._heap, pages, form)
 
     def enter(self, pages: list[int], first_slot: int, lock_id: int) -> None:
         """Enter the rows that were put on some pages, from a slot of the first on, into the table's indexes."""
@@ -207,6 +214,8 @@ class _Load:
         for batch in let_through(batches):
             self._session.check_interrupted()
             arrays = fit_batch(self._heap.name, self._heap.columns, batch, self._formatter.row_count)
+            if self._heap.watch is not None:
+                note_rows(self._heap.watch, arrays)
             if self._heap.lobs is not None:
                 for n in self._heap.lobs.positions:
                     arrays[n] = cells_of(self._heap.lobs, self._heap.columns[n], arrays[n])

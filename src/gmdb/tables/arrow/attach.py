@@ -201,12 +201,11 @@ ATTEMPTS = 5  # if others keep adding rows with the same keys
 CHECKED_EVERY = 1024  # rows between two checks for an interrupt
 
 
-def with_numbers(catalog: Catalog, table: TableDefinition, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of new rows, with numbers in identity columns that were left to the owner."""
+def with_numbers(catalog: Catalog, session: Session, table: TableDefinition, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of new rows, with numbers in columns for which they were left to the owner."""
     for column in table.columns:
-        if column.identity is not None and column.name not in batch.schema.names:
-            first = catalog.identities.take(column.identity_id, max(len(batch), 1))
-            numbers = np.arange(first, first + len(batch))
+        if column.is_numbered and column.name not in batch.schema.names:
+            numbers = np.array(catalog.next_numbers(column, max(len(batch), 1), session)[: len(batch)], np.int64)
             batch = batch.append_column(column.name, pa.array(numbers).cast(arrow_type(column.type)))
     return batch
 
@@ -223,15 +222,19 @@ def apply_changes(
 
 
 @contextmanager
-def all_or_nothing(session: Session) -> Iterator[None]:
-    """Several statements, all or nothing."""
+def all_or_nothing(catalog: Catalog, session: Session) -> Iterator[None]:
+    """Several statements, all or nothing, whose foreign keys are checked at the end."""
     is_own = session.autocommit
     if is_own:
         session.begin()
+    checks = catalog.foreign_key_checks(session)
     mark = session.mark()
     session.begin_work()
     try:
-        yield
+        with checks.held():
+            yield
+        with session.statement():
+            pass  # at whose end they are made
         if is_own:
             session.commit()
     except BaseException:
@@ -294,13 +297,13 @@ class _Applying:
         elif not self._is_empty():
             self._delete(self.changes.fates == Operation.DELETE)
             missing = self._update(missing)
-        table, catalog = self._table, self._catalog
-        new = (with_numbers(catalog, table, rows) for _, rows in self.changes.batches(missing))
+        table, catalog, session = self._table, self._catalog, self._session
+        new = (with_numbers(catalog, session, table, rows) for _, rows in self.changes.batches(missing))
         append(self._heap, new)
 
     def _truncate(self) -> None:
         with self._session.defining():
-            DefinitionChanges(self._catalog, self._session).truncate_table(self._table.name)
+            DefinitionChanges(self._catalog, self._session).truncate_tables([self._table.name])
         self._heap.share()
 
     def _delete(self, chosen: np.ndarray) -> None:
@@ -388,7 +391,7 @@ class _Applying:
                 keeps_old = [column.name not in self._apply.given for column in columns]
                 yield [old[p] if keeps_old[p] else new_values[c.name][n] for p, c in enumerate(columns)]
             else:
-                numbered = with_numbers(self._catalog, self._table, rows.slice(n, 1))
+                numbered = with_numbers(self._catalog, self._session, self._table, rows.slice(n, 1))
                 yield [numbered.column(column.name)[0].as_py() for column in columns]
 
     def _insert(self, row: Sequence[Any]) -> None:
@@ -452,7 +455,7 @@ def attach(catalog: Catalog, session: Session, load: Load, is_first: bool = True
     catalog.store.require_writable()
     paths = [staged_path(catalog.store.directory, load.load_id, name) for name in load.files]
     if load.apply is not None:
-        with all_or_nothing(session):
+        with all_or_nothing(catalog, session):
             return _apply(catalog, session, load.table, paths, load.apply, is_first)
     with session.statement():
         if load.create is not None:
@@ -550,7 +553,8 @@ class _Attaching:
             batched = [file for file in files if file.seal["kind"] == StagedKind.ARROW]
             rows = self._take_pages(heap, paged) if paged else 0
             for file in batched:
-                rows += append(heap, (with_numbers(self._catalog, table, batch) for batch in file.batches()))
+                numbered = (with_numbers(self._catalog, self._session, table, batch) for batch in file.batches())
+                rows += append(heap, numbered)
             return rows
 
     def _require_fit(self, table: TableDefinition, heap: Heap, file: StagedFile) -> None:
@@ -564,6 +568,7 @@ class _Attaching:
         buffer, rows = self._buffer, 0
         with self._session.statement():
             placer = PagePlacer(heap)
+            placer.notes_keys = heap.watch is not None
             for file in files:
                 done = 0
                 for count in file.pages(buffer):

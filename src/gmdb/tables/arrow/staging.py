@@ -13,6 +13,7 @@ from typing import Any
 
 from gmdb.errors import Corruption
 from gmdb.format.columns import Column
+from gmdb.format.options import options_of
 from gmdb.format.staging import STAGED_SEAL, StagedKind, pack_seal, read_seal
 from gmdb.kernel.change.bulk_pages import crc_of_more
 from gmdb.process.late_dataclasses import dataclass
@@ -45,7 +46,8 @@ def definition_digest(columns: Sequence[Column], constraints: Sequence[Constrain
 
 def index_digest(index: IndexDefinition) -> bytes:
     """Leaves staged for one index fit another if, and only if, both have the same digest."""
-    facts = (index.name, index.obj_id, index.table_id, index.entry_page, index.unique, index.positions)
+    place = (index.name, index.obj_id, index.table_id, index.entry_page)
+    facts = (*place, index.unique, index.positions, *sorted(options_of(index).items()))
     return hashlib.sha256(repr(facts).encode()).digest()[:16]
 
 

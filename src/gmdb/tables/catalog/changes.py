@@ -17,18 +17,21 @@ from gmdb.errors import NullNotAllowed, SchemaError, SchemaMismatch, TableExists
 from gmdb.format.address import MAIN_SPACE, page_name
 from gmdb.format.columns import Column, ColumnType, parse_column
 from gmdb.format.lob import LobSegment
-from gmdb.format.options import options_of
 from gmdb.format.page import SegmentType
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
 from gmdb.process.late_dataclasses import replace
 from gmdb.storage.feeds import Feed, write_definition
 from gmdb.storage.store import Segment
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import IndexDefinition, NewIndex, require_parts
+from gmdb.tables.catalog.counters import counting_of
 from gmdb.tables.catalog.definition_documents import table_to_plain
+from gmdb.tables.catalog.key_changes import KeyChanges
 from gmdb.tables.catalog.schema import (
     CHECK,
+    FOREIGN_KEY,
     PRIMARY_KEY,
+    UNIQUE,
     Constraint,
     TableDefinition,
     check_column,
@@ -37,6 +40,7 @@ from gmdb.tables.catalog.schema import (
     require_name,
     require_room,
 )
+from gmdb.tables.catalog.sequences import SequenceChanges
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.session import Session
 from gmdb.transaction.table_locks import Name
@@ -53,6 +57,7 @@ class DefinitionChanges:
         self._session = session
         self._store = catalog.store
         self._system = catalog.system(session)
+        self.session = session
 
     @cached_property
     def _indexes(self) -> IndexMaking:
@@ -60,10 +65,24 @@ class DefinitionChanges:
 
         return IndexMaking(self._catalog, self._session)
 
+    @cached_property
+    def _keys(self) -> KeyChanges:
+        return KeyChanges(self._catalog, self._session, self._take, self._change)
+
+    @cached_property
+    def sequences(self) -> SequenceChanges:
+        return SequenceChanges(self._catalog, self._session, self)
+
     # ---- tables
 
     def create_table(
-        self, name: str, columns: Sequence[Column], constraints: Sequence[Constraint], tablespace: str, pct_free: int
+        self,
+        name: str,
+        columns: Sequence[Column],
+        constraints: Sequence[Constraint],
+        tablespace: str,
+        pct_free: int,
+        sequence: tuple[Any, ...] = (),
     ) -> None:
         space = self._store.space(tablespace)
         if space.name in ("system", "undo"):
@@ -75,27 +94,45 @@ class DefinitionChanges:
         obj_id = self._catalog.new_number()
         segment = self._session.create_segment(space, obj_id, name, SegmentType.HEAP, pct_free)
         numbered = tuple(replace(self._with_counter(column), number=None) for column in columns)
-        table = self._with_lobs(TableDefinition(name, obj_id, space.space_id, segment.entry_page, numbered))
+        place = (obj_id, space.space_id, segment.entry_page)
+        table = self._with_lobs(TableDefinition(name, *place, numbered, sequence=sequence))
         self._system.enter(table)
         self._change(table)
-        for constraint in constraints:
+        for constraint in sorted(constraints, key=lambda one: one.kind == FOREIGN_KEY):  # keys come before them
             table = self._add_constraint(table, constraint)
 
-    def drop_table(self, name: str) -> None:
+    def drop_tables(self, names: Sequence[str], cascade: bool = False) -> None:
+        """Remove tables; foreign keys of others that refer to them go as well, or are in the way."""
+        names = [self._take(name).name for name in names]
+        self._keys.release(names, cascade)
+        for name in dict.fromkeys(names):
+            self._drop_table(self._take(name))
+            self.sequences.drop_owned(name)
+
+    def _drop_table(self, table: TableDefinition) -> None:
         """Remove a table; its pages are free again when no reader needs them."""
-        table = self._take(name)
         self._take_names(table.name, table.indexes)
         self._system.remove(table)
         self._tell_readers(table, ChangeOperation.DROP)
         self._drop_segments(table)
         self._session.change_definitions({table.number: None})
 
-    def truncate_table(self, name: str, restart: bool = False) -> None:
-        """Remove all rows at once: the table and its indexes get new segments.  ``restart``: its counters, too."""
-        table = self.put_in_place(self._take(name).name, self.remake(name))
+    def truncate_tables(self, names: Sequence[str], restart: bool = False, cascade: bool = False) -> None:
+        """Remove all rows at once: tables and their indexes get new segments.  ``restart``: their counters, too.
+
+        Tables that refer to them are emptied as well, or are in the way.
+        """
+        names = [self._take(name).name for name in names]
+        for name in self._keys.with_referring(names, cascade):
+            self._truncate_table(name, restart)
+
+    def _truncate_table(self, name: str, restart: bool) -> None:
+        table = self._replace_rows(self._take(name).name, self.remake(name))
         for column in table.columns if restart else ():
             if column.identity_id:
-                self._catalog.identities.restart(column.identity_id, 1)
+                self._catalog.counters.restart(column.identity_id, counting_of(column).start)
+        if restart:
+            self.sequences.restart_owned(table.name)
 
     def remake(self, name: str) -> TableDefinition:
         """An empty table with the definition that another has now.  It is not visible until it replaces that one."""
@@ -110,15 +147,17 @@ class DefinitionChanges:
         self._tell_readers(old, ChangeOperation.TRUNCATE)  # before new rows may take the old ones' places
         empty = replace(new, obj_id=obj_id, entry_page=segment.entry_page, number=obj_id, indexes=(), lobs=None)
         table = self._with_lobs(empty)
-        return replace(table, indexes=tuple(self._replanted(table, i) for i in new.indexes if not i.building))
-
-    def _replanted(self, table: TableDefinition, index: IndexDefinition) -> IndexDefinition:
-        """An index like another one, for a table without rows."""
-        planted, _ = self._indexes.plant(table, index.name, index.positions, index.unique, index.using)
-        return replace(planted, **options_of(index))
+        indexes = [index for index in new.indexes if not index.building]
+        planted = (self._indexes.plant(table, index)[0] for index in indexes)
+        return replace(table, indexes=tuple(planted))
 
     def put_in_place(self, name: str, remade: TableDefinition) -> TableDefinition:
-        """Replace a table's rows by those of one that was remade from it."""
+        """Replace a table's rows by those of one that was remade from it, and have its foreign keys checked."""
+        table = self._replace_rows(name, remade)
+        self._keys.check_all_of(table.name)
+        return table
+
+    def _replace_rows(self, name: str, remade: TableDefinition) -> TableDefinition:
         old = self._take(name)
         if _shape(old) != _shape(remade):
             raise SchemaMismatch(f"table {name}: its definition was changed meanwhile; try again")
@@ -142,12 +181,16 @@ class DefinitionChanges:
         return self._take(name)
 
     def begin_rewrite(
-        self, name: str, columns: Sequence[tuple[int | None, Column]], without: Container[str]
+        self,
+        name: str,
+        columns: Sequence[tuple[int | None, Column]],
+        without: Container[str],
+        programs: Mapping[str, str],
     ) -> tuple[TableDefinition, TableDefinition]:
         """The table, and an empty one with other columns that can take its place.
 
         ``columns``: each with its position of now, None for those that are new.  What needs columns that go, goes with
-        them: indexes, keys, and the constraints ``without``.
+        them: indexes, keys, the constraints ``without``, and partial indexes that have none of the ``programs``.
         """
         old = self._take(name)
         if not columns:
@@ -157,12 +200,14 @@ class DefinitionChanges:
         require_room(old.name, [column for _, column in columns], self._store.spaces[old.space_id].page_size)
         names = {column.name for _, column in columns}
         constraints = [one for one in old.constraints if one.name not in without and names.issuperset(one.columns)]
-        gone = {one.name for one in old.constraints if one not in constraints and one.kind != CHECK}
+        gone = {one.name for one in old.constraints if one not in constraints and one.kind in (PRIMARY_KEY, UNIQUE)}
         positions = {origin: n for n, (origin, _) in enumerate(columns) if origin is not None}
         indexes = [
-            replace(index, positions=tuple(positions[n] for n in index.positions))
+            replace(index, positions=tuple(positions[n] for n in index.positions), program=programs.get(index.name))
             for index in old.indexes
-            if index.name not in gone and positions.keys() >= set(index.positions)
+            if index.name not in gone
+            and positions.keys() >= set(index.positions)
+            and (index.condition is None or index.name in programs)
         ]
         kept = {index.name for index in indexes}
         self._take_names("", [index for index in old.indexes if index.name not in kept])
@@ -172,9 +217,26 @@ class DefinitionChanges:
             new = self._with_version(new)
         return old, self._emptied(old, new)
 
+    def release_columns(self, name: str, columns: Sequence[str], cascade: bool) -> None:
+        """Columns are about to go: so do the table's foreign keys with them, and their sequences.
+
+        Foreign keys that refer to them go as well, or are in the way.
+        """
+        table = self._take(name)
+        gone = {table.column(column).name for column in columns}
+        for constraint in table.constraints:
+            if gone.isdisjoint(constraint.columns):
+                continue
+            if constraint.kind == FOREIGN_KEY:
+                self._keys.drop(self._take(table.name), constraint)
+            self._keys.release_key(self._take(table.name), constraint, cascade)
+        for column in gone:
+            self.sequences.drop_owned(table.name, column)
+
     def finish_rewrite(self, old: TableDefinition, remade: TableDefinition) -> None:
         """Let a table that has been filled take the place of the one that it was made from."""
-        self._replace(old, remade)
+        table = self._replace(old, remade)
+        self._keys.check_all_of(table.name)
         self._catalog.statistics.forget(old.number)  # they name columns by their positions
 
     def _require_keys(self, table: TableDefinition) -> None:
@@ -185,6 +247,12 @@ class DefinitionChanges:
 
     def rename_table(self, name: str, new_name: str) -> None:
         table = self._take(name)
+        self._keys.rename_table(table.name, new_name)
+        self.sequences.rename_owner(table.name, new_name)
+        self.rename_definition(self._take(table.name), new_name)
+
+    def rename_definition(self, table: TableDefinition, new_name: str) -> None:
+        """Give a table or a sequence that the session has alone another name."""
         self._take_new_name(new_name)
         self._session.take_alone(Name("table", table.name.lower()))
         table = replace(table, name=new_name)
@@ -239,22 +307,28 @@ class DefinitionChanges:
         if table.lobs is not before.lobs or table.columns_ever != before.columns_ever:
             self._system.change_table(table)
         self._change(table)
-        if value is not None or not column.nullable:
+        if value is not None or not column.nullable or column.sequence:
             self._fill_column(table, column, value)
 
     def _fill_column(self, table: TableDefinition, column: Column, value: Any) -> None:
         heap = self._catalog.heap(table.name, self._session)
         row_ids = [row_id for row_id, _ in heap.wanting(()).rows()]
-        if row_ids and value is None and not column.identity:
+        if row_ids and value is None and not column.is_numbered:
             raise NullNotAllowed(
                 f"table {table.name}: column {column.name} is NOT NULL, but the table has rows; give a value for them"
             )
-        first = self._catalog.identities.take(column.identity_id, len(row_ids)) if column.identity else 0
-        for n, row_id in enumerate(row_ids):
-            heap.update(row_id, {column.name: first + n if column.identity else value})
+        values = [value] * len(row_ids)
+        if column.is_numbered:
+            values = self._catalog.next_numbers(column, len(row_ids), self._session)
+        for row_id, one in zip(row_ids, values, strict=True):
+            heap.update(row_id, {column.name: one})
 
-    def rename_column(self, name: str, column: str, new_name: str, checks: Mapping[str, str]) -> None:
-        """``checks``: new expressions of the table's checks, by their names."""
+    def rename_column(
+        self, name: str, column: str, new_name: str, checks: Mapping[str, str], conditions: Mapping[str, str]
+    ) -> None:
+        """``checks``, ``conditions``: new expressions of the table's checks and of partial indexes, by their names."""
+        self._keys.rename_column(self._take(name), column, new_name)
+        self.sequences.rename_owner(self._take(name).name, self._take(name).name, column, new_name)
         table = self._take(name)
         position = table.position(column)
         old = table.columns[position].name
@@ -270,7 +344,12 @@ class DefinitionChanges:
             )
             for one in table.constraints
         ]
-        table = replace(table, columns=tuple(columns), constraints=tuple(constraints))
+        indexes = [replace(one, condition=conditions.get(one.name, one.condition)) for one in table.indexes]
+        for index, before in zip(indexes, table.indexes, strict=True):
+            require_parts(index)
+            if index != before:
+                self._system.change_index(index)
+        table = replace(table, columns=tuple(columns), constraints=tuple(constraints), indexes=tuple(indexes))
         self._system.change_column(table, position)
         for constraint in table.constraints:
             if constraint.name in checks:
@@ -279,14 +358,15 @@ class DefinitionChanges:
 
     def alter_column(self, name: str, column: str, changes: Mapping[str, Any]) -> None:
         """Change a column's ``default`` (None: it has none), ``nullable``, or its ``type`` to a wider one."""
-        unknown = set(changes) - {"default", "nullable", "type"}
+        unknown = set(changes) - {"default", "nullable", "sequence", "type"}
         if unknown:
             raise SchemaError(f"table {name}, column {column}: {unknown.pop()} cannot be changed")
         table = self._take(name)
         position = table.position(column)
         if isinstance(changes.get("type"), str):
             changes = {**changes, "type": parse_column(column, changes["type"]).type}
-        changed = replace(table.columns[position], **changes)
+        given = {"sequence": "", **changes} if "default" in changes else changes
+        changed = replace(table.columns[position], **given)
         check_column(table.name, changed)
         if not table.columns[position].type.widens_to(changed.type):
             message = f"table {table.name}: column {column} {table.columns[position].type} cannot be {changed.type}"
@@ -327,6 +407,8 @@ class DefinitionChanges:
 
     def _add_constraint(self, table: TableDefinition, constraint: Constraint) -> TableDefinition:
         constraint = named(table, constraint, self._indexes.names())
+        if constraint.kind == FOREIGN_KEY:
+            return self._keys.add(table, constraint)
         if constraint.kind == PRIMARY_KEY:
             positions = [table.position(column) for column in constraint.columns]
             self._require_values(table, positions)
@@ -334,30 +416,49 @@ class DefinitionChanges:
                 if table.columns[position].nullable:
                     table = self._replace_column(table, position, replace(table.columns[position], nullable=False))
         if constraint.kind != CHECK:
-            table = self._indexes.create(table, constraint.name, constraint.columns, True, "btree")
+            table = self._indexes.create(table, NewIndex(constraint.name, constraint.columns, unique=True))
         table = replace(table, constraints=(*table.constraints, constraint))
         self._system.enter_constraint(table, constraint)
         self._change(table)
         return table
 
-    def drop_constraint(self, name: str, constraint: str) -> None:
+    def drop_constraint(self, name: str, constraint: str, cascade: bool = False) -> None:
+        """Remove a constraint; foreign keys that need it go as well, or are in the way."""
         table = self._take(name)
         gone = table.constraint(constraint)
-        table = replace(table, constraints=tuple(one for one in table.constraints if one is not gone))
+        if gone.kind == FOREIGN_KEY:
+            self._keys.drop(table, gone)
+            return
+        self._keys.release_key(table, gone, cascade)
+        table = self._take(name)
+        table = replace(table, constraints=tuple(one for one in table.constraints if one.name != gone.name))
         self._system.remove_constraint(table, gone.name)
         if gone.kind != CHECK:
             table = self._drop_index(table, table.index(gone.name))
         self._change(table)
 
-    def create_index(self, name: str, table: str, columns: Sequence[str], unique: bool, using: str) -> None:
+    def validate_constraint(self, name: str, constraint: str) -> None:
+        """Have rows from before a constraint fulfil it, too; those of a check, the caller has looked at."""
+        table = self._take(name)
+        found = table.constraint(constraint)
+        if found.kind not in (CHECK, FOREIGN_KEY):
+            raise SchemaError(f"table {table.name}: {found.name} is a {found.kind}, which is valid anyhow")
+        if found.valid:
+            return
+        valid = replace(found, valid=True)
+        table = self._keys.replace_constraint(table, found, valid)
+        if valid.kind == FOREIGN_KEY:
+            self._keys.check_whole(table, valid)
+
+    def create_index(self, table: str, new: NewIndex) -> None:
         """Add an index, filled with the rows that the session sees."""
-        self._indexes.create(self._take(table), name, columns, unique, using)
+        self._indexes.create(self._take(table), new)
 
     def drop_index(self, name: str) -> None:
         found, _ = self._catalog.index(name, self._session)
         table = self._take(found.name)
         _, index = self._catalog.index(name, self._session)
-        if any(constraint.name == name and constraint.kind != CHECK for constraint in table.constraints):
+        if any(one.name == name and one.kind in (PRIMARY_KEY, UNIQUE) for one in table.constraints):
             raise SchemaError(f"index {name} keeps a constraint of table {table.name}; drop the constraint instead")
         self._change(self._drop_index(table, index))
 
@@ -376,7 +477,7 @@ class DefinitionChanges:
     def rename_constraint(self, name: str, constraint: str, new_name: str) -> None:
         table = self._take(name)
         old = table.constraint(constraint)
-        if old.kind != CHECK:
+        if old.kind in (PRIMARY_KEY, UNIQUE):
             self._rename_index(table, table.index(old.name), new_name)
             return
         self._require_new_constraint(table, new_name)
@@ -394,7 +495,7 @@ class DefinitionChanges:
         table = replace(table, indexes=tuple(new if one is index else one for one in table.indexes))
         self._system.change_index(new)
         for one in table.constraints:
-            if one.name == index.name and one.kind != CHECK:
+            if one.name == index.name and one.kind in (PRIMARY_KEY, UNIQUE):
                 self._require_new_constraint(table, new_name)
                 kept = replace(one, name=new_name)
                 table = replace(
@@ -438,8 +539,10 @@ class DefinitionChanges:
 
     # ---- shared parts
 
-    def _take(self, name: str) -> TableDefinition:
-        return self._indexes.take(name)
+    def _take(self, name: str, is_sequence: bool = False) -> TableDefinition:
+        table = self._indexes.take(name, is_sequence)
+        self._catalog.require_checked(table, self._session)
+        return table
 
     def _change(self, table: TableDefinition) -> None:
         before = self._catalog.tables_of(self._session).get(table.name)
@@ -471,7 +574,7 @@ class DefinitionChanges:
         if not column.identity:
             return replace(column, identity_id=0)
         number = self._catalog.new_number()
-        self._catalog.identities.create(number)
+        self._catalog.counters.create(number, counting_of(column).start)
         return replace(column, identity_id=number)
 
     def _with_lobs(self, table: TableDefinition) -> TableDefinition:
@@ -495,8 +598,8 @@ class DefinitionChanges:
 
 def _shape(table: TableDefinition) -> tuple[Any, ...]:
     """The part of a table's definition that is about its rows, wherever they lie."""
-    indexes = [(index.name, index.positions, index.unique, index.using) for index in table.indexes]
-    return table.columns, table.constraints, indexes, table.feed
+    indexes = [replace(index, obj_id=0, table_id=0, entry_page=0, since=0) for index in table.indexes]
+    return table.columns, table.constraints, indexes, table.feed, table.referenced
 
 
 def _row_shape(table: TableDefinition) -> tuple[list[tuple[str, ColumnType]], tuple[int, ...]]:

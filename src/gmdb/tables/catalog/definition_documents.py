@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gmdb.errors import Corruption, SchemaError
 from gmdb.format.address import device_of, offset_of, page_name
-from gmdb.format.btree import KEY_COLUMNS_MAX
 from gmdb.format.columns import Column, ColumnType
 from gmdb.format.lob import LobSegment
 from gmdb.format.options import options_of, with_option_values
 from gmdb.storage.documents import is_number
 from gmdb.storage.feeds import Feed
-from gmdb.tables.access.indexes import IndexDefinition
-from gmdb.tables.catalog.schema import SYS_TABLES_ENTRY, Constraint, TableDefinition, make_columns, require_name
+from gmdb.tables.access.indexes import IndexDefinition, require_parts
+from gmdb.tables.catalog.schema import (
+    FOREIGN_KEY,
+    SYS_TABLES_ENTRY,
+    Constraint,
+    TableDefinition,
+    key_constraint,
+    make_columns,
+    require_foreign_key,
+    require_name,
+)
 
 if TYPE_CHECKING:
     from gmdb.storage.store import PageStore
@@ -47,7 +55,7 @@ def require_place(store: PageStore, what: str, entry_page: int, space_id: int) -
         raise SchemaError(f"{what} begins at page {page_name(entry_page)}, which tablespace {space_id} does not have")
 
 
-def require_sense(store: PageStore, tables: Iterable[TableDefinition]) -> None:
+def require_sense(store: PageStore, tables: Sequence[TableDefinition]) -> None:
     names: set[str] = set()
     for table in tables:
         require_name("table", table.name)
@@ -60,27 +68,54 @@ def require_sense(store: PageStore, tables: Iterable[TableDefinition]) -> None:
             require_place(store, f"what table {table.name} keeps apart", table.lobs.entry_page, table.space_id)
         elif any(column.type.is_lob for column in table.columns):
             raise SchemaError(f"table {table.name} has no segment for its large objects")
+        _check_options(table)
         _check_indexes(store, table)
+    by_name = {table.name: table for table in tables}
+    for table in tables:
         for constraint in table.constraints:
-            _check_constraint(table, constraint)
+            _check_constraint(table, constraint, by_name)
+
+
+def _check_options(table: TableDefinition) -> None:
+    """Refuse numbers of columns that are none, or that two have, and comments that are no texts."""
+    numbers = table.numbers
+    if not all(map(is_number, (*numbers, table.columns_ever))) or len(set(numbers)) < len(numbers):
+        raise SchemaError(f"table {table.name} has columns with the numbers {str(numbers)[:100]}")
+    for one in (table, *table.columns, *table.indexes, *table.constraints):
+        comment = one.comment  # type: ignore[attr-defined]
+        if comment is not None and not isinstance(comment, str):
+            raise SchemaError(f"the comment on {one.name} of table {table.name} is not a text")  # type: ignore[attr-defined]
 
 
 def _check_indexes(store: PageStore, table: TableDefinition) -> None:
     for index in table.indexes:
         require_name("index", index.name)
         count = len(table.columns)
-        if index.using not in ("btree", "hash") or not 1 <= len(index.positions) <= KEY_COLUMNS_MAX:
-            raise SchemaError(f"index {index.name} is a {index.using} of {len(index.positions)} columns")
+        if index.using not in ("btree", "hash"):
+            raise SchemaError(f"index {index.name} is a {index.using}")
+        require_parts(index)
         if not all(0 <= position < count and not table.columns[position].type.is_lob for position in index.positions):
             raise SchemaError(f"index {index.name} has columns that table {table.name} does not have")
         device = store.devices.get(device_of(index.entry_page)) if index.entry_page >= 0 else None
         require_place(store, f"index {index.name}", index.entry_page, device.space_id if device else -1)
 
 
-def _check_constraint(table: TableDefinition, constraint: Constraint) -> None:
+def _check_constraint(table: TableDefinition, constraint: Constraint, tables: Mapping[str, TableDefinition]) -> None:
     require_name("constraint", constraint.name)
     if not isinstance(constraint.kind, str) or not isinstance(constraint.text, str):
         raise SchemaError(f"constraint {constraint.name} of table {table.name} has no kind or no text")
+    if constraint.kind == FOREIGN_KEY:
+        _check_foreign_key(table, constraint, tables[constraint.references])
+
+
+def _check_foreign_key(table: TableDefinition, constraint: Constraint, parent: TableDefinition) -> None:
+    key_constraint(parent, [parent.column(name).name for name in constraint.key])
+    require_foreign_key(f"table {table.name}, constraint {constraint.name}", constraint)
+    flags = (constraint.valid, constraint.match_full, constraint.deferrable, constraint.deferred)
+    if len(constraint.key) != len(constraint.columns) or not all(isinstance(flag, bool) for flag in flags):
+        raise SchemaError(f"foreign key {constraint.name} of table {table.name} makes no sense")
+    if parent.referenced < 1:
+        raise SchemaError(f"table {parent.name} does not know of foreign key {constraint.name}")
 
 
 # ---- Definitions in plain terms, lists and numbers and texts, for files and messages; and back.
@@ -101,6 +136,7 @@ def table_from_plain(plain: list[Any]) -> TableDefinition:
         require_name("table", table.name)
         make_columns(table.name, table.columns)
         _require_numbers(table)
+        _check_options(table)
     return table
 
 
@@ -112,6 +148,7 @@ def _require_numbers(table: TableDefinition) -> None:
         is_sound = type(index.since) is int and isinstance(index.unique, bool) and index.using in ("btree", "hash")
         if not is_sound or not all(is_number(n) and n < len(table.columns) for n in index.positions):
             raise SchemaError(f"index {index.name} has columns that table {table.name} does not have")
+        require_parts(index)
     if not all(map(is_number, numbers)):
         raise SchemaError(f"table {table.name} has numbers that cannot be: {str(numbers)[:100]}")
 

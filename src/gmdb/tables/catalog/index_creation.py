@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 
 from gmdb.errors import DatabaseClosed, Deadlock, LockTimeout, SchemaError, StorageError
@@ -14,8 +14,8 @@ from gmdb.storage.memory import numbers
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.index_build import Filling
 from gmdb.tables.access.index_entries import INDEX_KINDS, Index
-from gmdb.tables.access.indexes import IndexDefinition
-from gmdb.tables.catalog.schema import TableDefinition, require_name
+from gmdb.tables.access.indexes import IndexDefinition, NewIndex, require_parts
+from gmdb.tables.catalog.schema import TableDefinition, free_name, require_name
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.session import Session
@@ -47,7 +47,7 @@ class IndexBuild:
         self.index = index
         self._hub = session.hub
         self._table, self._table_id, self._name = heap.number, heap.obj_id, f"table {heap.name}"
-        self._filling = Filling(tree, heap, index.name)
+        self._filling = Filling(tree, heap, index)
         with self._hub.guard:
             self._snapshot = self._hub.snapshots.take()
 
@@ -151,10 +151,10 @@ class IndexMaking:
         tables = self._catalog.tables_of(self._session).values()
         return {index.name.lower() for table in tables for index in table.indexes}
 
-    def take(self, name: str) -> TableDefinition:
-        """Take a table alone; returns its definition, as it is then."""
+    def take(self, name: str, is_sequence: bool = False) -> TableDefinition:
+        """Take a table, or a sequence, alone; returns its definition, as it is then."""
         while True:
-            table = self._catalog.user_table(name, self._session)
+            table = self._catalog.user_table(name, self._session, is_sequence)
             self._session.take_alone(table.number, f"table {table.name}")
             self._session.see_newest()
             now = self._catalog.current(table, self._session)
@@ -162,45 +162,46 @@ class IndexMaking:
             if now.name == table.name:
                 return now
 
-    def create(
-        self, table: TableDefinition, name: str, columns: Sequence[str], unique: bool, using: str
-    ) -> TableDefinition:
+    def create(self, table: TableDefinition, new: NewIndex) -> TableDefinition:
         """Make an index of a table that the session has alone, with what it sees of it."""
-        positions = self._check(table, name, columns, using)
-        index, tree = self.plant(table, name, positions, unique, using)
+        index, tree = self.plant(table, self._checked(table, new))
         session, heap = self._session, self._heap(table)
         with session.hub.guard:
             form = numbers((session.hub.memory.scn, session.slot, session.statement_number))
-        Filling(tree, heap, name).fill(form)
+        Filling(tree, heap, index).fill(form)
         self._catalog.system(session).enter_index(index)
         table = replace(table, indexes=(*table.indexes, index))
         session.change_definitions({table.number: table})
         return table
 
-    def plant(
-        self, table: TableDefinition, name: str, positions: Sequence[int], unique: bool, using: str
-    ) -> tuple[IndexDefinition, Index]:
-        """Create an index without entries.  Snapshots from before the transaction's commit will not use it.
+    def plant(self, table: TableDefinition, index: IndexDefinition) -> tuple[IndexDefinition, Index]:
+        """Give an index a segment without entries.  Snapshots from before the transaction's commit will not use it.
 
         Its own transaction may use an index of a table that it created: all rows are its own.
         """
-        kind, obj_id = INDEX_KINDS[using], self._catalog.new_number()
+        kind, obj_id = INDEX_KINDS[index.using], self._catalog.new_number()
         space = self._catalog.store.spaces[table.space_id]
-        segment = self._session.create_segment(space, obj_id, name, kind.segment_type, 0)
-        tree = kind.create(segment, [table.columns[n] for n in positions], positions, unique)
-        place = (obj_id, table.obj_id, segment.entry_page)
+        segment = self._session.create_segment(space, obj_id, index.name, kind.segment_type, 0)
         is_new = all(known.number != table.number for known in self._catalog.tables.values())
         since = ~(0 if is_new else self._session.hub.memory.scn)
-        return IndexDefinition(name, *place, unique, tuple(positions), since=since, using=using), tree
+        index = replace(index, obj_id=obj_id, table_id=table.obj_id, entry_page=segment.entry_page, since=since)
+        return index, kind.create(segment, [table.columns[n] for n in index.positions], index)
 
     def _heap(self, table: TableDefinition) -> Heap:
         return Heap(self._catalog.store, self._session, lambda _: table)
 
-    def _check(self, table: TableDefinition, name: str, columns: Sequence[str], using: str) -> list[int]:
-        """The columns' numbers, once the index is known to be possible and its name is taken."""
-        if using not in INDEX_KINDS:
-            raise SchemaError(f"index {name}: there is no kind {using!r} of index, only {' and '.join(INDEX_KINDS)}")
-        positions = [table.position(column) for column in columns]
+    def _checked(self, table: TableDefinition, new: NewIndex) -> IndexDefinition:
+        """The index with its columns' numbers, once it is known to be possible and its name is taken."""
+        columns = (*new.columns, *new.included)
+        new = new if new.name else replace(new, name=self._take_free_name(table, new))
+        name = new.name
+        require_name("index", name)
+        if new.using not in INDEX_KINDS:
+            kinds = " and ".join(INDEX_KINDS)
+            raise SchemaError(f"index {name}: there is no kind {new.using!r} of index, only {kinds}")
+        positions = tuple(table.position(column) for column in columns)
+        index = replace(new.definition, positions=positions)
+        require_parts(index)
         for n in positions:
             if table.columns[n].type.is_lob:
                 raise SchemaError(
@@ -212,7 +213,7 @@ class IndexMaking:
         if len(table.indexes) >= INDEXES_MAX:
             raise SchemaError(f"table {table.name} has {INDEXES_MAX} indexes already; it cannot have more")
         self.take_new_name(name)
-        return positions
+        return index
 
     def take_new_name(self, name: str) -> None:
         """Lock a name for an index, which no other has."""
@@ -222,13 +223,21 @@ class IndexMaking:
         if name.lower() in self.names():
             raise SchemaError(f"there is an index {name} already")
 
+    def _take_free_name(self, table: TableDefinition, new: NewIndex) -> str:
+        """``t_a_b_idx``, with a number behind it if that is something else's name; no other session can take it."""
+        while True:
+            name = free_name((table.name, *new.columns, *new.included, "idx"), self.names())
+            self._session.take_alone(Name("index", name.lower()))
+            self._session.see_newest()
+            if name.lower() not in self.names():
+                return name
+
     # ---- while others go on: the session's transaction is for the index alone
 
-    def begin(self, name: str, table_name: str, columns: Sequence[str], unique: bool, using: str) -> IndexBuild:
+    def begin(self, table_name: str, new: NewIndex) -> IndexBuild:
         """Create an index that is to be filled, and publish its definition."""
         table = self.take(table_name)
-        positions = self._check(table, name, columns, using)
-        index, tree = self.plant(table, name, positions, unique, using)
+        index, tree = self.plant(table, self._checked(table, new))
         index = replace(index, since=0, building=True)
         build = IndexBuild(self._session, self._heap(table), tree, index)
         self._catalog.replace(replace(table, indexes=(*table.indexes, index)))

@@ -7,14 +7,15 @@ Not here: reading or changing them (tables.py for an open database, inspect/ for
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
 from gmdb.format.columns import IDENTITIES, Column, numbers_of, parse_column
 from gmdb.format.heap import row_size_max
 from gmdb.format.lob import LobSegment
-from gmdb.format.options import OPTIONS_MAX, option
+from gmdb.format.options import OPTIONS_MAX, option, options_of
 from gmdb.format.page import PAGE_SIZES
 from gmdb.format.row import MAX_COLUMNS, header_size
 from gmdb.process.late_dataclasses import dataclass, replace
@@ -24,7 +25,9 @@ from gmdb.tables.access.indexes import IndexDefinition, no_such_index
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
 SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID = 1, 2, 5, 6, 7
 SYS_STATISTICS_ID, SYS_STREAMS_ID, FIRST_USER_ID = 8, 10, 16
-PRIMARY_KEY, UNIQUE, CHECK = "primary key", "unique", "check"
+PRIMARY_KEY, UNIQUE, CHECK, FOREIGN_KEY = "primary key", "unique", "check", "foreign key"
+NO_ACTION, RESTRICT, CASCADE, SET_NULL, SET_DEFAULT = "no action", "restrict", "cascade", "set null", "set default"
+ACTIONS = (NO_ACTION, RESTRICT, CASCADE, SET_NULL, SET_DEFAULT)
 EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 
 
@@ -32,14 +35,24 @@ EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 class Constraint:
     """A constraint on a table's rows.
 
-    A primary key or a unique constraint is kept by the unique index of the same name; what a check says, and whether
-    rows fulfil it, the one who changes rows must know.
+    A primary key or a unique constraint is kept by the unique index of the same name, a foreign key by the checks that
+    follow changes of rows (foreign_keys.py); what a check says, and whether rows fulfil it, the one who changes rows
+    must know.
     """
 
-    kind: str  # "primary key", "unique" or "check"
+    kind: str  # "primary key", "unique", "check" or "foreign key"
     columns: tuple[str, ...] = ()
     text: str = ""  # of a check: the expression, as SQL writes it
     name: str = ""  # if empty, the table chooses one
+    valid: bool = option(True)  # rows from before it fulfil it, too
+    references: str = option("")  # what follows is a foreign key's: the table that it refers to,
+    key: tuple[str, ...] = option(())  # and the columns there; none: its primary key
+    on_delete: str = option(NO_ACTION)
+    on_update: str = option(NO_ACTION)
+    sets: tuple[str, ...] = option(())  # what "set null" and "set default" set when a row is deleted; none: all columns
+    match_full: bool = option(False)  # its columns are NULL all together or not at all
+    deferrable: bool = option(False)
+    deferred: bool = option(False)  # checked at the commit, unless a transaction says otherwise
     comment: str | None = option(None)
 
 
@@ -57,6 +70,8 @@ class TableDefinition:
     lobs: LobSegment | None = None  # where its large objects are, if it has columns for them
     number: int = 0  # by which sessions know the table: its first obj_id, also after it got another segment
     feed: Feed | None = None  # its changes are logged for readers
+    referenced: int = option(0)  # how many foreign keys refer to it
+    sequence: tuple[Any, ...] = option(())  # if it is a sequence, which has no rows: what ``counts`` says
     columns_ever: int = option(0)  # how many columns it has had, if some were dropped
     comment: str | None = option(None)
 
@@ -68,6 +83,12 @@ class TableDefinition:
         columns = ", ".join(f"{c.name} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns)
         indexes = "".join(f", index {index.name}" for index in self.indexes)
         return f"<TableDefinition {self.name}: {columns}{indexes}>"
+
+    @property
+    def counts(self) -> NumberSequence:
+        """How a sequence counts."""
+        counter, type_, owner, column, *numbers = self.sequence
+        return NumberSequence(counter, type_, owner, column, tuple(numbers))
 
     @property
     def primary_key(self) -> tuple[str, ...]:
@@ -133,6 +154,24 @@ class TableDefinition:
         raise no_such_index(self.name, name, self.indexes)
 
 
+class NumberSequence(NamedTuple):
+    """What a sequence is beyond its name."""
+
+    counter: int
+    type: str = "BIGINT"
+    owner: str = ""  # the table with which it goes
+    column: str = ""
+    numbers: tuple[Any, ...] = ()  # of its Counting
+
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """As the definition keeps it."""
+        return self.counter, self.type, self.owner, self.column, *self.numbers
+
+
+SEQUENCE_COLUMN = ("last_value", "BIGINT")  # that a sequence has as a table
+
+
 def lob_segment(lob_id: int | None, lob_page: int | None) -> LobSegment | None:
     """Where a table's large objects are, as its row in sys_tables has it."""
     return None if lob_id is None or lob_page is None else LobSegment(lob_id, lob_page)
@@ -168,6 +207,8 @@ def check_column(table: str, column: Column) -> None:
     if known != column.type:
         raise SchemaError(f"{where}: {column.type} is not a type's name as gmdb has it; {known} is")
     require_expression(where, column.default)
+    if column.sequence and (column.identity is not None or column.type.name not in ("INT", "BIGINT")):
+        raise SchemaError(f"{where}: a column with the numbers of a sequence is INT or BIGINT, and no identity")
     if column.identity is None:
         return
     if column.identity not in IDENTITIES:
@@ -302,10 +343,10 @@ SYSTEM_TABLES = {
 
 # ---- Constraints as they are given, checked, with the names that they get if they have none.
 
-_ENDINGS = {PRIMARY_KEY: "pkey", UNIQUE: "key", CHECK: "check"}
+_ENDINGS = {PRIMARY_KEY: "pkey", UNIQUE: "key", CHECK: "check", FOREIGN_KEY: "fkey"}
 
 
-def named(table: TableDefinition, constraint: Constraint, index_names: Container[str]) -> Constraint:
+def named(table: TableDefinition, constraint: Constraint, index_names: Iterable[str]) -> Constraint:
     """A constraint that the table can have, with its name; ``index_names`` are taken, in small letters."""
     kind = constraint.kind
     if kind not in _ENDINGS:
@@ -324,16 +365,51 @@ def named(table: TableDefinition, constraint: Constraint, index_names: Container
     require_name("constraint", name)
     if any(other.name.lower() == name.lower() for other in table.constraints):
         raise SchemaError(f"table {table.name} has a constraint {name} already")
+    if kind == FOREIGN_KEY:
+        require_foreign_key(f"{where} {name}", constraint)
+    elif options_of(constraint).keys() - {"valid", "comment"} or (kind != CHECK and not constraint.valid):
+        what = "only a foreign key refers to a table, and only it and a check can be not valid"
+        raise SchemaError(f"{where} {name}: {what}")
     return replace(constraint, columns=columns, name=name)
 
 
-def _free_name(table: TableDefinition, kind: str, columns: tuple[str, ...], taken: Container[str]) -> str:
+def require_foreign_key(where: str, constraint: Constraint) -> None:
+    """Refuse what a foreign key may not be, whatever it refers to."""
+    if not constraint.references:
+        raise SchemaError(f"{where}: to which table does it refer?")
+    for action in (constraint.on_delete, constraint.on_update):
+        if action not in ACTIONS:
+            raise SchemaError(f"{where}: {action!r} is not one of {', '.join(ACTIONS)}")
+    if constraint.deferred and not constraint.deferrable:
+        raise SchemaError(f"{where}: what is initially deferred must be deferrable")
+    if constraint.sets and constraint.on_delete not in (SET_NULL, SET_DEFAULT):
+        raise SchemaError(f"{where}: columns are set on delete by set null and set default only")
+    if not set(constraint.sets) <= set(constraint.columns):
+        raise SchemaError(f"{where}: on delete, only columns of the foreign key can be set")
+
+
+def key_constraint(parent: TableDefinition, columns: Iterable[str]) -> Constraint:
+    """The constraint that makes some columns a key."""
+    wanted = set(columns)
+    for constraint in parent.constraints:
+        if constraint.kind in (PRIMARY_KEY, UNIQUE) and set(constraint.columns) == wanted:
+            return constraint
+    names = ", ".join(columns)
+    raise SchemaError(f"table {parent.name} has no primary key or unique constraint on ({names}), to refer to")
+
+
+def _free_name(table: TableDefinition, kind: str, columns: tuple[str, ...], taken: Iterable[str]) -> str:
     """``t_pkey``, ``t_a_b_key``, ``t_a_check``; with a number behind it if that is something else's name."""
     own = {constraint.name.lower() for constraint in table.constraints}
     parts = (table.name, *(() if kind == PRIMARY_KEY else columns), _ENDINGS[kind])
+    return free_name(parts, {*own, *taken})
+
+
+def free_name(parts: Sequence[str], taken: Container[str]) -> str:
+    """A name of these parts, with a number behind it if it is taken; ``taken`` are in small letters."""
     stem = "_".join(parts).encode()[:59].decode(errors="ignore")
     name, number = stem, 0
-    while name.lower() in own or name.lower() in taken:
+    while name.lower() in taken:
         number += 1
         name = f"{stem}{number}"
     return name

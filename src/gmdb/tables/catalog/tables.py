@@ -10,17 +10,23 @@ Invariants
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
 
-from gmdb.errors import NoSuchIndex, NoSuchTable, SchemaError, SnapshotTooOld, WriteConflict
+from gmdb.errors import NoSuchIndex, NoSuchSequence, NoSuchTable, SchemaError, SnapshotTooOld, WriteConflict
+from gmdb.format.columns import Column
+from gmdb.process.hooks import Hook
 from gmdb.process.late_dataclasses import replace
 from gmdb.storage.store import PageStore
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.catalog.counters import Counters, Counting, counting_of
 from gmdb.tables.catalog.definition_documents import reading_catalog, require_sense
+from gmdb.tables.catalog.foreign_keys import ForeignKeyChecks, watch_of
 from gmdb.tables.catalog.schema import FIRST_USER_ID, TableDefinition
-from gmdb.tables.catalog.system import Identities, Statistics, Streams, SystemTables, open_system_tables
+from gmdb.tables.catalog.system import Statistics, Streams, SystemTables, open_system_tables
 from gmdb.transaction.session import Session
 from gmdb.transaction.table_locks import Changes
 
@@ -32,6 +38,34 @@ class _Version(NamedTuple):
     by_number: Mapping[int, TableDefinition]
 
 
+def _require_table(table: TableDefinition) -> None:
+    if table.sequence:
+        raise SchemaError(f"{table.name} is a sequence, not a table")
+
+
+def _as_given(table: TableDefinition, values: Sequence[Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Changes of a row, while nobody knows what the table asks of its rows beyond keys."""
+    del table, values
+    return changes
+
+
+def _no_default(table: TableDefinition, column: str) -> Any:
+    """The default of a column, while nobody knows what expressions mean."""
+    raise SchemaError(f"table {table.name}, column {column}: nobody is here who evaluates its default")
+
+
+def _keys_of_rows(
+    heap: Heap, positions: Sequence[int], pages: Any, check: Callable[[], None], form: Any
+) -> Iterator[tuple[Any, ...]]:
+    """The values of some columns in the rows of some pages, a row at a time."""
+    for page_id in pages.tolist():
+        rows = heap.encoded_rows_of_page(page_id, form)
+        check()
+        for _, row in rows:
+            values = heap.plain_decode(row)
+            yield tuple(values[n] for n in positions)
+
+
 class Catalog:
     """Table definitions, in memory as they are in the system tables."""
 
@@ -40,6 +74,9 @@ class Catalog:
         self.store = store
         self._snapshots = session.hub.snapshots
         self._before: tuple[_Version, ...] = ()  # what older snapshots see, oldest first
+        self.complete_change = Hook(_as_given)
+        self.default_of = Hook(_no_default)
+        self.keys_of_rows = Hook(_keys_of_rows)
         self._numbering = threading.Lock()
         with reading_catalog():
             self._system_tables = open_system_tables(store, session)
@@ -47,13 +84,15 @@ class Catalog:
             tables = system.definitions()
             require_sense(store, tables)
             lock = threading.Lock()
-            self.identities = Identities(system, session, lock)
+            self.counters = Counters(system, session, lock)
             self.statistics = Statistics(system, session, lock)
             self.streams = Streams(system, session, lock)
         self._use(tables, 0)
         if not store.read_only:
             self.statistics.forget_all_but(self._now.by_number)
-            self.identities.forget_all_but(c.identity_id for t in self.tables.values() for c in t.columns)
+            columns = (column for table in self.tables.values() for column in table.columns)
+            sequences = (table.counts.counter for table in self.tables.values() if table.sequence)
+            self.counters.forget_all_but(chain((column.identity_id for column in columns), sequences))
         session.hub.publish_definitions.connect(self.publish)
 
     def _use(self, tables: Iterable[TableDefinition], since: int) -> None:
@@ -99,7 +138,7 @@ class Catalog:
         indexes = [index.obj_id for table in tables for index in table.indexes]
         lobs = [table.lobs.obj_id for table in tables if table.lobs is not None]
         feeds = [max(table.feed) for table in tables if table.feed is not None]
-        return max([table.obj_id for table in tables] + indexes + lobs + feeds + self.identities.numbers())
+        return max([table.obj_id for table in tables] + indexes + lobs + feeds + self.counters.numbers())
 
     def system(self, session: Session) -> SystemTables:
         return SystemTables(self.store, session, self._system_tables)
@@ -129,11 +168,39 @@ class Catalog:
         raise NoSuchTable(f"there is no table {name}; the tables are: {known}")
 
     def user_tables(self, session: Session | None = None) -> list[str]:
-        return sorted(name for name, table in self.tables_of(session).items() if table.obj_id >= FIRST_USER_ID)
+        tables = self.tables_of(session).items()
+        return sorted(name for name, table in tables if table.obj_id >= FIRST_USER_ID and not table.sequence)
 
-    def user_table(self, name: str, session: Session) -> TableDefinition:
-        """A table whose definition may be changed."""
+    def sequences(self, session: Session | None = None) -> list[str]:
+        return sorted(name for name, table in self.tables_of(session).items() if table.sequence)
+
+    def sequence(self, name: str, session: Session | None = None) -> TableDefinition:
+        tables = self.tables_of(session)
+        found = tables.get(name) or tables.get(name.lower())
+        if found is None or not found.sequence:
+            known = ", ".join(self.sequences(session)) or "none yet"
+            raise NoSuchSequence(f"there is no sequence {name}; the sequences are: {known}")
+        return found
+
+    def next_numbers(self, column: Column, count: int, session: Session) -> list[int]:
+        """Numbers for a column; others get other ones, even if these are not used."""
+        if column.identity is not None:
+            return self.counters.take(column.identity_id, count, counting_of(column))
+        return self.next_values(column.sequence, count, session)
+
+    def next_values(self, sequence: str, count: int, session: Session) -> list[int]:
+        """The next numbers of a sequence, of which the session knows the last."""
+        definition = self.sequence(sequence, session)
+        taken = self.counters.take(definition.counts.counter, count, Counting(*definition.counts.numbers))
+        session.last_sequence, session.last_values[definition.number] = definition.number, taken[-1]
+        return taken
+
+    def user_table(self, name: str, session: Session, is_sequence: bool = False) -> TableDefinition:
+        """A table, or a sequence, whose definition may be changed."""
+        if is_sequence:
+            return self.sequence(name, session)
         table = self.table(name, session)
+        _require_table(table)
         if table.obj_id < FIRST_USER_ID:
             raise SchemaError(f"{table.name} is a system table; its definition cannot be changed")
         return table
@@ -181,6 +248,7 @@ class Catalog:
     def heap(self, name: str, session: Session) -> Heap:
         """A table's rows, for a session."""
         table = self.table(name, session)
+        _require_table(table)
 
         def definition(scn: int | None) -> TableDefinition:
             now = self.current(table, session, scn)
@@ -188,7 +256,48 @@ class Catalog:
                 self.require_seen(now, session)
             return now
 
-        return Heap(self.store, session, definition)
+        return Heap(self.store, session, definition, partial(watch_of, self, session))
+
+    # ---- the newest state, for checks
+
+    def newest(self, session: Session) -> Mapping[int, TableDefinition]:
+        """All definitions as they are now, by number, whatever the session's snapshot: the same object if unchanged."""
+        now, changed = self._now.by_number, session.definitions.now
+        if not changed:
+            return now
+        if session.definitions.merged is None or session.definitions.merged[0] is not now:
+            tables = {n: table for n, table in {**now, **changed}.items() if table is not None}
+            session.definitions.merged = now, tables
+        return session.definitions.merged[1]
+
+    def newest_heap(self, number: int, session: Session) -> Heap:
+        """A table's rows for a session, by the newest definition."""
+
+        def definition(scn: int | None) -> TableDefinition:
+            table = self.newest(session).get(number)
+            if table is None:
+                raise NoSuchTable(f"table {number} was dropped")
+            if scn is None:
+                self.require_seen(table, session)
+            return table
+
+        return Heap(self.store, session, definition, partial(watch_of, self, session))
+
+    def require_checked(self, table: TableDefinition, session: Session) -> None:
+        """Refuse to change the definition of a table of which something is yet to be checked."""
+        if session.unchecked is not None and self.foreign_key_checks(session).concern(table.number):
+            advice = "commit first"
+            raise SchemaError(f"table {table.name} has changes that foreign keys are yet to check; {advice}")
+
+    def foreign_key_checks(self, session: Session) -> ForeignKeyChecks:
+        """What the session's transaction has yet to check."""
+        checks = session.checks
+        if checks is None:
+            checks = session.checks = ForeignKeyChecks(self, session)
+        if session.unchecked is None:
+            checks.begin()
+            session.unchecked = checks
+        return checks
 
 
 def _as_of(table: TableDefinition, scn: int) -> TableDefinition:

@@ -320,7 +320,7 @@ def entry_target(page: bytes, offset: int) -> RowId:
 def _map_entries(page: bytes, page_id: int) -> memoryview:
     head_at = segment.map_head_at(page)
     head = segment.MAP_HEAD.at(page, head_at)
-    room = segment.map_capacity(len(page), head_at == segment.ENTRY_MAP_AT)
+    room = segment.map_room(page)
     if head.map_count > room:
         message = f"map page {page_name(page_id)} counts {head.map_count} entries, but has room for {room}"
         raise Corruption(message, page_id, head_at + segment.MAP_HEAD.offset("map_count"))

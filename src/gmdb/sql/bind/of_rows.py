@@ -1,0 +1,58 @@
+"""Expressions that the catalog keeps as texts: about a table's rows alone, so that no query and no parameter may be
+part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlglot import exp
+
+from gmdb.errors import UnsupportedExpression
+from gmdb.format.columns import Column as StoredColumn
+from gmdb.sql import tree
+from gmdb.sql.bind.binder import Binder, Catalog
+from gmdb.sql.bind.coercion import fold
+from gmdb.sql.bind.expressions import condition
+from gmdb.sql.bind.scope import Scope
+from gmdb.sql.dialect import parse_expression, place
+from gmdb.sql.tree import Expression
+from gmdb.sql.types import within
+
+
+class _NoTables(Catalog):
+    """For what is bound without a query, and so names no tables."""
+
+    def __init__(self) -> None:
+        """There is no connection."""
+
+    def sequence_function(self, name: str, node: exp.Expr) -> Callable[..., Any]:
+        raise UnsupportedExpression(f"{name} can only stand alone here, as a column's default", *place(node))
+
+
+def alone(node: exp.Expr, what: str) -> Binder:
+    """What binds an expression that no query and no parameter may be part of."""
+    for part, name in ((node.find(exp.Query, exp.Exists), "a query"), (node.find(exp.Placeholder), "a parameter")):
+        if part is not None:
+            raise UnsupportedExpression(f"{name} cannot stand in {what}", *place(part))
+    return Binder(_NoTables(), {})
+
+
+def bind_condition(node: exp.Expr, scope: Scope, what: str) -> Expression:
+    """A condition of a table's rows; ``what`` it is, for a message."""
+    return fold(condition(alone(node, what), node, scope))
+
+
+def columns_of(columns: Iterable[StoredColumn]) -> list[tree.Column]:
+    """Columns of a table, as expressions know them."""
+    return [tree.Column(column.name, within(column.type), column.nullable) for column in columns]
+
+
+@lru_cache(256)
+def kept_condition(
+    table: str, columns: Sequence[StoredColumn], text: str
+) -> tuple[tuple[tree.Column, ...], Expression]:
+    """A condition that the catalog keeps, and the columns of which it speaks: one for each of the table's."""
+    own = columns_of(columns)
+    return tuple(own), bind_condition(parse_expression(text), Scope.of_table(table, own), "a condition")

@@ -1,0 +1,237 @@
+"""CREATE, ALTER and DROP SEQUENCE, SERIAL columns, and the functions nextval, currval, lastval and setval."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.errors import InvalidSyntax, NoSuchSequence, SchemaError, TableExists, UnsupportedExpression
+from gmdb.format.columns import ColumnType
+from gmdb.process.late_patterns import late_pattern
+from gmdb.sql.dialect import place
+from gmdb.sql.syntax import Syntax
+from gmdb.tables.catalog.counters import Counting
+
+if TYPE_CHECKING:
+    from gmdb.database.connection import Connection
+
+_TOKEN = late_pattern(r'"((?:[^"]|"")+)"|([-+]?\s*\d+)|([a-zA-Z_]\w*)|(\.)|(\S)')
+_TYPES = {
+    **dict.fromkeys(("smallint", "int2"), "SMALLINT"),
+    **dict.fromkeys(("int", "integer", "int4"), "INT"),
+    **dict.fromkeys(("bigint", "int8"), "BIGINT"),
+}
+_OPTIONS = ("as", "increment", "minvalue", "maxvalue", "no", "start", "restart", "cache", "cycle", "owned")
+SERIALS = {"SERIAL": "INT", "BIGSERIAL": "BIGINT", "SMALLSERIAL": "SMALLINT"}
+
+
+class _Words:
+    """What stands behind the name of a sequence, word by word."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[tuple[str, str]] = []  # what it is, and how it reads
+        for quoted, number, word, dot, other in _TOKEN.findall(text):
+            if other:
+                raise InvalidSyntax(f"syntax error near {other!r} in the options of a sequence")
+            kind = "name" if quoted else "number" if number else "word" if word else "dot"
+            self._tokens.append((kind, quoted.replace('""', '"') or number or word or dot))
+        self._at = 0
+
+    def __bool__(self) -> bool:
+        return self._at < len(self._tokens)
+
+    def take(self, *words: str) -> str:
+        """The next word if it is one of these, in small letters; else nothing is taken."""
+        if self and self._tokens[self._at][0] == "word" and self._tokens[self._at][1].lower() in words:
+            self._at += 1
+            return self._tokens[self._at - 1][1].lower()
+        return ""
+
+    def need(self, what: str, *kinds: str) -> str:
+        if not self or self._tokens[self._at][0] not in kinds:
+            near = f", not {self._tokens[self._at][1]!r}" if self else ""
+            raise InvalidSyntax(f"syntax error: {what} must stand in the options of the sequence{near}")
+        self._at += 1
+        return self._tokens[self._at - 1][1]
+
+    def number(self) -> int:
+        return int(self.need("a number", "number").replace(" ", ""))
+
+    def name(self) -> str:
+        is_quoted = bool(self) and self._tokens[self._at][0] == "name"
+        name = self.need("a name", "name", "word")
+        return name if is_quoted else name.lower()
+
+    def refuse(self, word: str = "") -> InvalidSyntax:
+        """The error for a word that was taken, or for the next one."""
+        return InvalidSyntax(f"syntax error near {word or self._tokens[self._at][1]!r} in the options of a sequence")
+
+
+def _options(words: _Words, is_new: bool) -> dict[str, Any]:
+    """The options as ``Connection.create_sequence`` and ``alter_sequence`` take them."""
+    options: dict[str, Any] = {}
+    for name, value in _read(words, is_new):
+        if name in options:
+            raise InvalidSyntax(f"syntax error: a sequence has its {name} twice")
+        options[name] = value
+    return options
+
+
+def _read(words: _Words, is_new: bool) -> Iterator[tuple[str, Any]]:
+    while words:
+        word = words.take(*_OPTIONS)
+        if word == "as":
+            type_ = words.name()
+            if type_ not in _TYPES:
+                raise SchemaError(f"a sequence is smallint, integer or bigint, not {type_}")
+            yield "type", _TYPES[type_]
+        elif word == "increment":
+            words.take("by")
+            yield "increment", words.number()
+        elif word in ("minvalue", "maxvalue"):
+            yield {"minvalue": "low", "maxvalue": "high"}[word], words.number()
+        elif word == "no":
+            what = words.take("minvalue", "maxvalue", "cycle")
+            if not what:
+                raise InvalidSyntax("syntax error: NO MINVALUE, NO MAXVALUE or NO CYCLE")
+            yield ("cycle", False) if what == "cycle" else ({"minvalue": "low", "maxvalue": "high"}[what], None)
+        elif word == "start":
+            words.take("with")
+            yield "start", words.number()
+        elif word == "restart" and not is_new:
+            yield "restart", words.number() if words.take("with") or _at_number(words) else True
+        elif word == "cache":
+            cache = words.number()
+            if cache < 1:
+                raise SchemaError(f"a sequence sets one number aside at least, not {cache}")
+            yield "cache", cache
+        elif word == "cycle":
+            yield "cycle", True
+        elif word == "owned":
+            if not words.take("by"):
+                raise InvalidSyntax("syntax error: OWNED needs BY")
+            yield "owner", _owner(words)
+        else:
+            raise words.refuse(word)
+
+
+def _at_number(words: _Words) -> bool:
+    return bool(words) and words._tokens[words._at][0] == "number"
+
+
+def _owner(words: _Words) -> tuple[str, ...]:
+    if words.take("none"):
+        return ()
+    table = words.name()
+    words.need("a dot and a column", "dot")
+    return table, words.name()
+
+
+def _require_owner(connection: Connection, options: dict[str, Any]) -> None:
+    if options.get("owner"):
+        table, column = options["owner"]
+        connection.table(table).column(column)
+
+
+def run_sequence(connection: Connection, verb: str, exists: str, name: str, rest: str) -> None:
+    """A statement about a sequence, of which the options are ``rest``."""
+    words = _Words(rest)
+    if verb == "create":
+        options = _options(words, True)
+        _require_owner(connection, options)
+        try:
+            with connection.all_or_nothing():
+                connection.create_sequence(name, **options)
+        except TableExists:
+            if not exists:
+                raise
+        return
+    if exists and name not in connection.sequences():
+        return
+    if words.take("rename"):
+        if not words.take("to"):
+            raise InvalidSyntax("syntax error: RENAME needs TO")
+        new_name = words.name()
+        if words:
+            raise words.refuse()
+        connection.rename_sequence(name, new_name)
+        return
+    if not words:
+        raise InvalidSyntax("syntax error: ALTER SEQUENCE needs an option")
+    options = _options(words, False)
+    _require_owner(connection, options)
+    connection.alter_sequence(name, **options)
+
+
+# ---- columns that get the numbers of a sequence, or of a counter of their own
+
+_IDENTITY = {"start": "start", "increment": "increment", "minvalue": "low", "maxvalue": "high"}
+
+
+def identity_numbers(syntax: Syntax, type_: ColumnType) -> tuple[int, ...]:
+    """How an identity counts, as its column keeps it; none if it counts as usual."""
+    given = {own: _whole(syntax.take(name)) for name, own in _IDENTITY.items()}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if not options:
+        return ()
+    counting = Counting.of(type_.name if type_.name in ("INT", "BIGINT") else "BIGINT", **options)
+    return counting.start, counting.increment, counting.low, counting.high, counting.cache
+
+
+def _whole(node: exp.Expr | None) -> int | None:
+    """A whole number that was written out."""
+    if node is None:
+        return None
+    text = node.sql()
+    if not re.fullmatch(r"-?\s*\d+", text):
+        raise UnsupportedExpression(f"{text} is not a whole number", *place(node))
+    return int(text.replace(" ", ""))
+
+
+def sequence_of_default(node: exp.Expr) -> str:
+    """The sequence whose next number a default is; empty if it is something else."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if not isinstance(node, exp.Anonymous) or str(node.this).lower() != "nextval" or len(node.expressions) != 1:
+        return ""
+    (argument,) = node.expressions
+    if isinstance(argument, exp.Cast) and argument.to.sql().lower() == "regclass":
+        argument = argument.this
+    return named(argument.name) if isinstance(argument, exp.Literal) and argument.is_string else ""
+
+
+def named(text: str) -> str:
+    """The name that stands in a text, as PostgreSQL reads ``'s'`` and ``'"S"'``."""
+    words = _Words(text)
+    name = words.name()
+    if words:
+        raise NoSuchSequence(f"{text} is not the name of a sequence")
+    return name
+
+
+def free_name(connection: Connection, table: str, column: str, also: set[str]) -> str:
+    """A name for the sequence of a SERIAL column."""
+    taken = {*connection.tables(), *connection.sequences(), *also}
+    stem = f"{table}_{column}".encode()[:55].decode(errors="ignore")
+    name, number = f"{stem}_seq", 0
+    while name in taken:
+        number += 1
+        name = f"{stem}_seq{number}"
+    return name
+
+
+# ---- functions
+
+
+def sequence_function(connection: Connection, name: str) -> Callable[..., Any]:
+    """What a function of sequences does, for a connection."""
+    functions: dict[str, Callable[..., Any]] = {
+        "nextval": lambda text: connection.nextval(named(text)),
+        "currval": lambda text: connection.currval(named(text)),
+        "lastval": connection.lastval,
+        "setval": lambda text, value, is_called=True: connection.setval(named(text), value, is_called),
+    }
+    return functions[name]
