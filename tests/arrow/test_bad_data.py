@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from gmdb.database.connection import Connection
 from gmdb.errors import (
+    Corruption,
     Error,
     InterfaceError,
     NoSuchColumn,
@@ -21,6 +24,8 @@ from gmdb.errors import (
     ValueOutOfRange,
     ValueTooLong,
 )
+from gmdb.format.columns import ColumnType
+from gmdb.tables.arrow.scan import Lookup, Reading, Scan
 
 
 @pytest.fixture
@@ -119,3 +124,19 @@ def test_unknown_names_are_told_with_the_known_ones(table: Connection) -> None:
         table.arrow("u")
     with pytest.raises(NoSuchColumn, match="table t has no column z; its columns are i, s, b"):
         table.arrow("t", columns=["z"])
+
+
+def test_values_longer_than_the_catalog_says_are_damage(table: Connection) -> None:
+    """A damaged catalog may say so of a column; no buffer would ever be large enough for its values."""
+    table.append("t", batch([4], blobs=[bytes(200)]))
+    heap = table.heap("t")
+    short = [replace(c, type=ColumnType("VARBINARY", 1)) if c.name == "b" else c for c in heap.columns]
+    store, page_size = heap.segment.store, heap.segment.space.page_size
+    with heap.session.cursor() as (snapshot, form):
+        reading = Reading(form, snapshot)
+        scan = Scan(store, heap.obj_id, short, [0, 2], heap.segment.page_ids(), page_size)
+        lookup = Lookup(store, heap.obj_id, short, [0, 2])
+        places = np.array([row_id.place for row_id, _ in heap.rows()], np.int64)
+        for batches in (scan.batches(reading), lookup.by_places(places, reading)):
+            with pytest.raises(Corruption, match="has a value that is longer than its column's type allows"):
+                list(batches)

@@ -6,10 +6,11 @@ Writers go on meanwhile: kernel/read/scan.py says how a scan stays correct.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
+from gmdb.errors import Corruption
 from gmdb.format.address import device_of, offset_of, page_of, slot_of
 from gmdb.format.columns import Column, Kind
 from gmdb.format.lob import CELL_MAX, LobSegment
@@ -41,6 +42,17 @@ def plan_columns(columns: Sequence[Column]) -> np.ndarray:
     for entry, column in zip(plan, columns, strict=True):
         entry["kind"] = column.type.kind
     return plan
+
+
+def longest_value(columns: Iterable[Column]) -> int:
+    """Bytes that a value of one of these columns has at most, of those whose values have no fixed length."""
+    variable = (c for c in columns if c.type.kind in (Kind.TEXT, Kind.BYTES))
+    return max((CELL_MAX if c.type.is_lob else c.type.length for c in variable), default=0)
+
+
+def _too_long(obj_id: int, page_id: int | None = None) -> Corruption:
+    """There is no room for a row in buffers that have room for the longest values that there can be."""
+    return Corruption(f"a row of object {obj_id} has a value that is longer than its column's type allows", page_id)
 
 
 class ColumnBuffers:
@@ -148,6 +160,7 @@ class Scan:
         self._columns = columns[: max(wanted) + 1] if wanted else []
         self._wanted = list(wanted)
         self._ids = np.ascontiguousarray(page_ids, np.uint32)
+        self._longest = longest_value(columns[n] for n in self._wanted)
         self._range = max(RANGE_SIZE // page_size, 1)
         self._threads = threads or len(os.sched_getaffinity(0))
         self._places = places
@@ -217,6 +230,8 @@ class Scan:
                 if self._places:
                     arrays.append(pa.array(places[:rows]))
                 return pa.record_batch(arrays, schema=self._stored_schema)
+            if row_bytes >= slots * self._longest:
+                raise _too_long(self._obj_id, int(ids[int(scan["next_page"][0])]))
             row_bytes *= 4  # rows that moved to pages outside of this range have more bytes than its pages
 
     def _run(self, scan: np.ndarray) -> bool:
@@ -285,7 +300,7 @@ class Lookup:
         cursor = np.zeros(1, CURSOR)
         cursor["obj_id"], cursor["covered"] = self._obj_id, int(self._covered)
         cursor["places"], cursor["place_count"] = places.ctypes.data, len(places)
-        number, value_bytes = 0, VALUE_BYTES
+        number, value_bytes, longest = 0, VALUE_BYTES, longest_value(self._columns[n] for n in self._wanted)
         while not is_over(cursor):
             rows = BATCH_ROWS[min(number, len(BATCH_ROWS) - 1)]
             batch, has_room = self._batch(cursor, rows, value_bytes, reading, read, is_over)
@@ -294,6 +309,8 @@ class Lookup:
                 for part, start, end in self._lobs.values(batch[0], reading.check):
                     yield part, batch[1][start:end]
             if not has_room:
+                if not len(batch[1]) and value_bytes >= longest:
+                    raise _too_long(self._obj_id)
                 value_bytes *= 4
 
     def _batch(
