@@ -117,6 +117,10 @@ class TableExists(SchemaError):
     """A table of that name exists already."""
 
 
+class DependentObjects(SchemaError):
+    """A table, a view or a column is to go or to change, and a view uses it."""
+
+
 class NoSuchColumn(SchemaError):
     """The table has no column of that name."""
 

@@ -14,7 +14,7 @@ import pytest
 
 import gmdb
 from gmdb.database.connection import Connection
-from gmdb.database.operations import declarations_of, declared_in
+from gmdb.database.operations import declarations_of, declared_in, members_of
 from gmdb.format.address import RowId
 from gmdb.server.entrance import Listening
 from gmdb.server.operations import OPERATIONS
@@ -408,7 +408,7 @@ def test_a_client_has_every_row_method_with_the_same_parameters() -> None:
 
 def test_an_operation_that_is_declared_is_the_clients_and_the_servers() -> None:
     """Signature and documentation are the declaration's; whether it writes, the server knows from there."""
-    for member, value in vars(Connection).items():
+    for member, value in members_of(Connection).items():
         theirs = vars(RemoteConnection).get(member)
         asked = (theirs.fget, theirs.fset) if isinstance(theirs, property) else (theirs,)
         for declared, function in zip(declarations_of(value), asked, strict=False):
@@ -423,7 +423,7 @@ def test_an_operation_that_is_declared_is_the_clients_and_the_servers() -> None:
 def test_what_is_public_is_documented_and_either_declared_or_inherited() -> None:
     local = {"closed", "close", "interrupt", "heap", "select", "append", "arrow", "cursor", "execute", "executemany"}
     local |= {"executescript", "insert", "in_transaction"}
-    for name, member in vars(Connection).items():
+    for name, member in members_of(Connection).items():
         if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
             assert member.__doc__ or name == "closed", name
             is_composed = hasattr(member, "__wrapped__")

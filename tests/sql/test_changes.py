@@ -94,7 +94,6 @@ NOT_TAKEN = [
     "create table t (a int default b, b int)",
     "create table t (a int default 1 default 2)",
     "create table t (a int null not null)",
-    "create view v as select 1",
     "create index i on item (lower(name))",
     'create index i on item (name collate "C")',
     "create index i on item (name text_pattern_ops)",

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from gmdb.database import dbapi
 from gmdb.database.operations import composed, operation, scope
 from gmdb.database.pep249 import HasErrors
+from gmdb.database.view_operations import HasViews
 from gmdb.errors import InterfaceError
 from gmdb.format.address import MAIN_PAGE_SIZE, MAIN_SPACE, RowId
 from gmdb.format.columns import Column
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 Isolation = Literal["read committed", "repeatable read"]
 
 
-class Connection(HasErrors):
+class Connection(HasErrors, HasViews):
     """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(
@@ -212,10 +213,10 @@ class Connection(HasErrors):
             change.create_table(name, make_columns(name, columns), constraints, tablespace, pct_free)
 
     @operation(writes=True)
-    def drop_table(self, name: str) -> None:
-        """Remove a table, once no other transaction uses it."""
+    def drop_table(self, name: str, *, cascade: bool = False) -> None:
+        """Remove a table, once no other transaction uses it.  ``cascade``: and the views that use it."""
         with self._database.define(self.session) as change:
-            change.drop_table(name)
+            change.drop_table(name, cascade)
 
     @operation(writes=True)
     def truncate_table(self, name: str, *, restart_identity: bool = False) -> None:
@@ -286,11 +287,6 @@ class Connection(HasErrors):
         """Remove an index, once no other transaction uses its table."""
         with self._database.define(self.session) as change:
             change.drop_index(name)
-
-    @operation()
-    def tables(self) -> list[str]:
-        """The names of the tables that were created here."""
-        return self._database.catalog.user_tables(self.session)
 
     @operation()
     def table(self, name: str) -> TableDefinition:

@@ -27,7 +27,7 @@ from gmdb.transaction.interrupts import operation as composed
 if TYPE_CHECKING:
     from gmdb.transaction.session import Session
 
-__all__ = ["Operation", "composed", "declared_in", "operation", "scope"]
+__all__ = ["Operation", "composed", "declared_in", "members_of", "operation", "scope"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 C = TypeVar("C")
@@ -85,7 +85,12 @@ def scope() -> Callable[
 
 def declared_in(kind: type) -> dict[str, Operation]:
     """The operations of a class by their names."""
-    return {declared.name: declared for value in vars(kind).values() for declared in declarations_of(value)}
+    return {declared.name: declared for value in members_of(kind).values() for declared in declarations_of(value)}
+
+
+def members_of(kind: type) -> dict[str, Any]:
+    """What a class has, and what it has from those that it is made of."""
+    return {name: value for one in reversed(kind.__mro__) for name, value in vars(one).items()}
 
 
 def declarations_of(value: Any) -> list[Operation]:

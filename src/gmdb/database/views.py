@@ -42,6 +42,14 @@ def _schemas() -> dict[str, pa.Schema]:
                 ("pct_free", pa.int32()),
             ]
         ),
+        "views": pa.schema(
+            [
+                ("obj_id", pa.int32()),
+                ("name", pa.string()),
+                ("definition", pa.string()),
+                ("check_option", pa.string()),
+            ]
+        ),
         "locks": pa.schema(
             [
                 ("lock_id", pa.uint32()),
@@ -96,6 +104,7 @@ class SystemViews:
             "sys_constraints": self._constraints,
             "sys_identities": self._identities,
             "sys_statistics": lambda _: _listed("sys_statistics", catalog.statistics.listed()),
+            "sys_views": self._stored_views,
             "sys_streams": lambda _: _listed("sys_streams", catalog.streams.listed()),
             "sys_segments": self._segments,
             "sys_locks": lambda _: self.locks(),
@@ -132,6 +141,11 @@ class SystemViews:
     def _constraints(self, session: Session | None) -> pa.Table:
         rows = (constraint_row(table, one) for table in self._tables(session) for one in table.constraints)
         return _listed("sys_constraints", rows)
+
+    def _stored_views(self, session: Session | None) -> pa.Table:
+        views = sorted(self._catalog.views_of(session).values(), key=lambda view: view.number)
+        rows = [(view.number, view.name, view.query, view.check_option or None) for view in views]
+        return _table_from(_schemas()["views"], rows)
 
     def _identities(self, _: Session | None) -> pa.Table:
         return _listed("sys_identities", self._catalog.identities.listed())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.database.connection import Connection
 from gmdb.database.dbapi import Parameters, Result, sets_of
-from gmdb.database.operations import Operation, composed, declarations_of
+from gmdb.database.operations import Operation, composed, declarations_of, members_of
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
 from gmdb.process.late_imports import pyarrow as pa
@@ -116,7 +116,7 @@ def _steps(link: Link, number: int) -> Generator[Step, None, Any]:
 
 
 def _ask_for_operations() -> None:
-    for name, member in vars(Connection).items():
+    for name, member in members_of(Connection).items():
         if not declarations_of(member):
             continue
         functions: Any = [_asking_method(declared) for declared in declarations_of(member)]

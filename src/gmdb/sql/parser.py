@@ -28,6 +28,7 @@ _OWN = {
     "describe": re.compile(rf"desc(?:ribe)?\s+{_WORD}", re.I),
 }
 _OPTION = re.compile(rf"\s+(tablespace|pctfree)\s*=?\s*(\d+|{_WORD})\s*$", re.I)
+_CREATE_VIEW = re.compile(r"\bcreate\b.*\bview\b", re.I | re.S)
 _CREATE_TABLE = re.compile(r"\s*create\s+table\b", re.I)
 
 
@@ -119,4 +120,24 @@ def _take_options(text: str) -> tuple[str, dict[str, str]]:
             break
         options[match.group(1).lower()] = match.group(2)
         text = text[: match.start()]
+    if _CREATE_VIEW.search(text):
+        return _take_query(text, options)
+    return text, options
+
+
+def _take_query(text: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Of CREATE VIEW, the query as it was written, and WITH CHECK OPTION, which sqlglot does not read."""
+    tokens = sqlglot.tokenize(text, read=dialect.GmdbSql)
+    words = [token.text.lower() for token in tokens]
+    if words[:2] != ["create", "view"] and words[:4] != ["create", "or", "replace", "view"]:
+        return text, options
+    if words[-2:] == ["check", "option"]:
+        option = words[-3] if words[-3] in ("local", "cascaded") else ""
+        first = -4 if option else -3
+        if words[first] == "with":
+            options["check_option"] = option or "cascaded"
+            text, tokens = text[: tokens[first].start].rstrip(), tokens[:first]
+    begin = next((token for token in tokens if token.token_type == TokenType.ALIAS), None)
+    if begin is not None:
+        options["query"] = text[begin.end + 1 :].strip()
     return text, options

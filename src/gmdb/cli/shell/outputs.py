@@ -22,6 +22,7 @@ from gmdb.errors import InterfaceError, SchemaError
 from gmdb.format.columns import ColumnType
 from gmdb.inspect.canvas import PLAIN
 from gmdb.tables.catalog.schema import CHECK, TableDefinition
+from gmdb.tables.catalog.view_definitions import ViewDefinition
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetWriter
@@ -180,15 +181,15 @@ def distinct(names: Sequence[str]) -> list[str]:
 # ---- The results of ``describe``: a table's columns, and its indexes and constraints if it has any.
 
 
-def described_whole(table: TableDefinition) -> QueryResult:
+def described_whole(table: TableDefinition | ViewDefinition) -> QueryResult:
     """The description as one result, for outputs that write one document for each result."""
     parts = [dict(zip(result.names, row, strict=True)) for result in described(table) for row in _rows(result)]
     keys = list(dict.fromkeys(key for part in parts for key in part))
     return _text_result(keys, [[part.get(key) for key in keys] for part in parts])
 
 
-def described(table: TableDefinition) -> Iterator[QueryResult]:
-    """A result for the columns, one for the indexes, one for the constraints."""
+def described(table: TableDefinition | ViewDefinition) -> Iterator[QueryResult]:
+    """A result for the columns, and one for a view's query, or one for the indexes and one for the constraints."""
     columns = [
         (
             c.name,
@@ -199,6 +200,9 @@ def described(table: TableDefinition) -> Iterator[QueryResult]:
         for c in table.columns
     ]
     yield _text_result(("column", "type", "nullable", "default"), columns)
+    if isinstance(table, ViewDefinition):
+        yield _text_result(("view", "check option"), [(table.query, table.check_option)])
+        return
     names = [column.name for column in table.columns]
     indexes = [
         (i.name, ", ".join(names[n] for n in i.positions), i.using, "yes" if i.unique else "no") for i in table.indexes

@@ -117,8 +117,9 @@ class OwnCommand(Statement):
             self.connection.drop_tablespace(_plain(name))
 
     def _describe(self, name: str) -> Result:
-        table = self.connection.table(_plain(name))
-        rows = [(c.name, str(c.type), "YES" if c.nullable else "NO") for c in table.columns]
+        name = _plain(name)
+        known = self.connection.view(name) if name in self.connection.views() else self.connection.table(name)
+        rows = [(c.name, str(c.type), "YES" if c.nullable else "NO") for c in known.columns]
         return Result(("column", "type", "nullable"), (_LINE, _LINE, _LINE), len(rows), iter(rows))
 
 

@@ -36,6 +36,7 @@ from gmdb.tables.catalog.schema import (
     require_room,
 )
 from gmdb.tables.catalog.tables import Catalog
+from gmdb.tables.catalog.view_definitions import ViewChanges, ViewDefinition
 from gmdb.transaction.session import Session
 
 
@@ -48,6 +49,7 @@ class DefinitionChanges:
         self._store = catalog.store
         self._system = catalog.system(session)
         self._indexes = IndexMaking(catalog, session)
+        self._views = ViewChanges(catalog, session)
 
     # ---- tables
 
@@ -70,9 +72,10 @@ class DefinitionChanges:
         for constraint in constraints:
             table = self._add_constraint(table, constraint)
 
-    def drop_table(self, name: str) -> None:
-        """Remove a table; its pages are free again when no reader needs them."""
+    def drop_table(self, name: str, cascade: bool = False) -> None:
+        """Remove a table; its pages are free again when no reader needs them.  ``cascade``: and views that use it."""
         table = self._take(name)
+        self._views.release(table.name, f"table {table.name}", cascade)
         self._take_names(table.name, table.indexes)
         self._system.remove(table)
         self._tell_readers(table, ChangeOperation.DROP)
@@ -113,11 +116,34 @@ class DefinitionChanges:
 
     def rename_table(self, name: str, new_name: str) -> None:
         table = self._take(name)
+        self._views.require_unused(table.name, f"table {table.name}")
         self._take_new_name(new_name)
         self._session.take_alone(Name("table", table.name.lower()))
         table = replace(table, name=new_name)
         self._system.change_table(table)
         self._change(table)
+
+    # ---- views
+
+    def create_view(self, view: ViewDefinition, replace: bool = False) -> None:
+        """Add a view.  ``replace``: instead of the one of that name, if there is one."""
+        self._session.take_alone(Name("table", view.name.lower()))
+        self._session.see_newest()
+        if replace and view.name in self._catalog.views_of(self._session):
+            self._views.replace(view)
+            return
+        self._take_new_name(view.name)
+        self._views.create(view)
+
+    def drop_view(self, name: str, cascade: bool = False) -> None:
+        """Remove a view.  ``cascade``: and views that use it."""
+        self._take_names(self._catalog.view(name, self._session).name, ())
+        self._views.drop(name, cascade)
+
+    def rename_view(self, name: str, new_name: str) -> None:
+        self._take_new_name(new_name)
+        self._take_names(self._catalog.view(name, self._session).name, ())
+        self._views.rename(name, new_name)
 
     # ---- change feeds
 
@@ -296,6 +322,7 @@ class DefinitionChanges:
 
     def _change(self, table: TableDefinition) -> None:
         before = self._catalog.tables_of(self._session).get(table.name)
+        self._views.require_unaffected(before, table)
         if table.feed is not None and (before is None or _row_shape(before) != _row_shape(table)):
             table = self._with_version(table)
             self._system.change_table(table)
@@ -312,6 +339,9 @@ class DefinitionChanges:
                 raise TableExists(
                     f"there is a table {taken.name} already; its entry page is {page_name(taken.entry_page)}"
                 )
+        for view in self._catalog.views_of(self._session):
+            if view.lower() == name.lower():
+                raise TableExists(f"there is a view {view} already")
 
     def _take_names(self, table: str, indexes: Sequence[IndexDefinition]) -> None:
         """Lock some names: no other session can give them to anything before the transaction has ended."""
