@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -13,8 +14,9 @@ from gmdb.sql import operations, tree
 from gmdb.sql.bind.coercion import apply, comparison_of_rows, same_type
 from gmdb.sql.bind.expressions import COMPARISONS, ExistsQuery, Handler, InQuery, Quantified, bind, handles, now, row
 from gmdb.sql.bind.scope import references
+from gmdb.sql.bind.standard_views import CATALOG_NAME
 from gmdb.sql.dialect import GmdbSql, place
-from gmdb.sql.syntax import Syntax, reading
+from gmdb.sql.syntax import PUBLIC, Syntax, reading
 from gmdb.sql.tree import Coalesce, Constant, Exists, Expression, QueryComparison, Relation, ScalarQuery
 from gmdb.sql.types import BOOLEAN, TEXT, pg_name
 
@@ -69,6 +71,17 @@ def _arguments(binder: Binder, syntax: Syntax, scope: Scope, *parts: str) -> lis
 
 
 # ---- functions that are more than an operation
+
+
+@special("version", "current_schema", "current_database")
+def _environment(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
+    """What clients ask about where they are."""
+    name = syntax.node.name.lower()
+    if syntax.list("expressions"):
+        raise IllTyped(f"{name} takes no arguments", *place(syntax.node))
+    if name == "version":
+        return Constant(TEXT, f"gmdb {version('gmdb')}")
+    return Constant(TEXT, PUBLIC if name == "current_schema" else CATALOG_NAME)
 
 
 @special("coalesce")

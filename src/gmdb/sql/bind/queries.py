@@ -25,7 +25,7 @@ from gmdb.sql.bind.scope import Named, Scope, View, references
 from gmdb.sql.bind.select import Select, filtered, limited, limits, ordered, ordinal, select_list
 from gmdb.sql.bind.targets import change_target
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import Syntax, folded, reading
+from gmdb.sql.syntax import Syntax, folded, reading, table_name
 from gmdb.sql.tree import Column, Expression, Shared, SortKey
 from gmdb.sql.types import common_type, numeric, pg_name
 
@@ -307,10 +307,11 @@ def change_source(
     scope = Scope(outside, outside.views)
     with reading(target) as syntax:
         syntax.ignore("only")  # no table inherits from another
-        name, alias = folded(syntax.need("this", "a table")), syntax.take("alias")
+        syntax.need("this", "a table")
+        alias = syntax.take("alias")
         joins = syntax.list("joins")
-        if syntax.take("db") is not None:
-            raise UnsupportedExpression(f"there are no schemas: write {name}", *place(target))
+        syntax.ignore("db")
+        name = table_name(target)
     if joins:
         hint = "Join tables in FROM of UPDATE, or USING of DELETE"
         raise UnsupportedExpression("the table that is changed cannot be joined", *place(joins[0]), hint)

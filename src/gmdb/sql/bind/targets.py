@@ -20,7 +20,7 @@ from gmdb.sql.bind.scope import ROWNUM, Item, Named, Scope, item_of, new_table
 from gmdb.sql.bind.select import names_rownum
 from gmdb.sql.bind.views import query_of
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import folded, reading
+from gmdb.sql.syntax import PUBLIC, folded, reading, schema_name, table_name
 from gmdb.sql.tree import Expression, Reference, Relation
 from gmdb.tables.catalog.view_definitions import ViewDefinition
 
@@ -120,7 +120,10 @@ def _parts(binder: Binder, view: ViewDefinition) -> tuple[Target, list[Expressio
     with reading(query) as syntax, reading(table) as part:
         syntax.ignore("from_", "expressions", "where", "order")
         part.ignore("only")
-        name, alias, called = folded(part.need("this", "a table")), part.take("alias"), ""
+        part.ignore("this", "db")
+        if schema_name(table) not in ("", PUBLIC):
+            raise _NotUpdatable("it is over what the system has")
+        name, alias, called = table_name(table), part.take("alias"), ""
         if part.list("joins"):
             raise _NotUpdatable("it is not over one table")
         if alias is not None:

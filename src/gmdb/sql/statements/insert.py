@@ -184,7 +184,7 @@ class Insert(Statement):
                 named = [column_name(part) for part in schema.list("expressions")]
                 target = schema.need("this", "a table")
         with reading(target) as syntax:
-            syntax.ignore("this", "only")  # no table inherits from another
+            syntax.ignore("this", "db", "only")  # no table inherits from another
             alias = syntax.take("alias")
         name = table_name(target)
         self._alias = name if alias is None else _alias(alias)

@@ -25,6 +25,7 @@ SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
 SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID = 1, 2, 5, 6, 7
 SYS_STATISTICS_ID, SYS_STREAMS_ID, SYS_VIEWS_ID, FIRST_USER_ID = 8, 10, 11, 16
 PRIMARY_KEY, UNIQUE, CHECK = "primary key", "unique", "check"
+SYSTEM_PREFIX = "sys_"  # of the names of system tables and views
 EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 
 

@@ -21,7 +21,7 @@ from gmdb.errors import DefinitionChanged, DependentObjects, NoSuchTable, Schema
 from gmdb.format.columns import Column
 from gmdb.storage.documents import parse
 from gmdb.tables.catalog.definition_documents import column_from_plain, column_to_plain
-from gmdb.tables.catalog.schema import TableDefinition, require_name
+from gmdb.tables.catalog.schema import SYSTEM_PREFIX, TableDefinition, require_name
 
 if TYPE_CHECKING:
     from gmdb.tables.catalog.tables import Catalog
@@ -187,6 +187,8 @@ class ViewChanges:
     def _hold_used(self, view: ViewDefinition) -> None:
         """Share what the view uses, and refuse it if that is not what its query was bound to."""
         for name, names in view.uses:
+            if name.startswith(SYSTEM_PREFIX):
+                continue  # it is always there
             found = self._found(name)
             if found is not None:
                 self._session.share_table(found.number, name)
