@@ -210,6 +210,10 @@ class Deadlock(TransactionError, Transient):
     """Transactions wait for each other in a circle; this one was chosen to give way.  Roll back and try again."""
 
 
+class ReadOnlyTransaction(TransactionError):
+    """A change was asked of a transaction that is for reading only."""
+
+
 class LockTimeout(TransactionError, Transient):
     """Another transaction held a row or table for longer than ``lock_timeout``."""
 

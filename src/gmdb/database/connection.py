@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from gmdb.database import dbapi
 from gmdb.database.operations import composed, operation, scope
 from gmdb.database.pep249 import HasErrors
+from gmdb.database.transaction_modes import HasTransactionModes
 from gmdb.database.view_operations import HasViews
 from gmdb.errors import InterfaceError
 from gmdb.format.address import MAIN_PAGE_SIZE, MAIN_SPACE, RowId
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 Isolation = Literal["read committed", "repeatable read"]
 
 
-class Connection(HasErrors, HasViews):
+class Connection(HasErrors, HasViews, HasTransactionModes):
     """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(

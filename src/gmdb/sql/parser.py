@@ -24,6 +24,16 @@ _OWN = {
         rf"create\s+tablespace\s+{_WORD}((?:\s+(?:page_?size|devices|device_pages)\s*=?\s*\d+)*)", re.I
     ),
     "drop_tablespace": re.compile(rf"drop\s+tablespace\s+(if\s+exists\s+)?{_WORD}", re.I),
+    "begin": re.compile(
+        r"(?:begin(?:\s+(?:work|transaction))?|start\s+transaction)\s+((?:isolation|read|not|deferrable)\b.*)",
+        re.I | re.S,
+    ),
+    "set_transaction": re.compile(r"set\s+(?:local\s+)?transaction\s+(.*)", re.I | re.S),
+    "set_all_transactions": re.compile(r"set\s+session\s+characteristics\s+as\s+transaction\s+(.*)", re.I | re.S),
+    "set": re.compile(rf"set\s+(?:session\s+)?(?!local\b){_WORD}\s*(?:=|\bto\b)\s*('[^']*'|[^'\s].*)", re.I | re.S),
+    "set_schema": re.compile(r"set\s+schema\s+('[^']*')", re.I),
+    "show": re.compile(rf"show\s+(transaction\s+isolation\s+level|{_WORD})", re.I),
+    "reset": re.compile(rf"reset\s+{_WORD}", re.I),
     "explain": re.compile(r"explain\s+(.*)", re.I | re.S),
     "describe": re.compile(rf"desc(?:ribe)?\s+{_WORD}", re.I),
 }
