@@ -21,6 +21,7 @@ from bench import (
     picture,
     points,
     sql,
+    starts,
     tpch,
     transactions,
     undo,
@@ -41,7 +42,7 @@ INTRODUCTION = (
 
 def benchmarks(rows: int) -> list[Benchmark]:
     """Every benchmark; another one is added here."""
-    modules = (bulk, points, indexes, sql, joins, tpch, transactions, durability)
+    modules = (bulk, points, indexes, sql, joins, tpch, transactions, durability, starts)
     return [benchmark for module in modules for benchmark in module.benchmarks(rows)]
 
 
@@ -122,7 +123,7 @@ def _run(chosen: Sequence[Benchmark], rounds: int) -> list[Result]:
     results = []
     for benchmark in chosen:
         with tempfile.TemporaryDirectory(prefix="gmdb-bench-") as directory:
-            results.append(run_benchmark(benchmark, Path(directory), rounds))
+            results.append(run_benchmark(benchmark, Path(directory), max(rounds, benchmark.rounds_min)))
     return results
 
 

@@ -52,6 +52,8 @@ class Benchmark:
     title: str
     contenders: Sequence[Contender]
     targets: Mapping[str, float] = field(default_factory=dict)  # how many times as fast as a peer it should be
+    rounds_min: int = 0
+    seconds_max: float | None = None  # that the first contender may take, whatever its peers do
 
     @property
     def rows(self) -> int:
@@ -79,6 +81,12 @@ class Result:
     def ratio(self, peer: Measurement) -> float:
         """How many times as fast as the peer the first contender is."""
         return peer.median / self.measurements[0].median
+
+    @property
+    def is_in_time(self) -> bool | None:
+        """Whether the first contender took no longer than it may; None if there is no limit."""
+        limit = self.benchmark.seconds_max
+        return None if limit is None else self.measurements[0].median <= limit
 
     def met(self, peer: Measurement) -> bool | None:
         """Whether the target is met; None without a target."""

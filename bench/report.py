@@ -47,7 +47,8 @@ def behind_first(results: Sequence[Result]) -> list[Result]:
     def worst(result: Result) -> tuple[int, float]:
         peers = result.measurements[1:]
         least = min((result.ratio(peer) for peer in peers if peer.contender in OTHERS), default=1.0)
-        return 0 if least < 1 else 1 if any(result.met(peer) is False for peer in peers) else 2, least
+        misses = result.is_in_time is False or any(result.met(peer) is False for peer in peers)
+        return 0 if least < 1 else 1 if misses else 2, least
 
     return sorted(results, key=worst)
 
@@ -65,8 +66,16 @@ def _lines(result: Result) -> Iterator[tuple[str, ...]]:
         title = "" if number else result.benchmark.title
         mark = "" if measured.rows == result.benchmark.rows else " \\*"
         spread = f"{_milliseconds(min(measured.seconds))} {TO} {_milliseconds(max(measured.seconds))}"
-        compared = _comparison(result, measured) if number else ("", "", "")
+        compared = _comparison(result, measured) if number else _limit(result)
         yield title, measured.contender + mark, _milliseconds(measured.median), spread, *compared
+
+
+def _limit(result: Result) -> tuple[str, str, str]:
+    """What is asked of the first contender by itself."""
+    limit = result.benchmark.seconds_max
+    if limit is None:
+        return "", "", ""
+    return "", f"{_milliseconds(limit)} ms", "met" if result.is_in_time else "**missed**"
 
 
 def _comparison(result: Result, peer: Measurement) -> tuple[str, str, str]:
@@ -119,5 +128,7 @@ def _as_json(result: Result) -> dict[str, Any]:
         "title": result.benchmark.title,
         "rows": result.benchmark.rows,
         "measured": measured,
+        "seconds_max": result.benchmark.seconds_max,
+        "in_time": result.is_in_time,
         "compared": compared,
     }

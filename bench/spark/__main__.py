@@ -22,7 +22,7 @@ import gmdb
 from bench.arguments import positive
 from bench.harness import Result, run_benchmark, show_progress
 from bench.report import behind_first, results_json, results_table
-from bench.spark import feed, growth, jdbc, live, picture
+from bench.spark import feed, growth, jdbc, live, picture, start
 from bench.spark.peers import GmdbPeer, Nowhere, ParquetPeer
 from bench.spark.source import Source, write_source
 from bench.spark.work import load_benchmarks, read_benchmarks
@@ -32,7 +32,7 @@ from gmdb.spark.jobs import local_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PARTS = ("read", "load", "live", "feed", "growth")
+PARTS = ("start", "read", "load", "live", "feed", "growth")
 CORES = 2
 DEFAULT_ROWS = 10_000_000
 CHANGES_SHARE = 5  # a stream carries one change for so many rows
@@ -65,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     with tempfile.TemporaryDirectory(prefix="gmdb-bench-") as name:
         try:
+            if "start" in (given.only or PARTS):
+                outcome.results.append(start.measure(Path(name) / "start", CORES, given.rounds))
+                outcome.notes.append(start.described(outcome.results[-1]))
             spark = local_session(Path(name) / "spark.log", CORES, _configuration())
         except OperationalError as error:
             print(error, file=sys.stderr)

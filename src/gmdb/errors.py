@@ -253,8 +253,19 @@ class NoSuchSavepoint(ProgrammingError):
 # ---- processes: raised by server/
 
 
-class OwnerGone(OperationalError, Transient):
-    """The process that had the database open has closed it or died; what was not committed is rolled back."""
+class OwnerGone(OperationalError):
+    """The process that had the database open has closed it or died; which of the two below says what that means.
+
+    The connection goes on with whoever opens the database next.
+    """
+
+
+class LostWithOwner(OwnerGone, Transient):
+    """What was open there, a transaction or a read, is gone with it, and nothing of it counts: roll back, try again."""
+
+
+class OutcomeUnknown(OwnerGone):
+    """It was gone before it had answered: what it was asked for is done or is not; look before doing it again."""
 
 
 class ForkedProcess(InterfaceError):

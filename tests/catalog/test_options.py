@@ -1,11 +1,10 @@
 """What definitions have beyond the columns of their rows in system tables."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from gmdb.errors import SchemaError
 from gmdb.format.options import OPTIONS_MAX, option, options_of, options_text, with_option_values, with_options
+from gmdb.process.late_dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from gmdb.errors import InterfaceError
-from gmdb.format import address, btree, control, device, heap, redo, row, segment, undo
+from gmdb.format import address, btree, checksum, control, device, heap, redo, row, segment, undo
 from gmdb.format.address import RowId, device_of, offset_of, page_id_of, page_name, parse_page_id
 from gmdb.format.checksum import CRC_TABLE, crc32c
-from gmdb.format.layout import LAYOUTS, layout
+from gmdb.format.layout import LAYOUTS, Record, layout
 from gmdb.format.page import PAGE_HEAD, PAGE_TAIL, slot_offset
 
 SIZES = [
@@ -76,6 +77,34 @@ def test_the_fields_of_every_structure_lie_side_by_side_without_gaps(structure):
         assert field.offset == at
         at += field.size
     assert at == structure.size
+
+
+@pytest.mark.parametrize("structure", LAYOUTS, ids=lambda structure: structure.name)
+def test_a_record_has_what_numpy_finds_in_the_same_bytes(structure):
+    page = bytearray(random.Random(structure.name).randbytes(structure.size + 3))
+    found, record = np.frombuffer(page, structure, 1, 3)[0], structure.at(page, 3)
+    for name in structure.names:
+        assert np.array_equal(plain(getattr(record, name)), plain(found[name]))
+        setattr(record, name, getattr(structure.at(bytes(structure.size)), name))
+    assert page[3:] == bytes(structure.size)
+
+
+def plain(value):
+    """A field's value as bytes, numbers, lists and tuples."""
+    if isinstance(value, Record):
+        return tuple(map(plain, value))
+    if isinstance(value, list | tuple | np.ndarray | np.void):
+        return [plain(one) for one in value] if len(value) else []
+    return value
+
+
+@pytest.mark.parametrize("size", [0, 63, 64, 5000, 8192, 40_000])
+def test_a_checksum_is_the_same_by_bytes_and_by_numpy(size, monkeypatch):
+    data = random.Random(size).randbytes(size)
+    monkeypatch.setattr(checksum, "_left", 1 << 20)
+    by_bytes = crc32c(data, 5)
+    monkeypatch.setattr(checksum, "_left", 0)
+    assert crc32c(data, 5) == by_bytes
 
 
 def test_a_structure_declared_with_the_wrong_size_is_refused():

@@ -69,7 +69,7 @@ def test_a_circle_that_holds_a_read_is_closed() -> None:
     next(circle.rows)
     del circle
     gc.collect()
-    close_abandoned()
+    close_abandoned(patiently=True)
     assert said == ["closed"]
 
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_closed_is_told_of_and_the_rest_is_closed(caplog: pytest.
         next(one)
         Closed(one, None)
     del one
-    close_abandoned()
+    close_abandoned(patiently=True)
     assert said == ["closed"]
     assert "OSError: no such thing" in caplog.text
 
@@ -105,7 +105,7 @@ def test_what_closes_something_may_abandon_something() -> None:
     outer = HeldIterator(nested(), held)
     next(outer)
     del outer
-    close_abandoned()
+    close_abandoned(patiently=True)
     assert sorted(said) == ["and then", "closed"]
 
 
@@ -139,7 +139,7 @@ def test_no_signal_is_lost_to_a_finalizer() -> None:
         caught += attempt.interrupted
     noise = strikes.take_noise()
     strikes.close()
-    close_abandoned()
+    close_abandoned(patiently=True)
     assert (noise, caught) == ("", DROPS)
 
 

@@ -129,19 +129,21 @@ def test_a_client_is_told_that_its_owner_was_killed_and_takes_over(start_peer: S
     left = find_place(path)
     assert left is not None
     owner.kill()
-    for use in (db.commit, lambda: heap.insert((2, "x")), db.tables, reader.read_all, lambda: db.arrow("t")):
+    for use in (lambda: heap.insert((2, "x")), db.tables, reader.read_all, lambda: db.arrow("t"), db.commit):
         with pytest.raises(OwnerGone, match=f"process {owner.pid}, which had {path} open, is gone") as raised:
             use()
         assert isinstance(raised.value, OperationalError)
         assert isinstance(raised.value, Transient)
+    heap.insert((2, "x"))  # commit has ended what was lost
+    assert db.arrow("t").read_all()["s"].to_pylist() == ["one", "x"]
+    assert repr(db) == f"<gmdb.Connection to {path}, open in this process>"
+    place = find_place(path)
+    assert place is not None
+    assert place.pid == os.getpid()
+    assert not Path(left.folder).exists()
+    db.commit()
     db.close()
-    with gmdb.connect(path) as again:
-        assert not isinstance(again, RemoteConnection)
-        assert again.arrow("t").read_all()["s"].to_pylist() == ["one"]
-        place = find_place(path)
-        assert place is not None
-        assert place.pid == os.getpid()
-        assert not Path(left.folder).exists()
+    assert find_place(path) is None
     assert_sound(path)
 
 
@@ -342,7 +344,7 @@ def test_a_wrong_token_is_refused_at_the_door_and_by_flight(db: Connection, path
     assert knock(Place(place.pid, place.folder, "0" * 32), 5) is None
     assert knock(Place(place.pid, place.folder, ""), 5) is None
     client = flight.connect(f"grpc+unix://{place.flight}")
-    command = json.dumps({"kind": "session", "key": db._link._key}).encode()
+    command = json.dumps({"kind": "session", "key": db._link._channel._key}).encode()
     for headers in ([], [(b"gmdb-token", b"0" * 32)], [(b"gmdb-token", b"")]):
         options = flight.FlightCallOptions(headers=headers)
         with pytest.raises(flight.FlightUnauthenticatedError):
@@ -377,7 +379,7 @@ def test_a_message_that_makes_no_sense_is_an_error(db: Connection) -> None:
         with pytest.raises((gmdb.Error, TypeError, LookupError)):
             link.ask(op, *arguments)
     with pytest.raises(gmdb.Error):
-        link.ask("insert", db.heap("t").obj_id, b"not a row at all")
+        link.ask("insert", db.heap("t")._table, b"not a row at all")
     assert db.tables() == ["t"]
 
 

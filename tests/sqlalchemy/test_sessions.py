@@ -12,10 +12,11 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, selectinload
 
 import gmdb
-from gmdb.errors import LockTimeout, UniqueViolation, WriteConflict
+from gmdb.errors import LockTimeout, LostWithOwner, UniqueViolation, WriteConflict
 from gmdb.sqlalchemy import GmdbDialect, insert
 from sqlalchemy import CheckConstraint, Engine, ForeignKey, Identity, Integer, String, create_engine, exc, func, select
 from sqlalchemy import inspect as sqlalchemy_inspect
+from tests.server.peer import Peer
 
 
 class Base(DeclarativeBase):
@@ -152,7 +153,7 @@ def test_foreign_keys_are_refused_unless_they_are_to_be_left_out(path: Path) -> 
     engine.dispose()
 
 
-def test_a_connection_whose_owner_is_gone_is_replaced(path: Path) -> None:
+def test_a_connection_that_was_closed_is_replaced(path: Path) -> None:
     engine = create_engine(f"gmdb:///{path}", pool_pre_ping=True)
     with engine.connect() as connection:
         raw = connection.connection.driver_connection
@@ -161,6 +162,28 @@ def test_a_connection_whose_owner_is_gone_is_replaced(path: Path) -> None:
         assert connection.scalar(select(1)) == 1
         assert connection.connection.driver_connection is not raw
     engine.dispose()
+
+
+def test_a_session_whose_owner_is_gone_goes_on_after_its_rollback(path: Path) -> None:
+    owner = Peer("import os")
+    owner("db = gmdb.connect(path)", path=path)
+    engine = create_engine(f"gmdb:///{path}?foreign_keys=left_out")
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add(User(name="ann"))
+        session.flush()
+        owner.kill()
+        session.add(User(name="bob"))
+        with pytest.raises(exc.OperationalError) as raised:
+            session.flush()
+        assert isinstance(raised.value.orig, LostWithOwner)
+        assert not raised.value.connection_invalidated
+        session.rollback()
+        session.add(User(name="cat"))
+        session.commit()
+        assert session.scalars(select(User.name)).all() == ["cat"]
+    engine.dispose()
+    owner.end()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, SPACE_HEAD, SPACE_HE
 from gmdb.format.page import PAGE_SIZES
 from gmdb.format.redo import REDO_GROUP, REDO_ITEM, RedoItem
 from gmdb.kernel.locks import LOCKS_MAX
+from gmdb.kernel.page.area import STATE
 from gmdb.storage.directory import device_path
 from gmdb.storage.log.checkpoint import _is_whole
 from gmdb.storage.log.replay import _images
@@ -90,7 +91,7 @@ def test_a_page_of_a_device_that_is_not_there(db: Connection) -> None:
 def test_what_is_said_of_a_page_that_a_kernel_stumbled_over(db: Connection, page_id: int, said: str) -> None:
     db.checkpoint()
     store = db.heap("t").segment.store
-    store._area["state"]["damaged_page"] = page_id
+    STATE.at(store._area).damaged_page = page_id
     with pytest.raises(Corruption, match=said):
         store.raise_damage()
 

@@ -17,7 +17,7 @@ import pytest
 from gmdb.database.connection import Connection
 from gmdb.errors import InterfaceError, LockTimeout, NoSuchRow
 from gmdb.format.address import RowId, device_of, offset_of
-from gmdb.kernel.page.area import DEVICE_STATE
+from gmdb.storage.device import device_state
 from gmdb.tables.access.heap import Heap
 from tests.sessions import (
     PATIENCE,
@@ -102,9 +102,8 @@ def test_threads_that_change_neighbours_on_a_page_lose_nothing(
 
 def version_of(db: Connection, page_id: int) -> np.ndarray:
     """The page's entry in the table of versions."""
-    state = db._database.store._area["devices"][0, device_of(page_id)]
-    assert state.dtype == DEVICE_STATE
-    address = int(state["versions"]) + 4 * offset_of(page_id)
+    state = device_state(db._database.store._area, device_of(page_id))
+    address = state.versions + 4 * offset_of(page_id)
     return np.ctypeslib.as_array((ctypes.c_uint32 * 1).from_address(address))
 
 

@@ -6,7 +6,6 @@ import argparse
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from gmdb.cli.output import print_fleet, print_json, progress_of_tasks
 from gmdb.cli.verify import recover, summary_of
 from gmdb.errors import DatabaseInUse, NotClosed
 from gmdb.inspect.canvas import printable
+from gmdb.process.late_dataclasses import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

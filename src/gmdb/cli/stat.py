@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from typing import Any
 
 from gmdb.cli.listings import add_output, make, show
@@ -19,6 +18,7 @@ from gmdb.cli.stat_verbs import (
     SalvageVerb,
 )
 from gmdb.cli.verbs import add_database, add_verb
+from gmdb.process.late_dataclasses import dataclass
 
 # ---- The verbs of gmstat that print a listing: names, help texts and arguments.
 

@@ -43,10 +43,9 @@ class BackupVerb:
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> int:
-        from dataclasses import asdict
-
         from gmdb import connect
         from gmdb.database.copies import local_time
+        from gmdb.process.late_dataclasses import asdict
         from gmdb.storage.log.backup import is_backup
 
         require_database(Path(arguments.database))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from gmdb.cli.output import print_json, progress, progress_of_steps
 from gmdb.cli.verbs import add_database, add_json, ask_owner
 from gmdb.errors import DatabaseInUse, NotClosed
 from gmdb.inspect.canvas import printable
+from gmdb.process.late_dataclasses import replace
 
 if TYPE_CHECKING:
     from gmdb.storage.log.reports import Recovery

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gmdb.database import dbapi
-from gmdb.database.operations import composed, operation, scope
+from gmdb.database.operations import Again, composed, operation, scope
 from gmdb.database.pep249 import HasErrors
 from gmdb.database.transaction_modes import HasTransactionModes
 from gmdb.database.view_operations import HasViews
@@ -107,7 +107,7 @@ class Connection(HasErrors, HasViews, HasTransactionModes):
         return self.session.is_autocommit
 
     @autocommit.setter
-    @operation(name="set_autocommit")
+    @operation(name="set_autocommit", again=Again.COMMITS)
     def autocommit(self, on: bool) -> None:
         self.session.set_autocommit(bool(on))
 
@@ -136,12 +136,12 @@ class Connection(HasErrors, HasViews, HasTransactionModes):
         """Begin a transaction, which also suspends ``autocommit``.  Without it one begins with the first statement."""
         self.session.begin()
 
-    @operation()
+    @operation(again=Again.COMMITS)
     def commit(self) -> None:
         """Make the transaction's changes permanent.  They are on disk when this returns, and others see them."""
         self.session.commit()
 
-    @operation()
+    @operation(again=Again.ROLLS_BACK)
     def rollback(self) -> None:
         """Take back what was changed since the transaction began."""
         self.session.rollback()
@@ -195,7 +195,7 @@ class Connection(HasErrors, HasViews, HasTransactionModes):
         """Remove a tablespace that has no tables any more, and its files.  It is not part of the transaction."""
         self._database.drop_tablespace(name)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def create_table(
         self,
         name: str,
@@ -213,66 +213,66 @@ class Connection(HasErrors, HasViews, HasTransactionModes):
         with self._database.define(self.session) as change:
             change.create_table(name, make_columns(name, columns), constraints, tablespace, pct_free)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_table(self, name: str, *, cascade: bool = False) -> None:
         """Remove a table, once no other transaction uses it.  ``cascade``: and the views that use it."""
         with self._database.define(self.session) as change:
             change.drop_table(name, cascade)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def truncate_table(self, name: str, *, restart_identity: bool = False) -> None:
         """Take all rows away at once, whatever their number."""
         with self._database.define(self.session) as change:
             change.truncate_table(name, restart_identity)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_table(self, name: str, new_name: str) -> None:
         """Give a table another name."""
         with self._database.define(self.session) as change:
             change.rename_table(name, new_name)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def add_column(self, table: str, column: Column | tuple[str, str], value: Any = None) -> None:
         """Add a last column, ``("c", "INT")``.  Rows that are there have NULL in it, at no cost, or get ``value``."""
         with self._database.define(self.session) as change:
             change.add_column(table, make_columns(table, [column])[0], value)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_column(self, table: str, column: str, new_name: str, *, checks: Mapping[str, str] | None = None) -> None:
         """Give a column another name; ``checks`` has, by their names, what the table's checks say from now on."""
         with self._database.define(self.session) as change:
             change.rename_column(table, column, new_name, checks or {})
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def alter_column(self, table: str, column: str, **changes: Any) -> None:
         """Change a column's ``default`` (None: it has none any more) or whether it is ``nullable``."""
         with self._database.define(self.session) as change:
             change.alter_column(table, column, changes)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def add_constraint(self, table: str, constraint: Constraint) -> None:
         """Add a constraint; a primary key or a unique constraint brings an index of its name."""
         with self._database.define(self.session) as change:
             change.add_constraint(table, constraint)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_constraint(self, table: str, name: str) -> None:
         """Remove a constraint, and the index that came with it."""
         with self._database.define(self.session) as change:
             change.drop_constraint(table, name)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def set_change_feed(self, table: str, on: bool) -> None:
         """Log a table's changes for readers from the transaction's commit on, or no more; see ``changes``."""
         with self._database.define(self.session) as change:
             change.set_change_feed(table, on)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def next_identity(self, table: str, column: str, count: int = 1) -> int:
         """The first of ``count`` numbers of an identity column.  Others get other ones, even if these are not used."""
         return self._database.next_identity(table, column, count, self.session)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def create_index(
         self, name: str, table: str, columns: Sequence[str], *, unique: bool = False, using: str = "btree"
     ) -> None:
@@ -283,7 +283,7 @@ class Connection(HasErrors, HasViews, HasTransactionModes):
         """
         self._database.create_index(name, table, columns, unique, using, self.session)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_index(self, name: str) -> None:
         """Remove an index, once no other transaction uses its table."""
         with self._database.define(self.session) as change:
@@ -436,7 +436,7 @@ class Connection(HasErrors, HasViews, HasTransactionModes):
         """
         self._dump(self._path_there(path))
 
-    @operation()
+    @operation(again=Again.NEVER)
     def _dump(self, path: Path) -> None:
         with self._database.store.guard:
             self._database.store.dump(path)
@@ -453,12 +453,12 @@ class Connection(HasErrors, HasViews, HasTransactionModes):
         """What opening the database had to do because it was not closed before; None: nothing."""
         return self._database.recovery
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def checkpoint(self) -> CheckpointReport:
         """Write every changed page to its place, so that less has to be replayed after a crash."""
         return self._database.checkpoint()
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def shrink(self) -> int:
         """Give free pages at the end of the files back to the operating system; returns how many bytes."""
         return self._database.shrink()
@@ -489,7 +489,7 @@ class Connection(HasErrors, HasViews, HasTransactionModes):
 
         return verify_copy(self._database)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.ALWAYS)
     def set_archiving(self, on: bool) -> None:
         """Keep the log in the folder archive when it is needed no more, so that backups can be brought to any time."""
         self._database.set_archiving(on)
@@ -510,11 +510,11 @@ class Connection(HasErrors, HasViews, HasTransactionModes):
             raise
         return pin
 
-    @operation()
+    @operation(again=Again.NEVER)
     def _take_snapshot(self, lease: float | None, holder: Holder) -> Pin:
         return self._database.take_snapshot(lease, holder)
 
-    @operation()
+    @operation(again=Again.NEVER)
     def drop_snapshot(self, name: str) -> None:
         """Let a pinned snapshot go; a reader that still uses it gets SnapshotExpired."""
         self._database.drop_snapshot(name)
@@ -624,7 +624,7 @@ class Connection(HasErrors, HasViews, HasTransactionModes):
             raise InterfaceError("this connection builds no index")
         return self._builds.pop().finish(files)
 
-    @operation()
+    @operation(again=Again.NEVER)
     def _abandon_index(self) -> None:
         """End a build without an index."""
         if self._builds:

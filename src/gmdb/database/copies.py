@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gmdb.database.engine import Database
 from gmdb.errors import InterfaceError, RestoreError, StorageError
 from gmdb.format.redo import HEAD_SPACE, read_file_head
+from gmdb.process.late_dataclasses import replace
 from gmdb.storage import disk
 from gmdb.storage.directory import (
     CONTROL_NAME,

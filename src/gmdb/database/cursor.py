@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
-
 from gmdb.errors import SchemaError
 from gmdb.format.address import RowId, place_of
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import Flattened
 from gmdb.tables.access.heap import Heap

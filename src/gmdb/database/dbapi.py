@@ -7,8 +7,7 @@ an owner).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -36,13 +35,26 @@ class Connected(Protocol):
 
 
 class Statements(Protocol):
-    """What runs SQL on a connection."""
+    """What runs SQL on a connection.
+
+    ``quick``: of some texts, a function that may run them at once; if it returns None, it has done nothing.
+    """
+
+    @property
+    def quick(self) -> Mapping[str, Callable[[Parameters], Result | None]]: ...
 
     def run(self, text: str, parameters: Parameters) -> Result: ...
 
     def run_many(self, text: str, sets: Any) -> Result: ...
 
     def split(self, script: str) -> list[str]: ...
+
+
+def run_at_once(statements: Statements, text: str, parameters: Parameters) -> Result:
+    """Run a statement, by its quick way if that does; ``Cursor.execute`` has this in place."""
+    quick = statements.quick.get(text)
+    result = None if quick is None else quick(parameters)
+    return statements.run(text, parameters) if result is None else result
 
 
 class Result(NamedTuple):
@@ -96,6 +108,7 @@ class Cursor:
     def __init__(self, connection: Connected, statements: Statements) -> None:
         self.connection = connection
         self._statements = statements
+        self._quick = statements.quick
 
     def __repr__(self) -> str:
         if self._closed:
@@ -111,6 +124,8 @@ class Cursor:
     def _repr_html_(self) -> str:
         """The rows that come next as a table, for notebooks; they can be fetched as before."""
         if self._closed or self.connection.closed or not self._result.has_rows:
+            from html import escape
+
             return f"<pre>{escape(repr(self))}</pre>"
         rows = self._fetched()
         shown = list(islice(rows, SHOWN_ROWS + 1))
@@ -134,12 +149,15 @@ class Cursor:
         if self._closed:
             self._require_open()
         self._result, self._rows = _NOTHING, None
-        if type(statement) is not str:
+        if statement.__class__ is not str:
             statement = _text_of(statement)
-        self._result = result = self._statements.run(
-            statement, parameters if type(parameters) is tuple else parameters_of(parameters)
-        )
-        self._rows = result.rows
+        if parameters.__class__ is not tuple:
+            parameters = parameters_of(parameters)
+        quick = self._quick.get(statement)
+        result = None if quick is None else quick(parameters)
+        if result is None:
+            result = self._statements.run(statement, parameters)
+        self._result, self._rows = result, result.rows
         return self
 
     def executemany(self, statement: str, parameters: Iterable[Parameters] | Any) -> Cursor:
@@ -265,6 +283,8 @@ class Cursor:
 
 
 def _html(names: Sequence[str], rows: list[Row]) -> str:
+    from html import escape
+
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     lines = ["".join(f"<td>{_html_of(value)}</td>" for value in row) for row in rows[:SHOWN_ROWS]]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -275,6 +295,8 @@ def _html(names: Sequence[str], rows: list[Row]) -> str:
 def _html_of(value: Any) -> str:
     if value is None:
         return "<i>NULL</i>"
+    from html import escape
+
     text = value.hex() if isinstance(value, bytes) else str(value)
     return escape(text if len(text) <= SHOWN_TEXT else f"{text[:SHOWN_TEXT]}…")
 

@@ -10,11 +10,9 @@ Invariants
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from gmdb.database.views import SystemViews
 from gmdb.errors import DatabaseClosed, DatabaseInUse, InterfaceError, NotADatabase, SchemaError, StorageError
 from gmdb.format.address import device_of, offset_of
 from gmdb.kernel.change.shrink import trim_segment
+from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage import disk
 from gmdb.storage.directory import is_database, make_beside, require_database
@@ -36,7 +35,6 @@ from gmdb.storage.pins import Pin
 from gmdb.storage.store import Segment, create_store
 from gmdb.tables.catalog.changes import DefinitionChanges
 from gmdb.tables.catalog.definition_documents import table_to_plain
-from gmdb.tables.catalog.index_creation import IndexMaking
 from gmdb.tables.catalog.schema import FIRST_USER_ID
 from gmdb.tables.catalog.system import create_system_tables
 from gmdb.tables.catalog.tables import Catalog
@@ -71,6 +69,8 @@ class Database:
         self.before_close: list[Callable[[], None]] = []
         self.durability: Durability | None = None
         self.store, self.recovery = open_store(directory, read_only, stop_time, archive, progress)
+        is_copy = self.recovery is not None and self.recovery.of_backup
+        self._goes_another_way = is_copy or stop_time > 0 or archive is not None  # than the log in its folder does
         try:
             if not read_only:
                 self.durability = Durability(self.store, self.recovery, sync)
@@ -102,8 +102,10 @@ class Database:
             self.store.throttle.connect(self.durability.wait_if_behind)
             self.store.limit_dirty.connect(self.durability.limit_dirty)
             self._keep_log_for_feeds(self.durability.redo)
-            if self.recovery is not None or fresh:
+            if fresh or self._goes_another_way:  # else what was replayed counts until the next checkpoint is due
                 self.durability.checkpoint(**self._numbers_given())
+            elif self.recovery is not None and (given := self._numbers_given()):
+                self.store.write_control(**given)
             self.durability.start()
         self.transactions.start()
 
@@ -160,6 +162,8 @@ class Database:
     ) -> None:
         self.store.require_writable()
         worker = self.new_session("read committed", False, session.lock_timeout)
+        from gmdb.tables.catalog.index_creation import IndexMaking
+
         making = IndexMaking(self.catalog, worker)
         worker.begin_work()
         session.watch(worker)
@@ -344,6 +348,8 @@ class Database:
 
 def create_database(directory: Path) -> None:
     """Create a database.  It gets its name only once it is whole; a process that comes second finds the first one's."""
+    import shutil
+
     if directory.exists() and not directory.is_dir():
         require_database(directory)
     if directory.is_dir() and any(directory.iterdir()):

@@ -15,18 +15,17 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-import numpy as np
-
 from gmdb.errors import Corruption, InterfaceError, NoChangeFeed, NotSupportedError, PositionGone
 from gmdb.format.address import device_of
 from gmdb.format.redo import ChangeOperation
+from gmdb.process.late_dataclasses import dataclass, field
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import check, held
 from gmdb.storage.documents import Holder

@@ -10,29 +10,40 @@
 ``@scope()`` marks a context manager of the same kind: what happens between its two ends is the program's.
 ``@composed`` marks a method that consists of operations.  It runs where the program does, and a client inherits it.
 
-Arguments and results travel by their types (server/wire.py).  Not here: what an operation does
-(database/connection.py).
+Arguments and results travel by their types (server/wire.py).  ``again`` says what becomes of an operation whose owner
+went before it answered (server/link.py).  Not here: what an operation does (database/connection.py).
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from enum import Enum, auto
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.transaction.interrupts import operation as composed
 
 if TYPE_CHECKING:
     from gmdb.transaction.session import Session
 
-__all__ = ["Operation", "composed", "declared_in", "members_of", "operation", "scope"]
+__all__ = ["Again", "Operation", "composed", "declared_in", "members_of", "operation", "scope"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 C = TypeVar("C")
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Again(Enum):
+    """Whether an operation that was asked for once, and may have been done, can be asked for once more."""
+
+    NEVER = auto()  # it may last
+    ALWAYS = auto()  # it reads, or changes no more than the session, or comes to the same when it is done twice
+    UNCOMMITTED = auto()  # it belongs to the transaction: unless that commits with it, nothing of it lasts
+    COMMITS = auto()  # it ends the transaction: what that had changed may last
+    ROLLS_BACK = auto()  # it ends the transaction, as the end of the session does
 
 
 @dataclass(frozen=True)
@@ -42,15 +53,22 @@ class Operation:
     name: str
     run: Callable[..., Any]
     writes: bool
+    again: Again
     is_scope: bool = False
 
 
-def operation(*, writes: bool = False, name: str | None = None) -> Callable[[Method], Method]:
-    """Declare a method of a connection an operation.  ``name``: if it is not the method's own."""
+def operation(
+    *, writes: bool = False, name: str | None = None, again: Again | None = None
+) -> Callable[[Method], Method]:
+    """Declare a method of a connection an operation.  ``name``: if it is not the method's own.
+
+    One that does not write can be asked for again, unless ``again`` says otherwise; one that writes cannot.
+    """
 
     def declare(method: Method) -> Method:
         run = composed(method, _require_writable if writes else _require_open)
-        run.declared = Operation(name or method.__name__, run, writes)  # type: ignore[attr-defined]
+        kind = again or (Again.NEVER if writes else Again.ALWAYS)
+        run.declared = Operation(name or method.__name__, run, writes, kind)  # type: ignore[attr-defined]
         return run
 
     return declare
@@ -77,7 +95,7 @@ def scope() -> Callable[
         method: Callable[Concatenate[C, P], Iterator[T]],
     ) -> Callable[Concatenate[C, P], AbstractContextManager[T]]:
         enter = contextmanager(method)
-        enter.declared = Operation(method.__name__, enter, False, is_scope=True)  # type: ignore[attr-defined]
+        enter.declared = Operation(method.__name__, enter, False, Again.ALWAYS, is_scope=True)  # type: ignore[attr-defined]
         return enter
 
     return declare
@@ -96,4 +114,4 @@ def members_of(kind: type) -> dict[str, Any]:
 def declarations_of(value: Any) -> list[Operation]:
     """The operation that a member of a class declares; of a property, those of its getter and setter."""
     functions = (value.fget, value.fset) if isinstance(value, property) else (value,)
-    return [one.declared for one in functions if inspect.isfunction(one) and hasattr(one, "declared")]
+    return [one.declared for one in functions if isinstance(one, FunctionType) and hasattr(one, "declared")]

@@ -17,14 +17,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-import numpy as np
-
 from gmdb.database.engine import Database
 from gmdb.errors import InterfaceError, SnapshotExpired, StorageError
 from gmdb.format.staging import StagedKind
 from gmdb.kernel.change.bulk_pages import crc_of_more
 from gmdb.kernel.change.index_fill import check_leaves
 from gmdb.kernel.row import ENTRY_BUFFER
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage.documents import Holder
 from gmdb.storage.loads import remove_load, staged_path
 from gmdb.storage.pins import Pin

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gmdb.database.operations import operation
+from gmdb.database.operations import Again, operation
 
 if TYPE_CHECKING:
     from gmdb.database.engine import Database
@@ -36,19 +36,19 @@ class HasViews:
         """A view's definition."""
         return self._database.catalog.view(name, self.session)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def _create_view(self, view: ViewDefinition, replace: bool = False) -> None:
         """Add a view, or, with ``replace``, give one of that name another query."""
         with self._database.define(self.session) as change:
             change.create_view(view, replace)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def drop_view(self, name: str, *, cascade: bool = False) -> None:
         """Remove a view.  ``cascade``: and the views that use it."""
         with self._database.define(self.session) as change:
             change.drop_view(name, cascade)
 
-    @operation(writes=True)
+    @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_view(self, name: str, new_name: str) -> None:
         """Give a view another name."""
         with self._database.define(self.session) as change:

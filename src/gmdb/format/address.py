@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from gmdb.errors import InterfaceError
 from gmdb.format.layout import layout
+from gmdb.process.late_imports import numpy as np
 
-Numbers = TypeVar("Numbers", int, np.ndarray)
+Numbers = TypeVar("Numbers", int, "np.ndarray")
 
 OFFSET_BITS = 22
 PAGES_PER_DEVICE = 1 << OFFSET_BITS

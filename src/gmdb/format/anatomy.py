@@ -82,15 +82,18 @@ def _gap(page: Any, start: int, end: int, free_begin: int, free_end: int) -> Ite
     yield Region(start, end - start, name, bytes(memoryview(page)[start:end]).hex(), meaning)
 
 
-def check(page: Any, page_id: int | None = None) -> list[Finding]:
-    """What is wrong with this page; ``page_id`` is where it was found, if that is known."""
+def check(page: Any, page_id: int | None = None, whole: bool = False) -> list[Finding]:
+    """What is wrong with this page; ``page_id`` is where it was found, if that is known.
+
+    ``whole``: its CRC was found to be right.
+    """
     size = len(memoryview(page))
     if size not in PAGE_SIZES:
         return [Finding(0, f"{size} bytes are not a whole page: page sizes are {PAGE_SIZES}")]
     head = PAGE_HEAD.at(page)
     if head.page_type == PageType.NONE and not any(memoryview(page)):
         return []
-    findings = list(_check_head(page, page_id))
+    findings = list(_check_head(page, page_id, whole))
     structure = structure_of(page)
     if structure is not None:
         findings += _guarded(structure.check, page)
@@ -100,9 +103,10 @@ def check(page: Any, page_id: int | None = None) -> list[Finding]:
     return findings
 
 
-def _check_head(page: Any, page_id: int | None) -> Iterator[Finding]:
+def _check_head(page: Any, page_id: int | None, whole: bool) -> Iterator[Finding]:
     head = PAGE_HEAD.at(page)
-    computed, stored = page_crc(page), stored_crc(page)
+    stored = stored_crc(page)
+    computed = stored if whole else page_crc(page)
     if computed != stored:
         at = len(memoryview(page)) - TAIL_SIZE
         yield Finding(at, f"CRC {stored:08x} is stored, but the bytes give {computed:08x}")

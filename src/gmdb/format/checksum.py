@@ -1,7 +1,8 @@
 """CRC32C without compiled code: what the inspector uses, and the twin that the compiled kernel is tested against.
 
 A CRC is linear: every bit that is set adds a word of its own to it, by XOR, whatever the other bits are.  So that of
-a page is the XOR of the words of its bits, which NumPy finds in some microseconds.
+a page is the XOR of the words of its bits, which NumPy finds in some microseconds.  Importing NumPy takes longer than
+going through some pages byte by byte, so it waits for more of them.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from gmdb.format.page import PAGE_SIZES, TAIL_SIZE
+from gmdb.process.late_imports import numpy as np
 
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, bit-reversed
 _SHORT = 64  # bytes that are done one by one as quickly
+_PATIENCE = 1 << 18  # bytes that are done one by one before NumPy is imported for the others
+_left = _PATIENCE
 
 
 def _table() -> tuple[int, ...]:
@@ -31,9 +33,12 @@ CRC_TABLE = _table()
 
 def crc32c(data: Any, crc: int = 0) -> int:
     """The CRC of some bytes, behind others whose CRC is given."""
+    global _left
     data = bytes(data)
     crc ^= 0xFFFF_FFFF
-    while len(data) >= _SHORT:
+    if len(data) >= _SHORT:
+        _left -= len(data)
+    while len(data) >= _SHORT and _left < 0:
         piece, data = data[: max(PAGE_SIZES)], data[max(PAGE_SIZES) :]
         crc = _by_bits(piece, crc)
     for byte in data:

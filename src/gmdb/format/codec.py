@@ -18,6 +18,7 @@ from gmdb.errors import DataError
 from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, Column, Kind
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, UNLOCKED, SizeCode, decode_row, encode_row, header_size
 
+LEARNED_AFTER = 8  # rows of a pattern, which take the general way
 PATTERNS_MAX = 64  # decoders that a codec keeps; rows of further patterns take the general way
 CODES_MAX = 1024  # compiled functions that a process keeps, for all codecs
 _NOT_SO = "(DataError, ValueError, TypeError, AttributeError, OverflowError, IndexError, struct.error)"
@@ -67,12 +68,25 @@ class RowCodec:
         self._gap = gap
         self._tail = b"".join(n.to_bytes(2, "little") for n in numbers or ())
         self._decoders: dict[bytes, Callable[[bytes], tuple[Any, ...]]] = {}
-        self.encode: Callable[[Sequence[Any]], bytes] = self._make_encoder("values")
+        self._seen: dict[bytes, int] = {}  # rows of patterns that have no decoder yet
+        self.encode: Callable[[Sequence[Any]], bytes] = self._make_encode()
         self.decode: Callable[[bytes], tuple[Any, ...]] = self._make_decode()
 
     def encode_only(self) -> Callable[[Any], bytes]:
         """``encode`` for a single column, given its value instead of a list of one."""
         return self._make_encoder("v0")
+
+    def _make_encode(self) -> Callable[[Sequence[Any]], bytes]:
+        made: Callable[[Any], bytes] | None = None
+
+        def encode(values: Sequence[Any]) -> bytes:
+            """The bytes of a row.  The function that writes it is made for the first: many tables are only read."""
+            nonlocal made
+            if made is None:
+                made = self._make_encoder("values")
+            return made(values)
+
+        return encode
 
     def _make_decode(self) -> Callable[[bytes], tuple[Any, ...]]:
         find, head, learn = self._decoders.get, self._head, self._learn
@@ -85,8 +99,14 @@ class RowCodec:
         return decode
 
     def _learn(self, row: bytes) -> tuple[Any, ...]:
-        """Decode a row of a pattern that was not seen yet."""
+        """Decode a row of a pattern of which few rows were seen yet; several are worth a decoder."""
         pattern = row[COL_COUNT_AT : self._head]
+        seen = self._seen.get(pattern, 0) + 1
+        if len(self._seen) >= PATTERNS_MAX or seen >= LEARNED_AFTER:
+            self._seen.clear()
+        if seen < LEARNED_AFTER:
+            self._seen[pattern] = seen
+            return decode_row(self._columns, row)
         bits = int.from_bytes(pattern[2:], "little")
         codes = [bits >> 2 * n & 3 for n in range(len(self._columns))]
         fits = all(code in (0, column.type.size_code) for code, column in zip(codes, self._columns, strict=True))

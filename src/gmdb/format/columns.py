@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from enum import IntEnum
@@ -27,6 +26,8 @@ from typing import Any
 
 from gmdb.errors import DataError, NullNotAllowed, SchemaError, TypeMismatch, ValueOutOfRange, ValueTooLong
 from gmdb.format.lob import Locator, decode_cell, encode_cell
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_patterns import late_pattern
 
 VARCHAR_MAX = 4000
 BINARY_MAX = 32602
@@ -81,7 +82,7 @@ _ALIASES = {
     "CHAR LARGE OBJECT": "CLOB",
 }
 _SIZE_CODES = {Kind.WORD: 1, Kind.BIT: 1, Kind.DECIMAL_WORD: 1, Kind.LONG: 2, Kind.DECIMAL_LONG: 2}
-_SPELLING = re.compile(r"\s*([a-z][a-z0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null|null)?\s*", re.I)
+_SPELLING = late_pattern(r"\s*([a-z][a-z0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null|null)?\s*", re.I)
 
 
 @dataclass(frozen=True)

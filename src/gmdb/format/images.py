@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gmdb.format.checksum import crc32c
 from gmdb.format.layout import layout
+from gmdb.process.late_imports import numpy as np
 
 MAGIC = b"GMDBIMGS"
 

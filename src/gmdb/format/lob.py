@@ -17,12 +17,11 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from gmdb.errors import DataError, ValueTooLong
 from gmdb.format.address import page_name
 from gmdb.format.layout import Finding, Region, layout
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
+from gmdb.process.late_imports import numpy as np
 
 LOB_MAX = 1 << 32  # bytes of a value
 INLINE_MAX = 1000  # bytes of a value that a row keeps itself

@@ -5,9 +5,10 @@ A page that a crash tears in its place is whole here.  The file holds one round 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import starmap
+from struct import Struct
 from typing import Any
-
-import numpy as np
 
 from gmdb.format.checksum import crc32c
 from gmdb.format.layout import layout
@@ -30,15 +31,18 @@ MIRROR_HEAD = layout(
 )
 
 
-def pack_mirror_head(database_id: bytes, ckpt_id: int, ids: np.ndarray) -> bytes:
-    """The head of a round; ``ids`` has a row of page id and size for each page."""
-    raw_ids = np.ascontiguousarray(ids, "<u4").tobytes()
+_PAGE = Struct("<II")  # of the ids and sizes
+
+
+def pack_mirror_head(database_id: bytes, ckpt_id: int, ids: Sequence[tuple[int, int]]) -> bytes:
+    """The head of a round; ``ids``: id and size of each page."""
+    raw_ids = b"".join(starmap(_PAGE.pack, ids))
     fields = {"magic": MAGIC, "database_id": list(database_id), "ckpt_id": ckpt_id, "page_count": len(ids)}
     raw = MIRROR_HEAD.pack(ids_crc=crc32c(raw_ids), **fields)[:-4]
     return raw + crc32c(raw).to_bytes(4, "little") + raw_ids
 
 
-def read_mirror_head(data: bytes) -> tuple[dict[str, Any], list[list[int]]] | None:
+def read_mirror_head(data: bytes) -> tuple[dict[str, Any], list[tuple[int, int]]] | None:
     """The head, and id and size of each page; None if it is not whole."""
     raw = data[: MIRROR_HEAD.size]
     if len(raw) < MIRROR_HEAD.size or not raw.startswith(MAGIC):
@@ -49,4 +53,4 @@ def read_mirror_head(data: bytes) -> tuple[dict[str, Any], list[list[int]]] | No
     raw_ids = data[MIRROR_HEAD.size : MIRROR_HEAD.size + 8 * head["page_count"]]
     if len(raw_ids) != 8 * head["page_count"] or crc32c(raw_ids) != head["ids_crc"]:
         return None
-    return head, np.frombuffer(raw_ids, "<u4").reshape(-1, 2).tolist()
+    return head, list(_PAGE.iter_unpack(raw_ids))

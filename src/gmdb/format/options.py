@@ -7,10 +7,10 @@ property of columns, indexes, constraints or tables needs no new column in the c
 from __future__ import annotations
 
 import json
-from dataclasses import field, fields, replace
 from typing import Any, TypeVar
 
 from gmdb.errors import SchemaError
+from gmdb.process.late_dataclasses import field, fields, replace
 
 OPTIONS_MAX = 4000  # bytes of a definition's options
 _KEY = "gmdb option"

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from struct import unpack_from
 from typing import Any
-
-import numpy as np
 
 from gmdb.format.layout import Finding, Region
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, slot_offset
@@ -30,8 +29,7 @@ def slot_room(page: Any, entries_at: int) -> int:
 def slots(page: Any, slot_count: int) -> list[int]:
     """The directory's values, in slot order; it must have room for so many."""
     directory_at = len(memoryview(page)) - TAIL_SIZE - 2 * slot_count
-    values: list[int] = np.frombuffer(page, "<u2", slot_count, directory_at)[::-1].tolist()
-    return values
+    return list(unpack_from(f"<{slot_count}H", page, directory_at))[::-1]
 
 
 def bounded(page: Any, extents: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:

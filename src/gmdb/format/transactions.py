@@ -7,9 +7,8 @@ pages in map order.  A transaction whose undo records are found, but not its num
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import iter_unpack
 from typing import Any
-
-import numpy as np
 
 from gmdb.format.layout import Finding, Region, layout
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
@@ -29,9 +28,11 @@ def entries_per_page(page_size: int) -> int:
 def committed(page: Any) -> Iterator[tuple[int, int, int]]:
     """(offset, number, SCN) of every entry in use."""
     count = entries_per_page(len(memoryview(page)))
-    words = np.frombuffer(page, "<u8", 2 * count, HEAD_SIZE).reshape(count, 2)
-    for n in np.flatnonzero(words[:, 0]).tolist():
-        yield HEAD_SIZE + n * TRANSACTION_ENTRY.size, int(words[n, 0]), int(words[n, 1])
+    at = HEAD_SIZE
+    for number, scn in iter_unpack("<QQ", memoryview(page)[HEAD_SIZE : HEAD_SIZE + count * TRANSACTION_ENTRY.size]):
+        if number:
+            yield at, number, scn
+        at += TRANSACTION_ENTRY.size
 
 
 def regions(page: Any) -> Iterator[Region]:

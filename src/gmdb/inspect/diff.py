@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from gmdb.errors import Error, InterfaceError
 from gmdb.format import anatomy, heap
 from gmdb.format.address import RowId, page_id_of, page_name, parse_page_id
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
 from gmdb.inspect.listing import BIGINT, INT, TEXT, ListColumn, Listing
 from gmdb.inspect.row_lists import views_of
+from gmdb.process.late_imports import numpy as np
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.tables.files.page_view import RowView, known_tables, plain

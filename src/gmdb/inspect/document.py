@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from enum import IntEnum, IntFlag
 from types import ModuleType
 
-import numpy as np
-
 from gmdb.format import (
     address,
     btree,
@@ -33,6 +31,7 @@ from gmdb.format import (
 from gmdb.format.address import page_id_of, page_name
 from gmdb.format.columns import parse_column
 from gmdb.format.layout import Field, Layout
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage.directory import CONTROL_NAME, LOCK_NAME
 from gmdb.tables.catalog.schema import SYS_TABLES_ENTRY
 

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
-
-import numpy as np
 
 from gmdb.errors import Corruption, DataError, InterfaceError, NoSuchIndex, StorageError
 from gmdb.format.address import NO_PAGE, page_name
@@ -21,6 +18,8 @@ from gmdb.format.hash import HASH_NODE, is_directory, slot_pages
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import ROW_HEAD, SIZE_AT
 from gmdb.format.slotted import slot_room, slots
+from gmdb.process.late_dataclasses import dataclass, field
+from gmdb.process.late_imports import numpy as np
 from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.page_view import plain

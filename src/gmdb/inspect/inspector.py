@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,6 +19,7 @@ from gmdb.inspect import row_lists as versions
 from gmdb.inspect.diff import DIFF, diff_databases, diff_pages
 from gmdb.inspect.listing import ListColumn, Listing
 from gmdb.inspect.page_lists import PageSelection
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.files.database_files import DatabaseFiles
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gmdb.format.columns import BINARY_MAX, VARCHAR_MAX, Column, ColumnType, parse_column
+from gmdb.process.late_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     import pyarrow as pa

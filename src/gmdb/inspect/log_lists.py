@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from gmdb.errors import Error, InterfaceError
 from gmdb.format import anatomy
@@ -19,6 +16,8 @@ from gmdb.format.redo import RedoItem
 from gmdb.inspect.listing import BIGINT, BOOLEAN, BYTES, INT, TEXT, TIMESTAMP, ListColumn, Listing, whole_number
 from gmdb.inspect.objects import segment_objects
 from gmdb.inspect.page_lists import ALL_PAGES, PageSelection
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage.directory import CONTROL_NAME
 from gmdb.tables.files.database_files import DatabaseFiles, require_sound
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from gmdb.errors import Error, NoSuchTable
 from gmdb.format.address import page_name, parse_page_id
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.tables.files.page_view import known_tables

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
-
-import numpy as np
 
 from gmdb.errors import Error, InterfaceError
 from gmdb.format import anatomy, btree, heap, lob, undo
@@ -28,6 +25,8 @@ from gmdb.format.row import MIN_OCCUPIED, NO_LOCK, ROW_HEAD, SIZE_AT, RowFlag
 from gmdb.format.slotted import SLOT_FREED, slot_room
 from gmdb.inspect.listing import BIGINT, BOOLEAN, BYTES, DOUBLE, INT, TEXT, ListColumn, Listing, whole_number
 from gmdb.inspect.objects import SegmentObject, find_segment, names_of, segment_objects
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_imports import numpy as np
 from gmdb.tables.files.database_files import HEADS_AT_ONCE, DatabaseFiles
 from gmdb.tables.files.page_view import findings_of
 

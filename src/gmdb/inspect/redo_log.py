@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gmdb.errors import StorageError
 from gmdb.format.address import NO_PAGE
 from gmdb.format.redo import HEAD_SPACE, REDO_COMMIT, REDO_GROUP, REDO_ITEM, RedoItem, payload
 from gmdb.inspect.listing import BIGINT, BYTES, INT, TEXT, TIMESTAMP, ListColumn
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.directory import read_control
 from gmdb.storage.log.log_files import ARCHIVE, RedoReader, redo_numbers

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from gmdb.errors import Error, InterfaceError
 from gmdb.format.address import device_of, page_id_of
 from gmdb.format.page import HEAD_SIZE
 from gmdb.inspect.listing import Listing
 from gmdb.inspect.log_lists import CHANGES, items, replay_item, sealed
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage.log.checkpoint import torn_pages
 from gmdb.tables.files.database_files import DatabaseFiles
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from gmdb.errors import Corruption, Error, InterfaceError
@@ -18,6 +17,7 @@ from gmdb.inspect.listing import BIGINT, BYTES, INT, TEXT, ListColumn, Listing, 
 from gmdb.inspect.objects import find_segment
 from gmdb.inspect.page_lists import ALL_PAGES, PageSelection, data_pages
 from gmdb.inspect.transaction_lists import COMMITTED, IN_FLIGHT, UndoRow, commits, undo_rows
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.database_files import DatabaseFiles
 from gmdb.tables.files.page_view import RowView, findings_of, known_tables, view_row

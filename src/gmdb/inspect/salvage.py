@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from gmdb.errors import Error, SchemaError
@@ -22,6 +21,7 @@ from gmdb.format.segment import mapped_pages
 from gmdb.format.undo import UndoOperation
 from gmdb.inspect.listing import BIGINT, TEXT, ListColumn, Listing
 from gmdb.inspect.transaction_lists import commits_of, rows_of
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.tables.catalog.schema import (
     SYS_COLUMNS_COLUMNS,
     SYS_COLUMNS_ID,

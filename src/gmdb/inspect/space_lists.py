@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from gmdb.errors import Error
@@ -15,6 +14,7 @@ from gmdb.format.segment import EMPTY_LIST, FREE_LISTS, FREE_MAP_LIST, LOADING, 
 from gmdb.inspect.listing import BIGINT, INT, TEXT, ListColumn, Listing
 from gmdb.inspect.objects import find_segment, segment_objects
 from gmdb.inspect.page_lists import ALL_PAGES, PageSelection
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.storage.directory import device_path, dropped_numbers
 from gmdb.tables.files.database_files import DatabaseFiles
 

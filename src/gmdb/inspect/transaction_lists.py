@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from gmdb.format.undo import TRANSACTIONS_ID, UNDO_ENTRY, Owner, UndoOperation, 
 from gmdb.inspect.listing import BIGINT, BYTES, DOUBLE, INT, TEXT, TIMESTAMP, ListColumn, Listing
 from gmdb.inspect.objects import segment_objects
 from gmdb.inspect.page_lists import ALL_PAGES, PageSelection, data_pages
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.storage.pins import expires_at, image_files, read_pins, skipped_path
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.database_files import DatabaseFiles

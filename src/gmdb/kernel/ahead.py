@@ -8,16 +8,16 @@ Not here: how it is built (build/).
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
+from zlib import crc32
 
 from gmdb.errors import KernelsUnavailable
+from gmdb.process.late_dataclasses import dataclass
 
 MODULE = "_kernels"
 FILE = f"{MODULE}.abi3.so"  # in this folder
@@ -57,15 +57,13 @@ def load() -> Flaw | None:
 
 
 def sources_digest() -> str:
-    """A text that differs for other sources."""
-    digest = hashlib.sha256()
-    top = os.path.dirname(_FOLDER)
+    """A text that differs for other sources: a checksum of each file."""
+    sums, top = [], os.path.dirname(_FOLDER)
     for name in sorted(name for folder in _SOURCES for name in _python_files(top, folder)):
         with open(os.path.join(top, name), "rb", buffering=0) as file:
             content = file.readall()
-        digest.update(f"{name} {len(content)}\n".encode())
-        digest.update(content)
-    return digest.hexdigest()
+        sums.append(f"{crc32(content, crc32(name.encode())):08x}")
+    return "".join(sums)
 
 
 def _python_files(top: str, folder: str) -> Iterator[str]:

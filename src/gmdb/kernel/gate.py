@@ -14,9 +14,12 @@ from gmdb.kernel.runtime.compiler import routine
 
 @routine
 def may_change(area, target, gate):
-    """Whether a row can be changed: by this definition of the table, in a transaction that is open."""
+    """Whether a row can be changed: by this definition of the table, in a transaction that is open.
+
+    Not while others wait: they come first.
+    """
     call = call_at(target.call)
-    return call.plain and target.held == call.stamp and _is_idle(area, gate)
+    return call.plain and target.held == call.stamp and not state_of(area).has_queues and _is_idle(area, gate)
 
 
 @routine

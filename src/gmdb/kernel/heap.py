@@ -8,8 +8,6 @@ Not here: who may change a row (kernel/change/dml.py), who sees it (kernel/read/
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.heap import HEAP_NODE, NODE_AT, ROWS_AT, UNDO_IMAGE_MAX
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, SegmentType
@@ -32,6 +30,7 @@ from gmdb.kernel.page.area import (
 from gmdb.kernel.page.redo import log_bytes, log_counts, log_page
 from gmdb.kernel.page.segment import add_page, list_for_room, page_with_room, release_page, relist_page, touch_entry
 from gmdb.kernel.places import page_of, place_of, slot_of
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import (
     load_i64,

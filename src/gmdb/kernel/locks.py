@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE, NO_SLOT
+from gmdb.format.layout import Structure
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.row import NO_LOCK
 from gmdb.format.segment import SEGMENT_HEAD_AT
@@ -45,7 +44,7 @@ class LockAction(IntEnum):
     U_LOCK = 4
 
 
-LOCK = np.dtype(
+LOCK = Structure(
     [
         ("transaction", "<u4"),  # slot in the transaction table
         ("action", "<u4"),
@@ -63,7 +62,7 @@ LOCK = np.dtype(
     ]
 )
 
-TRANSACTION = np.dtype(
+TRANSACTION = Structure(
     [
         ("number", "<i8"),  # never used again
         ("scn", "<i8"),  # when it committed; ACTIVE or ROLLED_BACK
@@ -72,7 +71,7 @@ TRANSACTION = np.dtype(
     ]
 )
 
-LOAD = np.dtype([("number", "<i8"), ("transaction", "<i8"), ("statement", "<i8")])
+LOAD = Structure([("number", "<i8"), ("transaction", "<i8"), ("statement", "<i8")])
 
 lock_record = records(LOCK)
 transaction_record = records(TRANSACTION)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, POINTER_SIZE, Order
+from gmdb.format.layout import Structure
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, ROW_HEAD, SIZE_AT, UNLOCKED
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import (
@@ -29,7 +28,7 @@ from gmdb.kernel.runtime.status import KEY_TOO_LONG, NOT_FOUND, ROW_TOO_LARGE
 
 BLOCK_ROWS = 512
 
-ARROW_COLUMN = np.dtype(
+ARROW_COLUMN = Structure(
     [
         ("kind", "<i8"),  # format.columns.Kind
         ("wanted", "<i8"),  # 0: the column is only passed over

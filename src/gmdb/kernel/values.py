@@ -10,9 +10,8 @@ Invariant: no object is made while a page is looked at, for that may run finaliz
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.btree import POINTER_SIZE
+from gmdb.format.layout import Structure
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, UNLOCKED
 from gmdb.kernel.row import column_code, copy_short, header_bytes, stored_bytes
 from gmdb.kernel.runtime.compiler import routine
@@ -60,7 +59,7 @@ from gmdb.kernel.runtime.objects import (
 )
 from gmdb.kernel.runtime.status import NOT_PLAIN
 
-SHAPE = np.dtype(
+SHAPE = Structure(
     [
         ("count", "<i8"),
         ("gap", "<i8"),  # 1: there is room for a pointer behind the header, as in index entries
@@ -70,7 +69,7 @@ SHAPE = np.dtype(
         ("spare", "<i8"),  # 8 bytes that the functions of Python's API write to
     ]
 )
-FORM = np.dtype(
+FORM = Structure(
     [
         ("kind", "<i8"),
         ("code", "<i8"),  # the size code of values

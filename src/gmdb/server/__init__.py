@@ -13,7 +13,9 @@ An owner that serves the network has a second endpoint, at TCP ports.
   client_session.py  a client's session, in the owner
   operations.py      what a client can ask for: a connection's operations, and what its heaps and streams need
   wire.py            messages, values, rows and errors as bytes
-  link.py            the client's side: messages there and answers back
+  link.py            the client's side: messages there and answers back, whoever is the owner; what it does if one goes
+  channel.py         a client's session with one owner, over Flight
+  own_channel.py     the same, once the client's process has become the owner
   remote.py          Connection for clients, made from the declarations
   remote_rows.py     heaps and cursors for clients
   sockets.py         sockets that Flight has opened, found by their ends; what a forked child must leave alone

@@ -13,14 +13,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from gmdb.database.connection import Connection, abandon_all
 from gmdb.database.engine import Database
-from gmdb.errors import InterfaceError, OwnerGone, ReadOnly
+from gmdb.errors import InterfaceError, LostWithOwner, NoSuchTable, ReadOnly
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import pyarrow as pa
-from gmdb.server.wire import Received
+from gmdb.server.wire import Received, SessionState, TableThere
 from gmdb.sql.runner import Runner
 from gmdb.tables.access.heap import Heap
 from gmdb.transaction.session import Session
@@ -28,8 +28,8 @@ from gmdb.transaction.session import Session
 INTERRUPT_INTERVAL = 0.02
 
 
-def owner_gone(path: Any) -> OwnerGone:
-    return OwnerGone(f"the process that had {path} open is gone or has closed it; connect again")
+def owner_gone(path: Any) -> LostWithOwner:
+    return LostWithOwner(f"the process that had {path} open is gone or has closed it; roll back and try again")
 
 
 class _Free:
@@ -104,6 +104,7 @@ class Client:
         self._turn = threading.Lock()
         self._asked = 0  # the number of what the client has asked for last
         self._asking = threading.Lock()
+        self._told: SessionState | None = None
 
     def open(self, options: dict[str, Any]) -> None:
         """Begin the session."""
@@ -121,10 +122,35 @@ class Client:
             self.connection = Connection(self.database, session, Runner)
 
     @property
-    def session(self) -> ClientSession:
+    def session(self) -> Session:
         if self.connection is None:
             raise InterfaceError("this client has no session")
-        return self._session
+        return self.connection.session
+
+    def state_to_tell(self) -> SessionState | None:
+        """What the client must know of its session to go on with another one, if that is not what it was told last."""
+        session, connection = self.session, self.connection
+        assert connection is not None
+        kept = bool(self.scopes or connection._builds or self.received.is_waiting)
+        reads_on = not session.autocommit and session.isolation == "repeatable read" and bool(self.scans)
+        is_missed = kept or reads_on or session.has_what_would_be_missed
+        told = self._told
+        state = (session.is_autocommit, session.isolation, session.was_begun, is_missed)
+        if told is not None and told[1:] == state:
+            return None
+        self._told = SessionState(1 if told is None else told.number + 1, *state)
+        return self._told
+
+    def heap(self, table: TableThere) -> Heap:
+        """The rows of a table that this client has asked for, or had from the owner before."""
+        assert self.connection is not None
+        obj_id, name, number = table
+        heap = self.heaps.get(obj_id)
+        if heap is None:
+            if self.connection.table(name).number != number:
+                raise NoSuchTable(f"the table that was called {name} is not there any more")
+            heap = self.heaps[obj_id] = self.connection.heap(name)
+        return heap
 
     def new_number(self) -> int:
         """A number for something that the client keeps open."""

@@ -1,7 +1,7 @@
 """The way in: this process opens the database, or asks the process that has it open, or a server.
 
 The lock on the directory decides who the owner is.  An owner that is just opening or closing has the lock and no
-endpoint yet, or no more; a process that comes then tries again for a while.
+endpoint yet, or no more; a process that comes then tries again for a while.  So does a client whose owner has gone.
 """
 
 from __future__ import annotations
@@ -9,24 +9,27 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-import ssl
 import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
 
 from gmdb.errors import DatabaseInUse, InterfaceError, NoServer, NotAServer, OwnerGone, TlsFailed, TokenRefused
 from gmdb.process import signals
+from gmdb.process.late_dataclasses import dataclass, field
+from gmdb.process.late_imports import ssl
 from gmdb.server import sockets
 from gmdb.server.door import NEEDS_TLS, WRONG_PROTOCOL, WRONG_TOKEN, NoDoor, introduce, knock
 from gmdb.server.entrance import find_place, is_loopback
 from gmdb.server.sockets import keep_alive
-from gmdb.storage.directory import LOCK_NAME
+from gmdb.storage.directory import LOCK_NAME, is_database
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
+    from gmdb.server.channel import Channel
+    from gmdb.server.link import Finder
 
 
 # ---- A server over the network, as its clients see it: its URL, the way to its door, and what may be wrong there.
@@ -70,6 +73,8 @@ class Server:
 
 def parse_url(url: str, token: str | None = None, tls_ca: Any = None) -> Server:
     """What a URL says, and what was given beside it."""
+    from urllib.parse import parse_qsl, urlsplit
+
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, DEFAULT_PORT if parts.port is None else parts.port
@@ -95,10 +100,10 @@ def parse_url(url: str, token: str | None = None, tls_ca: Any = None) -> Server:
     return Server(host, port, token, parts.scheme == TLS_SCHEME or ca is not None, ca)
 
 
-def connect_to_server(server: Server, options: dict[str, Any]) -> Connection:
-    """A connection through a server."""
+def _channel_to_server(server: Server, options: dict[str, Any], patience: float = PATIENCE) -> Channel:
+    """A session at a server."""
     trusted = _trust(server) if server.uses_tls else None
-    door = _reach(server)
+    door = _reach(server, patience)
     try:
         address = str(door.getpeername()[0])
         if trusted is not None:
@@ -110,10 +115,31 @@ def connect_to_server(server: Server, options: dict[str, Any]) -> Connection:
             )
         reply = _let_in(server, door)
         door.settimeout(None)
-        return _link(server, door, reply, address, trusted, options)
+        return _session_at(server, door, reply, address, trusted, options)
     except BaseException:
         door.close()
         raise
+
+
+@dataclass
+class _ServerFinder:
+    """Finds a server that was started again at its address."""
+
+    server: Server
+    directory: Path
+    patience: float
+
+    def __call__(self, options: dict[str, Any]) -> Channel | str:
+        try:
+            channel = _channel_to_server(self.server, options, max(self.patience, INTERVAL))
+        except NoServer as error:
+            return str(error)
+        if channel.route.directory != self.directory:
+            channel.close()
+            raise InterfaceError(
+                f"{self.server.url} has another database now, {channel.route.directory}; it had {self.directory}"
+            )
+        return channel
 
 
 def _trust(server: Server) -> ssl.SSLContext:
@@ -124,9 +150,9 @@ def _trust(server: Server) -> ssl.SSLContext:
         raise TlsFailed(f"{server.tls_ca} has no certificate, in PEM, that can be read: {error}") from None
 
 
-def _reach(server: Server) -> socket.socket:
+def _reach(server: Server, patience: float) -> socket.socket:
     try:
-        door = socket.create_connection((server.host, server.port), PATIENCE)
+        door = socket.create_connection((server.host, server.port), min(patience, PATIENCE))
         keep_alive(door)
         door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return door
@@ -170,17 +196,16 @@ def _let_in(server: Server, door: socket.socket) -> dict[str, Any]:
     raise NotAServer(f"{server.url} lets no client in: {reply.get('why', 'it does not say why')}")
 
 
-def _link(
+def _session_at(
     server: Server,
     door: socket.socket,
     reply: dict[str, Any],
     address: str,
     trusted: ssl.SSLContext | None,
     options: dict[str, Any],
-) -> Connection:
+) -> Channel:
     sockets.use_flight((address, server.port), (address, int(reply["flight"])))
-    from gmdb.server.link import Link, Route
-    from gmdb.server.remote import RemoteConnection
+    from gmdb.server.channel import FlightChannel, Gone, Route
 
     host = f"[{address}]" if ":" in address else address
     transport: dict[str, Any] = {"generic_options": [("grpc.enable_http_proxy", 0)]}  # as the door was reached
@@ -196,13 +221,12 @@ def _link(
         transport=transport,
     )
     try:
-        link = Link(route, door, str(reply["key"]), options)
-    except OwnerGone:
+        return FlightChannel(route, door, str(reply["key"]), options)
+    except Gone:
         raise NoServer(
             f"{server.url} lets us in, but cannot be reached at port {reply['flight']}, which it uses as well; is that "
             "port closed by a firewall? gmdb serve --flight-port chooses another"
         ) from None
-    return RemoteConnection(link)
 
 
 def _roots(server: Server, trusted: ssl.SSLContext) -> bytes | None:
@@ -220,13 +244,17 @@ READERS_LOOKS = (
     10  # in a row, to be sure that readers hold the lock: an owner may let go, or a process may only look at it
 )
 INTERVAL = 0.02
+POLITE_LOOKS = 50  # in a row, at which another process is given the turn to open
 
 
 def connect(path: Any, *, token: str | None = None, tls_ca: Any = None, **options: Any) -> Connection:
     """A connection to the database at ``path``, through its owner if another process is that, or to a server's."""
     if is_url(path):
         with signals.held:
-            return connect_to_server(parse_url(path, token, tls_ca), _of_session(**options))
+            server, of_session = parse_url(path, token, tls_ca), _of_session(**options)
+            channel = _channel_to_server(server, of_session)
+            finder = _ServerFinder(server, channel.route.directory, of_session["lock_timeout"])
+            return _through(channel, of_session, finder)
     if token is not None or tls_ca is not None:
         raise InterfaceError(f"a token and a CA are for servers, gmdb://host:port; {path} is a directory")
     with signals.held:
@@ -235,13 +263,16 @@ def connect(path: Any, *, token: str | None = None, tls_ca: Any = None, **option
 
 def _connect_here_or_to_owner(directory: Path, options: dict[str, Any]) -> Connection:
     since, looks = 0.0, 0  # since when others have it, and how often in a row those were not an owner
+    of_session, turns = _of_session(**options), _Turns(directory)
     while True:
         if not is_open_here(directory):
-            remote = connect_to_owner(directory, **options)
-            if remote is not None:
-                return remote
+            channel = _channel_to_owner(directory, of_session)
+            if channel is not None:
+                return _through(channel, of_session, _OwnerFinder(directory, options))
         try:
-            return open_here(directory, **options)
+            with turns.next(of_session["read_only"]) as is_turn:
+                if is_turn:
+                    return open_here(directory, **options)
         except DatabaseInUse:
             since = since or time.monotonic()
             looks = 0 if _has_owner(directory) else looks + 1
@@ -250,6 +281,74 @@ def _connect_here_or_to_owner(directory: Path, options: dict[str, Any]) -> Conne
                 raise
         signals.check()
         time.sleep(INTERVAL)
+
+
+class _OwnerFinder:
+    """Finds the owner of a database after the last one went; if there is none, this process becomes it.
+
+    A session for reading only waits for another process to do that, since readers keep owners out.
+    """
+
+    patience = OWNER_PATIENCE
+
+    def __init__(self, directory: Path, options: dict[str, Any]) -> None:
+        self.directory = directory
+        self.options = options
+        self._turns = _Turns(directory)
+
+    def __call__(self, options: dict[str, Any]) -> Channel | str:
+        directory = self.directory
+        try:
+            is_ours = is_open_here(directory)
+            channel = None if is_ours else _channel_to_owner(directory, options)
+            if channel is not None:
+                return channel
+            if options["read_only"]:
+                return "no process has it open for writing"
+            if not is_database(directory):
+                return "the database is not there any more"
+            with self._turns.next() as is_turn:
+                if not is_turn:
+                    return "another process is about to open it"
+                from gmdb.server.own_channel import OwnChannel
+
+                sync = None if is_ours else self.options.get("sync")
+                return OwnChannel(open_here(directory, **{**self.options, **options, "sync": sync}))
+        except DatabaseInUse as error:
+            return str(error)
+
+
+class _Turns:
+    """One process at a time tries to become a database's owner: the others would load compiled code for nothing.
+
+    This guards nothing, the lock file does: who was refused too often goes on all the same.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._refused = 0
+
+    @contextmanager
+    def next(self, reads_only: bool = False) -> Iterator[bool]:
+        """Whether it is this process's turn, which it then has until the end of the block."""
+        file = -1
+        try:
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # opening says what is wrong
+                file = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+            is_free = file < 0 or reads_only or is_open_here(self._directory) or _locked(file)
+            self._refused = 0 if is_free else self._refused + 1
+            yield self._refused % POLITE_LOOKS == 0
+        finally:
+            if file >= 0:
+                os.close(file)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
 
 
 def _of_session(
@@ -267,8 +366,21 @@ def _of_session(
 
 
 def connect_to_owner(directory: Path, **session_options: Any) -> Connection | None:
-    """A connection through the process that has the database open; nothing if no process answers."""
+    """A connection through the process that has the database open, as long as that has it; nothing if none answers."""
     options = _of_session(**session_options)
+    channel = _channel_to_owner(directory, options)
+    return None if channel is None else _through(channel, options, None)
+
+
+def _through(channel: Channel, options: dict[str, Any], finder: Finder | None) -> Connection:
+    from gmdb.server.link import Link
+    from gmdb.server.remote import RemoteConnection
+
+    return RemoteConnection(Link(channel, options, finder))
+
+
+def _channel_to_owner(directory: Path, options: dict[str, Any]) -> Channel | None:
+    """A session in the process that has the database open; nothing if no process answers."""
     place = find_place(directory)
     if place is None or place.pid == os.getpid():
         return None
@@ -281,8 +393,7 @@ def connect_to_owner(directory: Path, **session_options: Any) -> Connection | No
     door, reply = let_in
     try:
         sockets.use_flight(place.folder)
-        from gmdb.server.link import Link, Route
-        from gmdb.server.remote import RemoteConnection
+        from gmdb.server.channel import FlightChannel, Gone, Route
 
         route = Route(
             directory=directory,
@@ -292,9 +403,8 @@ def connect_to_owner(directory: Path, **session_options: Any) -> Connection | No
             is_network=False,
             token=place.token,
         )
-        link = Link(route, door, reply["key"], options)
-        return RemoteConnection(link)
-    except OwnerGone:
+        with suppress(Gone, OwnerGone):
+            return FlightChannel(route, door, reply["key"], options)
         return None
     except BaseException:
         door.close()
@@ -315,7 +425,8 @@ def open_here(directory: Path, **options: Any) -> Connection:
 def is_open_here(directory: Path) -> bool:
     """Whether this process has the database open."""
     engine = sys.modules.get("gmdb.database.engine")
-    return engine is not None and engine.is_open_here(directory)
+    look = getattr(engine, "is_open_here", None)  # not there yet, while another thread imports the module
+    return look is not None and look(directory)
 
 
 def _has_owner(directory: Path) -> bool:

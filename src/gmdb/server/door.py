@@ -13,17 +13,16 @@ Invariants
 
 from __future__ import annotations
 
-import hmac
 import json
 import selectors
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+from gmdb.process.late_dataclasses import dataclass, field
+from gmdb.process.late_imports import ssl
 from gmdb.server.entrance import Entrance, Place
 from gmdb.server.sockets import keep_alive
 
@@ -184,7 +183,9 @@ class Door:
             self._let_in(end, bytes(heard.partition(b"\n")[0]))
 
     def _let_in(self, end: socket.socket, token: bytes) -> None:
-        if not hmac.compare_digest(token, self._token):
+        from hmac import compare_digest
+
+        if not compare_digest(token, self._token):
             self._refuse(end, WRONG_TOKEN)
             return
         del self._visitors[end]

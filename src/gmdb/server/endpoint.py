@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import secrets
 import threading
 import warnings
 from contextlib import suppress
@@ -22,11 +21,11 @@ from gmdb.errors import CannotListen, Error
 from gmdb.process.finalizers import Living
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.server import sockets
-from gmdb.server.client_session import Client, owner_gone
 from gmdb.server.door import Door
 from gmdb.server.entrance import Entrance, Listening, NetworkEntrance, UnixEntrance
 
 if TYPE_CHECKING:
+    from gmdb.server.client_session import Client
     from gmdb.server.streams import FlightOwner
 
 HANG_UP_INTERVAL = 0.05
@@ -98,8 +97,10 @@ class Endpoint:
 
     def _enter(self) -> tuple[Client, dict[str, Any]]:
         """Let a client in; Flight is started for the first one."""
+        from gmdb.server.client_session import Client, owner_gone
+
         flight = self._flight or self._start_flight()
-        client = Client(self._database, secrets.token_hex(8))
+        client = Client(self._database, os.urandom(8).hex())
         with self._lock:
             if self._stopping:
                 raise owner_gone(self._directory)

@@ -7,21 +7,18 @@ Invariants
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import re
-import secrets
-import shutil
 import socket
-import ssl
 import stat
-import tempfile
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from gmdb.errors import CannotListen, InterfaceError, UnsafeListening
+from gmdb.process.late_dataclasses import asdict, dataclass, field
+from gmdb.process.late_imports import ssl
 from gmdb.process.trusted_directories import flaw_of, flaw_on_way
 from gmdb.server.sockets import End
 
@@ -63,13 +60,19 @@ class Place:
 
 def make_place() -> Place:
     """A new place for this process."""
-    return Place(os.getpid(), tempfile.mkdtemp(prefix=PREFIX, dir=_base()), secrets.token_hex(16))
+    base = _base()
+    while True:
+        folder = os.path.join(base, f"{PREFIX}{os.urandom(4).hex()}")
+        with suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+            return Place(os.getpid(), folder, os.urandom(16).hex())
 
 
 def _base() -> str:
     """The user's runtime directory if there is one, else the first directory for temporary files that will do."""
     longest = len(f"/{PREFIX}12345678/{FLIGHT_NAME}")
-    for base in (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp", "/var/tmp"):
+    named = [os.environ[name] for name in ("XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+    for base in (*map(os.path.abspath, named), "/tmp", "/var/tmp"):
         short = len(os.fsencode(base)) + longest <= SOCKET_PATH_MAX
         writable = short and _PLAIN.fullmatch(base) and os.access(base, os.W_OK | os.X_OK)
         if writable and flaw_on_way(base) is None:  # su, for one, leaves XDG_RUNTIME_DIR as another user had it
@@ -121,7 +124,7 @@ def _is_private(folder: str, user: int) -> bool:
 def withdraw(directory: Path, place: Place) -> None:
     """No owner is to be found here any more."""
     (directory / ENDPOINT_NAME).unlink(missing_ok=True)
-    shutil.rmtree(place.folder, ignore_errors=True)
+    _remove(place.folder)
 
 
 def clear_dead(directory: Path) -> None:
@@ -133,7 +136,16 @@ def clear_dead(directory: Path) -> None:
     folder = Path(place.folder)
     ours = folder.name.startswith(PREFIX) and folder.is_dir() and not folder.is_symlink()
     if ours and folder.stat().st_uid == os.getuid() and {p.name for p in folder.iterdir()} <= {DOOR_NAME, FLIGHT_NAME}:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(place.folder)
+
+
+def _remove(folder: str) -> None:
+    """Remove a place with its sockets."""
+    with suppress(OSError):
+        for name in (DOOR_NAME, FLIGHT_NAME):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
 
 
 # ---- The ways into an owner.
@@ -289,6 +301,8 @@ def require_token(token: str) -> str:
 
 def is_loopback(address: str) -> bool:
     """Whether an address is one of this machine alone."""
+    import ipaddress
+
     plain = address.partition("%")[0].removeprefix("::ffff:")
     return ipaddress.ip_address(plain).is_loopback
 

@@ -1,85 +1,127 @@
-"""A client's link to an owner: messages there, answers back, and streams of batches.
+"""A client's link to whoever owns the database: messages there and answers back, for as long as the connection lives.
+
+An owner may go.  The link then finds the next one, or becomes it, and goes on: a session that had nothing open is made
+anew there, with the same settings, and what had not been done is asked for again.  The program notices only what it
+must (decisions/0041):
+
+  LostWithOwner    a transaction, or something else that was open there, is gone.  Until the program rolls back, or ends
+                   the block that was open, every call says so: nothing of it is done half.
+  OutcomeUnknown   something that lasts was asked for, and no answer came
 
 Invariants
- 1. One message is under way at a time, and its answer is read before the next.
- 2. After Flight has failed the link is of no use: every call raises OwnerGone.
- 3. Nothing that a garbage collector may run sends a message: what was dropped is named in the next one.
+ 1. What may have been done, and would last, is never asked for twice by itself.
+ 2. A session that differs from a new one with its settings is never replaced silently.
+ 3. Finding an owner ends: with an owner, an error after ``patience``, an interrupt, or the connection's close.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import socket
+import re
 import threading
+import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Protocol
 
 import pyarrow as pa
-from pyarrow import flight
 
-from gmdb.errors import ForkedProcess, InterfaceError, OwnerGone
-from gmdb.process.forked import ADVICE
-from gmdb.process.signals import Held, HeldIterator, let_through
+from gmdb.database.connection import Connection
+from gmdb.database.operations import Again, declared_in
+from gmdb.errors import InterfaceError, LostWithOwner, OutcomeUnknown, OwnerGone, StatementInterrupted
+from gmdb.process import signals
+from gmdb.process.signals import Held, HeldIterator
 from gmdb.server import sockets
-from gmdb.server.sockets import End, borrowed, keep_alive, sockets_at
-from gmdb.server.wire import END_OF_BATCHES, Head, error_from, pack, to_plain, unpack, value_of
+from gmdb.server.channel import Channel, Gone, gone_message
+from gmdb.server.wire import Head, TableThere, error_from, to_plain, value_of
 
-TOKEN_HEADER = b"gmdb-token"
+INTERVAL = 0.02  # seconds between two looks for an owner
+SHORT = 1000  # rows of a batch that is likely to be the only one
+WAS_OPEN = "what was open there is lost: try again"
+
+# ---- What may be asked for again.
+
+_AGAIN = {
+    **{name: declared.again for name, declared in declared_in(Connection).items()},
+    **dict.fromkeys(("heap", "fetch", "rows", "rows_by_key", "next_rows", "select", "select_rows"), Again.ALWAYS),
+    **dict.fromkeys(("select_by", "send_ahead", "send_piece", "lob_open", "lob_read"), Again.ALWAYS),
+    **dict.fromkeys(("work", "require_writable", "statement", "statement_rows"), Again.ALWAYS),
+    **dict.fromkeys(("insert", "update", "delete", "lock", "share", "leave", "append"), Again.UNCOMMITTED),
+    **dict.fromkeys(("statement_update", "statement_delete", "statement_lock"), Again.UNCOMMITTED),
+    **dict.fromkeys(("statement_start_over",), Again.UNCOMMITTED),
+}
+_COMMENTS = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
+_WORDS = (
+    (re.compile(r"(?:select|values|begin|start|describe)\b", re.I), Again.ALWAYS),
+    (re.compile(r"(?:insert|update|delete|merge|with|savepoint|release)\b", re.I), Again.UNCOMMITTED),
+    (re.compile(r"(?:commit|end|set)\b", re.I), Again.COMMITS),
+    (re.compile(r"rollback(?:\s+(?:work|transaction))?\s*;?\s*$", re.I), Again.ROLLS_BACK),
+    (re.compile(r"(?:rollback|truncate|alter|explain)\b", re.I), Again.UNCOMMITTED),
+    (re.compile(r"(?:create|drop)\s+(?!tablespace\b)", re.I), Again.UNCOMMITTED),
+)
 
 
-@dataclass(frozen=True)
-class Route:
-    """How an owner is reached.  ``owner``: its name in error messages."""
+def again_of(op: str, arguments: tuple[Any, ...]) -> Again:
+    """Whether an operation can be asked for again; of a statement its first words say so."""
+    if op not in ("execute", "execute_many"):
+        return _AGAIN.get(op, Again.NEVER)
+    text = str(arguments[0]) if arguments else ""
+    begin = _COMMENTS.match(text)
+    at = begin.end() if begin is not None else 0
+    return next((again for words, again in _WORDS if words.match(text, at)), Again.NEVER)
 
-    directory: Path
-    owner: str
-    location: str
-    end: End
-    is_network: bool
-    token: str = field(repr=False)
-    transport: dict[str, Any] = field(default_factory=dict)
+
+# ---- The link.
+
+
+class Finder(Protocol):
+    """Finds the owner of a database, now: a channel to it, or why there is none.  ``patience``: seconds to go on."""
+
+    patience: float
+
+    def __call__(self, options: Head) -> Channel | str: ...
 
 
 class Link:
-    def __init__(self, route: Route, door: socket.socket, key: str, options: Head) -> None:
-        self.route = route
-        self._pid = os.getpid()
-        self._door = door
-        self._key = key
-        self._lock = threading.Lock()
-        self._scans: dict[int, tuple[Any, ...]] = {}  # those that may still be read, and their streams once they have
-        self._closed = self._broken = False
-        self._number = 0  # of the last message
+    """``find``: how to find the next owner; None: the link ends with the first."""
+
+    def __init__(self, channel: Channel, options: Head, find: Finder | None = None) -> None:
+        self.route = channel.route
+        self.local = channel.connection  # once this process is the owner: its own connection in the session's place
+        self.blocks = 0  # context managers that were entered in the owner, one within the other
         self.busy = threading.RLock()  # as a session has it
         self.held = Held(weakref.proxy(self))  # no reference cycle: it is freed as soon as nothing uses it
-        self._dropped: deque[int] = deque()
+        self._pid = os.getpid()
+        self._channel: Channel | None = channel
+        self._options = options  # of a session that is made anew
+        self._find = find
+        self._was_begun = False  # a transaction is to be begun anew
+        self._must_end = ""  # by the program, since it is lost: a "transaction", or the "block" that is open
+        self._lock = threading.RLock()
+        self._closed = False
+        self._is_finding = self._is_interrupted = False
+        self._number = 0  # of the last message
         self._held_back: list[Callable[[], None]] = []
-        self._call_options = flight.FlightCallOptions(headers=[(TOKEN_HEADER, route.token.encode())])
-        self._flight = flight.connect(route.location, **route.transport)
-        sockets.watch(self)
-        try:
-            self._writer, self._reader = self._exchange("session", **options)
-            with self._failing():
-                head, _ = unpack(self._reader.read_chunk().app_metadata)
-            if "error" in head:
-                raise error_from(head)
-            if route.is_network:
-                _watch_connections(route.end)
-        except BaseException:
-            self._hang_up()
-            raise
 
     # ---- messages
 
     def ask(self, op: str, *arguments: Any, **options: Any) -> Any:
         """Ask the owner for an operation and wait for its result, or raise what it raised."""
+        return self._ask(None, op, arguments, options)[1]
+
+    def ask_for(self, op: str, *arguments: Any, **options: Any) -> tuple[Channel, Any]:
+        """The same for what has numbers as its result, with the channel to which they belong."""
+        return self._ask(None, op, arguments, options)
+
+    def ask_there(self, channel: Channel, op: str, *arguments: Any, **options: Any) -> Any:
+        """Ask for something about a number of this channel."""
+        return self._ask(channel, op, arguments, options)[1]
+
+    def _ask(
+        self, there: Channel | None, op: str, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[Channel, Any]:
         self.require_open()
         for send in tuple(self._held_back):
             send()
@@ -88,18 +130,129 @@ class Link:
         if options:
             head["options"] = to_plain(options, sent)
         with self._lock, self.held:
-            self._number += 1
-            head["asked"] = self._number
-            if self._dropped:
-                head["discard"] = [self._dropped.popleft() for _ in range(len(self._dropped))]
-            message = pack(head, sent)
-            with self._failing():
-                self._writer.write_metadata(message)
-                received = self._reader.read_chunk().app_metadata
-        head, body = unpack(received)
-        if "error" in head:
-            raise error_from(head)
-        return value_of(head.get("result"), body)
+            until = 0.0
+            while True:
+                channel = self._channel
+                if channel is None or not channel.is_there():
+                    if self._is_ended_by(op, arguments):
+                        return _nobody, None
+                    until = until or time.monotonic() + self._patience
+                    channel = self._next_channel(there, until)
+                elif there is not None and there is not channel:
+                    raise self._lost(WAS_OPEN)
+                self._number += 1
+                try:
+                    answer, body = channel.ask({**head, "asked": self._number}, sent)
+                    break
+                except Gone as gone:
+                    if gone.begun:
+                        self._require_repeatable(channel, op, arguments)
+                    self._let_go(channel)
+        if "error" in answer:
+            raise error_from(answer)
+        return channel, value_of(answer.get("result"), body)
+
+    # ---- when the owner is gone
+
+    def _let_go(self, channel: Channel) -> None:
+        """Note what is lost with a channel that is of no use any more."""
+        self._channel = None
+        channel.give_up()
+        state = channel.state
+        in_transaction = state.was_begun or not state.autocommit
+        if state.is_missed:
+            self._must_end = "transaction" if in_transaction else "block" if self.blocks else "call"
+        self._was_begun = state.was_begun and not state.is_missed
+        self._options = {**self._options, "autocommit": state.autocommit, "isolation": state.isolation}
+
+    def _require_repeatable(self, channel: Channel, op: str, arguments: tuple[Any, ...]) -> None:
+        """No answer came.  Come back if nothing that lasts may have been done; then it can be asked for again."""
+        state, again = channel.state, again_of(op, arguments)
+        each_commits = state.autocommit and not state.was_begun
+        if op == "leave":
+            lasts = each_commits and self.blocks <= 1 and bool(arguments[1])
+        elif again is Again.UNCOMMITTED:
+            lasts = each_commits and not self.blocks
+        else:
+            lasts = again is Again.NEVER or (again is Again.COMMITS and state.is_missed)
+        if not lasts:
+            return
+        self._let_go(channel)
+        if again is Again.COMMITS or self._must_end == "call":
+            self._must_end = ""
+        what = "the transaction was committed" if again is Again.COMMITS else "what it was asked for was done"
+        raise OutcomeUnknown(
+            f"{gone_message(self.route)}, before it answered: whether {what} is unknown; look before you do it again"
+        )
+
+    def _is_ended_by(self, op: str, arguments: tuple[Any, ...]) -> bool:
+        """Whether this ends what is lost, and needs no owner."""
+        if self._channel is not None:
+            self._let_go(self._channel)
+        again = again_of(op, arguments)
+        if again not in (Again.ROLLS_BACK, Again.COMMITS) or self._must_end == "block":
+            return False
+        was_lost, self._must_end = self._must_end == "transaction", ""
+        if was_lost and again is Again.COMMITS:
+            raise self._lost("the transaction is rolled back: run it again")
+        if op not in ("rollback", "commit"):
+            return False  # there is more to it
+        self._was_begun = False
+        return True
+
+    def _next_channel(self, there: Channel | None, until: float) -> Channel:
+        """Find the next owner, unless something is lost that the program must know of."""
+        if self._must_end == "transaction":
+            raise self._lost("the transaction is rolled back: call rollback(), and run it again")
+        if self._must_end or there is not None:
+            self._must_end = self._must_end.replace("call", "")
+            raise self._lost(WAS_OPEN)
+        while True:
+            channel = self._found(until)
+            try:
+                if self._was_begun:
+                    channel.ask({"op": "begin", "arguments": []}, bytearray())
+            except Gone:
+                channel.give_up()
+                continue
+            if self._closed:
+                channel.close()
+            self._require_wanted()
+            self._channel, self.route, self.local = channel, channel.route, channel.connection
+            return channel
+
+    def _lost(self, what: str) -> LostWithOwner:
+        return LostWithOwner(f"{gone_message(self.route)}; {what}")
+
+    @property
+    def _patience(self) -> float:
+        return 0.0 if self._find is None else self._find.patience
+
+    def _found(self, until: float) -> Channel:
+        """A channel to whoever is the owner now, which may be this process."""
+        if self._find is None:
+            raise self._lost("connect again")
+        self._is_finding, self._is_interrupted = True, False
+        try:
+            while True:
+                self._require_wanted()
+                found = self._find(self._options)
+                if not isinstance(found, str):
+                    return found
+                if time.monotonic() > until:
+                    raise self._lost(f"nobody has opened it since: {found}")
+                time.sleep(INTERVAL)
+        finally:
+            self._is_finding = False
+
+    def _require_wanted(self) -> None:
+        signals.check()
+        if self._closed:
+            raise InterfaceError("the connection is closed")
+        if self._is_interrupted:
+            raise StatementInterrupted("the statement was interrupted")
+
+    # ---- as a session has it
 
     def finish_read_if_idle(self) -> None:
         """Part of a session's interface; the owner does it."""
@@ -109,9 +262,23 @@ class Link:
 
     def interrupt(self) -> None:
         """Have the owner end what it is doing for this client.  Needs no lock, and no answer."""
-        if self._pid == os.getpid() and not self._closed and not self._broken:
-            with suppress(OSError):  # the owner is gone: a thread that waits for it gets the error
-                self._door.send(b"!%d!" % self._number)
+        if self._is_finding:
+            self._is_interrupted = True
+        channel = self._channel
+        if self._pid == os.getpid() and not self._closed and channel is not None:
+            channel.interrupt(self._number)
+
+    def require_open(self) -> None:
+        if self._pid != os.getpid():
+            raise sockets.forked(self.route.directory, self._pid)
+        if self._closed:
+            raise InterfaceError("the connection is closed")
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    # ---- what consists of several messages
 
     @contextmanager
     def holding_back(self, send: Callable[[], None]) -> Iterator[None]:
@@ -122,106 +289,46 @@ class Link:
         finally:
             self._held_back.remove(send)
 
-    def require_open(self) -> None:
-        if self._pid != os.getpid():
-            raise ForkedProcess(
-                f"the connection to {self.route.directory} belongs to process {self._pid}, which forked this one; "
-                + ADVICE
-            )
-        if self._closed:
-            raise InterfaceError("the connection is closed")
-        if self._broken:
-            raise self._owner_gone()
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    def _owner_gone(self) -> OwnerGone:
-        owner, path = self.route.owner, self.route.directory
-        return OwnerGone(f"{owner}, which had {path} open, is gone or has closed it; connect again")
-
     @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """After a failure between a message and its answer the link cannot be used."""
+    def block(self) -> Iterator[None]:
+        """While a context manager is entered in the owner."""
+        self.blocks += 1
         try:
             yield
-        except (pa.ArrowException, StopIteration):
-            self._break()
-            raise self._owner_gone() from None
-        except BaseException:
-            self._break()
-            raise
-
-    def _break(self) -> None:
-        self._broken = True
-        self._door.close()
-
-    def drop(self, number: int) -> None:
-        """Note that something which the owner keeps for this client is no longer wanted."""
-        self._dropped.append(number)
-
-    # ---- streams
-
-    def _exchange(self, kind: str, **fields: Any) -> tuple[Any, Any]:
-        command = json.dumps({"key": self._key, "kind": kind, **fields}).encode()
-        with self._failing():
-            return self._flight.do_exchange(flight.FlightDescriptor.for_command(command), self._call_options)
-
-    def send(self, table: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Head:
-        """Send batches to a table; returns the owner's answer to all of them.
-
-        The owner may refuse them at any time: its answer is listened for meanwhile, since Flight forgets an answer
-        that was not read when a later message cannot be written.
-        """
-        self.require_open()
-        writer, reader = self._exchange("append", table=table)
-        answer: Future[Any] = Future()
-        threading.Thread(target=_listen, args=(reader, answer), name="gmdb-append", daemon=True).start()
-        try:
-            going = _written(writer.begin, schema)
-            for batch in let_through(batches):
-                if answer.done() or not (going and _written(writer.write_batch, batch)):
-                    break
-            _written(writer.write_metadata, END_OF_BATCHES)
-            with self._failing():
-                head, _ = unpack(answer.result().app_metadata)
-        except BaseException:
-            if not answer.done() and _written(writer.write_metadata, b"given up"):
-                answer.exception()  # the writer cannot be closed while a thread listens
-            raise
         finally:
-            _close_quietly(writer)
+            self.blocks -= 1
+            if not self.blocks and self._must_end == "block":  # which is over now
+                self._must_end = ""
+
+    def send(self, table: TableThere, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Head:
+        """Send batches to a table; returns the owner's answer to all of them."""
+        self.require_open()
+        with self._lock:
+            channel = self._channel
+            if channel is None or not channel.is_there():
+                if channel is not None:
+                    self._let_go(channel)
+                channel = self._next_channel(None, time.monotonic() + self._patience)
+        try:
+            head = channel.send(table, schema, batches)
+        except Gone as gone:
+            with self._lock:
+                if gone.begun:
+                    self._require_repeatable(channel, "append", ())
+                self._let_go(channel)
+                self._must_end = self._must_end.replace("call", "")
+            raise self._lost("what was appended is lost: try again") from None
         if "error" in head:
             raise error_from(head)
         return head
 
-    def batches(self, scan: int) -> Iterator[pa.RecordBatch]:
-        """The batches of a scan that the owner has begun."""
-        self._scans[scan] = ()
-        return HeldIterator(ScanStream(self, scan), self.held)
-
-    def next_of(self, scan: int) -> Any:
-        """The next batch of a scan, or the message that ends it.  It may be asked for after the connection's close."""
-        if self._pid != os.getpid() or self._broken:
-            self.require_open()
-            raise self._owner_gone()
-        writer, reader = self._scans[scan] = self._scans[scan] or self._exchange("scan", scan=scan)
-        with self._failing():
-            writer.write_metadata(b"next")
-            return reader.read_chunk()
-
-    def end_scan(self, scan: int) -> None:
-        """A scan was read to its end, or its reader is gone."""
-        ends = self._scans.pop(scan, None)
-        if ends is None or self._pid != os.getpid():
-            return
-        if ends:
-            _close_quietly(ends[0])
-        else:
-            self.drop(scan)
-        if self._closed and not self._scans:
-            self._hang_up()
+    def batches(
+        self, channel: Channel, scan: int, schema: pa.Schema, again: Callable[[], pa.RecordBatchReader] | None = None
+    ) -> pa.RecordBatchReader:
+        """The batches of a scan that was begun there.  ``again`` begins another if not even the first one came."""
+        again = None if channel.state.is_missed else again
+        steps = _read(self, channel.batches(scan), schema, again, self._number)
+        return pa.RecordBatchReader.from_batches(schema, HeldIterator(steps, self.held))
 
     # ---- the end
 
@@ -229,81 +336,38 @@ class Link:
         """End the session; what is still being read may be read to its end.  Closing twice does nothing."""
         if self._closed or self._pid != os.getpid():
             return
-        if not self._broken and self._lock.acquire(blocking=False):
-            try:
-                self._writer.write_metadata(pack({"op": "close"}))
-                self._reader.read_chunk()
-            except (pa.ArrowException, StopIteration):
-                self._broken = True
-            finally:
-                self._lock.release()
         self._closed = True
-        if not self._scans:
-            self._hang_up()
-
-    def _hang_up(self) -> None:
-        self._closed = True
-        self._door.close()
-        if hasattr(self, "_writer"):
-            _close_quietly(self._writer)
-        _close_quietly(self._flight)
-
-    def leave_to_parent(self) -> list[Any]:
-        """In a forked child."""
-        self._door.close()
-        ends = [end for ends in self._scans.values() for end in ends]
-        return [self._flight, *(getattr(self, name) for name in ("_writer", "_reader") if hasattr(self, name)), *ends]
+        channel = self._channel
+        if channel is not None:
+            channel.close()
 
 
-class ScanStream:
-    """The batches of a scan, each asked for when it is wanted."""
-
-    def __init__(self, link: Link, scan: int) -> None:
-        self._link = link
-        self._scan = scan
-        self._finalizer = weakref.finalize(self, link.end_scan, scan)
-        self._finalizer.atexit = False
-
-    def __iter__(self) -> ScanStream:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        if not self._finalizer.alive:
-            raise StopIteration
-        chunk = self._link.next_of(self._scan)
-        if chunk.data is not None:
-            return chunk.data
-        self._finalizer()
-        head, _ = unpack(chunk.app_metadata)
-        if "error" in head:
-            raise error_from(head)
-        raise StopIteration
+class _Nobody:
+    """In the place of a channel, where none is needed."""
 
 
-def _watch_connections(end: End) -> None:
-    """Have a read that waits for an answer fail if the owner's machine is gone."""
-    for file in list(sockets_at([end])):
-        with suppress(OSError), borrowed(file) as connection:  # it may have ended meanwhile
-            keep_alive(connection)
+_nobody: Any = _Nobody()
 
 
-def _listen(reader: Any, answer: Future[Any]) -> None:
+def _read(
+    link: Link,
+    steps: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    again: Callable[[], pa.RecordBatchReader] | None,
+    asked: int,
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a scan; nothing is given out before a short one is known to be whole, if it can be had again."""
     try:
-        answer.set_result(reader.read_chunk())
-    except BaseException as error:
-        answer.set_exception(error)
-
-
-def _written(write: Callable[[Any], None], what: Any) -> bool:
-    """Whether the owner took it.  If not, it may have answered already, and the answer says why."""
-    try:
-        write(what)
-        return True
-    except pa.ArrowException:
-        return False
-
-
-def _close_quietly(thing: Any) -> None:
-    """Close what may be broken already."""
-    with suppress(pa.ArrowException):
-        thing.close()
+        begin = list(islice(steps, 1))
+        if again is not None and begin and len(begin[0]) < SHORT:
+            begin += islice(steps, 1)
+    except OwnerGone:
+        if again is None or link._number != asked or link.closed:  # by now it would be another instant
+            raise
+        reader = again()
+        if reader.schema != schema:
+            raise
+        yield from reader
+        return
+    yield from begin
+    yield from steps

@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
 from gmdb.database.connection import Connection
 from gmdb.database.cursor import RowCursor
-from gmdb.database.dbapi import Result
+from gmdb.database.dbapi import Result, run_at_once
 from gmdb.database.operations import Operation, declared_in
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.server.client_session import Client, OpenScope
 from gmdb.server.wire import (
     CHUNK_SIZE,
     StepsThere,
+    TableThere,
     decode_patch,
     error_head,
     pack,
@@ -85,7 +86,8 @@ OPERATIONS.update({name: _of_connection(declared) for name, declared in declared
 
 
 def answer(client: Client, message: Any) -> bytes:
-    """Do what a message asks for; an exception becomes an answer, too."""
+    """Do what a message asks for; an exception becomes an answer, too, and says whether anything was begun."""
+    begun = False
     try:
         head, body = unpack(message)
         client.begin(int(head.get("asked", 0)))
@@ -93,18 +95,26 @@ def answer(client: Client, message: Any) -> bytes:
         if name not in OPERATIONS:
             raise InterfaceError(f"the owner of the database knows no operation {name}; is it another version of gmdb?")
         with client.turn():
+            client.session.require_open()
+            begun = True
             _discard(client, head.get("discard", ()))
             arguments = [value_of(plain, body) for plain in head.get("arguments", ())]
             options = value_of(head["options"], body) if "options" in head else {}
             result = _run(client, OPERATIONS[name], arguments, options)
+            told = state_told(client)
         sent = bytearray()
-        return pack({"result": to_plain(result, sent)}, sent)
+        return pack({"result": to_plain(result, sent), **told}, sent)
     except Exception as error:
-        return pack(error_head(error))
+        return pack({**error_head(error), **state_told(client), "begun": begun})
+
+
+def state_told(client: Client) -> dict[str, Any]:
+    """What an answer tells of the session."""
+    state = None if client.connection is None or client.ended else client.state_to_tell()
+    return {} if state is None else {"session": state}
 
 
 def _run(client: Client, operation: Served, arguments: list[Any], options: dict[str, Any]) -> Any:
-    client.session.require_open()
     if operation.writes:
         client.session.require_writable()
     received = client.received
@@ -153,53 +163,53 @@ def heap(client: Client, name: str) -> TableDefinition:
 
 
 @served(writes=True)
-def insert(client: Client, table: int, row: bytes) -> RowId:
-    rows = client.heaps[table]
+def insert(client: Client, table: TableThere, row: bytes) -> RowId:
+    rows = client.heap(table)
     return rows.insert(client.received.values(row_codec(rows.columns).decode(row)))
 
 
 @served()
-def fetch(client: Client, table: int, row_id: RowId) -> bytes:
-    rows = client.heaps[table]
+def fetch(client: Client, table: TableThere, row_id: RowId) -> bytes:
+    rows = client.heap(table)
     values = rows.fetch(row_id)
     return row_codec(rows.columns).encode(values)
 
 
 @served(writes=True)
-def update(client: Client, table: int, row_id: RowId, patch: bytes) -> None:
-    rows = client.heaps[table]
+def update(client: Client, table: TableThere, row_id: RowId, patch: bytes) -> None:
+    rows = client.heap(table)
     rows.update(row_id, client.received.values(decode_patch(rows.columns, patch)))
 
 
 @served(writes=True)
-def delete(client: Client, table: int, row_id: RowId) -> None:
-    client.heaps[table].delete(row_id)
+def delete(client: Client, table: TableThere, row_id: RowId) -> None:
+    client.heap(table).delete(row_id)
 
 
 @served(writes=True)
-def lock(client: Client, table: int, row_id: RowId, nowait: bool) -> None:
-    client.heaps[table].lock(row_id, nowait)
+def lock(client: Client, table: TableThere, row_id: RowId, nowait: bool) -> None:
+    client.heap(table).lock(row_id, nowait)
 
 
 @served()
-def share(client: Client, table: int) -> None:
-    client.heaps[table].share()
+def share(client: Client, table: TableThere) -> None:
+    client.heap(table).share()
 
 
 # ---- reads, some rows at a time
 
 
 @served()
-def rows(client: Client, table: int) -> tuple[int | None, bytes]:
+def rows(client: Client, table: TableThere) -> tuple[int | None, bytes]:
     """The first rows of a read of the whole table."""
-    heap = client.heaps[table]
+    heap = client.heap(table)
     return _first_rows(client, heap.encoded_rows() if heap.lobs is None else _encoded(heap, heap.rows()))
 
 
 @served()
-def rows_by_key(client: Client, table: int, index: str, keys: KeyRange) -> tuple[int | None, bytes]:
+def rows_by_key(client: Client, table: TableThere, index: str, keys: KeyRange) -> tuple[int | None, bytes]:
     """The first rows of a range of keys."""
-    heap = client.heaps[table]
+    heap = client.heap(table)
     return _first_rows(client, _encoded(heap, heap.by(index).walk(keys)))
 
 
@@ -273,7 +283,9 @@ def _scan(client: Client, reader: Any) -> tuple[int, bytes]:
 @served()
 def execute(client: Client, statement: str, parameters: Any) -> dict[str, Any]:
     assert client.connection is not None
-    return _result_head(client, client.connection._statements.run(statement, client.received.values(parameters)))
+    return _result_head(
+        client, run_at_once(client.connection._statements, statement, client.received.values(parameters))
+    )
 
 
 @served()
@@ -298,8 +310,8 @@ def _result_head(client: Client, result: Result) -> dict[str, Any]:
 
 
 @served()
-def statement(client: Client, table: int) -> int:
-    heap = client.heaps[table]
+def statement(client: Client, table: TableThere) -> int:
+    heap = client.heap(table)
     return client.enter(heap.statement(), heap)[0]
 
 
@@ -380,8 +392,8 @@ def send_piece(client: Client, number: int, piece: bytes) -> None:
 
 
 @served()
-def lob_open(client: Client, table: int, column: str, row_id: RowId) -> tuple[int, int, bool]:
-    opened = client.heaps[table].open_lob(column, row_id)
+def lob_open(client: Client, table: TableThere, column: str, row_id: RowId) -> tuple[int, int, bool]:
+    opened = client.heap(table).open_lob(column, row_id)
     number = client.new_number()
     client.cursors[number] = OwnerLob(opened)  # type: ignore[assignment]
     return number, opened.length, opened.is_text

@@ -2,7 +2,8 @@
 
 Each operation that ``Connection`` declares has a method here of the same name, signature and documentation, made from
 the declaration.  What is written out are the objects that a client has in place of the owner's: heaps, cursors, what
-runs SQL.  None of the compiled code that the owner needs is loaded.
+runs SQL.  None of the compiled code that the owner needs is loaded, until this process becomes the owner: then
+operations go to its own connection (``Link.local``).
 """
 
 from __future__ import annotations
@@ -10,25 +11,28 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gmdb.database.connection import Connection
-from gmdb.database.dbapi import Parameters, Result, sets_of
-from gmdb.database.operations import Operation, composed, declarations_of, members_of
+from gmdb.database.dbapi import Parameters, Result, run_at_once, sets_of
+from gmdb.database.operations import Again, Operation, composed, declarations_of, members_of
 from gmdb.errors import InterfaceError
 from gmdb.format.address import RowId
 from gmdb.process.late_imports import pyarrow as pa
-from gmdb.server.link import Link
+from gmdb.server.channel import Channel
+from gmdb.server.link import Link, again_of
 from gmdb.server.remote_rows import RemoteCursor, RemoteHeap, RemoteReading, leaving
-from gmdb.server.wire import StepsThere, all_sent_ahead, send_ahead
+from gmdb.server.wire import Ahead, StepsThere, all_sent_ahead, send_ahead
 from gmdb.storage.log.reports import Step
 from gmdb.tables.access.indexes import KeyRange, keys_without_index
 
 if TYPE_CHECKING:
     from gmdb.database.cursor import RowCursor
+    from gmdb.tables.access.heap import Heap
 
 
 class RemoteConnection(Connection):
@@ -41,14 +45,20 @@ class RemoteConnection(Connection):
         self._finalizer = weakref.finalize(self, link.close)
 
     def _whereabouts(self) -> str:
-        return f"through {self._link.route.owner}"
+        return super()._whereabouts() if self._link.local is not None else f"through {self._link.route.owner}"
 
-    def heap(self, name: str) -> RemoteHeap:
-        return RemoteHeap(self._link, self._link.ask("heap", name))
+    def heap(self, name: str) -> Heap:
+        link = self._link
+        if link.local is None:
+            table = link.ask("heap", name)
+            if link.local is None:  # still
+                return RemoteHeap(link, table)
+        return link.local.heap(name)
 
     @composed
     def append(self, name: str, data: Any) -> int:
-        return self.heap(name).append(data)
+        heap = self.heap(name)
+        return heap.append(data) if isinstance(heap, RemoteHeap) else super().append(name, data)
 
     def select(
         self,
@@ -61,7 +71,10 @@ class RemoteConnection(Connection):
     ) -> RowCursor:
         if by is None and keys is not None:
             raise keys_without_index(name)
-        return RemoteCursor(self._link, self.table(name), columns, by, keys, row_ids)
+        table, local = self.table(name), self._link.local
+        if local is not None:
+            return local.select(name, columns, by=by, keys=keys, row_ids=row_ids)
+        return RemoteCursor(self._link, table, columns, by, keys, row_ids)
 
     def _path_there(self, path: Any) -> Path:
         """The owner's working directory is another, and so may its machine be."""
@@ -83,9 +96,11 @@ def _asking_method(declared: Operation) -> Callable[..., Any]:
     @functools.wraps(declared.run)
     def ask(self: RemoteConnection, *arguments: Any, **options: Any) -> Any:
         link = self._link
+        if link.local is not None:
+            return declared.run(link.local, *arguments, **options)
         sent = {name: send_ahead(link, value) for name, value in options.items()}
-        result = link.ask(declared.name, *(send_ahead(link, value) for value in arguments), **sent)
-        return _steps(link, result.number) if isinstance(result, StepsThere) else result
+        there, result = link.ask_for(declared.name, *(send_ahead(link, value) for value in arguments), **sent)
+        return _steps(link, there, result.number) if isinstance(result, StepsThere) else result
 
     return ask
 
@@ -93,26 +108,33 @@ def _asking_method(declared: Operation) -> Callable[..., Any]:
 def _entering_method(declared: Operation) -> Callable[..., Any]:
     @functools.wraps(declared.run)
     @contextmanager
-    def enter(self: RemoteConnection, *arguments: Any, **options: Any) -> Iterator[RemoteReading | None]:
-        number, scn = self._link.ask(declared.name, *arguments, **options)
-        with leaving(self._link, number):
-            yield None if scn is None else RemoteReading(number, scn)
+    def enter(self: RemoteConnection, *arguments: Any, **options: Any) -> Iterator[Any]:
+        link = self._link
+        if link.local is None:
+            there, (number, scn) = link.ask_for(declared.name, *arguments, **options)
+            if there.connection is None:
+                with leaving(link, there, number):
+                    yield None if scn is None else RemoteReading(there, number, scn)
+                return
+            link.ask_there(there, "leave", number, True)  # this process has become the owner just now
+        with declared.run(link.local, *arguments, **options) as entered:
+            yield entered
 
     return enter
 
 
-def _steps(link: Link, number: int) -> Generator[Step, None, Any]:
+def _steps(link: Link, there: Channel, number: int) -> Generator[Step, None, Any]:
     """Steps that the owner takes, some at a time: yields the progress, and returns the result."""
     is_over = False
     try:
         while True:
-            is_over, value = link.ask("work", number)
+            is_over, value = link.ask_there(there, "work", number)
             if is_over:
                 return value
             yield value
     finally:
         if not is_over:
-            link.drop(number)
+            there.drop(number)
 
 
 def _ask_for_operations() -> None:
@@ -126,30 +148,52 @@ def _ask_for_operations() -> None:
 _ask_for_operations()
 
 
+_NOTHING_QUICK: Mapping[str, Any] = MappingProxyType({})  # the owner knows
+
+
 class RemoteStatements:
     """Runs SQL for a client, in the owner."""
 
     def __init__(self, link: Link) -> None:
         self._link = self.session = link
 
+    @property
+    def quick(self) -> Mapping[str, Any]:
+        local = self._link.local
+        return _NOTHING_QUICK if local is None else local._statements.quick
+
     @composed
     def run(self, text: str, parameters: Parameters) -> Result:
-        return self._result(self._link.ask("execute", text, all_sent_ahead(self._link, parameters)))
+        local = self._link.local
+        if local is not None:
+            return run_at_once(local._statements, text, parameters)
+        sent = all_sent_ahead(self._link, parameters)
+        there, fields = self._link.ask_for("execute", text, sent)
+        scan = fields.pop("scan", None)
+        result = Result(**fields)
+        if scan is None:
+            return result
+        is_ahead = any(isinstance(value, Ahead) for value in (sent.values() if isinstance(sent, dict) else sent))
+        can_repeat = not is_ahead and again_of("execute", (text,)) is Again.ALWAYS
+        again = functools.partial(self._again, text, parameters) if can_repeat else None
+        return result._replace(reader=self._link.batches(there, scan, result.schema, again))
+
+    def _again(self, text: str, parameters: Parameters) -> pa.RecordBatchReader:
+        return self.run(text, parameters).as_reader()
 
     @composed
     def run_many(self, text: str, sets: Any) -> Result:
+        local = self._link.local
+        if local is not None:
+            return local._statements.run_many(text, sets)
         if not hasattr(sets, "__arrow_c_stream__"):
             sets = [all_sent_ahead(self._link, one) for one in sets_of(sets)]
-        return self._result(self._link.ask("execute_many", text, sets))
+        there, fields = self._link.ask_for("execute_many", text, sets)
+        scan = fields.pop("scan", None)
+        result = Result(**fields)
+        return result if scan is None else result._replace(reader=self._link.batches(there, scan, result.schema))
 
     def split(self, script: str) -> list[str]:
         from gmdb.sql.parser import split  # brings the parser, which other clients do not need
 
         return split(script)
-
-    def _result(self, fields: dict[str, Any]) -> Result:
-        scan = fields.pop("scan", None)
-        result = Result(**fields)
-        if scan is None:
-            return result
-        return result._replace(reader=pa.RecordBatchReader.from_batches(result.schema, self._link.batches(scan)))

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import Flattened, HeldIterator
+from gmdb.server.channel import Channel
 from gmdb.server.link import Link
-from gmdb.server.wire import LobPatches, LobRowCodec, all_sent_ahead, in_chunks, pack_rows, row_codec, unpack_rows
+from gmdb.server.wire import (
+    LobPatches,
+    LobRowCodec,
+    TableThere,
+    all_sent_ahead,
+    in_chunks,
+    pack_rows,
+    row_codec,
+    unpack_rows,
+)
 from gmdb.tables.access.indexes import EVERYTHING, IndexDefinition, KeyRange
 from gmdb.tables.access.lob_files import OpenLob
 from gmdb.tables.access.patches import Patches
@@ -44,6 +54,7 @@ class RemoteHeap(_Heap):
         self.obj_id = table.obj_id
         self.columns = table.columns
         self._link = self.session = link  # type: ignore[assignment]
+        self._table: TableThere = (table.obj_id, table.name, table.number)
         self._codec = row_codec(table.columns)
         self._has_lobs = table.lobs is not None
         self.encode_patch: Callable[..., bytes] = Patches(table.name, table.columns).encode
@@ -52,7 +63,7 @@ class RemoteHeap(_Heap):
             self.encode_patch = lambda values: encode(all_sent_ahead(self._link, values))
 
     def _ask(self, op: str, *arguments: Any) -> Any:
-        return self._link.ask(op, self.obj_id, *arguments)
+        return self._link.ask(op, self._table, *arguments)
 
     def wanting(self, positions: Container[int] | None) -> RemoteHeap:
         """Large objects come with their rows, whether or not they are looked at."""
@@ -62,13 +73,13 @@ class RemoteHeap(_Heap):
     @operation
     def open_lob(self, column: str, row_id: RowId) -> OpenLob:
         link = self._link
-        number, length, is_text = self._ask("lob_open", column, _row_id(row_id))
+        there, (number, length, is_text) = link.ask_for("lob_open", self._table, column, _row_id(row_id))
 
         def read_at(at: int, size: int) -> bytes:
-            data: bytes = link.ask("lob_read", number, at, size)
+            data: bytes = link.ask_there(there, "lob_read", number, at, size)
             return data
 
-        return OpenLob(read_at, length, lambda: link.drop(number), is_text)
+        return OpenLob(read_at, length, lambda: there.drop(number), is_text)
 
     @operation
     def insert(self, values: Sequence[Any]) -> RowId:
@@ -97,7 +108,7 @@ class RemoteHeap(_Heap):
 
     def read(self, op: str, *arguments: Any) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         """The rows that an operation gives out some at a time."""
-        return read_rows(self._link, self._codec, op, self.obj_id, *arguments)
+        return read_rows(self._link, self._codec, op, self._table, *arguments)
 
     @operation
     def by(self, index: str) -> RemoteKeyedRows:
@@ -121,7 +132,7 @@ class RemoteHeap(_Heap):
         """Append Arrow data; it is brought into the table's types here, so that errors name the caller's rows."""
         self._link.ask("require_writable")
         batches = batches_of(data)
-        return int(self._link.send(self.obj_id, arrow_schema(self.columns), self._fitted(batches))["rows"])
+        return int(self._link.send(self._table, arrow_schema(self.columns), self._fitted(batches))["rows"])
 
     def _fitted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = 0
@@ -133,27 +144,29 @@ class RemoteHeap(_Heap):
 
     @contextmanager
     def statement(self) -> Iterator[Steps]:
-        number = self._ask("statement")
-        with leaving(self._link, number):
-            yield RemoteSteps(self, self._link, number)
+        there, number = self._link.ask_for("statement", self._table)
+        with leaving(self._link, there, number):
+            yield RemoteSteps(self, self._link, there, number)
 
 
 @contextmanager
-def leaving(link: Link, number: int) -> Iterator[None]:
+def leaving(link: Link, there: Channel, number: int) -> Iterator[None]:
     """A context manager that the owner has entered for this client under a number: leave it as this block is left."""
-    try:
-        yield
-    except BaseException:
-        with suppress(Error):  # if the owner is gone, so is what was entered; the first error says more
-            link.ask("leave", number, False)
-        raise
-    link.ask("leave", number, True)
+    with link.block():
+        try:
+            yield
+        except BaseException:
+            with suppress(Error):  # if the owner is gone, so is what was entered; the first error says more
+                link.ask_there(there, "leave", number, False)
+            raise
+        link.ask_there(there, "leave", number, True)
 
 
 @dataclass(frozen=True)
 class RemoteReading:
     """An instant that the owner holds for this client."""
 
+    there: Channel
     number: int
     scn: int
 
@@ -211,14 +224,21 @@ class RemoteCursor(_Cursor):
         return read_rows(self._link, row_codec(self._chosen), "select_rows", self._name, self._columns, **self._which)
 
     def arrow(self) -> pa.RecordBatchReader:
-        return self._scan("select")
+        there, begun = self._link.ask_for("select", self._name, self._columns, **self._which)
+        return self._reader(there, begun, self.arrow)
 
     def read_by(self, reading: Any, places: bool = False) -> pa.RecordBatchReader:
-        return self._scan("select_by", reading.number, places)
+        if self._link.local is not None and not isinstance(reading, RemoteReading):
+            return self._link.local.select(self._name, self._columns, **self._which).read_by(reading, places)
+        how = (reading.number, places)
+        begun = self._link.ask_there(reading.there, "select_by", *how, self._name, self._columns, **self._which)
+        return self._reader(reading.there, begun)
 
-    def _scan(self, op: str, *how: Any) -> pa.RecordBatchReader:
-        scan, schema = self._link.ask(op, *how, self._name, self._columns, **self._which)
-        return pa.RecordBatchReader.from_batches(pa.ipc.read_schema(pa.py_buffer(schema)), self._link.batches(scan))
+    def _reader(
+        self, there: Channel, begun: tuple[int, bytes], again: Callable[[], pa.RecordBatchReader] | None = None
+    ) -> pa.RecordBatchReader:
+        scan, schema = begun
+        return self._link.batches(there, scan, pa.ipc.read_schema(pa.py_buffer(schema)), again)
 
 
 def read_rows(
@@ -231,29 +251,30 @@ def read_rows(
 def _read_pieces(
     link: Link, codec: RowCodec | LobRowCodec, op: str, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> Iterator[list[tuple[RowId, tuple[Any, ...]]]]:
-    more, rows = link.ask(op, *arguments, **options)
+    there, (more, rows) = link.ask_for(op, *arguments, **options)
     try:
         while True:
             yield [(row_id, codec.decode(row)) for row_id, row in unpack_rows(rows)]
             if more is None:
                 return
-            more, rows = link.ask("next_rows", more)
+            more, rows = link.ask_there(there, "next_rows", more)
     except GeneratorExit:
         if more is not None:
-            link.drop(more)
+            there.drop(more)
         raise
 
 
 class RemoteSteps(Steps):
     """The steps of a statement, taken in the owner; many rows go in one message."""
 
-    def __init__(self, heap: RemoteHeap, link: Link, number: int) -> None:
+    def __init__(self, heap: RemoteHeap, link: Link, there: Channel, number: int) -> None:
         self._remote = heap
         self._link = link
+        self._there = there
         self._number = number
 
     def _ask(self, op: str, *arguments: Any) -> Any:
-        return self._link.ask(op, self._number, *arguments)
+        return self._link.ask_there(self._there, op, self._number, *arguments)
 
     def rows(self) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
         first, more = True, True

@@ -98,6 +98,11 @@ def watch(inherited: Inherited) -> None:
     _in_use.add(inherited)
 
 
+def forked(directory: Any, pid: int) -> ForkedProcess:
+    """The error of a child that uses its parent's connection."""
+    return ForkedProcess(f"the connection to {directory} belongs to process {pid}, which forked this one; {ADVICE}")
+
+
 def use_flight(*ends: End) -> None:
     """Say that Flight is about to be used with sockets at these ends; refuse where it would hang."""
     global _used

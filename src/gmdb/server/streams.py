@@ -19,7 +19,7 @@ from pyarrow import flight
 from gmdb.errors import InterfaceError, OwnerGone
 from gmdb.server.client_session import Client
 from gmdb.server.entrance import Entrance
-from gmdb.server.operations import answer
+from gmdb.server.operations import answer, state_told
 from gmdb.server.sockets import End, borrowed, is_listener, keep_alive, sockets_at
 from gmdb.server.wire import END_OF_BATCHES, error_head, pack
 from gmdb.tables.arrow.append import append
@@ -99,10 +99,10 @@ def _serve_scan(client: Client, request: dict[str, Any], reader: Any, writer: An
             with client.turn():
                 batch = next(batches, None)
         except Exception as error:
-            writer.write_metadata(pack(error_head(error)))
+            writer.write_metadata(pack({**error_head(error), **state_told(client)}))
             return
         if batch is None:
-            writer.write_metadata(pack({}))
+            writer.write_metadata(pack(state_told(client)))
             return
         writer.write_batch(batch)
 
@@ -112,13 +112,13 @@ def _serve_append(client: Client, request: dict[str, Any], reader: Any, writer: 
         with client.turn():
             client.session.require_open()
             client.session.require_writable()
-            reply = {"rows": append(client.heaps[request["table"]], _batches(client, reader))}
+            reply = {"rows": append(client.heap(request["table"]), _batches(client, reader))}
     except Exception as error:
-        writer.write_metadata(pack(error_head(error)))
+        writer.write_metadata(pack({**error_head(error), **state_told(client)}))
         while (chunk := _received(reader)) is not None and chunk.data is not None:
             pass  # until the client has read the answer: Flight would forget it if the client could not write
         return
-    writer.write_metadata(pack(reply))
+    writer.write_metadata(pack({**reply, **state_told(client)}))
 
 
 def _batches(client: Client, reader: Any) -> Iterator[pa.RecordBatch]:

@@ -13,9 +13,7 @@ import io
 import json
 import operator
 import struct
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from importlib import import_module
@@ -28,6 +26,7 @@ from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
+from gmdb.process.late_dataclasses import fields, is_dataclass, replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.tables.access.lob_files import PIECE_SIZE, Rereadable, is_file
 from gmdb.tables.access.patches import Patches
@@ -107,7 +106,14 @@ class Received:
         self._files: dict[int, Any] = {}
         self.is_used = False
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a value was sent ahead that no message has named yet."""
+        return bool(self._files)
+
     def begin(self, number: int) -> None:
+        import tempfile
+
         self._files[number] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
 
     def add(self, number: int, piece: bytes) -> None:
@@ -278,6 +284,20 @@ _CLASSES = {
 _AS_THEY_ARE = frozenset((bool, int, float, str, type(None)))
 _known: dict[str, type] = {}
 _fields: dict[type, tuple[str, ...]] = {}  # of types of the list that were met
+
+
+class SessionState(NamedTuple):
+    """What a client knows of its session.  ``is_missed``: another one in its place would not do, as for changes;
+    ``number``: a state with a higher one is newer."""
+
+    number: int
+    autocommit: bool
+    isolation: str
+    was_begun: bool = False
+    is_missed: bool = False
+
+
+TableThere = tuple[int, str, int]  # a heap's obj_id, and name and number of its table, for an owner that comes later
 
 
 class StepsThere(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from gmdb.errors import FeedError, TableChanged
 from gmdb.format.columns import Column
 from gmdb.format.heap import HEAP_NODE, NODE_AT
 from gmdb.format.redo import ChangeOperation
+from gmdb.process.late_dataclasses import asdict, dataclass, replace
 from gmdb.spark.change_reader import ChangeRange, SnapshotRange
 from gmdb.spark.options import NOW, SNAPSHOT, ChangeOptions
 from gmdb.spark.pinned_snapshots import drop_pin, position_now, table_of, take_pin

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 
 from gmdb.errors import InterfaceError, SchemaError, SchemaMismatch
 from gmdb.format.columns import Column
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark.options import ChangeOptions
 from gmdb.spark.pinned_snapshots import describe, position_now
 from gmdb.spark.spark_types import IN_KEY, columns_by_name, spark_field

@@ -15,7 +15,6 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from gmdb.errors import DatabaseInUse, Error, NotClosed, SnapshotExpired, Storag
 from gmdb.format.address import offset_of, page_id_of
 from gmdb.format.control import Purpose
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.spark.fleet import Member, without_path
 from gmdb.spark.jobs import in_own_words, was_interrupted
 from gmdb.spark.pinned_snapshots import drop_pin, take_pin

@@ -7,7 +7,6 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from gmdb.format.columns import Column
 from gmdb.format.row import BITS_AT, ROW_HEAD
 from gmdb.format.staging import StagedKind
 from gmdb.kernel.change.bulk_pages import crc_of_more
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark.jobs import in_own_words
 from gmdb.spark.pinned_snapshots import keep_pin, table_of
 from gmdb.spark.reading import kept_store

@@ -17,11 +17,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import Error, InterfaceError, NotADatabase, StatementError, StorageError
+from gmdb.process.late_dataclasses import asdict, dataclass
 from gmdb.spark.jobs import is_local
 from gmdb.spark.options import is_pattern, local_path
 from gmdb.storage.directory import device_numbers, is_database

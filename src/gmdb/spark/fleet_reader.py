@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,6 +36,7 @@ from gmdb.errors import (
 from gmdb.format.address import page_name
 from gmdb.format.columns import Column
 from gmdb.format.page import PAGE_SIZES
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.spark.fleet import Leases, LeftOut, Member, find_members, leave_out, name_member
 from gmdb.spark.options import ROWS, ReadOptions
 from gmdb.spark.pinned_snapshots import describe, drop_pin, pin_of, table_of

@@ -14,13 +14,13 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gmdb import errors
 from gmdb.errors import Error, OperationalError
+from gmdb.process.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

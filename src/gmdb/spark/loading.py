@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 import gmdb
-from gmdb.errors import DatabaseInUse, Error, InterfaceError, NoSuchTable, OperationalError, OwnerGone
+from gmdb.errors import DatabaseInUse, Error, InterfaceError, NoSuchTable, OperationalError, OutcomeUnknown, OwnerGone
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark.options import APPEND, Owner, WriteOptions
 from gmdb.spark.rows import RowMaker
 from gmdb.spark.spark_types import columns_for, targets
@@ -231,7 +231,7 @@ def _connect(path: Path, owner: Owner | None) -> Connection:
 def _commit(connection: Connection, path: Path) -> None:
     try:
         connection.commit()
-    except OwnerGone as error:
+    except OutcomeUnknown as error:
         message = f"{path}: the process that had it open went away while the load was committed"
         raise OperationalError(f"{message}; look whether its rows are there before you load again") from error
 

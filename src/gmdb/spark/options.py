@@ -6,12 +6,12 @@ import glob
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from gmdb.errors import InterfaceError
 from gmdb.format.columns import VARCHAR_MAX
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.storage.feeds import KEEP, require_keep, require_reader_name
 from gmdb.storage.pins import LEASE, require_lease
 

@@ -14,13 +14,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import gmdb
 from gmdb.errors import DatabaseInUse, SnapshotExpired, StorageError
+from gmdb.process.late_dataclasses import replace
 from gmdb.server.connect import INTERVAL, OWNER_PATIENCE, connect_to_owner, is_open_here
 from gmdb.spark.options import Owner, ReadOptions
 from gmdb.storage.directory import DirectoryLock, require_database

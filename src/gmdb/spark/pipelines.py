@@ -7,7 +7,6 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from gmdb.errors import (
     TargetExists,
     TypeMismatch,
 )
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark import read_table
 from gmdb.spark.options import local_path
 from gmdb.tables.catalog.schema import TableDefinition

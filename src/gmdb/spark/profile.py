@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gmdb.errors import InterfaceError, OperationalError
 from gmdb.format.address import page_name
 from gmdb.format.columns import Column
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark import read_table
 from gmdb.tables.catalog.schema import FIRST_USER_ID, TableDefinition
 

@@ -6,7 +6,6 @@ What only the database's owner can finish stays with it: large objects, and numb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from pyspark.sql.types import (
 
 from gmdb.errors import DataError, NoSuchColumn, NotSupportedError, SchemaMismatch
 from gmdb.format.columns import Column
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark.options import CHANGES, WriteOptions
 from gmdb.spark.spark_types import IN_KEY
 from gmdb.tables.arrow.arrow_types import arrow_schema, arrow_type, fit_batch

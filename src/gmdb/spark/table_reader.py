@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from gmdb.errors import SchemaMismatch
 from gmdb.format.address import DEVICES, OFFSET_BITS, device_of, page_of
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark.options import MAX_PARTITION_BYTES, ReadOptions
 from gmdb.spark.pinned_snapshots import pin_of, table_of
 from gmdb.spark.spark_types import (

@@ -15,15 +15,16 @@ from typing import Any
 
 from gmdb.errors import InvalidText, TypeMismatch, ValueOutOfRange
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_patterns import late_pattern
 from gmdb.sql import numbers, times
 from gmdb.sql.types import BYTEA, BYTES, INTEGERS, TEXT, TEXTS, pg_name
 
 Cast = Callable[[Any], Any]
-_INTEGER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
-_DECIMAL = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.I)
+_INTEGER = late_pattern(r"\s*[+-]?\d+\s*", re.ASCII)
+_DECIMAL = late_pattern(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.I)
 _SPECIAL_DOUBLES = {"nan": float("nan"), "infinity": float("inf"), "inf": float("inf")}
 _TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-_ESCAPED_BYTE = re.compile(rb"\\(\\|[0-3][0-7][0-7]|.?)", re.DOTALL)
+_ESCAPED_BYTE = late_pattern(rb"\\(\\|[0-3][0-7][0-7]|.?)", re.DOTALL)
 
 
 # ---- reading text

@@ -9,10 +9,8 @@ interval is kept whole, ``date_part`` is not taken for ``extract``, whose type d
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -22,6 +20,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 from gmdb.errors import Error, InvalidSyntax, UnsupportedExpression
+from gmdb.process.late_patterns import late_pattern
 
 # ---- What sqlglot accepts although PostgreSQL does not, and what it drops without an error.
 #
@@ -50,7 +49,7 @@ _RESERVED = _OPEN | {
     *("session_user", "similar", "some", "symmetric", "table", "tablesample", "to", "trailing", "true", "unique"),
     *("user", "variadic", "verbose", "window"),
 }
-_NAME = re.compile(r"[^\W\d][\w$]*")  # what is not quoted; the parser takes numbers and pairs of words, too
+_NAME = late_pattern(r"[^\W\d][\w$]*")  # what is not quoted; the parser takes numbers and pairs of words, too
 # What any word may name behind AS; and columns, as which the parser reads DEFAULT and the like.
 _OF_ANY_WORD = (exp.Alias, exp.Column)
 # Clauses of a query, by the place that each has among them; those of the same place come in any order.
@@ -263,6 +262,8 @@ def require_nothing_lost(
     if not lost:
         return
     first, second = ([word for word, _ in side[:_WORDS_MAX]] for side in (before, after))
+    from difflib import SequenceMatcher
+
     matcher = SequenceMatcher(None, first, second, autojunk=False)
     changed = [pair for kind, i, j, _, _ in matcher.get_opcodes() if kind != "equal" for pair in before[i:j]]
     token = next(token for word, token in (*changed, *before) if word in lost)
@@ -335,7 +336,7 @@ def _unexpected(token: Any) -> InvalidSyntax:
 # ---- PostgreSQL's dialect as gmdb reads it.
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # errors of ours report what it cannot parse
-_INTERNALS = re.compile(r" but got <Token.*>| for <class .*>|^Required keyword: ")  # of sqlglot's messages
+_INTERNALS = late_pattern(r" but got <Token.*>| for <class .*>|^Required keyword: ")  # of sqlglot's messages
 _SYNTAXES = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")  # of calls with words between arguments
 NUMBER = "gmdb_number"  # of a ``?``, in node.meta
 UNKNOWN = "unknown"  # in the meta of a Null that was written so

@@ -6,13 +6,13 @@ The rows are those of SELECT … WHERE: the same binder, and DuckDB, decide abou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from sqlglot import exp
 
 from gmdb.errors import Error, InvalidSyntax, NoSuchTable, UnsupportedExpression
 from gmdb.format.columns import Column
+from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.duck.execution import Source

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import sqlglot
@@ -13,33 +12,40 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from gmdb.errors import InvalidSyntax, ProgrammingError
+from gmdb.process.late_dataclasses import dataclass, field
+from gmdb.process.late_patterns import late_pattern
 from gmdb.sql import dialect
 
 _WORD = r'("[^"]+"|[a-zA-Z_]\w*)'
 _OWN = {
-    "savepoint": re.compile(rf"savepoint\s+{_WORD}", re.I),
-    "release": re.compile(rf"release\s+(?:savepoint\s+)?{_WORD}", re.I),
-    "autocommit": re.compile(r"set\s+autocommit\s*(?:=|\bto\b)?\s*(on|off|true|false|1|0)", re.I),
-    "tablespace": re.compile(
+    "savepoint": late_pattern(rf"savepoint\s+{_WORD}", re.I),
+    "release": late_pattern(rf"release\s+(?:savepoint\s+)?{_WORD}", re.I),
+    "autocommit": late_pattern(r"set\s+autocommit\s*(?:=|\bto\b)?\s*(on|off|true|false|1|0)", re.I),
+    "tablespace": late_pattern(
         rf"create\s+tablespace\s+{_WORD}((?:\s+(?:page_?size|devices|device_pages)\s*=?\s*\d+)*)", re.I
     ),
-    "drop_tablespace": re.compile(rf"drop\s+tablespace\s+(if\s+exists\s+)?{_WORD}", re.I),
-    "begin": re.compile(
+    "drop_tablespace": late_pattern(rf"drop\s+tablespace\s+(if\s+exists\s+)?{_WORD}", re.I),
+    "begin": late_pattern(
         r"(?:begin(?:\s+(?:work|transaction))?|start\s+transaction)\s+((?:isolation|read|not|deferrable)\b.*)",
         re.I | re.S,
     ),
-    "set_transaction": re.compile(r"set\s+(?:local\s+)?transaction\s+(.*)", re.I | re.S),
-    "set_all_transactions": re.compile(r"set\s+session\s+characteristics\s+as\s+transaction\s+(.*)", re.I | re.S),
-    "set": re.compile(rf"set\s+(?:session\s+)?(?!local\b){_WORD}\s*(?:=|\bto\b)\s*('[^']*'|[^'\s].*)", re.I | re.S),
-    "set_schema": re.compile(r"set\s+schema\s+('[^']*')", re.I),
-    "show": re.compile(rf"show\s+(transaction\s+isolation\s+level|{_WORD})", re.I),
-    "reset": re.compile(rf"reset\s+{_WORD}", re.I),
-    "explain": re.compile(r"explain\s+(.*)", re.I | re.S),
-    "describe": re.compile(rf"desc(?:ribe)?\s+{_WORD}", re.I),
+    "set_transaction": late_pattern(r"set\s+(?:local\s+)?transaction\s+(.*)", re.I | re.S),
+    "set_all_transactions": late_pattern(r"set\s+session\s+characteristics\s+as\s+transaction\s+(.*)", re.I | re.S),
+    "set": late_pattern(rf"set\s+(?:session\s+)?(?!local\b){_WORD}\s*(?:=|\bto\b)\s*('[^']*'|[^'\s].*)", re.I | re.S),
+    "set_schema": late_pattern(r"set\s+schema\s+('[^']*')", re.I),
+    "show": late_pattern(rf"show\s+(transaction\s+isolation\s+level|{_WORD})", re.I),
+    "reset": late_pattern(rf"reset\s+{_WORD}", re.I),
+    "explain": late_pattern(r"explain\s+(.*)", re.I | re.S),
+    "describe": late_pattern(rf"desc(?:ribe)?\s+{_WORD}", re.I),
 }
-_OPTION = re.compile(rf"\s+(tablespace|pctfree)\s*=?\s*(\d+|{_WORD})\s*$", re.I)
-_CREATE_VIEW = re.compile(r"\bcreate\b.*\bview\b", re.I | re.S)
-_CREATE_TABLE = re.compile(r"\s*create\s+table\b", re.I)
+_OWN_WORDS = {  # with which they begin
+    **{name: (name,) for name in ("savepoint", "release", "explain", "describe", "begin", "show", "reset")},
+    "set": ("autocommit", "set_transaction", "set_all_transactions", "set_schema", "set"),
+    **{"create": ("tablespace",), "drop": ("drop_tablespace",), "desc": ("describe",), "start": ("begin",)},
+}
+_OPTION = late_pattern(rf"\s+(tablespace|pctfree)\s*=?\s*(\d+|{_WORD})\s*$", re.I)
+_CREATE_VIEW = late_pattern(r"\bcreate\b.*\bview\b", re.I | re.S)
+_CREATE_TABLE = late_pattern(r"\s*create\s+table\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -102,8 +108,8 @@ def parse(text: str) -> Parsed:
         raise InvalidSyntax("there is no statement")
     if len(statements) > 1:
         raise InvalidSyntax("there is more than one statement; give them one by one, or use executescript")
-    for name, pattern in _OWN.items():
-        match = pattern.fullmatch(statements[0])
+    for name in _OWN_WORDS.get(statements[0].split(maxsplit=1)[0].lower(), ()):
+        match = _OWN[name].fullmatch(statements[0])
         if match is not None:
             return Parsed(text, Command(name, tuple(match.groups(""))))
     body, options = _take_options(statements[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.database.dbapi import Result
 from gmdb.errors import ValueOutOfRange
+from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import Flattened, HeldIterator
 from gmdb.sql.bind.binder import Binder, Catalog, Lock

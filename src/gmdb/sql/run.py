@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import DefinitionChanged
+from gmdb.process.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection

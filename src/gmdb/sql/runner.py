@@ -5,35 +5,34 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlglot import exp
 
 from gmdb.database.dbapi import Result, sets_of
 from gmdb.errors import InvalidSyntax, ProgrammingError, StatementError
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import dataclass, field, replace
+from gmdb.process.late_patterns import late_pattern
 from gmdb.sql.parser import Command, Parsed, parse, split
 from gmdb.sql.plan.planner import EXECUTOR
 from gmdb.sql.prepared import NOT_CURRENT, Check, ParameterTypes, Quick, Statement
-from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
-from gmdb.sql.statements.analyze import Analyze
-from gmdb.sql.statements.definitions import Definition
-from gmdb.sql.statements.insert import Insert, insert_many
-from gmdb.sql.statements.transactions import OwnCommand, TransactionCommand
-from gmdb.sql.statements.update import Delete, Update
 from gmdb.sql.types import type_of_value
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
+    from gmdb.sql.statements.insert import Insert
+
+    Prepare = Callable[[Connection, Parsed, ParameterTypes], Statement]
 
 
 # ---- EXPLAIN and EXPLAIN ANALYZE: how a statement is run, and what it took.
 
 _LINE = ColumnType("VARCHAR", 4000)
-_ANALYZE = re.compile(r"(?:analyze\s+|\(\s*analyze\s*\)\s*)", re.I)
+_ANALYZE = late_pattern(r"(?:analyze\s+|\(\s*analyze\s*\)\s*)", re.I)
 
 
 class Explain(Statement):
@@ -77,15 +76,15 @@ ATTEMPTS_MAX = 100  # at a statement whose tables are redefined each time before
 STATEMENTS_MAX = 512  # texts that a connection caches
 VARIANTS_MAX = 16  # of each, for parameters of different types
 
-Prepare = Callable[["Connection", Parsed, ParameterTypes], Statement]
-_KINDS: list[tuple[tuple[type, ...], Prepare]] = [
-    ((exp.Query, exp.Values), Query),
-    ((exp.Insert,), Insert),
-    ((exp.Update,), Update),
-    ((exp.Delete,), Delete),
-    ((exp.Transaction, exp.Commit, exp.Rollback), TransactionCommand),
-    ((exp.Create, exp.Drop, exp.Alter, exp.TruncateTable), Definition),
-    ((exp.Analyze,), Analyze),
+# Statements by their class: the module below this package that has them, and the class there.
+_KINDS: list[tuple[tuple[type, ...], str, str]] = [
+    ((exp.Query, exp.Values), "queries", "Query"),
+    ((exp.Insert,), "statements.insert", "Insert"),
+    ((exp.Update,), "statements.update", "Update"),
+    ((exp.Delete,), "statements.update", "Delete"),
+    ((exp.Transaction, exp.Commit, exp.Rollback), "statements.transactions", "TransactionCommand"),
+    ((exp.Create, exp.Drop, exp.Alter, exp.TruncateTable), "statements.definitions", "Definition"),
+    ((exp.Analyze,), "statements.analyze", "Analyze"),
 ]
 
 
@@ -116,7 +115,7 @@ class Runner:
         self._connection = connection
         self.session = connection.session
         self._cache: OrderedDict[str, _Entry] = OrderedDict()
-        self._quick: dict[str, Quick] = {}  # of texts in the cache, that of the statement which ran last
+        self.quick: dict[str, Quick] = {}  # of texts in the cache, that of the statement which ran last
         self._executor: str | None = None
 
     @property
@@ -127,16 +126,11 @@ class Runner:
     def executor(self, executor: str | None) -> None:
         self._executor = executor
         self._cache.clear()
-        self._quick.clear()
+        self.quick.clear()
 
     def run(self, text: str, parameters: Parameters) -> Result:
         """Run a statement.  If it fails it has done nothing, and the transaction goes on."""
-        quick = self._quick.get(text)
         try:
-            if quick is not None:
-                result = quick(parameters)
-                if result is not None:
-                    return result
             return self._run_whole(text, parameters)
         except RecursionError:
             raise InvalidSyntax("the statement is nested too deeply") from None
@@ -153,7 +147,7 @@ class Runner:
                 try:
                     result = statement.run(parameters)
                     if statement.quick is not None:
-                        self._quick[text] = statement.quick
+                        self.quick[text] = statement.quick
                     return result
                 except NOT_CURRENT:
                     if attempts_left == 1 or statement.is_current():
@@ -174,6 +168,8 @@ class Runner:
             return statement.run(parameters)
 
         if isinstance(parsed.statement, exp.Insert):
+            from gmdb.sql.statements.insert import insert_many
+
             return insert_many(self._connection, parsed, self._open_insert(text, parsed), sets, each)
         checked = [parsed.check(given) for given in sets_of(sets)]
         changed = 0
@@ -189,8 +185,7 @@ class Runner:
             _, insert = self._statement(text, nulls)
         except StatementError:
             return None
-        assert isinstance(insert, Insert)
-        return insert
+        return cast("Insert", insert)
 
     def split(self, script: str) -> list[str]:
         return split(script)
@@ -205,7 +200,7 @@ class Runner:
             entry = self._cache[text] = _Entry(parsed)
             if len(self._cache) > STATEMENTS_MAX:
                 oldest, _ = self._cache.popitem(last=False)
-                self._quick.pop(oldest, None)
+                self.quick.pop(oldest, None)
         return entry
 
     def _statement(self, text: str, parameters: Parameters) -> tuple[Parameters, Statement]:
@@ -228,11 +223,14 @@ class Runner:
         if isinstance(parsed.statement, Command):
             if parsed.statement.name == "explain":
                 return Explain(self._connection, parsed, types, self.prepare)
+            from gmdb.sql.statements.transactions import OwnCommand
+
             return OwnCommand(self._connection, parsed, types)
         token = EXECUTOR.set(self._executor)
         try:
-            for kinds, prepare in _KINDS:
+            for kinds, module, name in _KINDS:
                 if isinstance(parsed.statement, kinds):
+                    prepare: Prepare = getattr(import_module(f"gmdb.sql.{module}"), name)
                     return prepare(self._connection, parsed, types)
         finally:
             EXECUTOR.reset(token)

@@ -5,8 +5,6 @@ No function here takes None, except where it says so.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,6 +12,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from gmdb.errors import InvalidText, UndefinedResult, ValueOutOfRange, ValueTooLong
+from gmdb.process.late_patterns import late_pattern
 
 CHARACTERS_MAX = 1 << 24  # of a function's result: larger ones are taken for mistakes
 
@@ -83,6 +82,8 @@ def lower(text: str) -> str:
 
 
 def md5(value: Any) -> str:
+    import hashlib
+
     return hashlib.md5(value.encode() if isinstance(value, str) else value, usedforsecurity=False).hexdigest()
 
 
@@ -121,12 +122,16 @@ def join(separator: str | None, *values: str | None) -> str | None:
 
 
 def encode(value: bytes, form: str) -> str:
+    import base64
+
     if form not in ("hex", "base64"):
         raise UndefinedResult(f"unrecognized encoding {form!r}: write hex or base64")
     return value.hex() if form == "hex" else base64.b64encode(value).decode()
 
 
 def decode(text: str, form: str) -> bytes:
+    import base64
+
     if form not in ("hex", "base64"):
         raise UndefinedResult(f"unrecognized encoding {form!r}: write hex or base64")
     try:
@@ -230,7 +235,7 @@ def ilike(text: str, pattern: str, escape: str = "\\") -> bool:
 # ---- regular expressions
 
 
-_DOLLAR = re.compile(r"(\\.|\[\^?\]?[^\]]*\])|\$", re.DOTALL)  # as a sign of its own: not escaped, not in brackets
+_DOLLAR = late_pattern(r"(\\.|\[\^?\]?[^\]]*\])|\$", re.DOTALL)  # as a sign of its own: not escaped, not in brackets
 
 
 @lru_cache(maxsize=256)

@@ -7,9 +7,7 @@ number of days.  No function here takes None.
 from __future__ import annotations
 
 import re
-from calendar import monthrange
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -17,13 +15,15 @@ from typing import NoReturn
 
 from gmdb.errors import DivisionByZero, InvalidText, UndefinedResult, ValueOutOfRange
 from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_patterns import late_pattern
 
 _DAY = 86_400_000_000  # microseconds
 _DAYS_OF_400_YEARS = 146_097  # after which the calendar repeats
-_DATE = re.compile(r"(\d{4,})[-/.](\d{1,2})[-/.](\d{1,2})|(\d{4})(\d{2})(\d{2})|(\d{1,2})/(\d{1,2})/(\d{4})")
-_TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(\.\d*)?)?(?:\s*(am|pm))?", re.I)
-_STAMP = re.compile(r"(\S+?)(?:(?:\s+|T)(\d{1,2}:.*?)\s*(?:Z|utc|[+-]\d{1,2}(?::?\d{2})?)?)?", re.I)
-_PIECE = re.compile(r"([+-]?)(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d*)?))?|([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-z]+)?", re.I)
+_DATE = late_pattern(r"(\d{4,})[-/.](\d{1,2})[-/.](\d{1,2})|(\d{4})(\d{2})(\d{2})|(\d{1,2})/(\d{1,2})/(\d{4})")
+_TIME = late_pattern(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(\.\d*)?)?(?:\s*(am|pm))?", re.I)
+_STAMP = late_pattern(r"(\S+?)(?:(?:\s+|T)(\d{1,2}:.*?)\s*(?:Z|utc|[+-]\d{1,2}(?::?\d{2})?)?)?", re.I)
+_PIECE = late_pattern(r"([+-]?)(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d*)?))?|([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-z]+)?", re.I)
 _UNITS = {
     "year": (12, 0, 0),
     "decade": (120, 0, 0),
@@ -267,6 +267,12 @@ def _toward_zero(a: int, b: int) -> int:
     return a // b if a >= 0 else -(-a // b)
 
 
+def _days_in(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 + (month + month // 8) % 2
+
+
 def add_interval(value: datetime, interval: Interval) -> datetime:
     """Months first, then days and time; only the end must be a timestamp, not what lies on the way."""
     turns = 0
@@ -274,7 +280,7 @@ def add_interval(value: datetime, interval: Interval) -> datetime:
         if interval.months:
             months = value.year * 12 + value.month - 1 + interval.months
             turns, year, month = (months // 12 - 2000) // 400, (months // 12) % 400 + 2000, months % 12 + 1
-            value = value.replace(year=year, month=month, day=min(value.day, monthrange(year, month)[1]))
+            value = value.replace(year=year, month=month, day=min(value.day, _days_in(year, month)))
         days = interval.days + turns * _DAYS_OF_400_YEARS
         return value + timedelta(days=days, microseconds=interval.microseconds)
     except (OverflowError, ValueError):
@@ -406,7 +412,7 @@ def age(later: datetime, earlier: datetime) -> Interval:
     if microseconds < 0:
         days, microseconds = days - 1, microseconds + _DAY
     if days < 0:
-        months, days = months - 1, days + monthrange(earlier.year, earlier.month)[1]
+        months, days = months - 1, days + _days_in(earlier.year, earlier.month)
     return Interval(months, days, microseconds)
 
 
@@ -491,7 +497,7 @@ _NAMES: dict[str, tuple[list[str], bool]] = {  # whether they are cut to three l
 _REFUSED = ["SSSSS", "Y,YYY", "IYY", "IY", "I", "IDDD", "TZH", "TZM", "TZ", "TH", "SP", "TM", "OF", "RM"]
 _REFUSED += ["FX", "BC", "AD", "B.C.", "A.D.", *(f"FF{n}" for n in range(1, 7))]  # what PostgreSQL knows beside
 _WORDS = "|".join(map(re.escape, sorted({*_NUMBERS, *_NAMES, *_HALVES, *_REFUSED}, key=len, reverse=True)))
-_FORMAT_PIECE = re.compile(rf'"([^"]*)"|(FM)?({_WORDS})|(.)', re.DOTALL | re.IGNORECASE)
+_FORMAT_PIECE = late_pattern(rf'"([^"]*)"|(FM)?({_WORDS})|(.)', re.DOTALL | re.IGNORECASE)
 _READ = ("YYYY", "YYY", "YY", "Y", "MM", "DD", "DDD", "HH24", "HH12", "HH", "MI", "SS", "MS", "US")
 
 

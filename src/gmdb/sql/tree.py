@@ -17,11 +17,11 @@ Not here: places in the text (errors are raised while binding), sqlglot's nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
     from gmdb.sql.operations.registry import Aggregation, Operation

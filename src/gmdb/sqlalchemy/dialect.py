@@ -10,7 +10,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.sql.compiler import DDLCompiler, InsertmanyvaluesSentinelOpts
 
 import gmdb
-from gmdb.errors import DatabaseClosed, InterfaceError, OwnerGone
+from gmdb.errors import DatabaseClosed, InterfaceError
 from gmdb.sqlalchemy.reflection import IMPLEMENTATIONS, Reflection, TypeCompiler
 from sqlalchemy import URL, exc, pool, schema, types
 
@@ -221,7 +221,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
         return [_server(url, _is_yes(options.get("tls", ""))) if url.host else url.database], arguments
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:  # noqa: ARG002
-        if isinstance(e, OwnerGone | DatabaseClosed):
+        if isinstance(e, DatabaseClosed):  # a connection goes on when its owner is gone
             return True
         return isinstance(e, InterfaceError) and str(e) == "the connection is closed"
 

@@ -14,15 +14,12 @@ Invariants
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gmdb.errors import Corruption, SpaceFull, StorageError
 from gmdb.format.address import NO_PAGE, PAGES_PER_DEVICE, device_of, offset_of, page_id_of
@@ -31,10 +28,11 @@ from gmdb.format.checksum import page_crc
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PAGE_TAIL, TAIL_SIZE, PageType
 from gmdb.kernel.page.allocation import set_page_count
-from gmdb.kernel.page.area import AREA, RELEASED
-from gmdb.kernel.page.checkpoint import seal_run
+from gmdb.kernel.page.area import AREA, DEVICE_STATE, DEVICES_AT, RELEASED, STATE
+from gmdb.kernel.page.checkpoint import page_is_whole, seal_run
 from gmdb.storage import disk
 from gmdb.storage.directory import device_path
+from gmdb.storage.memory import address_of, untouched, zeros
 
 Mended = Mapping[int, bytes]
 CHUNK_SIZE = 16 << 20
@@ -57,11 +55,17 @@ def _mmap(address: int, length: int, protection: int, flags: int, file: int, off
     return 0 if mapped in (None, ctypes.c_void_p(-1).value) else int(mapped)
 
 
-def new_area() -> np.ndarray:
+def new_area() -> memoryview:
     """An empty global area.  It must live as long as anything that was opened in it."""
-    area = np.zeros(1, AREA)
-    area["state"]["dirty_first"] = area["state"]["dirty_last"] = NO_PAGE
+    area = zeros(AREA.itemsize // 8, "q")
+    for name in ("dirty_first", "dirty_last"):
+        area[STATE.offset(name) // 8] = NO_PAGE
     return area
+
+
+def device_state(area: memoryview, number: int) -> Any:
+    """A device's record in the global area."""
+    return DEVICE_STATE.at(area, DEVICES_AT + number * DEVICE_STATE.itemsize)
 
 
 def device_page(device: int, space_id: int, name: str, page_size: int, page_count: int, pages_max: int) -> bytes:
@@ -99,21 +103,11 @@ def create_device(directory: Path, device: int, space_id: int, name: str, page_s
             raise
 
 
-def untouched(count: int, dtype: Any) -> np.ndarray:
-    """Zeros that take memory only where they are written to, and give it back when they are freed.
-
-    malloc does neither for arrays of some megabytes once one has been freed: it clears the next one itself, and keeps
-    its memory.
-    """
-    size = count * np.dtype(dtype).itemsize
-    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype)
-
-
 class Device:
     """One open device file, entered into the global area."""
 
     def __init__(
-        self, area: np.ndarray, directory: Path, number: int, read_only: bool = False, mended: Mended | None = None
+        self, area: memoryview, directory: Path, number: int, read_only: bool = False, mended: Mended | None = None
     ) -> None:
         """Open a device.  ``mended``: the database was not closed; pages whose bytes in the file are torn."""
         self.number = number
@@ -123,7 +117,7 @@ class Device:
         self._backed = 0  # pages from here on, of those that can be read, are zeros instead of the file's
         self.unsynced = True  # what a process before wrote may not have reached the disk
         self._read_only = read_only
-        self._area = area.ctypes.data
+        self._area = address_of(area)
         self._file = disk.current.open(self.path, writable=not read_only)
         try:
             page = self._read_head_page(mended)
@@ -131,10 +125,10 @@ class Device:
             self.space_id, self.space_name = space.space_id, space.name.decode(errors="replace")
             self.page_size = space.page_size
             self.pages_per_chunk = CHUNK_SIZE // self.page_size
-            self._dirty = untouched(PAGES_PER_DEVICE, np.uint8)
-            self._verified = untouched(PAGES_PER_DEVICE, np.uint8)
-            self._versions = untouched(PAGES_PER_DEVICE, np.uint32)
-            self._chunk_table = np.zeros(PAGES_PER_DEVICE // self.pages_per_chunk, np.int64)
+            self._dirty = untouched(PAGES_PER_DEVICE)
+            self._verified = untouched(PAGES_PER_DEVICE)
+            self._versions = untouched(PAGES_PER_DEVICE, "I")
+            self._chunk_table = zeros(PAGES_PER_DEVICE // self.pages_per_chunk, "q")
             self._enter(area, DEVICE_HEAD.at(page, DEVICE_HEAD_AT).page_count)
             for page_id, data in (mended or {}).items():
                 if device_of(page_id) == number and offset_of(page_id) < self.page_count:
@@ -153,7 +147,8 @@ class Device:
         if page_size not in PAGE_SIZES:
             raise Corruption(f"{self.path} does not begin with a device head", page_id, 0)
         page = whole or self._file.read(page_size, 0)
-        findings = check(page, page_id)
+        memory = bytearray(page)
+        findings = check(page, page_id, bool(page_is_whole(address_of(memory), page_id, page_size)))
         if findings or PAGE_HEAD.at(page).page_type != PageType.DEVICE_HEAD:
             where, what = findings[0] if findings else (0, "it is not a device head")
             raise Corruption(f"{self.path}: page 0, offset {where}: {what}", page_id, where)
@@ -171,18 +166,17 @@ class Device:
             )
         return page
 
-    def _enter(self, area: np.ndarray, page_count: int) -> None:
-        state = area["devices"][0, self.number : self.number + 1]
-        self._state = state
-        state["chunks"] = self._chunk_table.ctypes.data
-        state["dirty"] = self._dirty.ctypes.data
-        state["verified"] = self._verified.ctypes.data
-        state["versions"] = self._versions.ctypes.data
-        state["page_size"] = self.page_size
-        state["page_shift"] = self.page_size.bit_length() - 1
-        state["chunk_shift"] = self.pages_per_chunk.bit_length() - 1
+    def _enter(self, area: memoryview, page_count: int) -> None:
+        self._state = state = device_state(area, self.number)
+        state.chunks = address_of(self._chunk_table)
+        state.dirty = address_of(self._dirty)
+        state.verified = address_of(self._verified)
+        state.versions = address_of(self._versions)
+        state.page_size = self.page_size
+        state.page_shift = self.page_size.bit_length() - 1
+        state.chunk_shift = self.pages_per_chunk.bit_length() - 1
         self._map(page_count)
-        state["page_count"] = page_count
+        state.page_count = page_count
         self._verified[0] = 1
 
     def _map(self, page_count: int) -> None:
@@ -237,11 +231,11 @@ class Device:
     @property
     def page_count(self) -> int:
         """Pages that can be read; the file may have fewer, see ``head``."""
-        return int(self._state["page_count"][0])
+        return int(self._state.page_count)
 
     def link(self, following: Device | None) -> None:
         """Name the next device of the same tablespace."""
-        self._state["next_device"] = following.number if following else 0
+        self._state.next_device = following.number if following else 0
 
     def address(self, offset: int) -> int:
         """Where a page lies in memory."""
@@ -268,12 +262,12 @@ class Device:
             if not self._read_only:  # else it is memory alone, to roll back what a crash has left
                 self._file.allocate(target * self.page_size)
             self._map(target)
-            self._state["page_count"] = max(target, self.page_count)
+            self._state.page_count = max(target, self.page_count)
             set_page_count(self._area, self.number, target)
 
     def reuse(self, first: int, end: int) -> None:
         """Allow pages above a high-water mark that came down to be used again.  The guard is held."""
-        self._verified[first:end] = RELEASED
+        self._verified[first:end] = bytes((RELEASED,)) * (end - first)
 
     def cut(self) -> int:
         """Cut the file off behind the pages that the device head says it has; returns by how many bytes.
@@ -303,7 +297,7 @@ class Device:
         if not self._read_only:
             self._file.allocate(target * self.page_size)
         self._map(target)
-        self._state["page_count"] = target
+        self._state.page_count = target
         return True
 
     def read_from_file(self, offset: int) -> bytes:
@@ -314,7 +308,7 @@ class Device:
         """Write sealed pages above the high-water mark straight to the file."""
         count = len(data) // self.page_size
         self._file.write(data, offset * self.page_size)
-        self._verified[offset : offset + count] = 0
+        self._verified[offset : offset + count] = bytes(count)
         self.unsynced = True
 
     def read_ahead(self, first: int, count: int) -> None:
@@ -322,19 +316,19 @@ class Device:
         if not self._verified[first]:
             os.posix_fadvise(self._file.number, first * self.page_size, count * self.page_size, os.POSIX_FADV_WILLNEED)
 
-    def write_pages(self, offsets: np.ndarray, memory: np.ndarray, starts: np.ndarray) -> None:
+    def write_pages(self, offsets: list[int], memory: memoryview, starts: list[int]) -> None:
         """Write sealed pages, which begin at ``starts`` in some memory, to their places.  ``sync`` makes it last."""
-        self._file.write_pieces(memory, starts, self.page_size, offsets * self.page_size)
+        self._file.write_pieces(memory, starts, self.page_size, [offset * self.page_size for offset in offsets])
         self.unsynced = True
 
     def dump(self, directory: Path, ckpt_id: int) -> None:
         """Write a copy of the file as it would be if it were written back now."""
         with disk.current.open(device_path(directory, self.number), create=True, exclusive=True) as file:
             for offset in range(self.head.hwm):
-                page = np.frombuffer(bytearray(self.memory(offset)), np.uint8)
+                page = bytearray(self.memory(offset))
                 if self._verified[offset]:
-                    seal_run(page.ctypes.data, 1, self.page_size, ckpt_id)
-                file.write(page.data, offset * self.page_size)
+                    seal_run(address_of(page), 1, self.page_size, ckpt_id)
+                file.write(page, offset * self.page_size)
             file.truncate(self.head.page_count * self.page_size)
 
     def sync(self) -> None:
@@ -357,13 +351,13 @@ class Device:
         while count > 0:
             within = min(count, self.pages_per_chunk - first % self.pages_per_chunk)
             _libc.madvise(self.address(first), within * self.page_size, _MADV_DONTNEED)
-            self._verified[first : first + within] = 0  # what the file has is checked again, as at the first touch
+            self._verified[first : first + within] = bytes(within)  # checked again, as at the first touch
             first, count = first + within, count - within
 
     def close(self) -> None:
         """Unmap the file; private copies that were not written are gone."""
         if hasattr(self, "_state"):
-            self._state["page_count"] = 0
+            self._state.page_count = 0
         for address in self._chunks:
             _libc.munmap(address, CHUNK_SIZE + OVERRUN)
         self._chunks = []

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ def make_beside(target: Path) -> Path:
 
     Its mode is as the user's umask says, and never lets others write.
     """
-    unfinished = target.parent / f".{target.name}.new-{secrets.token_hex(8)}"
+    unfinished = target.parent / f".{target.name}.new-{os.urandom(8).hex()}"
     os.mkdir(unfinished, 0o755)
     return unfinished
 

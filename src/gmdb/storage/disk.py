@@ -22,9 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gmdb.errors import DiskFull, StorageError
+from gmdb.storage.memory import address_of, numbers
 
 MODE = 0o644  # less what the user's umask takes away
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -82,7 +81,7 @@ class DiskFile:
         with _naming(self.path):
             return self._disk.raw_read(self, length, offset)
 
-    def read_into(self, buffer: np.ndarray, offset: int) -> int:
+    def read_into(self, buffer: Any, offset: int) -> int:
         """Fill a buffer of bytes; returns how many, fewer than it takes only where the file ends."""
         done = 0
         with _naming(self.path):
@@ -103,12 +102,12 @@ class DiskFile:
                     raise StorageError(f"{self.path}: only {written} of {len(whole)} bytes were written")
                 written += count
 
-    def write_pieces(self, memory: np.ndarray, starts: np.ndarray, size: int, offsets: np.ndarray) -> None:
+    def write_pieces(self, memory: memoryview, starts: list[int], size: int, offsets: list[int]) -> None:
         """Write pieces of ``size`` bytes that begin at ``starts`` in some memory, each to an offset of its own."""
         with _naming(self.path):
             done = self._disk.raw_write_pieces(self, memory, starts, size, offsets)
-        for start, offset in zip(starts[done:].tolist(), offsets[done:].tolist(), strict=True):
-            self.write(memory.data[start : start + size], offset)  # for what the system did not take: this reports why
+        for start, offset in zip(starts[done:], offsets[done:], strict=True):
+            self.write(memory[start : start + size], offset)  # for what the system did not take: this reports why
 
     def sync(self) -> None:
         """Make all that was written last, and the length.
@@ -185,25 +184,25 @@ class Disk:
     def raw_read(self, file: DiskFile, length: int, offset: int) -> bytes:
         return os.pread(file.number, length, offset)
 
-    def raw_read_into(self, file: DiskFile, buffer: np.ndarray, offset: int) -> int:
+    def raw_read_into(self, file: DiskFile, buffer: Any, offset: int) -> int:
         """Returns how many bytes there were."""
-        return os.preadv(file.number, [buffer.data], offset)
+        return os.preadv(file.number, [buffer], offset)
 
     def raw_write(self, file: DiskFile, data: memoryview, offset: int) -> int:
         """Returns how many bytes were taken."""
         return os.pwrite(file.number, data, offset)
 
     def raw_write_pieces(
-        self, file: DiskFile, memory: np.ndarray, starts: np.ndarray, size: int, offsets: np.ndarray
+        self, file: DiskFile, memory: memoryview, starts: list[int], size: int, offsets: list[int]
     ) -> int:
         """Returns how many pieces were taken, from the first on."""
         from gmdb.kernel.page.scatter import (
             write_pieces,  # brings compiled kernels, which readers of files can do without
         )
 
-        addresses = np.ascontiguousarray(memory.ctypes.data + starts, np.int64)
-        offsets = np.ascontiguousarray(offsets, np.int64)
-        return write_pieces(file.number, addresses.ctypes.data, offsets.ctypes.data, len(offsets), size)
+        base, to = address_of(memory), numbers(offsets)
+        addresses = numbers(base + start for start in starts)
+        return write_pieces(file.number, address_of(addresses), address_of(to), len(to), size)
 
     def raw_sync(self, file: DiskFile, everything: bool) -> None:
         """``everything``: the inode too, not only what reading the data back needs."""

@@ -11,9 +11,10 @@ import json
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
+
+from gmdb.process.late_dataclasses import asdict, dataclass, fields
 
 NUMBER_MAX = (1 << 63) - 1
 SECONDS_MAX = 1e11  # as times since 1970, some three thousand years

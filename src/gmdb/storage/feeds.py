@@ -13,15 +13,15 @@ Invariants
 from __future__ import annotations
 
 import json
-import re
-import secrets
+import os
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gmdb.errors import Corruption, InterfaceError, NoSuchFeedReader, PositionUnknown, StorageError
 from gmdb.format.redo import payload
+from gmdb.process.late_dataclasses import dataclass, replace
+from gmdb.process.late_patterns import late_pattern
 from gmdb.storage import disk
 from gmdb.storage.directory import read_control
 from gmdb.storage.disk import read_plain
@@ -31,8 +31,8 @@ FOLDER = "feeds"
 KEEP = 1 << 30  # bytes of log that are kept for a reader, unless it asks for more or less
 KEEP_MIN = 1 << 20
 _SUFFIX = ".reader"
-_POSITION = re.compile(r"([0-9a-f]{8})" + 4 * r"-([0-9]{1,19})")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_POSITION = late_pattern(r"([0-9a-f]{8})" + 4 * r"-([0-9]{1,19})")
+_NAME = late_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Feed(NamedTuple):
@@ -225,7 +225,7 @@ def _make_folder(folder: Path) -> None:
 
 def _write_whole(path: Path, data: bytes) -> None:
     """Write a file under another name, and let it take its place."""
-    unfinished = path.with_name(f".{path.name}-{secrets.token_hex(4)}.new")
+    unfinished = path.with_name(f".{path.name}-{os.urandom(4).hex()}.new")
     with disk.current.open(unfinished, create=True, exclusive=True) as file:
         file.write(data, 0)
         file.sync()

@@ -14,14 +14,13 @@ Invariants
 from __future__ import annotations
 
 import json
-import re
-import secrets
-import shutil
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from gmdb.errors import InterfaceError
+from gmdb.process.late_patterns import late_pattern
 from gmdb.storage.disk import read_plain, storage_error
 from gmdb.storage.documents import Holder, parse
 
@@ -29,7 +28,7 @@ LOADS_NAME = "loads"
 _GONE = "gone-"  # what the names of folders begin with that are being removed
 NOTE_NAME = "driver.json"
 PATIENCE = 24 * 3600.0  # seconds without a change after which a folder of another machine is litter
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
+_NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 
 
 def load_path(directory: Path, load_id: str) -> Path:
@@ -50,7 +49,7 @@ def new_load(directory: Path, driver: Holder, kin: str = "") -> str:
 
     ``kin``: a prefix that the ids of loads that follow each other share.
     """
-    load_id = f"{kin}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(6)}"
+    load_id = f"{kin}{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(6).hex()}"
     folder = load_path(directory, load_id)
     try:
         _make_folder(folder)
@@ -76,6 +75,8 @@ def remove_load(directory: Path, load_id: str) -> None:
 
 
 def _remove(folder: Path) -> None:
+    import shutil
+
     nameless = folder if folder.name.startswith(_GONE) else folder.with_name(f"{_GONE}{folder.name}")
     with suppress(OSError):  # it is gone already
         if nameless != folder:

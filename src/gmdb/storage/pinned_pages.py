@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from gmdb.errors import Corruption, SnapshotExpired, StorageError
 from gmdb.format.address import DEVICES, OFFSET_BITS, PAGES_PER_DEVICE, device_of, offset_of, page_id_of, page_name
 from gmdb.format.anatomy import check
@@ -19,12 +17,15 @@ from gmdb.format.page import PAGE_HEAD, PAGE_SIZES
 from gmdb.format.row import NO_LOCK
 from gmdb.kernel.indexes.index_head import SCRATCH_SIZE
 from gmdb.kernel.locks import LOAD, LOCK, LOCKS_MAX, TRANSACTION
+from gmdb.kernel.page.area import STATE
 from gmdb.kernel.read.pinned_pages import check_loaded, touch_chains
 from gmdb.kernel.read.visibility import ROW_BUFFER
 from gmdb.kernel.runtime.status import DAMAGED
-from gmdb.storage.device import OVERRUN, new_area
+from gmdb.process.late_imports import numpy as np
+from gmdb.storage.device import OVERRUN, device_state, new_area
 from gmdb.storage.directory import device_path, read_control
 from gmdb.storage.disk import open_plain, read_plain, storage_error
+from gmdb.storage.memory import address_of
 from gmdb.storage.pins import ImageIndex, Pin, locks_path, read_pin, renew, require_seen
 
 # ---- The locks of transactions that had not committed at a pin's instant, as bytes: for readers of it.
@@ -33,7 +34,7 @@ from gmdb.storage.pins import ImageIndex, Pin, locks_path, read_pin, renew, requ
 # matter to a reader, so all of them share one place in the table of transactions, where they never commit.
 
 IN_FLIGHT = 1  # the place of all of them
-_COUNTS = np.dtype("<i8")
+_COUNTS = "<i8"
 
 
 def pack_locks(ids: np.ndarray, locks: np.ndarray, loads: np.ndarray) -> bytes:
@@ -107,7 +108,7 @@ class _Memory:
 class _FrozenDevice:
     """A device's file, and where its pages lie in memory."""
 
-    def __init__(self, area: np.ndarray, directory: Path, number: int, hwm: int, memory: _Memory) -> None:
+    def __init__(self, area: memoryview, directory: Path, number: int, hwm: int, memory: _Memory) -> None:
         self.number, self.hwm = number, hwm
         self.path = device_path(directory, number)
         if not (0 <= number < DEVICES and 0 < hwm <= PAGES_PER_DEVICE):
@@ -127,12 +128,12 @@ class _FrozenDevice:
         self._chunks = np.full(-(-hwm // self.per_chunk), memory.nothing.ctypes.data, np.int64)
         self._in_use: list[int] = []
         self._head = b""
-        state = area["devices"][0, number : number + 1]
-        state["chunks"], state["verified"] = self._chunks.ctypes.data, self.verified.ctypes.data
-        state["versions"], state["dirty"] = self._versions.ctypes.data, self.verified.ctypes.data
-        state["page_size"], state["page_shift"] = self.page_size, self.page_size.bit_length() - 1
-        state["chunk_shift"] = self.per_chunk.bit_length() - 1
-        state["page_count"] = hwm
+        state = device_state(area, number)
+        state.chunks, state.verified = self._chunks.ctypes.data, self.verified.ctypes.data
+        state.versions, state.dirty = self._versions.ctypes.data, self.verified.ctypes.data
+        state.page_size, state.page_shift = self.page_size, self.page_size.bit_length() - 1
+        state.chunk_shift = self.per_chunk.bit_length() - 1
+        state.page_count = hwm
 
     def address(self, offset: int) -> int:
         """Where a page is, or goes."""
@@ -197,7 +198,8 @@ class FrozenStore:
         self.devices: dict[int, _FrozenDevice] = {}
         self._images = ImageIndex(directory, pin)
         self._area = new_area()
-        self.area = self._area.ctypes.data
+        self.area = address_of(self._area)
+        self._state = STATE.at(self._area)
         self._memory = _Memory()
         try:
             self.require_pin()  # with the images open: if the pin is dropped now, they stay readable
@@ -220,10 +222,10 @@ class FrozenStore:
         fields = {"locks": self._locks, "loads": self._loads, "transactions": self._transactions}
         fields |= {"scratch": self._scratch, "index_scratch": self._index_scratch}
         for name, memory in fields.items():
-            self._area["state"][name] = memory.ctypes.data
-        self._area["state"]["load_count"] = len(self._loads)
-        self._area["state"]["lock_limit"] = self._area["state"]["lock_free"] = NO_LOCK
-        self._area["state"]["scn"] = self._area["state"]["oldest"] = self.pin.scn
+            setattr(self._state, name, memory.ctypes.data)
+        self._state.load_count = len(self._loads)
+        self._state.lock_limit = self._state.lock_free = NO_LOCK
+        self._state.scn = self._state.oldest = self.pin.scn
 
     # ---- the pin
 
@@ -383,7 +385,7 @@ class FrozenStore:
 
     def _load_missing(self, before: int) -> int:
         """Read the page for which a kernel returned DAMAGED; ``before`` is the one of the last time."""
-        page_id = int(self._area["state"]["damaged_page"][0])
+        page_id = self._state.damaged_page
         device = self.devices.get(device_of(page_id))
         is_here = device is not None and offset_of(page_id) < device.hwm and device.verified[offset_of(page_id)]
         if page_id == before or is_here:

@@ -14,21 +14,19 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from gmdb.errors import Corruption, InterfaceError, NotADatabase, SnapshotExpired, StorageError
 from gmdb.format.images import IMAGE_BATCH, IMAGE_ENTRY, read_batch_head, read_entries
 from gmdb.format.page import PAGE_SIZES
+from gmdb.process.late_dataclasses import dataclass, field
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage import disk
 from gmdb.storage.directory import DirectoryLock, read_control, require_database
 from gmdb.storage.disk import open_plain, read_plain
@@ -84,7 +82,7 @@ def _devices(plain: Any) -> dict[int, int]:
 
 
 def new_name(ckpt_id: int) -> str:
-    return f"{ckpt_id:010d}-{secrets.token_hex(4)}"
+    return f"{ckpt_id:010d}-{os.urandom(4).hex()}"
 
 
 def require_lease(lease: float | None) -> float:

@@ -13,12 +13,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
-
-import numpy as np
 
 from gmdb.errors import (
     Corruption,
@@ -54,9 +52,11 @@ from gmdb.kernel.runtime.status import DAMAGED, LOG_FULL, NEED_SPACE
 from gmdb.kernel.undo import check_page, create_segment
 from gmdb.process.finalizers import Living
 from gmdb.process.hooks import Hook
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage import directory as files
 from gmdb.storage import disk
 from gmdb.storage.device import Device, Mended, create_device, new_area
+from gmdb.storage.memory import address_of, zeros
 
 # ---- Tablespaces: named groups of devices with one page size.
 #
@@ -149,7 +149,7 @@ def _any_number(_: int, /) -> None:
     """Without checkpoints changed pages stay in memory."""
 
 
-def _no_pins(_: np.ndarray, /) -> None:
+def _no_pins(_: Sequence[int] | np.ndarray, /) -> None:
     pass
 
 
@@ -163,6 +163,9 @@ def _close_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_close_in_child)
+
+
+_DAMAGED_PAGE, _LOAD_COUNT = (STATE.offset(name) // 8 for name in ("damaged_page", "load_count"))
 
 
 class PageStore:
@@ -183,8 +186,8 @@ class PageStore:
         files.refuse_links(directory)
         self._lock = files.DirectoryLock(directory, exclusive=not read_only)
         self._area = new_area()
-        self.area = self._area.ctypes.data
-        self.state = self._area.view(np.int64)[: STATE.itemsize // 8].data
+        self.area = address_of(self._area)
+        self.state = self._area[: STATE.itemsize // 8]
         self.devices: dict[int, Device] = {}
         self.guard = threading.RLock()
         self._acquire, self._release = self.guard.acquire, self.guard.release
@@ -345,7 +348,7 @@ class PageStore:
 
     def damaged_page(self) -> int:
         """The page for which a kernel returned DAMAGED last."""
-        return int(self._area["state"]["damaged_page"][0])
+        return self.state[_DAMAGED_PAGE]
 
     def raise_damage(self) -> None:
         """Raise Corruption for the page for which a kernel returned DAMAGED."""
@@ -366,7 +369,7 @@ class PageStore:
 
     def loads_run(self) -> bool:
         """Whether a bulk load may have taken places for pages that it has yet to write."""
-        return int(self._area["state"]["load_count"][0]) > 0
+        return self.state[_LOAD_COUNT] > 0
 
     def under_guard(self, busy: AbstractContextManager[Any], work: Callable[..., T], *arguments: Any) -> T:
         """Run something short, a kernel call as a rule, while a session is ``busy`` with it and the guard is held.
@@ -498,8 +501,8 @@ class Segment:
         call_address: int = 0,
     ) -> Segment:
         """Make a segment; with a session's call it is part of its transaction, which keeps the undo record."""
-        label = np.frombuffer(name.encode()[: NAME_SIZE - 1].ljust(NAME_SIZE, b"\0"), np.uint8)
-        arguments = (call_address, space.space_id, obj_id, int(kind), pct_free, label.ctypes.data)
+        label = bytearray(name.encode()[: NAME_SIZE - 1].ljust(NAME_SIZE, b"\0"))
+        arguments = (call_address, space.space_id, obj_id, int(kind), pct_free, address_of(label))
         return cls(store, space, store.call(create_segment, space.space_id, *arguments))
 
     @property
@@ -511,11 +514,11 @@ class Segment:
         self.store.call(check_page, self.space.space_id, self.entry_page)
         return SEGMENT_HEAD.at(device.memory(offset_of(self.entry_page)), SEGMENT_HEAD_AT)
 
-    def page_ids(self) -> np.ndarray:
+    def page_ids(self) -> memoryview:
         """The data pages, in map order."""
         with self.store.guard:
-            ids = np.empty(max(self._read_map(0, 0), 1), np.uint32)
-            return ids[: self._read_map(ids.ctypes.data, len(ids))]
+            ids = zeros(max(self._read_map(0, 0), 1), "I")
+            return ids[: self._read_map(address_of(ids), len(ids))]
 
     def _read_map(self, address: int, capacity: int) -> int:
         return self.store.call(read_map, self.space.space_id, self.entry_page, address, capacity)

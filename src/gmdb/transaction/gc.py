@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from gmdb.errors import DiskFull, StorageError
 from gmdb.format.address import UNDO_DEVICE
 from gmdb.kernel.change.gc import purge_records, put_index_records_first, tidy_page
 from gmdb.kernel.undo import forget_transaction
 from gmdb.process.finalizers import close_abandoned
+from gmdb.process.late_dataclasses import dataclass, field
+from gmdb.storage.memory import address_of, numbers, zeros
 
 if TYPE_CHECKING:
     from gmdb.transaction.hub import Transactions
@@ -37,7 +36,7 @@ class Ended:
 
     slot: int
     scn: int  # 0: it was rolled back
-    undo: np.ndarray  # places of its undo records, oldest first
+    undo: memoryview  # places of its undo records, oldest first
     tables: dict[int, tuple[int, int]] = field(default_factory=dict)  # obj_id: (entry page, tablespace)
     pages: set[tuple[int, int]] = field(default_factory=set)  # (obj_id, page): has rows to remove
     done: int = 0  # records that are purged: if the disk is full in the middle, it goes on there
@@ -86,19 +85,19 @@ class Collector:
         return ended
 
     def _order(self, one: Ended) -> None:
-        buffer = np.empty_like(one.undo)
-        self._hub.store.call(put_index_records_first, 0, one.undo.ctypes.data, len(buffer), buffer.ctypes.data)
+        buffer = zeros(len(one.undo), "q")
+        self._hub.store.call(put_index_records_first, 0, address_of(one.undo), len(buffer), address_of(buffer))
         one.is_unordered = False
 
     def _purge(self, ended: list[Ended]) -> set[tuple[int, int]]:
         """Remove all that is left of some transactions; returns the pages, with their tables, to be tidied."""
-        places = np.concatenate([one.undo[one.done :] for one in ended])
-        pages = np.zeros(len(places), np.int64)
+        places = numbers(place for one in ended for place in one.undo[one.done :])
+        pages = zeros(len(places), "q")
         done = 0
         while done < len(places):
             count = min(BATCH, len(places) - done)
             with self._hub.guard:
-                at, to = places.ctypes.data + 8 * done, pages.ctypes.data + 8 * done
+                at, to = address_of(places) + 8 * done, address_of(pages) + 8 * done
                 purged = self._hub.store.call_surely(purge_records, UNDO_DEVICE, at, count, to, 1)
             _note_purged(ended, pages[done : done + purged].tolist())
             done += purged

@@ -66,7 +66,7 @@ class Transactions:
         self.memory = TransactionMemory(store)
         self.memory.set("undo_entry", UNDO_ENTRY)
         self.snapshots = Snapshots(self.memory)
-        self.waits = LockWaits()
+        self.waits = LockWaits(lambda there_are: self.memory.set("has_queues", there_are))
         self.tables = TableLocks()
         self.collector = Collector(self)
         self.active: dict[int, Session] = {}

@@ -14,7 +14,6 @@ Invariants
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from gmdb.transaction.snapshots import Snapshot
 
 
+_IS_GENERATOR = 0x20  # of the flags of a function's code: inspect.CO_GENERATOR
 _PATIENCE = 0.02  # seconds until a thread that uses a connection which is to be closed is interrupted again
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -44,7 +44,7 @@ def operation(method: Method, check: Callable[[Any], None] | None = None) -> Met
 
     Of a generator function, which reads, each step is an operation; under autocommit the read ends with the last.
     """
-    if inspect.isgeneratorfunction(method):
+    if method.__code__.co_flags & _IS_GENERATOR:
 
         @functools.wraps(method)
         def begin(self: HasSession, *arguments: Any, **options: Any) -> Any:

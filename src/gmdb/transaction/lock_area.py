@@ -6,51 +6,80 @@ Transaction numbers are never used again; slots of the table are, once nothing r
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.errors import Corruption, LocksExhausted
 from gmdb.format.address import device_of, offset_of
 from gmdb.format.page import PAGE_HEAD
 from gmdb.format.row import NO_LOCK
 from gmdb.format.transactions import TRANSACTION_ENTRY, committed, entries_per_page
 from gmdb.kernel.indexes.index_head import SCRATCH_SIZE
-from gmdb.kernel.locks import ACTIVE, LOAD, LOCK, LOCKS_MAX, ROLLED_BACK, TABLE_PAGES_MAX, TRANSACTION, TRANSACTIONS_MAX
+from gmdb.kernel.locks import (
+    ACTIVE,
+    LOAD,
+    LOCK,
+    LOCK_SIZE,
+    LOCKS_MAX,
+    ROLLED_BACK,
+    TABLE_PAGES_MAX,
+    TRANSACTION,
+    TRANSACTIONS_MAX,
+)
 from gmdb.kernel.page.area import STATE
 from gmdb.kernel.read.visibility import ROW_BUFFER
 from gmdb.kernel.undo import POOL_MAX
-from gmdb.storage.pinned_pages import pack_locks
+from gmdb.process.late_imports import numpy as np
+from gmdb.storage.memory import address_of, untouched, zeros
 from gmdb.storage.store import UNDO_PAGE_SIZE, PageStore
 
 LOADS_MAX = 1 << 12
 UNDO_PAGES_MAX = 1 << 20
 
 
+_ENTRY_WORDS = TRANSACTION.itemsize // 8
+_NUMBER, _SCN, _LOCKS = (TRANSACTION.offset(name) // 8 for name in ("number", "scn", "locks"))
+
+
 class TransactionMemory:
     def __init__(self, store: PageStore) -> None:
-        self.locks = np.zeros(LOCKS_MAX, LOCK)
-        self.transactions = np.zeros(TRANSACTIONS_MAX, TRANSACTION)
-        self.loads = np.zeros(LOADS_MAX, LOAD)
-        self._scratch = np.zeros(3 * ROW_BUFFER, np.uint8)
+        self._locks = untouched(LOCKS_MAX * LOCK_SIZE)
+        self._transactions = untouched(TRANSACTIONS_MAX * _ENTRY_WORDS, "q")
+        self._loads = zeros(LOADS_MAX * LOAD.itemsize)
+        self._scratch = zeros(3 * ROW_BUFFER)
         self._free_slots: list[int] = []
         self._slot_high = 0
-        self._index_scratch = np.zeros(SCRATCH_SIZE, np.uint8)
-        self._undo_pool = np.zeros(POOL_MAX, np.uint32)
-        self._table_pages = np.zeros(TABLE_PAGES_MAX, np.uint32)
+        self._index_scratch = zeros(SCRATCH_SIZE)
+        self._undo_pool = zeros(POOL_MAX, "I")
+        self._table_pages = zeros(TABLE_PAGES_MAX, "I")
         self.next_number = store.control["next_transaction"]
         self._store = store
         self.state = store.state
-        self._fields = {name: STATE.fields[name][1] // 8 for name in STATE.names or ()}  # type: ignore[index]
+        self._fields = {name: STATE.offset(name) // 8 for name in STATE.names}
         self.start_at(store.control["scn"])
-        self.set("locks", self.locks.ctypes.data)
+        self.set("locks", address_of(self._locks))
         self.set("lock_free", NO_LOCK)
         self.set("lock_limit", NO_LOCK)
-        self.set("transactions", self.transactions.ctypes.data)
-        self.set("loads", self.loads.ctypes.data)
-        self.set("undo_pool", self._undo_pool.ctypes.data)
+        self.set("transactions", address_of(self._transactions))
+        self.set("loads", address_of(self._loads))
+        self.set("undo_pool", address_of(self._undo_pool))
         self.set("undo_limit", UNDO_PAGES_MAX)
-        self.set("table_pages", self._table_pages.ctypes.data)
-        self.set("scratch", self._scratch.ctypes.data)
-        self.set("index_scratch", self._index_scratch.ctypes.data)
+        self.set("table_pages", address_of(self._table_pages))
+        self.set("scratch", address_of(self._scratch))
+        self.set("index_scratch", address_of(self._index_scratch))
+
+    # ---- what kernels see of transactions, as NumPy has it
+
+    @property
+    def locks(self) -> np.ndarray:
+        return np.frombuffer(self._locks, LOCK)
+
+    @property
+    def transactions(self) -> np.ndarray:
+        return np.frombuffer(self._transactions, TRANSACTION)
+
+    @property
+    def loads(self) -> np.ndarray:
+        return np.frombuffer(self._loads, LOAD)
+
+    # ---- the state of the global area
 
     def get(self, field: str) -> int:
         return self.state[self._fields[field]]
@@ -75,7 +104,7 @@ class TransactionMemory:
 
     # ---- the table of committed transactions
 
-    def use_table(self, page_ids: np.ndarray) -> None:
+    def use_table(self, page_ids: memoryview) -> None:
         """The pages that the table has."""
         if len(page_ids) > TABLE_PAGES_MAX:
             raise Corruption(f"the table of transactions cannot have {len(page_ids)} pages")
@@ -100,27 +129,27 @@ class TransactionMemory:
         slot = self._free_slots.pop() if self._free_slots else self._slot_high
         if slot == self._slot_high:
             self._slot_high += 1
-        entry = self.transactions[slot]
-        entry["number"] = self.next_number
-        entry["scn"] = ACTIVE
-        entry["locks"] = 0
+        entry = slot * _ENTRY_WORDS
+        self._transactions[entry + _NUMBER] = self.next_number
+        self._transactions[entry + _SCN] = ACTIVE
+        self._transactions[entry + _LOCKS] = 0
         self.next_number += 1
         return slot
 
     def publish(self, slot: int, scn: int) -> None:
         """Make the transaction's changes visible to all, at a cost that does not depend on their number."""
-        self.transactions[slot]["scn"] = scn
+        self._transactions[slot * _ENTRY_WORDS + _SCN] = scn
         self.set("scn", scn)
 
     def mark_rolled_back(self, slot: int) -> None:
-        self.transactions[slot]["scn"] = ROLLED_BACK
+        self._transactions[slot * _ENTRY_WORDS + _SCN] = ROLLED_BACK
 
     def number(self, slot: int) -> int:
-        return int(self.transactions[slot]["number"])
+        return self._transactions[slot * _ENTRY_WORDS + _NUMBER]
 
     def free(self, slot: int) -> None:
         """Reuse a transaction's slot, to which nothing refers any more; not if a damaged page kept one of its locks."""
-        if self.transactions[slot]["locks"] == 0:
+        if self._transactions[slot * _ENTRY_WORDS + _LOCKS] == 0:
             self._free_slots.append(slot)
 
     # ---- bulk loads
@@ -131,17 +160,17 @@ class TransactionMemory:
         That is the transaction's number; a further load of the same transaction gets a number of its own.
         """
         number = self.number(slot)
-        used = self.get("load_count")
-        if number in self.loads["number"][:used]:
+        used, loads = self.get("load_count"), self.loads
+        if number in loads["number"][:used]:
             number = self.next_number
             self.next_number += 1
-        free = np.flatnonzero(self.loads["number"][:used] == 0)
+        free = np.flatnonzero(loads["number"][:used] == 0)
         at = int(free[0]) if len(free) else used
         if at == LOADS_MAX:
             raise LocksExhausted(f"{LOADS_MAX} bulk appends are not yet seen by everyone; commit, or end long reads")
-        self.loads[at]["transaction"] = slot
-        self.loads[at]["statement"] = statement
-        self.loads[at]["number"] = number
+        loads[at]["transaction"] = slot
+        loads[at]["statement"] = statement
+        loads[at]["number"] = number
         self.set("load_count", max(used, at + 1))
         return number
 
@@ -160,6 +189,8 @@ class TransactionMemory:
 
 def locks_in_flight(memory: TransactionMemory, scn: int) -> bytes:
     """The locks and bulk loads of transactions that have not committed up to ``scn``.  The guard is held."""
+    from gmdb.storage.pinned_pages import pack_locks
+
     locks = memory.locks[: memory.get("lock_high")]
     loads = memory.loads[: memory.get("load_count")]
     ids = np.flatnonzero(locks["action"])

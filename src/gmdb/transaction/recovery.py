@@ -13,8 +13,6 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gmdb.errors import Corruption
 from gmdb.format.address import UNDO_DEVICE, device_of, offset_of, page_name, page_of, place_of, slot_of
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType, slot_offset
@@ -25,6 +23,7 @@ from gmdb.kernel.change.rollback import take_back
 from gmdb.kernel.runtime.status import DONE
 from gmdb.kernel.undo import check_page, forget_transaction, release_dead_page
 from gmdb.storage.log.reports import Progress, Recovery
+from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import UNDO_PAGE_SIZE, Segment
 
 if TYPE_CHECKING:
@@ -130,16 +129,16 @@ class _Work:
         return device.space_id
 
     def clean_up(self, places: list[int]) -> None:
-        batch = np.array(places, np.int64)
-        pages = np.zeros(len(batch), np.int64)
+        batch = numbers(places)
+        pages = zeros(len(batch), "q")
         done = 0
         while done < len(batch):
             done += self._store.call_surely(
                 purge_records,
                 UNDO_DEVICE,
-                batch.ctypes.data + 8 * done,
+                address_of(batch) + 8 * done,
                 len(batch) - done,
-                pages.ctypes.data + 8 * done,
+                address_of(pages) + 8 * done,
                 0,
             )
 

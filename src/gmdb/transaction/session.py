@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, cast
 
-import numpy as np
-
 from gmdb.errors import CursorInvalid, InterfaceError, NoSuchSavepoint, StorageError, WriteConflict
 from gmdb.format.address import UNDO_DEVICE, RowId
 from gmdb.format.page import SegmentType
@@ -48,6 +46,7 @@ from gmdb.kernel.runtime.call import (
 )
 from gmdb.kernel.runtime.status import LOCKED
 from gmdb.kernel.undo import end_rollback, log_table_change, mark_dropped
+from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import Segment, Tablespace
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
@@ -101,12 +100,11 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
         self.autocommit = autocommit
         self.lock_timeout = lock_timeout
         self.closed = False
-        self._buffer = np.zeros(len(CALL.names or ()), np.int64)
-        self.call = self._buffer.data
-        self.call_address = self._buffer.ctypes.data
-        self._lob_roots = np.zeros(LOB_ROOTS_MAX, np.int64)
-        self.call[LOB_ROOTS] = self._lob_roots.ctypes.data
-        self._use_records(np.zeros(RECORDS_FIRST, np.int64))
+        self.call = zeros(len(CALL.names), "q")
+        self.call_address = address_of(self.call)
+        self._lob_roots = zeros(LOB_ROOTS_MAX, "q")
+        self.call[LOB_ROOTS] = address_of(self._lob_roots)
+        self._use_records(zeros(RECORDS_FIRST, "q"))
         self._cursors: set[Snapshot] = set()  # that are being read by
         self.pages_wanted = 0  # how many pages a change asks for that found too few
         self._do_nothing_yet()
@@ -138,7 +136,7 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
         self.call[FEED_FROM] = 0
         self.call[RECORD_COUNT] = self.call[IS_UNORDERED] = 0
         if len(self._records) > RECORDS_KEPT:
-            self._use_records(np.zeros(RECORDS_FIRST, np.int64))
+            self._use_records(zeros(RECORDS_FIRST, "q"))
         self._forget_savepoints()
         self._release_tables()
         self.definitions = ChangedDefinitions()
@@ -174,6 +172,17 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
         """Whether a transaction is open that has read or changed anything."""
         has_read = self.has_read and not self.autocommit  # else the read was a transaction of its own
         return self.slot >= 0 or has_read or self._snapshot is not None or bool(self._locks_taken)
+
+    @property
+    def was_begun(self) -> bool:
+        """Whether ``begin`` has suspended autocommit."""
+        return self._resumes_autocommit
+
+    @property
+    def has_what_would_be_missed(self) -> bool:
+        """Whether another session in its place would differ: changes, locks, savepoints, an instant to read by."""
+        has_state = self.slot >= 0 or bool(self._locks_taken) or bool(self._savepoints)
+        return has_state or (self.in_transaction and not self._reads_latest())
 
     @property
     def statement_number(self) -> int:
@@ -262,7 +271,7 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
             self.rollback()
 
     @contextmanager
-    def cursor(self, scn: int | None = None) -> Iterator[tuple[Snapshot, np.ndarray]]:
+    def cursor(self, scn: int | None = None) -> Iterator[tuple[Snapshot, memoryview]]:
         """A snapshot that is held while it is read by, and its form for kernels.
 
         ``scn``: that of another snapshot, which is held, too.
@@ -274,7 +283,7 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
                 scn = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
             snapshot = self.hub.snapshots.take(scn, self.mark())
             own = self.slot if self.mark() else -1
-            form = snapshot.form = np.array([scn, own, self.call[STATEMENT]], np.int64)
+            form = snapshot.form = numbers((scn, own, self.call[STATEMENT]))
             self._cursors.add(snapshot)
             self._reads.add(snapshot)
         try:
@@ -388,9 +397,9 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
                 raise WriteConflict("a row was changed by another transaction since this one's snapshot")
             snapshot.scn = self.call[SCN] = self.hub.memory.scn
 
-    def form_of(self, snapshot: Snapshot) -> np.ndarray:
+    def form_of(self, snapshot: Snapshot) -> memoryview:
         """The statement's snapshot as kernels read it, without the changes of the statement itself."""
-        return np.array([snapshot.scn, self.slot, self.call[STATEMENT] - 1], np.int64)
+        return numbers((snapshot.scn, self.slot, self.call[STATEMENT] - 1))
 
     def mark(self) -> int:
         """How far the transaction has come, for ``take_back_to``."""
@@ -401,9 +410,9 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
         """Bytes of the row that was refused as too large."""
         return self.call[SIZE]
 
-    def _use_records(self, records: np.ndarray) -> None:
+    def _use_records(self, records: memoryview) -> None:
         """Have kernels list the transaction's undo records here."""
-        self.call[RECORDS] = records.ctypes.data
+        self.call[RECORDS] = address_of(records)
         self.call[RECORD_LIMIT] = len(records) - RECORDS_A_CALL
         self._records = records
 
@@ -411,7 +420,7 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
         """Make sure that the list of undo records has room for those of one more call.  The guard is held."""
         count = self.call[RECORD_COUNT]
         if count > self.call[RECORD_LIMIT]:
-            longer = np.zeros(2 * len(self._records), np.int64)
+            longer = zeros(2 * len(self._records), "q")
             longer[:count] = self._records[:count]
             self._use_records(longer)
 
@@ -509,7 +518,7 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
         hub = self.hub
         if self.slot >= 0 and hub.store.failure is None:  # else its changes stay as they are, invisible to all
             del hub.active[self.slot]
-            records = self._records[: self.mark()].copy()
+            records = numbers(self._records[: self.mark()])
             ended = Ended(self.slot, scn, records, self._segments_used, self._pages_to_tidy)
             ended.is_unordered = bool(self.call[IS_UNORDERED])
             hub.collector.add(ended)

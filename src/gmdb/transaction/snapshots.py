@@ -7,15 +7,14 @@ Invariants
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.errors import Error, SchemaError, SnapshotTooOld
 from gmdb.kernel.read.visibility import SNAPSHOT
+from gmdb.storage.memory import numbers
 from gmdb.transaction.lock_area import TransactionMemory
 
 ISOLATION_LEVELS = ("read committed", "repeatable read")  # a snapshot for a statement, or for the transaction
-NO_FORM = np.empty(0, np.int64)
-OWN = list(SNAPSHOT.names or ()).index("transaction")  # in the form: the reader's own transaction
+NO_FORM = numbers(())
+OWN = SNAPSHOT.names.index("transaction")  # in the form: the reader's own transaction
 
 
 def require_level(isolation: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gmdb.kernel.runtime.call import STAMP
 
@@ -41,6 +41,16 @@ class ChangedDefinitions:
 #
 # Names are taken alone, too, when they are given or removed.  Readers take no lock: they use the definition that
 # belongs to their snapshot, and what that leads to is kept for as long as the snapshot is held.
+
+
+class Name(NamedTuple):
+    """A name that is being given or removed, as sessions lock it."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"the name {self.name} of a {self.kind}"
 
 
 class TableLocks:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import Deadlock, LockTimeout, RowLocked, WriteConflict
@@ -35,8 +35,10 @@ class _Waiter:
 class LockWaits:
     """Queues of waiting sessions, by what they wait for.  Its own lock guards them; it is held only briefly."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[int], None]) -> None:
+        """``note`` is called with 1 when there is a queue, and with 0 when there is none any more."""
         self._lock = threading.Lock()
+        self._note = note
         self.queues: dict[Hashable, deque[_Waiter]] = {}
         self.releases = 0
         self._waits_for: dict[Session, tuple[Hashable, list[Session]]] = {}
@@ -83,6 +85,7 @@ class LockWaits:
 
     def _enter(self, session: Session, key: Hashable, goes_first: bool) -> _Waiter:
         queue = self.queues.setdefault(key, deque())
+        self._note(1)
         for waiter in queue:
             if waiter.session is session:
                 return waiter
@@ -103,6 +106,7 @@ class LockWaits:
                 queue.remove(waiter)
         if not queue:
             del self.queues[key]
+            self._note(int(bool(self.queues)))
         else:
             self._wake(queue[0])
 

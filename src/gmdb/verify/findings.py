@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gmdb.format.address import device_of, page_name
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.storage.directory import device_path
 from gmdb.storage.log.reports import Recovery
 

@@ -11,7 +11,6 @@ row with a lock may be halfway through a rollback, so the undo records of its en
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +27,7 @@ from gmdb.format.undo import UndoOperation
 from gmdb.kernel.checks.index_checks import NO_WORD, SPECIAL, word_of_bytes, words_of_rows
 from gmdb.kernel.checks.row_checks import SUSPECT
 from gmdb.kernel.row import ENTRY_BUFFER
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.access.indexes import IndexDefinition, order_of
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.tables.files.database_files import entry_target

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,12 +12,14 @@ from gmdb.format.address import NO_PAGE, RowId, device_of, offset_of, page_name,
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, INDEX_AT, INDEX_HEAD, NODE_AT, POINTER_SIZE, IndexKind, key_values
 from gmdb.format.columns import Column
 from gmdb.format.hash import HASH_NODE, slot_pages
+from gmdb.format.layout import Structure
 from gmdb.format.page import PageType, SegmentType, slot_offset
 from gmdb.format.row import BITS_AT, ROW_HEAD
 from gmdb.kernel.checks import hash_checks, index_checks
 from gmdb.kernel.checks.index_checks import NO_WORD, PROBLEM, SPECIAL
 from gmdb.kernel.checks.row_checks import SUSPECT
 from gmdb.kernel.indexes.hash_page import ALL_BITS, PLACE_BITS
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.verify.page_reader import MappedPages
@@ -88,8 +89,8 @@ class IndexWalk:
     """One index.  A subclass for each kind of index has its kernels, and a message for each kind of problem."""
 
     segment_type: ClassVar[SegmentType]
-    check_type: ClassVar[np.dtype]
-    item_type: ClassVar[np.dtype]
+    check_type: ClassVar[Structure]
+    item_type: ClassVar[Structure]
 
     def __init__(self, survey: Survey, mapped: MappedPages, index: Index) -> None:
         self._survey, self._mapped, self._index = survey, mapped, index

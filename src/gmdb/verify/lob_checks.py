@@ -8,7 +8,6 @@ undo record of its insertion or deletion.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from gmdb.format.row import ROW_HEAD, RowFlag, SizeCode, walk_cells
 from gmdb.format.undo import UndoOperation
 from gmdb.kernel.checks.page_checks import LEVEL_SHIFT
 from gmdb.kernel.checks.row_checks import SUSPECT
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.verify.findings import Findings
 from gmdb.verify.index_contents import heap_pages

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -27,6 +26,7 @@ from gmdb.kernel.checks import hash_checks, index_checks
 from gmdb.kernel.checks.index_checks import NO_WORD, PROBLEM, SPECIAL, words_of_rows
 from gmdb.kernel.checks.page_checks import NOTE
 from gmdb.kernel.row import ENTRY_BUFFER
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.verify.page_contents import Rules
 from gmdb.verify.page_reader import MappedPages, VerifiedFiles

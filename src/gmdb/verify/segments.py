@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from gmdb.format.segment import (
 )
 from gmdb.format.undo import UNDO_ENTRY
 from gmdb.kernel.checks.row_checks import BROKEN, SUSPECT
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.verify.survey import MISSING, Survey
 
 # ---- Who each page belongs to: exactly one of a segment, a device, and its list of free pages.

@@ -7,7 +7,6 @@ go through the plain checks, which say what is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from gmdb.format.page import PAGE_HEAD, PAGE_SIZES, PageType, slot_offset
 from gmdb.format.row import ROW_HEAD
 from gmdb.kernel.checks.page_checks import ENTRY, LINK, NOTE, PAGE_FACTS, check_pages
 from gmdb.kernel.checks.row_checks import ASK, BROKEN, GOOD, SUSPECT, UNWRITTEN
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.verify.findings import Findings
 from gmdb.verify.page_contents import hash_findings, node_findings, record_findings, row_findings

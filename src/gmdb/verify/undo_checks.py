@@ -6,7 +6,6 @@ A database that was closed has neither.  ``kernel/undo.py`` describes the body o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 
 from gmdb.format import undo
@@ -18,6 +17,7 @@ from gmdb.format.transactions import TRANSACTION_ENTRY, committed
 from gmdb.format.undo import OWNER_SIZE, UNDO_RECORD, UndoOperation, record_extents, record_owners
 from gmdb.kernel.checks.page_checks import LOCKED
 from gmdb.kernel.checks.row_checks import SUSPECT, UNWRITTEN
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.verify.survey import MISSING, Survey
 
 NO_LOCK_BEFORE = 0xFFFF_FFFF

@@ -8,18 +8,19 @@ from typing import NamedTuple
 
 from gmdb.cli.shell.table_layout import width_of
 from gmdb.inspect.canvas import Paint
+from gmdb.process.late_patterns import late_pattern
 
 # ---- Cutting input into statements: each ends with a semicolon that is not in a string or a comment.
 
-_OPENING = re.compile(r"(?<!\w)[eE]'|'|\"|--|/\*|;|(?<!\w)\$(?:[A-Za-z_]\w*)?\$")
+_OPENING = late_pattern(r"(?<!\w)[eE]'|'|\"|--|/\*|;|(?<!\w)\$(?:[A-Za-z_]\w*)?\$")
 _CLOSING = {
-    "'": re.compile("'"),
-    "e'": re.compile(r"\\.|'", re.S),
+    "'": late_pattern("'"),
+    "e'": late_pattern(r"\\.|'", re.S),
     '"': re.compile('"'),
-    "--": re.compile("\n"),
-    "/*": re.compile(r"/\*|\*/"),
+    "--": late_pattern("\n"),
+    "/*": late_pattern(r"/\*|\*/"),
 }
-_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.S)
+_COMMENTS = late_pattern(r"--[^\n]*|/\*.*?\*/", re.S)
 
 
 class Piece(NamedTuple):
@@ -96,14 +97,20 @@ def is_blank(text: str) -> bool:
 _NAME = r'("[^"]+"|[a-zA-Z_]\w*)'
 _SWITCH = r"\s*=?\s*(on|off)"
 _COMMANDS = {
-    "exit": re.compile(r"exit|quit", re.I),
-    "help": re.compile(r"help|\?", re.I),
-    "autocommit": re.compile(r"set\s+autocommit" + _SWITCH, re.I),
-    "timing": re.compile(r"set\s+timing" + _SWITCH, re.I),
-    "feedback": re.compile(r"set\s+feedback" + _SWITCH, re.I),
-    "output": re.compile(r"set\s+output\s+(table|csv|json|parquet)(?:\s+(?:to\s+)?('[^']+'|\S+))?", re.I),
-    "tables": re.compile(r"show\s+tables", re.I),
-    "describe": re.compile(rf"desc(?:ribe)?\s+{_NAME}", re.I),
+    "exit": late_pattern(r"exit|quit", re.I),
+    "help": late_pattern(r"help|\?", re.I),
+    "autocommit": late_pattern(r"set\s+autocommit" + _SWITCH, re.I),
+    "timing": late_pattern(r"set\s+timing" + _SWITCH, re.I),
+    "feedback": late_pattern(r"set\s+feedback" + _SWITCH, re.I),
+    "output": late_pattern(r"set\s+output\s+(table|csv|json|parquet)(?:\s+(?:to\s+)?('[^']+'|\S+))?", re.I),
+    "tables": late_pattern(r"show\s+tables", re.I),
+    "describe": late_pattern(rf"desc(?:ribe)?\s+{_NAME}", re.I),
+}
+_COMMAND_WORDS = {  # with which they begin
+    **dict.fromkeys(("exit", "quit"), ("exit",)),
+    **dict.fromkeys(("help", "?"), ("help",)),
+    **dict.fromkeys(("desc", "describe"), ("describe",)),
+    **{"set": ("autocommit", "timing", "feedback", "output"), "show": ("tables",)},
 }
 HELP = """\
 Statements end with a semicolon and may take several lines. Commands need none:
@@ -129,8 +136,8 @@ class Command(NamedTuple):
 def command_of(text: str) -> Command | None:
     """The text as a command of the shell; None if it is SQL."""
     text = text.strip().rstrip(";").strip()
-    for name, pattern in _COMMANDS.items():
-        match = pattern.fullmatch(text)
+    for name in _COMMAND_WORDS.get(text.split(maxsplit=1)[0].lower() if text else "", ()):
+        match = _COMMANDS[name].fullmatch(text)
         if match is not None:
             return Command(name, tuple(match.groups("")))
     return None
@@ -142,7 +149,7 @@ def is_command(text: str) -> bool:
 
 # ---- Errors as the shell prints them: the line of the statement, a caret below the place, then the message.
 
-_PLACE = re.compile(r"line (\d+), column (\d+): ")
+_PLACE = late_pattern(r"line (\d+), column (\d+): ")
 _BEFORE_MAX, _AFTER_MAX = 60, 40  # characters of a long line that are shown around the place
 
 

@@ -1,6 +1,6 @@
 """Where results go: the terminal or a file, as a table, CSV, JSON or Parquet.
 
-A result is written a batch at a time.  A file that is named takes all results until another output is chosen.
+A result is written some rows at a time.  A file that is named takes all results until another output is chosen.
 """
 
 from __future__ import annotations
@@ -8,19 +8,18 @@ from __future__ import annotations
 import shutil
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import pyarrow as pa
-
 from gmdb.cli.output import paint
-from gmdb.cli.shell.table_layout import Layout, csv_of, json_of, rows_of
+from gmdb.cli.shell.table_layout import Layout, Row, csv_of, json_of
 from gmdb.errors import InterfaceError, SchemaError
 from gmdb.format.columns import ColumnType
 from gmdb.inspect.canvas import PLAIN
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_imports import pyarrow as pa
 from gmdb.tables.catalog.schema import CHECK, TableDefinition
 from gmdb.tables.catalog.view_definitions import ViewDefinition
 
@@ -29,18 +28,17 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("table", "csv", "json", "parquet")
-FULL_BATCH = 4096  # rows; a first batch of fewer is the only one
-ROWS_TO_GO_BY = 10_000  # rows that decide the width of columns of long texts
+PIECE = 4096  # rows that are written at a time; a first piece of fewer is the only one
 
 
 @dataclass(frozen=True)
 class QueryResult:
-    """A result: its columns, and its rows as they come."""
+    """A result: its columns, and its rows as they come, some at a time; or, for who asks ``reader``, in batches."""
 
     names: Sequence[str]
     types: Sequence[ColumnType | None]
-    schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]
+    pieces: Iterator[Sequence[Row]]
+    reader: Callable[[], pa.RecordBatchReader]
 
 
 class Output(ABC):
@@ -81,19 +79,18 @@ class TableOutput(Output):
     is_for_people = True
 
     def write(self, result: QueryResult) -> int:
-        first = next(result.batches, None)
-        known = list(rows_of(first[:ROWS_TO_GO_BY])) if first is not None else []
-        others_follow = first is not None and first.num_rows >= FULL_BATCH
+        known = next(result.pieces, ())
+        others_follow = len(known) >= PIECE
         room = shutil.get_terminal_size().columns if self.to_terminal else None
         layout = Layout(result.names, result.types, known, room, paint() if self.to_terminal else PLAIN, others_follow)
         file, count = self.file, 0
         for line in layout.head():
             file.write(line + "\n")
-        for batch in chain([first] if first is not None else [], result.batches):
-            for row in rows_of(batch):
+        for piece in chain([known], result.pieces):
+            for row in piece:
                 for line in layout.lines(row):
                     file.write(line + "\n")
-            count += batch.num_rows
+            count += len(piece)
         file.write("\n")
         return count
 
@@ -102,10 +99,10 @@ class CsvOutput(Output):
     def write(self, result: QueryResult) -> int:
         file, count = self.file, 0
         file.write(",".join(map(csv_of, result.names)) + "\n")
-        for batch in result.batches:
-            for row in rows_of(batch):
+        for piece in result.pieces:
+            for row in piece:
                 file.write(",".join(map(csv_of, row)) + "\n")
-            count += batch.num_rows
+            count += len(piece)
         return count
 
 
@@ -116,8 +113,8 @@ class JsonOutput(Output):
         keys = [json_of(name) for name in distinct(result.names)]
         file, count = self.file, 0
         file.write("[")
-        for batch in result.batches:
-            for row in rows_of(batch):
+        for piece in result.pieces:
+            for row in piece:
                 members = ", ".join(f"{key}: {json_of(value)}" for key, value in zip(keys, row, strict=True))
                 file.write(("\n{" if count == 0 else ",\n{") + members + "}")
                 count += 1
@@ -133,10 +130,10 @@ class ParquetOutput(Output):
         self._writer: ParquetWriter | None = None
 
     def write(self, result: QueryResult) -> int:
-        names = distinct(result.names)
-        schema = pa.schema([field.with_name(name) for field, name in zip(result.schema, names, strict=True)])
+        names, reader = distinct(result.names), result.reader()
+        schema = pa.schema([field.with_name(name) for field, name in zip(reader.schema, names, strict=True)])
         writer, count = self._open(schema), 0
-        for batch in result.batches:
+        for batch in reader:
             writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
             count += batch.num_rows
         return count
@@ -183,7 +180,12 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 def described_whole(table: TableDefinition | ViewDefinition) -> QueryResult:
     """The description as one result, for outputs that write one document for each result."""
-    parts = [dict(zip(result.names, row, strict=True)) for result in described(table) for row in _rows(result)]
+    parts = [
+        dict(zip(result.names, row, strict=True))
+        for result in described(table)
+        for piece in result.pieces
+        for row in piece
+    ]
     keys = list(dict.fromkeys(key for part in parts for key in part))
     return _text_result(keys, [[part.get(key) for key in keys] for part in parts])
 
@@ -214,12 +216,9 @@ def described(table: TableDefinition | ViewDefinition) -> Iterator[QueryResult]:
         yield _text_result(("constraint", "kind", "of"), constraints)
 
 
-def _rows(result: QueryResult) -> list[tuple[Any, ...]]:
-    return [row for batch in result.batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)]
-
-
 def _text_result(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> QueryResult:
-    data = pa.table(
-        {name: pa.array(values, pa.string()) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
-    )
-    return QueryResult(names, [None] * len(names), data.schema, iter(data.to_batches()))
+    def reader() -> pa.RecordBatchReader:
+        columns = zip(*rows, strict=True)
+        return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)}).to_reader()
+
+    return QueryResult(names, [None] * len(names), iter([[tuple(row) for row in rows]]), reader)

@@ -17,18 +17,19 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-
-import pyarrow as pa
 
 import gmdb
 from gmdb.cli.output import Activity, clear_line, paint
 from gmdb.cli.shell.input import HELP, Command, Piece, command_of, error_lines
-from gmdb.cli.shell.outputs import OUTPUTS, Output, QueryResult, described, described_whole
+from gmdb.cli.shell.outputs import OUTPUTS, PIECE, Output, QueryResult, described, described_whole
 from gmdb.database.connection import Connection
 from gmdb.database.dbapi import Cursor
 from gmdb.errors import Error, OwnerGone, StatementInterrupted
+from gmdb.process.late_imports import pyarrow as pa
+from gmdb.process.late_patterns import late_pattern
 
 # ---- Waiting for a statement: it runs in a thread, so that the main thread can handle Ctrl-C and show activity.
 
@@ -83,10 +84,10 @@ def _on_interrupt(act: Callable[[], None]) -> Iterator[None]:
 
 # ---- The shell itself.
 
-_END = re.compile(r"(?:commit|end|rollback)\b(?!\s+(?:(?:work|transaction)\s+)?to\b)", re.I)
-_READS = re.compile(r"\(*\s*(?:select|with|values|explain|set|savepoint|release|begin|start)\b", re.I)
+_END = late_pattern(r"(?:commit|end|rollback)\b(?!\s+(?:(?:work|transaction)\s+)?to\b)", re.I)
+_READS = late_pattern(r"\(*\s*(?:select|with|values|explain|set|savepoint|release|begin|start)\b", re.I)
 _DID = {"insert": "inserted", "update": "updated", "delete": "deleted"}
-_COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
+_COMMENTS = late_pattern(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 
 
 class Failed(Exception):
@@ -99,8 +100,7 @@ class Leave(Exception):
 
 class Shell:
     def __init__(self, connect: Callable[[], Connection], output: Output, source: str = "") -> None:
-        """``connect`` opens the database, now and again if its owner is gone.  ``source``: the script's name."""
-        self._connect = connect
+        """``connect`` opens the database.  ``source``: the script's name."""
         self.connection = connect()
         self._output = output
         self._source = source
@@ -123,9 +123,10 @@ class Shell:
                 self._execute(piece.text)
         except OwnerGone as error:
             self._print_error(piece, error)
-            self._connect_again()
+            self.connection.rollback()
+            self._changed = False
             raise Failed from None
-        except (Error, pa.ArrowException, OSError) as error:
+        except _shown_errors() as error:
             if isinstance(error, BrokenPipeError):
                 raise
             self._print_error(piece, error)
@@ -162,19 +163,25 @@ class Shell:
 
     def _show(self, cursor: Cursor) -> None:
         names = [column[0] for column in cursor.description or ()]
-        reader = cursor.fetch_record_batch()
+        reader = partial(self._reader, cursor)
         try:
-            count = self._output.write(QueryResult(names, cursor.types, reader.schema, self._batches(reader)))
+            count = self._output.write(QueryResult(names, cursor.types, self._pieces(cursor), reader))
         finally:
             cursor.close()
         self._note(f"{_rows(count)} found", True)
 
-    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        while True:
-            batch = self._wait_for(lambda: next(reader, None))
-            if batch is None:
-                return
-            yield batch
+    def _pieces(self, cursor: Cursor) -> Iterator[list[Any]]:
+        while piece := self._wait_for(lambda: cursor.fetchmany(PIECE)):
+            yield piece
+
+    def _reader(self, cursor: Cursor) -> pa.RecordBatchReader:
+        reader = cursor.fetch_record_batch()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            while (batch := self._wait_for(lambda: next(reader, None))) is not None:
+                yield batch
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
     def _note(self, what: str, is_count: bool) -> None:
         """Show the outcome of a statement in the status line; print it if feedback is on."""
@@ -240,17 +247,10 @@ class Shell:
         return "  ".join(part for part in (f" {self.connection.path.name}", mode, state, self._last) if part)
 
     def _is_autocommit(self) -> bool:
-        """The last known state while the owner is gone: the next statement notices that, and connects again."""
+        """The last known state while the owner is gone with a transaction: the next statement says so."""
         with contextlib.suppress(OwnerGone):
             self._autocommit = self.connection.autocommit
         return self._autocommit
-
-    def _connect_again(self) -> None:
-        self.connection.close()
-        self.connection = self._connect()
-        self.connection.autocommit = self._autocommit
-        self._changed = False
-        print("connected again; what was not committed is rolled back", file=sys.stderr)
 
     def run_script(self, pieces: Iterable[Piece]) -> None:
         for piece in pieces:
@@ -263,6 +263,11 @@ class Shell:
         if self._changed:
             print("what was not committed is rolled back", file=sys.stderr)
         self.connection.close()
+
+
+def _shown_errors() -> tuple[type[Exception], ...]:
+    """What a statement or an output may fail with; Arrow's own errors come of those that have used it."""
+    return (Error, OSError, pa.ArrowException) if "pyarrow" in sys.modules else (Error, OSError)
 
 
 def _rows(count: int) -> str:

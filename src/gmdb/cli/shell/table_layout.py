@@ -16,8 +16,6 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
-import pyarrow as pa
-
 from gmdb.format.columns import ColumnType
 from gmdb.inspect.canvas import PLAIN, Paint
 
@@ -60,11 +58,6 @@ def csv_of(value: Any) -> str:
     if text == "" or any(c in text for c in ',"\r\n') or text != text.strip():
         return '"' + text.replace('"', '""') + '"'
     return text
-
-
-def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    columns = [column.to_pylist() for column in batch.columns]
-    yield from zip(*columns, strict=True) if columns else iter([()] * len(batch))
 
 
 # ---- Rows as a table.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from gmdb.errors import InterfaceError
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, VARCHAR_MAX, Column, ColumnType
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.tables.arrow.arrow_types import arrow_type
 from gmdb.tables.catalog.schema import Constraint
 

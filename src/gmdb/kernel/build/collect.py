@@ -7,7 +7,6 @@ a whole; to link each into all of its callers, as Numba does, takes most of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -18,6 +17,7 @@ from numba.core.compiler import Compiler
 from gmdb.kernel.ahead import exported_name
 from gmdb.kernel.build.target import this_target
 from gmdb.kernel.runtime.jit import RoutineLibrary
+from gmdb.process.late_dataclasses import dataclass
 
 HAS_CRC32C = this_target().has_crc32c  # whatever the CPU of the machine that builds can do
 collected: list[Collected] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -11,6 +10,7 @@ import llvmlite.binding as llvm
 from gmdb.errors import KernelsUnavailable
 from gmdb.kernel.build.target import Target, this_target
 from gmdb.kernel.runtime.python_api import SYMBOLS, gate_of, returns_object, takes_objects
+from gmdb.process.late_dataclasses import dataclass
 
 SYMBOL = "gmdb_"  # what the names of all of a part's own functions that others call begin with
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 
 from gmdb.errors import KernelsUnavailable
+from gmdb.process.late_dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ of their rows: nobody else sees them until it commits, and no row needs cleaning
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE, NO_PLACE, NO_SLOT, OFFSET_BITS
 from gmdb.format.device import DEVICE_HEAD_AT
 from gmdb.format.heap import NODE_AT
+from gmdb.format.layout import Structure
 from gmdb.format.page import PAGE_SIZES, PageType
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import NO_LOCK, SIZE_AT
@@ -56,7 +55,7 @@ from gmdb.kernel.runtime.memory import load_i64, load_u16, move_bytes, records, 
 from gmdb.kernel.runtime.status import DONE, LOCKS_FULL, LOG_FULL, NEED_SPACE
 from gmdb.kernel.undo import OP_INSERT, RECORD_SIZE, log_newest, reserve_undo, write_record
 
-PLACE = np.dtype([("page_id", "<u4"), ("map_page", "<u4"), ("map_offset", "<u4")])
+PLACE = Structure([("page_id", "<u4"), ("map_page", "<u4"), ("map_offset", "<u4")])
 place_at = records(PLACE)
 PLACE_SIZE = PLACE.itemsize
 _INSERT_BODY, _PAGES_BODY = 4, 12

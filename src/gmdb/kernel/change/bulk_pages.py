@@ -6,11 +6,10 @@ A block that has a value too long, or a row too large, is refused before any of 
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_SLOT
 from gmdb.format.columns import Kind
 from gmdb.format.heap import HEAP_NODE, NODE_AT, ROWS_AT, UNDO_IMAGE_MAX
+from gmdb.format.layout import Structure
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, UNLOCKED
 from gmdb.format.slotted import SLOT_FREED
@@ -19,6 +18,7 @@ from gmdb.kernel.page.area import page_head
 from gmdb.kernel.page.soundness import heap_is_sound
 from gmdb.kernel.row import BLOCK_ROWS, COLUMN_SIZE, arrow_column, copy_short, get_bit
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.crc32c import crc_of_more_words
 from gmdb.kernel.runtime.memory import (
     fill_bytes,
@@ -37,7 +37,7 @@ from gmdb.kernel.runtime.status import DONE, ROW_TOO_LARGE, TOO_LONG
 _WORD, _LONG, _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT, _BYTES = (int(kind) for kind in Kind)
 TEMPLATE_SIZE = PAGE_HEAD.size + HEAP_NODE.size
 
-FORMATTING = np.dtype(
+FORMATTING = Structure(
     [
         ("pages", "<i8"),  # address of the buffer's pages; those before ``page`` are full
         ("page", "<i8"),  # the page that rows go to now

@@ -8,10 +8,9 @@ nobody finds the tree; if it does not come to that, its segment is dropped as a 
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE
 from gmdb.format.btree import ENTRIES_AT, KEY_BYTES_MAX
+from gmdb.format.layout import Structure
 from gmdb.format.page import HEAD_SIZE, PAGE_SIZES, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import COL_COUNT_AT, SIZE_AT, UNLOCKED
 from gmdb.kernel.change.index_sort import RUN, comes_before, run_at
@@ -37,7 +36,7 @@ from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.memory import fill_bytes, load_i64, load_u16, load_u32, move_bytes, records, store_64
 from gmdb.kernel.runtime.status import DONE, DUPLICATE, LOG_FULL, NEED_SPACE
 
-FILL = np.dtype(
+FILL = Structure(
     [
         ("runs", "<i8"),  # address of the runs
         ("run_count", "<i8"),
@@ -232,10 +231,10 @@ def finish_tree(area, entry_id, fill_address):
 # leaf pages, which have entries but no place yet.  They are checked before they are taken into the tree:
 # they come from files.
 
-PIECE = np.dtype([("next", "<i8"), ("end", "<i8")])  # addresses: of the first entry not used yet, behind the last
+PIECE = Structure([("next", "<i8"), ("end", "<i8")])  # addresses: of the first entry not used yet, behind the last
 piece_at = records(PIECE)
 _PIECE_SIZE = PIECE.itemsize
-MERGE = np.dtype(
+MERGE = Structure(
     [
         ("pieces", "<i8"),  # address of the pieces
         ("heap", "<i8"),  # address of their numbers (i64s), as a heap: the first has the entry that comes next

@@ -6,8 +6,7 @@ beginnings of keys (``sort_prefix``); only where those are equal are keys compar
 
 from __future__ import annotations
 
-import numpy as np
-
+from gmdb.format.layout import Structure
 from gmdb.kernel.indexes.any_index import open_index
 from gmdb.kernel.indexes.index_node import entry_size
 from gmdb.kernel.page.area import damaged
@@ -25,10 +24,11 @@ from gmdb.kernel.row import (
     sort_prefix,
 )
 from gmdb.kernel.runtime.compiler import long_kernel, routine
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.memory import address_of_array, load_i64, load_u32, move_bytes, records, store_64
 from gmdb.kernel.runtime.status import BUSY, DAMAGED, DONE, KEY_TOO_LONG, NO_ROOM
 
-RUN = np.dtype(
+RUN = Structure(
     [
         ("entries", "<i8"),  # address of the entries, in any order
         ("room", "<i8"),  # bytes that they may take
@@ -42,7 +42,7 @@ RUN = np.dtype(
 )
 run_at = records(RUN)
 RUN_ROOM_MIN = (BLOCK_ROWS + 1) * ENTRY_BUFFER  # for the entries of any block: rows that have moved lie on other pages
-PROGRESS = np.dtype(
+PROGRESS = Structure(
     [
         ("first", "<i8"),  # entries before it are in order
         ("last", "<i8"),  # the end of the group of entries with the prefix of the first

@@ -28,6 +28,7 @@ from gmdb.kernel.indexes.any_index import (
     require_pages,
     take_entry,
 )
+from gmdb.kernel.indexes.btree import add_sought
 from gmdb.kernel.indexes.hash import require_room
 from gmdb.kernel.indexes.index_head import OTHER_AT, entry_page_of, is_hash, object_of, space_of
 from gmdb.kernel.indexes.index_node import entry_size, set_word
@@ -221,6 +222,7 @@ def _check_unique(area, call, target, index, entry, own):
     if not index_head(index).unique or has_null(index, entry):
         return DONE
     at = first_with_key(area, index, entry)
+    call.is_sought = 1 if at == NOT_FOUND and target.index_count == 1 and not is_hash(index) else 0
     while at >= 0:  # ends: one entry comes behind the other, which ``next_with_key`` ensures
         found = entry_at(area, at)
         place = place_of_word(load_i64(found + POINTER_AT))
@@ -235,6 +237,7 @@ def _check_unique(area, call, target, index, entry, own):
 @routine
 def prepare(area, call, target, new, old, own):
     """Find out whether a row can be inserted, or given new data: DONE, or why not.  ``old`` is 0 for an insert."""
+    call.is_sought = 0
     status = require_space(area, target, 2 * target.index_count)
     if status < 0:
         return status
@@ -295,7 +298,7 @@ def _add(area, call, index, row, lock_id, place, is_new):
         word = load_u32(there)
         set_word(area, page, there, lock_id)
     else:
-        status = add_entry(area, index, entry)
+        status = add_sought(area, index, entry) if is_new and call.is_sought else add_entry(area, index, entry)
         if status < 0:
             return status
     return _note(area, call, index, entry, _HASH_ADD if is_hash(index) else _ADD, lock_id, word, place)

@@ -11,11 +11,10 @@ Invariants
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.device import DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD_AT
 from gmdb.format.heap import NODE_AT
+from gmdb.format.layout import Structure
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.segment import SEGMENT_HEAD_AT
 from gmdb.kernel.heap import LOAD_NUMBER_AT, heap_node, touch_heap
@@ -53,7 +52,7 @@ _FREE, _ENTRY_PAGE = int(PageType.FREE), int(PageType.SEGMENT_ENTRY)
 _HEAP = int(SegmentType.HEAP)
 _OFFSET_MASK = PAGES_PER_DEVICE - 1
 
-TAIL = np.dtype(
+TAIL = Structure(
     [
         ("count", "<i8"),  # free pages from the target on, if they are the end of the list; -1 = they are not
         ("changes", "<i8"),  # sums over these pages, which tell whether one of them has changed

@@ -11,9 +11,8 @@ Invariants
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE
+from gmdb.format.layout import Structure
 from gmdb.format.page import SegmentType
 from gmdb.kernel.checks.index_checks import (
     NO_WORD,
@@ -49,14 +48,14 @@ from gmdb.kernel.row import compare_keys, has_null, index_head, key_columns
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.memory import load_u8, load_u32, records, store_8, store_64, wrap
 
-HASH_CHECK = np.dtype(
+HASH_CHECK = Structure(
     [
         *WALK,
         ("keys", "<i8"),  # room for a word of each entry's key
         ("done", "<i8"),  # how many of the queue were gone through
     ]
 )
-QUEUED = np.dtype(
+QUEUED = Structure(
     [
         ("page", "<i8"),
         ("level", "<i8"),  # of a directory; the root's is 0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.btree import INDEX_HEAD, Order
 from gmdb.format.heap import NODE_AT
+from gmdb.format.layout import Structure
 from gmdb.format.page import PageType, SegmentType
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, NO_LOCK, UNLOCKED
 from gmdb.format.slotted import SLOT_FREED
@@ -34,7 +33,7 @@ from gmdb.kernel.runtime.memory import load_i64, load_u8, load_u16, load_u32, mu
 # A word is a hash of a key and of the place of its row.  Keys that compare as equal have the same hash.  Pages are
 # read where the device files are mapped; which of them can be followed is known from ``kernel/checks/page_checks.py``.
 
-MAPPED_DEVICE = np.dtype(
+MAPPED_DEVICE = Structure(
     [
         ("base", "<i8"),  # where its first page lies
         ("page_size", "<i8"),
@@ -232,7 +231,7 @@ WALK = [
     ("whole", "<i8"),  # out: 0 if some part could not be reached
     ("begun", "<i8"),  # within: 1 after the first call
 ]
-PROBLEM = np.dtype([("kind", "<i8"), ("page", "<i8"), ("slot", "<i8"), ("other", "<i8")])
+PROBLEM = Structure([("kind", "<i8"), ("page", "<i8"), ("slot", "<i8"), ("other", "<i8")])
 """``other`` depends on the kind: a page, a number, or the place of the entry that it is wrong with."""
 
 PAGES_AT_ONCE = 1024  # that a call goes through
@@ -298,7 +297,7 @@ def keep_word(check, entry, page_id, slot):
 #  1. Only pages are read that can be followed; keys are compared only if their columns are the index's.
 #  2. Every page is gone through once, so the walk ends whatever the pages say.
 
-TREE_CHECK = np.dtype(
+TREE_CHECK = Structure(
     [
         *WALK,
         ("done", "<i8"),  # how many of the queue were gone through
@@ -309,7 +308,7 @@ TREE_CHECK = np.dtype(
         ("gap", "<i8"),  # within: 1 after a child that could not be followed
     ]
 )
-QUEUED = np.dtype(
+QUEUED = Structure(
     [
         ("page", "<i8"),
         ("level", "<i8"),

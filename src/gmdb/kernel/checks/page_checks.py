@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE, NO_SLOT, OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT
 from gmdb.format.btree import NODE_AT as INDEX_NODE_AT
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, FREE_NODE_AT, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.hash import LEVEL_BITS
 from gmdb.format.heap import HEAP_NODE, NODE_AT, ROWS_AT
+from gmdb.format.layout import Structure
 from gmdb.format.lob import LOB_MAX, LOB_NODE
 from gmdb.format.lob import NODE_AT as LOB_NODE_AT
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, PageType, SegmentType
@@ -44,6 +43,7 @@ from gmdb.kernel.page.soundness import (
 from gmdb.kernel.places import place_of
 from gmdb.kernel.row import POINTER_AT, VALUES_AT
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.crc32c import crc_is_right
 from gmdb.kernel.runtime.memory import load_i64, load_u8, load_u16, load_u32, records
 
@@ -150,7 +150,7 @@ def hash_verdict(page, page_size):
 #  1. Nothing outside of the given pages is read, whatever their bytes are.
 #  2. A page that is not BROKEN has the right CRC and place, and its slots, rows and lengths can be followed.
 
-PAGE_FACTS = np.dtype(
+PAGE_FACTS = Structure(
     [
         ("verdict", "u1"),
         ("fl_flag", "u1"),
@@ -173,7 +173,7 @@ PAGE_FACTS = np.dtype(
 """What later checks need to know of a page."""
 
 ENTRY, LINK, LOCKED = 1, 2, 3
-NOTE = np.dtype(
+NOTE = Structure(
     [
         ("place", "<i8"),  # of the row
         ("kind", "<i8"),  # ENTRY, LINK or LOCKED

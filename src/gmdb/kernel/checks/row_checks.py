@@ -5,9 +5,8 @@ The tables' columns come as rules, which ``verify.rows.Rules`` makes.
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.columns import Kind
+from gmdb.format.layout import Structure
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, NO_LOCK, SIZE_AT, RowFlag, SizeCode
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import load_i32, load_i64, load_u8, load_u16, load_u32, records
@@ -18,7 +17,7 @@ SUSPECT = 2  # some content is wrong, but offsets can be followed
 BROKEN = 3  # nothing on it can be trusted
 UNWRITTEN = 4  # every byte is zero
 
-COLUMN_RULE = np.dtype(
+COLUMN_RULE = Structure(
     [
         ("kind", "<i8"),
         ("size_code", "<i8"),
@@ -29,15 +28,15 @@ COLUMN_RULE = np.dtype(
         ("limbs", "<u4", 4),  # the same for one of 16 bytes, 32 bits each, low first
     ]
 )
-TABLE_RULE = np.dtype([("obj_id", "<i8"), ("columns", "<i8"), ("column_count", "<i8")])
-SCHEMA = np.dtype([("tables", "<i8"), ("table_count", "<i8")])  # tables in order of obj_id
+TABLE_RULE = Structure([("obj_id", "<i8"), ("columns", "<i8"), ("column_count", "<i8")])
+SCHEMA = Structure([("tables", "<i8"), ("table_count", "<i8")])  # tables in order of obj_id
 
 rule_at = records(COLUMN_RULE)
 table_at = records(TABLE_RULE)
 schema_at = records(SCHEMA)
 
 _RULE_SIZE, _TABLE_SIZE = COLUMN_RULE.itemsize, TABLE_RULE.itemsize
-_LIMBS_AT = int(COLUMN_RULE.fields["limbs"][1])  # type: ignore[index]
+_LIMBS_AT = COLUMN_RULE.offset("limbs")
 _BIT, _DECIMAL_WORD, _DECIMAL_LONG, _DECIMAL_WIDE, _TEXT = (
     int(kind) for kind in (Kind.BIT, Kind.DECIMAL_WORD, Kind.DECIMAL_LONG, Kind.DECIMAL_WIDE, Kind.TEXT)
 )

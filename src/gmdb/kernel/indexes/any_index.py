@@ -5,9 +5,8 @@ Code that keeps indexes in step with rows, reads by them or fills them uses only
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.btree import INDEX_AT, IndexKind
+from gmdb.format.layout import Structure
 from gmdb.format.page import PageType, SegmentType
 from gmdb.kernel.indexes import btree, hash
 from gmdb.kernel.indexes.btree import at_or_after, before, seek
@@ -117,7 +116,7 @@ def next_with_key(area, index, entry, place):
 # A walk keeps the last entry that it gave out and looks for its place again with every call, so that it goes on
 # rightly whatever was split, merged or removed meanwhile.
 
-WALK = np.dtype(
+WALK = Structure(
     [
         ("index", "<i8"),  # entry page of the index
         ("low", "<i8"),  # address of an entry; 0 = from the first one on

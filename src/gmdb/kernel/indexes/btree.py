@@ -234,12 +234,17 @@ def find_entry(area, index, entry):
 
 @routine
 def seek(area, index, key, columns, bound):
-    """The place where a search ends in its leaf, which may be the one behind its last entry."""
+    """The place where a search ends in its leaf, which may be the one behind its last entry.
+
+    It stays in the index's scratch, with the way there.
+    """
     page_id = descend(area, index, key, columns, bound)
     if page_id < 0:
         return page_id
     page, page_size = touch_node(area, index, page_id), page_size_of(area, page_id)
-    return place_of(page_id, lower_bound(index, page, page_size, key, columns, bound))
+    place = place_of(page_id, lower_bound(index, page, page_size, key, columns, bound))
+    store_64(path_at(area, 0), place)
+    return place
 
 
 @routine
@@ -444,11 +449,8 @@ def _grow(area, index, level, left, right, separator):
 
 
 @routine
-def add_entry(area, index, entry):
-    """Put a leaf entry into the tree; the caller has made sure of ``pages_for_entry``."""
-    place = seek(area, index, entry, key_columns(index), 0)
-    if place < 0:
-        return place
+def _add_at(area, index, entry, place):
+    """Put a leaf entry in at a place to which the path in the index's scratch leads."""
     page_id, slot = page_of(place), slot_of(place)
     page_size = page_size_of(area, page_id)
     item = entry
@@ -476,6 +478,29 @@ def add_entry(area, index, entry):
         set_child(area, parent, entry_in(parent, page_size, slot_of(place)), new_id)
         page_id, slot, item = page_of(place), slot_of(place), separator
     return damaged(area, page_id)
+
+
+@routine
+def add_entry(area, index, entry):
+    """Put a leaf entry into the tree; the caller has made sure of ``pages_for_entry``."""
+    place = seek(area, index, entry, key_columns(index), 0)
+    return place if place < 0 else _add_at(area, index, entry, place)
+
+
+@routine
+def add_sought(area, index, entry):
+    """``add_entry`` where the last search, which was for the entry's key, has found no entry with it.
+
+    Between two entries of a leaf there is no other place for it, whatever its row id; at the edge of a leaf there may
+    be, for a branch may still have the key, with the row id of an entry that is gone.
+    """
+    place = load_i64(path_at(area, 0))
+    page, slot = touch_node(area, index, page_of(place)), slot_of(place)
+    if page < 0:
+        return page
+    if slot == 0 or (slot == node_at(page).slot_count and node_at(page).next != NO_PAGE):
+        return add_entry(area, index, entry)
+    return _add_at(area, index, entry, place)
 
 
 # ---- taking out

@@ -5,8 +5,6 @@ Only holders of the guard read index pages, so nothing here brackets a page's ve
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, NODE_AT
 from gmdb.format.page import TAIL_SIZE
@@ -14,6 +12,7 @@ from gmdb.format.row import SIZE_AT
 from gmdb.kernel.page.area import change, page_head
 from gmdb.kernel.page.redo import log_bytes, log_counts, log_page
 from gmdb.kernel.row import POINTER_AT
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import load_u16, load_u32, move_bytes, records, store_16, store_32
 

@@ -16,9 +16,8 @@ Invariants
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import DEVICES, NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
+from gmdb.format.layout import Structure
 from gmdb.format.page import PAGE_HEAD, PageType, SegmentType
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.kernel.page.soundness import structure_is_sound
@@ -27,7 +26,7 @@ from gmdb.kernel.runtime.crc32c import crc_is_right
 from gmdb.kernel.runtime.memory import fence, load_i64, load_u8, load_u32, records, store_8, store_32
 from gmdb.kernel.runtime.status import DAMAGED, NOT_FOUND
 
-DEVICE_STATE = np.dtype(
+DEVICE_STATE = Structure(
     [
         ("chunks", "<i8"),  # address of the chunks' addresses
         ("dirty", "<i8"),  # address of a byte per page: 1 = changed since it was last written
@@ -42,7 +41,7 @@ DEVICE_STATE = np.dtype(
     ]
 )
 
-STATE = np.dtype(
+STATE = Structure(
     [
         ("damaged_page", "<i8"),  # the page that a kernel returned DAMAGED for
         ("scn", "<i8"),  # the newest commit; a snapshot taken now sees all up to it
@@ -75,18 +74,18 @@ STATE = np.dtype(
         ("dirty_bytes", "<i8"),  # bytes of changed pages
         ("is_closed", "<i8"),  # 1: there are no pages any more
         ("is_working", "<i8"),  # 1: the holder of the guard is in the midst of something
-        ("reserved", "<i8"),
+        ("has_queues", "<i8"),  # 1: sessions wait for rows or tables
     ]
 )
-IS_CLOSED, IS_WORKING = (list(STATE.names or ()).index(name) for name in ("is_closed", "is_working"))
+IS_CLOSED, IS_WORKING, HAS_QUEUES = map(STATE.names.index, ("is_closed", "is_working", "has_queues"))
 
-AREA = np.dtype([("state", STATE), ("devices", DEVICE_STATE, DEVICES)])
+AREA = Structure([("state", STATE), ("devices", DEVICE_STATE, DEVICES)])
 
 state_of = records(STATE)
 device_state = records(DEVICE_STATE)
 page_head = records(PAGE_HEAD)
 
-DEVICES_AT = int(AREA.fields["devices"][1])  # type: ignore[index]
+DEVICES_AT = AREA.offset("devices")
 DEVICE_SIZE = DEVICE_STATE.itemsize
 _OFFSET_MASK = PAGES_PER_DEVICE - 1
 SORTED, RELEASED = 2, 3

@@ -10,9 +10,8 @@ Invariants
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import DEVICES, NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE
+from gmdb.format.layout import Structure
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE
 from gmdb.format.redo import REDO_CHANGE, REDO_COMMIT, REDO_GROUP, REDO_ITEM, REDO_TAKEN_BACK, RedoItem
 from gmdb.kernel.page.area import (
@@ -206,7 +205,7 @@ def close_group(area, transaction, result):
 #  1. A group is applied as a whole, or not at all.
 #  2. A page that misses a change before one that is to be applied is damaged.
 
-REPLAY = np.dtype(
+REPLAY = Structure(
     [
         ("buffer", "<i8"),  # address of some bytes of the log
         ("length", "<i8"),

@@ -10,8 +10,6 @@ Not here: what one page says of another.  A kernel that follows such a link chec
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_SLOT
 from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, INDEX_AT, INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX
 from gmdb.format.btree import NODE_AT as INDEX_NODE_AT
@@ -35,6 +33,7 @@ from gmdb.format.slotted import LAST_FREED, SLOT_FREED
 from gmdb.format.undo import NODE_AT as UNDO_NODE_AT
 from gmdb.format.undo import OWNER_SIZE, RECORDS_AT, UNDO_HEAD, UNDO_RECORD, UndoOperation
 from gmdb.kernel.row import VALUES_AT
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import load_u8, load_u16, load_u32, records
 

@@ -5,10 +5,9 @@ Not here: what happens to them when transactions commit or take something back (
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PLACE
 from gmdb.format.heap import NODE_AT, ROWS_AT
+from gmdb.format.layout import Structure
 from gmdb.format.redo import REDO_COMMIT, REDO_GROUP, REDO_TAKEN_BACK, ChangeOperation
 from gmdb.format.row import COL_COUNT_AT, MAX_COLUMNS, SIZE_AT
 from gmdb.kernel.heap import heap_node
@@ -32,10 +31,11 @@ from gmdb.kernel.places import place_of
 from gmdb.kernel.read.scan import decode_block
 from gmdb.kernel.row import BLOCK_ROWS, merge_patch, patched_number
 from gmdb.kernel.runtime.compiler import long_kernel, routine
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.memory import load_i64, load_u8, load_u16, move_bytes, records, store_8, store_64
 from gmdb.kernel.runtime.status import DAMAGED, DONE
 
-LOG_CHANGE = np.dtype(
+LOG_CHANGE = Structure(
     [
         ("group", "<i8"),  # LSN of its group
         ("transaction", "<i8"),
@@ -48,8 +48,8 @@ LOG_CHANGE = np.dtype(
         ("before_size", "<i4"),  # bytes behind the row that say what it was; negative: of a patch
     ]
 )
-LOG_COMMIT = np.dtype([("transaction", "<i8"), ("scn", "<i8"), ("time", "<i8"), ("lsn", "<i8"), ("began", "<i8")])
-LOG_SCAN = np.dtype(
+LOG_COMMIT = Structure([("transaction", "<i8"), ("scn", "<i8"), ("time", "<i8"), ("lsn", "<i8"), ("began", "<i8")])
+LOG_SCAN = Structure(
     [
         ("buffer", "<i8"),  # address of some bytes of the log
         ("length", "<i8"),
@@ -62,7 +62,7 @@ LOG_SCAN = np.dtype(
         ("commit_count", "<i8"),  # out
     ]
 )
-DECODING = np.dtype(
+DECODING = Structure(
     [
         ("done", "<i8"),  # rows decoded so far
         ("columns", "<i8"),  # address of the table's columns up to the last that is wanted

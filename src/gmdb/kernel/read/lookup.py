@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.btree import POINTER_SIZE
+from gmdb.format.layout import Structure
 from gmdb.format.page import TAIL_SIZE
 from gmdb.format.row import COL_COUNT_AT, SIZE_AT, UNLOCKED
 from gmdb.kernel.gate import begin_work, end_work, may_read, note_read
@@ -27,6 +26,7 @@ from gmdb.kernel.read.visibility import ROW_BUFFER, load_is_seen, resolve, snaps
 from gmdb.kernel.row import BLOCK_ROWS, POINTER_AT, compare_keys, key_columns, make_entry
 from gmdb.kernel.runtime.call import call_at, target_at
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.memory import (
     address_of_array,
     load_i64,
@@ -44,7 +44,7 @@ from gmdb.kernel.runtime.python_api import Gate, Object
 from gmdb.kernel.runtime.status import DONE, INVISIBLE, NOT_FOUND, NOT_NOW, NOT_PLAIN
 from gmdb.kernel.values import read_row, write_row
 
-FOUND = np.dtype([("page_id", "<u4"), ("slot", "<u4"), ("size", "<i8")])  # before each row that is returned
+FOUND = Structure([("page_id", "<u4"), ("slot", "<u4"), ("size", "<i8")])  # before each row that is returned
 FOUND_MAX = 256  # rows that ``find_rows`` returns
 ENTRIES_AT_ONCE = 1 << 14  # that a call looks at, since the snapshot may see few of their rows
 _FOUND_SIZE = FOUND.itemsize
@@ -195,7 +195,7 @@ def _add_new(rows, thing):
 ARENA_SIZE = 1 << 19  # for versions that a block builds from undo
 BLOCKS_AT_ONCE = 8  # rows for which the guard is held at a time
 
-CURSOR = np.dtype(
+CURSOR = Structure(
     [
         ("scn", "<i8"),  # the snapshot: the fields of visibility.SNAPSHOT come first
         ("transaction", "<i8"),

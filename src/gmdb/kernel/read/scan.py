@@ -6,10 +6,9 @@ the versions of the pages that a block reads, and reads the block again if one h
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.columns import Kind
 from gmdb.format.heap import NODE_AT
+from gmdb.format.layout import Structure
 from gmdb.format.page import TAIL_SIZE
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, NO_LOCK, SIZE_AT, UNLOCKED
 from gmdb.format.slotted import SLOT_FREED
@@ -29,6 +28,7 @@ from gmdb.kernel.places import place_of
 from gmdb.kernel.read.visibility import ROW_BUFFER, load_is_seen, resolve
 from gmdb.kernel.row import BLOCK_ROWS, COLUMN_SIZE, arrow_column, clear_bit, copy_short, set_bit
 from gmdb.kernel.runtime.compiler import long_kernel, routine
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.memory import (
     address_of_array,
     fence,
@@ -263,7 +263,7 @@ ARENA_SIZE = 1 << 20  # for versions that a block builds from undo
 RETRIES = 8
 _LOOKS = 1 << 16  # at a page that somebody changes, before the guard is asked for
 
-SCAN = np.dtype(
+SCAN = Structure(
     [
         ("scn", "<i8"),  # the snapshot: the fields of visibility.SNAPSHOT come first
         ("transaction", "<i8"),

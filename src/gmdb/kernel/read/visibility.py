@@ -8,9 +8,8 @@ delete, and beneath a version that came from undo, it is applied again with the 
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE
+from gmdb.format.layout import Structure
 from gmdb.format.row import NO_LOCK, SIZE_AT
 from gmdb.kernel.heap import FLAG_DELETE, LOAD_NUMBER_AT
 from gmdb.kernel.locks import (
@@ -51,7 +50,7 @@ from gmdb.kernel.undo import (
 VISIBLE, HIDDEN, FROM_UNDO = 0, 1, 2
 ROW_BUFFER = 1 << 16
 
-SNAPSHOT = np.dtype(
+SNAPSHOT = Structure(
     [
         ("scn", "<i8"),  # commits up to this one are seen
         ("transaction", "<i8"),  # the reader's own slot in the transaction table; -1 = none

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from gmdb.format.layout import Structure
 from gmdb.kernel.runtime.memory import records
 
 # ---- The records of a call and of the table that it is about.
 
-CALL = np.dtype(
+CALL = Structure(
     [
         ("scn", "<i8"),  # the statement's snapshot: the fields of visibility.SNAPSHOT come first
         ("transaction", "<i8"),
@@ -28,18 +27,16 @@ CALL = np.dtype(
         ("records", "<i8"),  # address of the places (i64s) of the transaction's undo records, oldest first
         ("record_count", "<i8"),  # kernels count it up as they write records
         ("record_limit", "<i8"),  # no call begins with more than these, so that there is room for what it writes
+        ("is_sought", "<i8"),  # 1: the last search in the table's only index was for the key of the row that goes in
         ("is_unordered", "<i8"),  # 1: records of index entries are among those of rows
         ("plain", "<i8"),  # 1: the transaction is open, and a change is a single call under read committed
         ("stamp", "<i8"),  # another number whenever definitions may have to be looked up again
-        (
-            "read_lsn",
-            "<i8",
-        ),  # where the log ended when a kernel last read a key's rows
+        ("read_lsn", "<i8"),  # where the log ended when a kernel last read a key's rows
         ("read_scn", "<i8"),  # which commit was the newest then
         ("feed_from", "<i8"),  # LSN of the first group that has a change of the transaction for readers; 0 = none
     ]
 )
-TARGET = np.dtype(
+TARGET = Structure(
     [
         ("call", "<i8"),  # address of the session's CALL
         ("obj_id", "<i8"),
@@ -64,7 +61,7 @@ target_at = records(TARGET)
 
 # ---- The fields of the record through which a session and its kernels talk (``kernel.call.CALL``), by position.
 
-_POSITIONS = {name: n for n, name in enumerate(CALL.names or ())}
+_POSITIONS = {name: n for n, name in enumerate(CALL.names)}
 SCN = _POSITIONS["scn"]
 TRANSACTION = _POSITIONS["transaction"]
 STATEMENT = _POSITIONS["statement"]
@@ -86,5 +83,5 @@ IS_UNORDERED = _POSITIONS["is_unordered"]
 PLAIN = _POSITIONS["plain"]
 STAMP = _POSITIONS["stamp"]
 FEED_FROM = _POSITIONS["feed_from"]
-_TARGET_POSITIONS = {name: n for n, name in enumerate(TARGET.names or ())}
+_TARGET_POSITIONS = {name: n for n, name in enumerate(TARGET.names)}
 HELD, SEEN = _TARGET_POSITIONS["held"], _TARGET_POSITIONS["seen"]

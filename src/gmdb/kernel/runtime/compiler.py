@@ -16,10 +16,15 @@ import importlib.util
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import InterfaceError, KernelsUnavailable
 from gmdb.kernel import ahead
+
+__all__ = [
+    "AHEAD", "BUILD", "COMPILED", "HAS_CRC32C", "JIT", "PLAIN", "WAY", "kernel", "long_kernel", "numpy", "operations",
+    "routine",
+]  # fmt: skip
 
 AHEAD, JIT, PLAIN = "ahead", "jit", "plain"
 BUILD = "build"  # what gmdb.kernel.build sets in its own processes, which compile kernels for the extension module
@@ -94,6 +99,11 @@ def routine(function: Callable[..., Any]) -> Any:
 
 
 HAS_CRC32C: bool = _way.HAS_CRC32C  # whether the CPU that kernels are compiled for has an instruction for it
+
+if TYPE_CHECKING or WAY != AHEAD:
+    import numpy
+else:  # what kernels' sources have of NumPy is for those who compile or run them
+    from gmdb.process.late_imports import numpy
 
 operations: Any  # on memory and objects: what memory.py and objects.py export
 if WAY in (JIT, BUILD):

@@ -8,16 +8,16 @@ shifting each past the bytes of the next.  Shifting a CRC past n zero bytes is l
 from __future__ import annotations
 
 import ctypes
-
-import numpy as np
+from typing import Any
 
 from gmdb.format.checksum import CRC_TABLE, crc32c
 from gmdb.format.page import PAGE_SIZES, TAIL_SIZE
-from gmdb.kernel.runtime.compiler import HAS_CRC32C, PLAIN, WAY, routine
+from gmdb.kernel.runtime.compiler import AHEAD, HAS_CRC32C, PLAIN, WAY, routine
+from gmdb.kernel.runtime.compiler import numpy as np
 from gmdb.kernel.runtime.memory import crc_of_word, load_i64, load_u8, load_u32, store_32
 
 STREAMS = 4
-_TABLE = np.array(CRC_TABLE, np.int64)
+_TABLE: Any = None if WAY == AHEAD else np.array(CRC_TABLE, np.int64)
 
 
 def _stream_words(page_size: int) -> int:
@@ -57,7 +57,7 @@ def _table_of(shift: list[int]) -> list[int]:
     return [_shifted(shift, value << 8 * byte) for byte in range(4) for value in range(256)]
 
 
-_SHIFT = _shift_tables() if HAS_CRC32C else np.zeros((1, 1, 1), np.int64)
+_SHIFT: Any = None if WAY == AHEAD else _shift_tables() if HAS_CRC32C else np.zeros((1, 1, 1), np.int64)
 
 
 @routine

@@ -23,7 +23,7 @@ from numba.extending import (
     register_model,
 )
 
-from gmdb.format.layout import Layout
+from gmdb.format.layout import Structure
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.python_api import Call
 
@@ -120,8 +120,8 @@ def _set_field(context, builder, signature, arguments, name):
     builder.store(value, pointer).align = 1
 
 
-def records(layout: Layout | np.dtype) -> Any:
-    structure = StructureType(layout.dtype if isinstance(layout, Layout) else layout)
+def records(declared: Structure) -> Any:
+    structure = StructureType(declared.dtype)
 
     @intrinsic
     def record(typing_context, address):

@@ -13,15 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from gmdb.format.layout import Layout
+from gmdb.format.layout import Structure
 from gmdb.kernel.runtime.compiler import operations
 
 
-def records(layout: Layout | np.dtype) -> Any:
+def records(structure: Structure) -> Any:
     """A function from an address to the structure that lies there, its fields readable and settable by name."""
-    return operations.records(layout)
+    return operations.records(structure)
 
 
 load_u8, load_u16, load_u32 = operations.load_u8, operations.load_u16, operations.load_u32

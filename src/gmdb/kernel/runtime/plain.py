@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gmdb.format.layout import Layout
+from gmdb.format.layout import Structure
 from gmdb.kernel.runtime.python_api import CONSTANTS, Call, gate_of, returns_object, takes_objects
 from gmdb.kernel.runtime.status import BUSY
 
@@ -105,9 +105,9 @@ class _PlainRecord(ctypes.LittleEndianStructure):
         super().__setattr__(name, int(value))
 
 
-def records(layout: Layout | np.dtype) -> Any:
+def records(structure: Structure) -> Any:
     """A function from an address to the structure that lies there."""
-    dtype = layout.dtype if isinstance(layout, Layout) else layout
+    dtype = structure.dtype
     fields: list[tuple[str, Any]] = []
     end = 0
     for name, (kind, offset, *_) in sorted((dtype.fields or {}).items(), key=lambda field: field[1][1]):

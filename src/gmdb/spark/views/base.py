@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from gmdb.format.address import NO_PAGE
 from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.format.undo import TRANSACTIONS_ID, UNDO_ENTRY, UNDO_ID
 from gmdb.inspect.listing import ListColumn
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.storage.pins import Pin
 from gmdb.tables.arrow.arrow_types import arrow_type
 from gmdb.tables.catalog.definition_documents import table_from_plain

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from gmdb.format import heap
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD
 from gmdb.inspect.page_lists import NONE, START, divide
 from gmdb.kernel.read.pinned_pages import ROW_COUNTS, count_rows
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.storage.pinned_pages import FrozenStore
 
 STEP_BYTES = 4 << 20  # pages that are in memory at a time

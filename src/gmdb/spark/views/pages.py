@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from gmdb.format.segment import SEGMENT_HEAD, SEGMENT_HEAD_AT
 from gmdb.inspect.page_lists import PAGES, ROWS, name_in
 from gmdb.inspect.redo_log import REDO, file_records, log_files
 from gmdb.inspect.space_lists import read_segment
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark.table_reader import PagePartition, divide_by_size, pages_per_range
 from gmdb.spark.views.base import (
     BIGINT,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from gmdb.format.address import NO_PAGE, NO_SLOT, RowId
 from gmdb.format.row import NO_LOCK
 from gmdb.format.undo import UNDO_ENTRY, UndoOperation
 from gmdb.inspect.transaction_lists import UNDO, UndoRow, commits_of, rows_of, undo_values
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.spark.table_reader import PagePartition, divide, divide_by_size
 from gmdb.spark.views.base import (
     BIGINT,

@@ -7,13 +7,13 @@ rows, so while they are bound the scope does not know groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from gmdb.errors import IllTyped, InvalidSyntax, UnsupportedExpression
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.sql import operations, tree
 from gmdb.sql.bind.calls import no_function, special
 from gmdb.sql.bind.coercion import assign, coerce, described, settled

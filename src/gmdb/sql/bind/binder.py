@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -16,6 +15,7 @@ from sqlglot import exp
 from gmdb.errors import NoSuchTable, UnsupportedExpression
 from gmdb.format.columns import Column as StoredColumn
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import fold_relation, settled
 from gmdb.sql.bind.scope import Named, Scope, nearest, references, where

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
-from importlib.metadata import version
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 # arguments are not evaluated as those of functions are, and those that ask for the time.
 
 SPECIAL: dict[str, Handler] = {}  # by name; given the call, of which the name is taken
-_NAMES = frozenset(operations.names())
 _DIGITS_OF_TIME = "6"
 _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "btrim", "": "btrim"}
 
@@ -53,14 +51,21 @@ def _call(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     handler = SPECIAL.get(name)
     if handler is not None:
         return handler(binder, syntax, scope)
-    if name not in _NAMES:
+    if name not in _names():
         raise no_function(name, syntax.node)
     return apply(name, _arguments(binder, syntax, scope, "expressions"), syntax.node)
 
 
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(operations.names())
+
+
 def no_function(name: str, node: exp.Expr) -> NoSuchFunction:
     """The error for a function that there is not."""
-    names = sorted(_NAMES | SPECIAL.keys())
+    from difflib import get_close_matches
+
+    names = sorted(_names() | SPECIAL.keys())
     close = get_close_matches(name, names, 1)
     hint = f"Did you mean {close[0]}?" if close else f"The functions are {', '.join(names)}"
     return NoSuchFunction(f"there is no function {name}", *place(node), hint)
@@ -80,6 +85,8 @@ def _environment(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
     if syntax.list("expressions"):
         raise IllTyped(f"{name} takes no arguments", *place(syntax.node))
     if name == "version":
+        from importlib.metadata import version  # few ask for it, and it takes long to import
+
         return Constant(TEXT, f"gmdb {version('gmdb')}")
     return Constant(TEXT, PUBLIC if name == "current_schema" else CATALOG_NAME)
 

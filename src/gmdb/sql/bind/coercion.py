@@ -12,13 +12,13 @@ Not here: which operations there are and what types they take (operations/); sql
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from gmdb.errors import DataError, IllTyped, ValueOutOfRange
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
+from gmdb.process.late_dataclasses import replace
 from gmdb.sql import operations, tree, types
 from gmdb.sql.dialect import place
 from gmdb.sql.operations import Operation

@@ -7,7 +7,6 @@ complete.  LATERAL queries and functions see what stands to the left of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -21,6 +20,7 @@ from gmdb.errors import (
     StatementError,
     UnsupportedExpression,
 )
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import coerce, comparison, same_type
 from gmdb.sql.bind.expressions import bind, condition

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from gmdb.errors import IllTyped, StatementError, TableExists, UnsupportedExpression
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import replace
 from gmdb.sql import tree
 from gmdb.sql.bind import aggregates, calls  # noqa: F401 - they register what they know
 from gmdb.sql.bind.binder import Bound, ChangeSource

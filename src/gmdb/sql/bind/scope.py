@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -23,6 +21,7 @@ from gmdb.errors import (
     UnsupportedExpression,
 )
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.sql import tree
 from gmdb.sql.dialect import place
 from gmdb.sql.syntax import folded
@@ -333,6 +332,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
     same = [one for one in known if one.lower() == name.lower()]
     if same:
         return f'; names in upper case must be quoted: "{same[0]}"'
+    from difflib import get_close_matches
+
     close = get_close_matches(name, known, 1)
     if close:
         return f"; did you mean {close[0]}?"

@@ -7,13 +7,13 @@ list of what is left.  If ORDER BY or DISTINCT asks for computed columns of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from gmdb.errors import InvalidSyntax, StatementError, UnsupportedExpression
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import tree
 from gmdb.sql.bind.aggregates import has_aggregate, sort_key, window_values
 from gmdb.sql.bind.binder import Bound, Lock

@@ -7,12 +7,12 @@ DISTINCT, no LIMIT, no windows.  Its columns that are columns of the table can b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from gmdb.errors import NotSupportedError, SchemaError, UnsupportedExpression
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import tree
 from gmdb.sql.bind.aggregates import has_aggregate
 from gmdb.sql.bind.expressions import condition

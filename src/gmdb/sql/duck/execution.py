@@ -16,7 +16,6 @@ import time
 from _thread import start_new_thread
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
@@ -26,6 +25,7 @@ import pyarrow.compute as pc
 from gmdb.errors import ForkedProcess, InternalError, StatementInterrupted, ValueOutOfRange
 from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, ColumnType
 from gmdb.process.forked import ADVICE
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql.duck.instance import cursor, failure, has_stopped, register, renew, translated, watch
 from gmdb.sql.operations.registry import Operation
 from gmdb.tables.arrow.arrow_types import arrow_type

@@ -14,18 +14,16 @@ from __future__ import annotations
 import atexit
 import os
 import re
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gmdb import errors
 from gmdb.process.finalizers import Living
 from gmdb.process.forked import keep_forever, silence_leak_reports
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql.duck.values import Functions
 from gmdb.sql.operations.macros import FAILURE, MACROS
 from gmdb.sql.operations.registry import Operation
@@ -112,6 +110,8 @@ class Settings:
 
     @classmethod
     def default(cls) -> Settings:
+        import tempfile
+
         pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
         directory = tempfile.mkdtemp(prefix="gmdb-sql-")  # the user's alone: it may get a part of any table
         atexit.register(_remove, directory, os.getpid())
@@ -120,6 +120,8 @@ class Settings:
 
 def _remove(directory: str, pid: int) -> None:
     if os.getpid() == pid:  # a forked child's end is not its parent's
+        import shutil
+
         shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -8,7 +8,6 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow as pa
 from gmdb.database.cursor import RowCursor, open_cursor
 from gmdb.format.address import RowId
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import rows
 from gmdb.sql.duck.execution import Source
 from gmdb.sql.plan.estimates import Estimates

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gmdb.errors import InternalError
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.sql import tree
 from gmdb.sql.duck.execution import DuckResult, Source, Watch
 from gmdb.sql.duck.sources import Read

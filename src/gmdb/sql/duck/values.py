@@ -13,12 +13,12 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import InternalError
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import replace
 from gmdb.sql import tree
 from gmdb.sql.operations.registry import Operation, function_of, written
 from gmdb.sql.plan.terms import is_one_row, negation_of_null

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.sql.types import CHAR, NUMERIC, as_decimal, beside, turns_into
 
 NAMES: dict[str, Any] = {}  # what operations that are Python text refer to

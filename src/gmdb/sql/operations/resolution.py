@@ -7,10 +7,11 @@ first, so those of PostgreSQL's preferred types (double, text) come first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from gmdb.format.columns import ColumnType
-from gmdb.sql.operations import functions, operators
+from gmdb.sql.operations import operators
 from gmdb.sql.operations.registry import Operation, Overload
 from gmdb.sql.types import BOOLEAN, TEXT, pg_name
 
@@ -18,11 +19,6 @@ _NO_CONSTANTS: Mapping[int, Any] = {}
 _ARITHMETIC = frozenset("+-*/%")
 _BITS = frozenset(("&", "|", "#", "<<", ">>"))
 _COMPARISONS = frozenset((*operators.SYMBOLS, operators.DISTINCT, operators.SAME))
-FUNCTIONS: dict[str, Sequence[Overload]] = {
-    **functions.NUMBER_FUNCTIONS,
-    **functions.TEXT_FUNCTIONS,
-    **functions.TIME_FUNCTIONS,
-}
 ALIASES = {
     "ceiling": "ceil",
     "char_length": "length",
@@ -37,15 +33,22 @@ _BOUND = ("coalesce", "now", "cast", "pg_typeof")  # what the binder itself know
 _OPERATORS = {"like", "ilike", "like_escape", "ilike_escape", "similar", "similar_escape"}  # that SQL writes otherwise
 
 
+@cache
+def functions_by_name() -> Mapping[str, Sequence[Overload]]:
+    from gmdb.sql.operations import functions  # statements without a function do not need it
+
+    return {**functions.NUMBER_FUNCTIONS, **functions.TEXT_FUNCTIONS, **functions.TIME_FUNCTIONS}
+
+
 def names() -> list[str]:
     """The names of all functions, for hints."""
-    return sorted({*FUNCTIONS, *ALIASES, *_SPECIAL, *_BOUND} - _OPERATORS)
+    return sorted({*functions_by_name(), *ALIASES, *_SPECIAL, *_BOUND} - _OPERATORS)
 
 
 def overloads(name: str) -> str:
     """How a function can be called, for hints."""
     name = ALIASES.get(name, name)
-    return " or ".join(f"{name}({', '.join(map(pg_name, one.takes))})" for one in FUNCTIONS.get(name, ()))
+    return " or ".join(f"{name}({', '.join(map(pg_name, one.takes))})" for one in functions_by_name().get(name, ()))
 
 
 def resolve(
@@ -57,20 +60,21 @@ def resolve(
     places; of open ones, their texts.
     """
     name = ALIASES.get(name, name)
-    if name in FUNCTIONS:
-        return _best(name, FUNCTIONS[name], types, constants)
+    if len(types) == 1 and name in ("is_null", "neg", "bitnot", *operators.TRUTHS):
+        return unary(name, types[0])
+    known = functions_by_name().get(name)
+    if known is not None:
+        return _best(name, known, types, constants)
     if name in ("greatest", "least") and types:
         return operators.extreme(name, types, constants)
     if name == "nullif" and len(types) == 2:
         return operators.nullif(types, constants)
-    if name == "concat" and types:
-        return functions.concatenation(types)
-    if name == "concat_ws" and types:
-        return functions.join_operation(types)
+    if name in ("concat", "concat_ws") and types:
+        from gmdb.sql.operations.functions import concatenation, join_operation
+
+        return concatenation(types) if name == "concat" else join_operation(types)
     if name == "mod" and len(types) == 2:
         return operator("%", types[0], types[1], constants)
-    if len(types) == 1 and name in ("is_null", "neg", "bitnot", *operators.TRUTHS):
-        return unary(name, types[0])
     return None
 
 
@@ -91,10 +95,10 @@ def operator(
         return operators.arithmetic(symbol, left, right, constants)
     if symbol in _BITS:
         return operators.bitwise(symbol, left, right)
-    if symbol == "||":
-        return functions.shown(left, right)
-    if symbol in ("~", "~*"):
-        return functions.regular_match(symbol, left, right)
+    if symbol in ("||", "~", "~*"):
+        from gmdb.sql.operations.functions import regular_match, shown
+
+        return shown(left, right) if symbol == "||" else regular_match(symbol, left, right)
     return resolve("power", (left, right), constants) if symbol == "^" else None
 
 

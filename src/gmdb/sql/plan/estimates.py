@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.sql import tree
 from gmdb.sql.plan.terms import COMPARISONS, is_call, negated
 from gmdb.sql.tree import Column, Expression, Relation, SortKey

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import tree
 from gmdb.sql.plan.paths import Access, Materialized, Path, Span
 from gmdb.sql.tree import Expression, Relation, everything

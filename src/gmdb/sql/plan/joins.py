@@ -11,9 +11,9 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.sql import tree
 from gmdb.sql.plan import estimates as cost
 from gmdb.sql.plan.estimates import DUCK, ROWS, Keys, Option, Planned

@@ -14,8 +14,8 @@ Not here: costs, paths, the order of joins (joins.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
+from gmdb.process.late_dataclasses import replace
 from gmdb.sql import tree
 from gmdb.sql.plan import terms
 from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts, is_volatile, rebuilt

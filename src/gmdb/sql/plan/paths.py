@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import partial
@@ -25,6 +24,7 @@ from gmdb.errors import DataError, Error
 from gmdb.format.address import RowId, parse_page_id
 from gmdb.format.columns import Column as StoredColumn
 from gmdb.format.columns import ColumnType
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.sql import tree
 from gmdb.sql.plan.estimates import Estimates, known_value
 from gmdb.sql.plan.terms import COMPARISONS, is_call, is_movable, negated

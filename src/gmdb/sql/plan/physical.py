@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
+from gmdb.process.late_dataclasses import replace
 from gmdb.sql import tree
 from gmdb.sql.plan import estimates as cost
 from gmdb.sql.plan.estimates import DUCK, ROWS, Estimates, Keys, Option, Planned

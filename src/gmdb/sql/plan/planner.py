@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gmdb.database.dbapi import rows_of
 from gmdb.errors import EngineFault
 from gmdb.sql import rows
-from gmdb.sql.plan import explain
 from gmdb.sql.plan.estimates import DUCK, DUCK_START, ROWS, Estimates, Option
 from gmdb.sql.plan.normal import normalized, pruned, used_columns
 from gmdb.sql.plan.physical import Planner
@@ -101,10 +100,14 @@ class Plan:
 
     def explain(self) -> list[str]:
         """The plan, a line for each node."""
+        from gmdb.sql.plan import explain
+
         return explain.lines(self.tree, self.executor, self.estimates)
 
     def analyze(self, run: Run, watch: Watch = None) -> list[str]:
         """Run the plan to its end; what it did, a line for each node."""
+        from gmdb.sql.plan import explain
+
         return self._with_retry(lambda run, watch: explain.analyzed(self, run, watch), run, watch)
 
     def has_outgrown(self, size: Size) -> bool:

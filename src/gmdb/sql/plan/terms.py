@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
+from gmdb.process.late_dataclasses import replace
 from gmdb.sql import operations, tree
 from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts, is_volatile, rebuilt
 from gmdb.sql.types import BOOLEAN

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from gmdb.process.late_dataclasses import fields
 from gmdb.sql.operations.registry import Fold
 from gmdb.sql.rows.code import Term, hash_key, sort_key, sorter
 from gmdb.sql.tree import Aggregate, Column, Group, columns_used

@@ -7,9 +7,9 @@ begins: by their keys, if the condition has equalities of both sides, or in a li
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.sql import tree
 from gmdb.sql.rows import sources
 from gmdb.sql.rows.code import Equality, Side, Term, equality_of

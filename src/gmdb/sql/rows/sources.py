@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gmdb.errors import SubqueryTooManyRows, ValueOutOfRange
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.numbers import SERIES_MAX
 from gmdb.sql.plan.paths import Access, parse_row_id

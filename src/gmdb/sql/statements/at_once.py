@@ -126,14 +126,18 @@ def change_point(
     point = point_of(connection, relation, follow)
     if point is None:
         return None
-    read = point.read
+    read, store = point.read, point.session.hub.store
 
     def run(parameters: Parameters) -> int:
         try:
             row = read(parameters)
             if not row:
                 return NOT_DONE if row is None else 0
-            return 1 if change(row[0], new_values(row[1], parameters)) >= 0 else NOT_DONE
+            if change(row[0], new_values(row[1], parameters)) < 0:
+                return NOT_DONE
+            if store.scans:
+                store.give_way()
+            return 1
         except Error:  # by the definition that the point goes by, which may not be that of now
             return NOT_DONE
 

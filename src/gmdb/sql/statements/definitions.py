@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -22,6 +21,7 @@ from gmdb.errors import (
 from gmdb.format.address import MAIN_SPACE
 from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
+from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.sql.bind.binder import Catalog
 from gmdb.sql.bind.expressions import named_type
 from gmdb.sql.bind.scope import Scope

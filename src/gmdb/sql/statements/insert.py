@@ -339,7 +339,7 @@ class Insert(Statement):
             if concerns_all or None in row:
                 check(row, None)
             try:
-                if heap.insert_now(row) < 0:
+                if heap.insert_at_once(row) < 0 and heap.insert_encoded(row) < 0:
                     self._insert_held(row)
             except UniqueViolation as violation:
                 raise name_key(violation, self.definition.index(violation.index), row) from None
@@ -351,7 +351,7 @@ class Insert(Statement):
 
     def _make_quick(self, heap: Heap, values: Sequence[Expression]) -> Quick:
         """One call of a kernel, which itself checks that the definition is the same, and that values fit."""
-        insert, number, slowly = heap.insert_at_once, self._number, self.checked(self.run)
+        insert, number, slowly, store = heap.insert_at_once, self._number, self.checked(self.run), heap.segment.store
         check, concerns_all = self._checks.check, bool(self._checks)
         if heap.shape is None or self.views:
             return slowly
@@ -362,6 +362,8 @@ class Insert(Statement):
         def quick(parameters: Any) -> Result | None:
             if insert(parameters) < 0:
                 return slowly(parameters)
+            if store.scans:
+                store.give_way()
             return _ONE_ROW if number is None else _new(Result, ((), (), 1, None, None, parameters[number]))
 
         def evaluated(parameters: Parameters) -> Result | None:
@@ -373,6 +375,8 @@ class Insert(Statement):
                 return slowly(parameters)
             if insert(row) < 0:
                 return slowly(parameters)
+            if store.scans:
+                store.give_way()
             return _ONE_ROW if number is None else _new(Result, ((), (), 1, None, None, row[number]))
 
         return quick if are_parameters(values) and not concerns_all else self.typed(evaluated)

@@ -6,20 +6,19 @@ effect.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from gmdb.errors import InvalidSyntax, UnsupportedExpression
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_patterns import late_pattern
 from gmdb.sql.syntax import PUBLIC
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
 
 _SECONDS = {"": 0.001, "ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}  # a number alone counts milliseconds
-_TIME = re.compile(r"(\d+)\s*(ms|s|min|h)?")
+_TIME = late_pattern(r"(\d+)\s*(ms|s|min|h)?")
 _WITHOUT_END = 1e9  # seconds, for a lock timeout of 0
 _ON, _OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
 
@@ -94,6 +93,12 @@ def _lock_timeout(connection: Connection) -> str:
     return "0" if seconds == _WITHOUT_END else f"{round(seconds * 1000)}ms"
 
 
+def _server_version(_connection: Connection) -> str:
+    from importlib.metadata import version  # few ask for it, and it takes long to import
+
+    return version("gmdb")
+
+
 def _autocommit(connection: Connection) -> str:
     return _switch(connection.autocommit)
 
@@ -127,6 +132,6 @@ _SETTINGS = {
     "search_path": Setting(lambda _: PUBLIC, _only("search_path", PUBLIC, f'"$user", {PUBLIC}'), PUBLIC),
     "client_encoding": Setting(lambda _: "UTF8", _only("client_encoding", "utf8", "utf-8"), "utf8"),
     "server_encoding": Setting(lambda _: "UTF8"),
-    "server_version": Setting(lambda _: version("gmdb")),
+    "server_version": Setting(_server_version),
     "standard_conforming_strings": Setting(lambda _: "on", _only("standard_conforming_strings", "on"), "on"),
 }

@@ -16,14 +16,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import numpy as np
 
 from gmdb.errors import Corruption, NotABackup, StorageError, TargetExists
 from gmdb.format.address import page_id_of
@@ -31,6 +27,8 @@ from gmdb.format.redo import HEAD_SPACE
 from gmdb.kernel.page.checkpoint import page_is_whole, seal_run
 from gmdb.kernel.runtime.status import DONE
 from gmdb.kernel.undo import check_page
+from gmdb.process.late_dataclasses import asdict, dataclass
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage import disk
 from gmdb.storage.device import Device
 from gmdb.storage.directory import (
@@ -105,6 +103,8 @@ def forget_note(directory: Path) -> bool:
 @contextmanager
 def new_directory(target: Path) -> Iterator[Path]:
     """A directory to fill, which gets its name if nothing goes wrong; else nothing is left of it."""
+    import shutil
+
     if os.path.lexists(target):
         raise TargetExists(f"{target} is there already; choose another path, or remove it first")
     try:

@@ -16,11 +16,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate, groupby
 from pathlib import Path
-
-import numpy as np
 
 from gmdb.errors import StorageError
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, PAGES_PER_DEVICE, device_of, offset_of
@@ -29,10 +28,10 @@ from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.page.checkpoint import copy_chain, detach_chain, is_unchanged, page_is_whole, seal_copies
 from gmdb.process.hooks import Hook
 from gmdb.storage import disk
-from gmdb.storage.device import untouched
 from gmdb.storage.directory import device_path
 from gmdb.storage.log.redo_buffer import RedoLog
 from gmdb.storage.log.reports import CheckpointReport
+from gmdb.storage.memory import address_of, numbers, untouched
 from gmdb.storage.store import PageStore
 
 # ---- Writing rounds of pages to the mirror file, and taking torn pages out of it.
@@ -57,7 +56,7 @@ class Mirror:
             self._file.close()
             raise
 
-    def write(self, ckpt_id: int, ids: np.ndarray, pages: memoryview) -> None:
+    def write(self, ckpt_id: int, ids: Sequence[tuple[int, int]], pages: memoryview) -> None:
         """Keep a copy of a round of pages, in case they are torn in their places."""
         self._file.write(pages, PAGES_AT)
         self._file.write(pack_mirror_head(self._database_id, ckpt_id, ids), 0)
@@ -76,8 +75,8 @@ class Mirror:
 def _is_whole(page: bytes, page_id: int, size: int) -> bool:
     if len(page) != size or size not in PAGE_SIZES:
         return False
-    array = np.frombuffer(page, np.uint8)
-    return bool(page_is_whole(array.ctypes.data, page_id, size))
+    memory = bytearray(page)
+    return bool(page_is_whole(address_of(memory), page_id, size))
 
 
 def torn_pages(directory: Path, database_id: bytes, ckpt_id: int) -> dict[int, bytes]:
@@ -132,8 +131,8 @@ class Checkpoints:
         self._redo = redo
         self._mirror = mirror
         self._running = threading.Lock()
-        self._buffer = untouched(ROUND_SIZE, np.uint8)
-        self._pages = np.zeros((_ROUND_PAGES, 2), np.uint32)  # id and version of each copy
+        self._buffer = untouched(ROUND_SIZE)
+        self._copies = untouched(2 * _ROUND_PAGES, "I")  # id and version of each copy
         self.counters = Hook(_no_counters)
         self.keep = Hook(_keep_nothing)  # old pages, before they are overwritten
 
@@ -179,12 +178,12 @@ class Checkpoints:
     def _round(self, ckpt_id: int, first: int) -> tuple[int, int, int]:
         """Copy and write as many pages as the buffer takes; returns their number, the next page, their bytes."""
         count, following, length, end = self._copy(first)
-        ids = self._pages[:count, 0].astype(np.int64)
-        sizes = self._sizes(ids)
-        seal_copies(self._buffer.ctypes.data, sizes.ctypes.data, count, ckpt_id)
+        ids = self._copies[: 2 * count : 2].tolist()
+        sizes = numbers(map(self._size, ids))
+        seal_copies(address_of(self._buffer), address_of(sizes), count, ckpt_id)
         self._redo.write_through(end)
         self.keep(ids)
-        self._mirror.write(ckpt_id, np.column_stack((ids, sizes)), self._buffer.data[:length])
+        self._mirror.write(ckpt_id, list(zip(ids, sizes, strict=True)), self._buffer[:length])
         self._write(ids, sizes)
         self._give_back(count)
         return count, following, length
@@ -195,38 +194,35 @@ class Checkpoints:
         while following != NO_PAGE and count < _ROUND_PAGES and length + PAGE_SIZES[-1] <= ROUND_BYTES:
             with self._store.guard:
                 room, some = ROUND_BYTES - length, min(BATCH, _ROUND_PAGES - count)
-                at, pages = self._buffer.ctypes.data + length, self._pages.ctypes.data + 8 * count
+                at, pages = address_of(self._buffer) + length, address_of(self._copies) + 8 * count
                 result = copy_chain(self._store.area, following, at, room, pages, some)
                 end = self._redo.end
             copied, following = result >> 32, result & 0xFFFF_FFFF
-            length += int(self._sizes(self._pages[count : count + copied, 0].astype(np.int64)).sum())
+            length += sum(map(self._size, self._copies[2 * count : 2 * (count + copied) : 2]))
             count += copied
             if copied == 0:
                 break
         return count, following, length, end
 
-    def _sizes(self, ids: np.ndarray) -> np.ndarray:
-        by_device = np.zeros(1 << 10, np.int64)
-        for number, device in list(self._store.devices.items()):
-            by_device[number] = device.page_size
-        return by_device[ids >> OFFSET_BITS]
+    def _size(self, page_id: int) -> int:
+        return self._store.devices[page_id >> OFFSET_BITS].page_size
 
-    def _write(self, ids: np.ndarray, sizes: np.ndarray) -> None:
+    def _write(self, ids: list[int], sizes: Iterable[int]) -> None:
         """Write the copies to their places, device by device, in the order of the file."""
-        starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-        for number in np.unique(ids >> OFFSET_BITS).tolist():
+        copies = sorted(zip(ids, accumulate(sizes, initial=0), strict=False))  # page ids are in that order
+        for number, mine in groupby(copies, key=lambda copy: copy[0] >> OFFSET_BITS):
             device = self._store.devices[number]
-            mine = np.flatnonzero(ids >> OFFSET_BITS == number)
-            mine = mine[np.argsort(ids[mine])]
-            offsets = ids[mine] & (PAGES_PER_DEVICE - 1)
-            device.write_pages(offsets, self._buffer, starts[mine])
+            places, starts = zip(*mine, strict=True)
+            offsets = [page_id & (PAGES_PER_DEVICE - 1) for page_id in places]
+            device.write_pages(offsets, self._buffer, list(starts))
             device.sync()
 
     def _give_back(self, count: int) -> None:
         """Give up the private copies of pages that have not changed since, so that the file's are used again."""
         for start in range(0, count, BATCH):
             with self._store.guard:
-                for page_id, version in self._pages[start : min(start + BATCH, count)].tolist():
+                some = self._copies[2 * start : 2 * min(start + BATCH, count)].tolist()
+                for page_id, version in zip(some[::2], some[1::2], strict=True):
                     if is_unchanged(self._store.area, page_id, version):
                         self._store.devices[page_id >> OFFSET_BITS].give_back(page_id & (PAGES_PER_DEVICE - 1), 1)
 
@@ -235,5 +231,5 @@ def _no_counters() -> dict[str, int]:
     return {}
 
 
-def _keep_nothing(_: np.ndarray, /) -> None:
+def _keep_nothing(_: Sequence[int], /) -> None:
     pass

@@ -14,18 +14,18 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import numpy as np
-
 from gmdb.errors import Corruption, PositionGone, PositionUnknown
 from gmdb.format.address import NO_PAGE, NO_PLACE, page_of
+from gmdb.format.layout import Structure
 from gmdb.format.redo import ChangeOperation, payload
 from gmdb.kernel.page.redo import GROUP_MAX, LENGTH_MAX, MORE, first_group
 from gmdb.kernel.read.log_changes import FULL, LOG_CHANGE, LOG_COMMIT, LOG_SCAN, ROW_MIN, copy_rows, scan_log
 from gmdb.kernel.runtime.status import DAMAGED
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.signals import check
 from gmdb.storage.directory import read_control
 from gmdb.storage.feeds import LogPosition
@@ -34,7 +34,7 @@ from gmdb.storage.log.log_files import ARCHIVE, RedoReader, open_if_there, redo_
 CHUNK = 4 << 20
 _ROOM = (CHUNK + 2 * GROUP_MAX) // ROW_MIN
 _COMMITS = 1 << 16
-COMMIT_END = np.dtype([("scn", "<i8"), ("lsn", "<i8"), ("needs", "<i8"), ("changes", "<i8")])
+COMMIT_END = Structure([("scn", "<i8"), ("lsn", "<i8"), ("needs", "<i8"), ("changes", "<i8")])
 _GONE = "is not kept any more; start again from a snapshot, and name a reader so that the log is kept for it"
 _ANOTHER_WAY = "it has gone another way since, as after a restore to an earlier time; start again from a snapshot"
 

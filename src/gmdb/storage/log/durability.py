@@ -35,7 +35,7 @@ INTERVAL = 60.0  # and so much time, if anything was changed
 PATIENCE = 4  # writers wait if there is so many times as much
 SWEEP_INTERVAL = 1.0  # seconds between two looks for what was left behind by processes that are gone
 _POLL = 0.1
-_DIRTY_AT = STATE.fields["dirty_bytes"][1] // 8  # type: ignore[index]
+_DIRTY_AT = STATE.offset("dirty_bytes") // 8
 _logger = logging.getLogger("gmdb")
 
 

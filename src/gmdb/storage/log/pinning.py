@@ -19,13 +19,10 @@ import threading
 import time
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gmdb.errors import DiskFull, StorageError
 from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
@@ -34,12 +31,15 @@ from gmdb.format.page import PAGE_HEAD, PAGE_TAIL
 from gmdb.kernel.page.area import STATE
 from gmdb.kernel.page.checkpoint import copy_changed, page_is_whole, seal_copies
 from gmdb.process.hooks import Hook
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage import disk
 from gmdb.storage.disk import DiskFile
 from gmdb.storage.documents import Holder
 from gmdb.storage.log.checkpoint import Checkpoints
 from gmdb.storage.log.redo_buffer import RedoLog
 from gmdb.storage.log.shrink import Shrinking
+from gmdb.storage.memory import address_of, zeros
 from gmdb.storage.pins import (
     KeptPage,
     Pin,
@@ -151,7 +151,7 @@ class Images:
 
     # ---- keeping
 
-    def keep(self, ids: np.ndarray) -> None:
+    def keep(self, ids: Sequence[int] | np.ndarray) -> None:
         """Keep what the files have of some pages, as far as pins need it, before they are overwritten."""
         if self._newest < 0:
             return
@@ -367,7 +367,7 @@ def _is_whole(page: bytes, page_id: int) -> bool:
 COPY_MAX = 16 << 20  # bytes of changed pages that are copied while writers wait; if there are more, a checkpoint first
 SLACK = 8 << 20  # for what is changed until they wait
 EXPIRY_INTERVAL = 1.0
-_DIRTY_AT = STATE.fields["dirty_bytes"][1] // 8  # type: ignore[index]
+_DIRTY_AT = STATE.offset("dirty_bytes") // 8
 
 
 @dataclass
@@ -388,7 +388,7 @@ class Pins:
         self._redo = redo
         self._checkpoints = checkpoints
         self._shrinking = shrinking
-        self._buffer = np.zeros(0, np.uint8)
+        self._buffer = zeros(0)
         self._checked = 0.0
         self.images = Images(store)
         self._lock = self.images.lock
@@ -427,7 +427,7 @@ class Pins:
             self._make_buffer(store.state[_DIRTY_AT] + SLACK)
             ids = np.zeros(len(self._buffer) >> 13, np.uint32)
             with store.guard:
-                count = copy_changed(store.area, self._buffer.ctypes.data, len(self._buffer), ids.ctypes.data)
+                count = copy_changed(store.area, address_of(self._buffer), len(self._buffer), ids.ctypes.data)
                 if count >= 0:
                     instant, end = capture(), self._redo.end
                     devices = {number: int(device.head.hwm) for number, device in store.devices.items()}
@@ -436,7 +436,7 @@ class Pins:
         store.write_control(ckpt_id=ckpt_id)
         pages = ids[:count].astype(np.int64)
         sizes = np.array([store.devices[number].page_size for number in (pages >> OFFSET_BITS).tolist()], np.int64)
-        seal_copies(self._buffer.ctypes.data, sizes.ctypes.data, count, ckpt_id)
+        seal_copies(address_of(self._buffer), sizes.ctypes.data, count, ckpt_id)
         self._redo.write_through(end)
         pin = Pin(
             new_name(ckpt_id),
@@ -453,7 +453,7 @@ class Pins:
         make_folder(store.directory)
         with self._lock:
             try:
-                self.images.begin(pin, self._pins, pages, sizes, self._buffer.data)
+                self.images.begin(pin, self._pins, pages, sizes, self._buffer)
                 write_pin(store.directory, pin, instant.locks)
             except BaseException:
                 remove_pin(store.directory, pin.name)
@@ -465,8 +465,7 @@ class Pins:
     def _make_buffer(self, size: int) -> None:
         """Memory for copies that is there: touching it for the first time takes longer than copying."""
         if len(self._buffer) < size:
-            self._buffer = np.empty(size + (-size & 0x1FFF), np.uint8)
-            self._buffer[::4096] = 0
+            self._buffer = zeros(size + (-size & 0x1FFF))
 
     # ---- releasing
 

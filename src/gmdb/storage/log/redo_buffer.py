@@ -20,14 +20,12 @@ from __future__ import annotations
 import threading
 import time
 
-import numpy as np
-
 from gmdb.errors import DiskFull, Error, StorageError
 from gmdb.kernel.page.area import STATE
 from gmdb.kernel.page.redo import GROUP_MAX
 from gmdb.process.hooks import Hook
-from gmdb.storage.device import untouched
 from gmdb.storage.log.log_files import RedoFiles
+from gmdb.storage.memory import address_of, untouched
 from gmdb.storage.store import PageStore
 
 BUFFER_SIZE = 3 << 20
@@ -55,11 +53,11 @@ class RedoLog:
         self.files = files
         self.sync_mode = sync
         self.on_durable = Hook(_nobody)
-        self._fields = {name: STATE.fields[name][1] // 8 for name in STATE.names or ()}  # type: ignore[index]
-        self._buffer, self._spare = (untouched(BUFFER_SIZE + GROUP_MAX, np.uint8) for _ in range(2))
+        self._fields = {name: STATE.offset(name) // 8 for name in STATE.names}
+        self._buffer, self._spare = (untouched(BUFFER_SIZE + GROUP_MAX) for _ in range(2))
         self._lock = threading.Lock()
         self._writing = threading.RLock()  # taken with the guard held, never the other way round
-        self._unwritten: tuple[int, np.ndarray, int] | None = None  # LSN, buffer, length: taken, but not in a file yet
+        self._unwritten: tuple[int, memoryview, int] | None = None  # LSN, buffer, length: taken, but not in a file yet
         self._full = DiskFull("the disk has no space for the log")
         self._turns: list[_Turn] = []
         self._leading = False
@@ -72,7 +70,7 @@ class RedoLog:
         self._set("log_end", 0)
         self._set("log_group", 0)
         self._set("log_limit", BUFFER_SIZE)
-        self._set("log_buffer", self._buffer.ctypes.data)
+        self._set("log_buffer", address_of(self._buffer))
         store.make_log_room.connect(self.make_room)
         self._provide()
 
@@ -221,7 +219,7 @@ class RedoLog:
         state, fields = self._store.state, self._fields
         start_at, end_at, group_at, buffer_at = (fields[n] for n in ("log_start", "log_end", "log_group", "log_buffer"))
         full, spare = self._buffer, self._spare
-        spare_address = spare.ctypes.data
+        spare_address = address_of(spare)
         start, length = state[start_at], state[end_at]
         end = start + length
         unwritten = (start, full, length)
@@ -240,7 +238,7 @@ class RedoLog:
             return
         start, buffer, length = self._unwritten
         try:
-            self.files.write(start, buffer.data[:length])
+            self.files.write(start, buffer[:length])
         except StorageError as error:
             self._store.failure = self._store.failure or error
             raise

@@ -6,8 +6,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from gmdb.errors import Corruption
 from gmdb.format.address import OFFSET_BITS, device_of, page_name
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
@@ -21,6 +19,7 @@ from gmdb.storage.directory import sync_directory
 from gmdb.storage.log.checkpoint import torn_pages, write_torn
 from gmdb.storage.log.log_files import ARCHIVE, RedoReader
 from gmdb.storage.log.reports import Progress, Recovery
+from gmdb.storage.memory import address_of, zeros
 from gmdb.storage.store import PageStore
 
 CHUNK = 8 << 20
@@ -52,15 +51,16 @@ class Replayer:
         self._store = store
         self._recovery = recovery
         self._reader = RedoReader(folders, database_id(store), store.control["redo_file_size"])
-        self._state = np.zeros(1, REPLAY)
+        self._memory = zeros(REPLAY.itemsize)
+        self._state = REPLAY.at(self._memory)
 
     def run(self, stop_time: int = 0, progress: Progress | None = None) -> None:
         """Replay all there is, or up to the last commit before ``stop_time`` (microseconds since 1970)."""
         started = time.monotonic()
         lsn = self._store.control["redo_lsn"]
         self._reader.require(lsn)
-        state = self._state[0]
-        state["lsn"], state["stop_time"], state["scn"] = lsn, stop_time, self._store.control["scn"]
+        state = self._state
+        state.lsn, state.stop_time, state.scn = lsn, stop_time, self._store.control["scn"]
         total = self._reader.length_from(lsn)
         start = lsn
         data = b""
@@ -69,8 +69,8 @@ class Replayer:
             more = self._reader.read(lsn + len(data), CHUNK, start)
             data += more
             status = self._apply(data)
-            done = int(state["lsn"]) - lsn
-            data, lsn = data[done:], int(state["lsn"])
+            done = state.lsn - lsn
+            data, lsn = data[done:], state.lsn
             self._recovery.redo_bytes += done
             if progress is not None:
                 progress("replaying redo", self._recovery.redo_bytes, total)
@@ -86,19 +86,19 @@ class Replayer:
                     self._reader.refuse_a_gap(lsn)
                 break
             start, lsn, data = following, following, b""
-            state["lsn"] = lsn
+            state.lsn = lsn
         self._check()
         self._report(lsn, time.monotonic() - started)
 
     def _apply(self, data: bytes) -> int:
         """Replay the whole groups of some bytes."""
-        memory = np.frombuffer(data + bytes(64), np.uint8)
-        state = self._state[0]
-        state["buffer"], state["length"], state["at"] = memory.ctypes.data, len(data), 0
-        while (status := replay_groups(self._store.area, self._state.ctypes.data)) == NEED_SPACE:
-            page_id = int(state["page_id"])
+        memory = bytearray(data) + bytes(64)
+        state = self._state
+        state.buffer, state.length, state.at = address_of(memory), len(data), 0
+        while (status := replay_groups(self._store.area, address_of(self._memory))) == NEED_SPACE:
+            page_id = state.page_id
             device = self._store.devices.get(page_id >> OFFSET_BITS)
-            has_room = device.cover() if device is not None else self._make_device(data[int(state["at"]) :], page_id)
+            has_room = device.cover() if device is not None else self._make_device(data[state.at :], page_id)
             if not has_room:
                 raise Corruption(f"the redo log changes page {page_name(page_id)}, which no device has", page_id)
         if status == DAMAGED:
@@ -134,8 +134,8 @@ class Replayer:
     def _refuse_a_hole(self, lsn: int) -> None:
         """The log seems to end at ``lsn``.  Bytes behind it that say that it went on mean that it was damaged."""
         for start, data in self._reader.behind(lsn, CHUNK):
-            memory = np.frombuffer(data, np.uint8)
-            if find_group_after(memory.ctypes.data, len(data), start, lsn):
+            memory = bytearray(data)
+            if find_group_after(address_of(memory), len(data), start, lsn):
                 if self._goes_on and self._reader.number_of(start) != self._reader.number_of(lsn):
                     self._reader.refuse_a_gap(lsn)  # it knows which file to ask for
                 raise Corruption(
@@ -144,13 +144,13 @@ class Replayer:
                 )
 
     def _report(self, lsn: int, seconds: float) -> None:
-        state, recovery = self._state[0], self._recovery
+        state, recovery = self._state, self._recovery
         recovery.end_lsn = lsn
-        recovery.groups, recovery.items = int(state["groups"]), int(state["items"])
-        recovery.commits = int(state["commits"])
-        recovery.scn = int(state["scn"])
-        recovery.last_commit = int(state["time"])
-        recovery.next_transaction = max(int(state["transaction"]) + 1, self._store.control["next_transaction"])
+        recovery.groups, recovery.items = state.groups, state.items
+        recovery.commits = state.commits
+        recovery.scn = state.scn
+        recovery.last_commit = state.time
+        recovery.next_transaction = max(state.transaction + 1, self._store.control["next_transaction"])
         recovery.seconds += seconds
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from gmdb.format.address import page_name
 from gmdb.process import signals
+from gmdb.process.late_dataclasses import asdict, dataclass, field
 
 Step = tuple[str, int, int]  # what is being done, how far, of how much
 Progress = Callable[[str, int, int], None]

@@ -18,9 +18,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-
-import numpy as np
 
 from gmdb.errors import SchemaError, StorageError
 from gmdb.format.address import FIRST_USER_DEVICE
@@ -28,6 +25,8 @@ from gmdb.format.device import SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import PAGE_HEAD, PageType
 from gmdb.kernel.change.shrink import MORE, MOVES_MAX, TAIL, cut_tail, gather_free, measure_tail, survey_free
 from gmdb.process.hooks import Hook
+from gmdb.process.late_dataclasses import dataclass, field
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage.device import GROWTH_MIN, Device
 from gmdb.storage.log.checkpoint import Checkpoints
 from gmdb.storage.log.redo_buffer import RedoLog

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol
-
-import numpy as np
 
 from gmdb.errors import (
     Corruption,
@@ -46,7 +45,7 @@ from gmdb.kernel.change.dml import (
     update_values,
 )
 from gmdb.kernel.change.index_upkeep import BUILDING
-from gmdb.kernel.runtime.call import BLOCKED, HELD, INDEX, SEEN, STAMP, TARGET
+from gmdb.kernel.runtime.call import BLOCKED, HELD, INDEX, SEEN, STAMP
 from gmdb.kernel.runtime.status import (
     CHANGED,
     DAMAGED,
@@ -60,6 +59,7 @@ from gmdb.kernel.runtime.status import (
 )
 from gmdb.process.signals import Flattened
 from gmdb.storage.feeds import Feed
+from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import PageStore, Segment
 from gmdb.tables.access.batches import Change, batch_of
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange, no_such_index
@@ -128,8 +128,7 @@ class Heap:
         """
         self.session = session
         self._current = current
-        self._buffer = np.zeros(_BUFFER_SIZE, np.uint8)
-        self._bytes = self._buffer.data
+        self._bytes = zeros(_BUFFER_SIZE)
         self._lobs_wanted: Container[int] | None = None
         self._area = store.area
         self._store = store
@@ -158,50 +157,52 @@ class Heap:
         self.indexes = definition.indexes
         self._by_index: dict[str, KeyedRows] = {}
         pages = [index.entry_page | (BUILDING if index.building else 0) for index in self.indexes]
-        self._index_pages = np.array(pages, np.int64)
-        place = (self.session.call_address, self.obj_id, self.segment.entry_page, self._buffer.ctypes.data)
+        self._index_pages = numbers(pages)
+        place = (self.session.call_address, self.obj_id, self.segment.entry_page, address_of(self._bytes))
         lobs = (0, 0, 0, 0)
         if self.lobs is not None:
-            lobs = (self.lobs.numbers.ctypes.data, len(self.lobs.numbers), *self.lobs.segment)
-        fields = np.zeros(len(TARGET.names or ()), np.int64)
-        fields[:] = *place, self._index_pages.ctypes.data, len(self.indexes), *lobs, 0, 0, self.feed
-        self._fields = fields.data
-        self._target = fields.ctypes.data
+            lobs = (address_of(self.lobs.numbers), len(self.lobs.numbers), *self.lobs.segment)
+        indexes = (address_of(self._index_pages) if pages else 0, len(pages))
+        self._fields = fields = numbers((*place, *indexes, *lobs, 0, 0, self.feed))
+        self._target = address_of(fields)
         self.shape = None if self.lobs is not None else row_shape(self.columns)
         self.view = View(self.obj_id, self._target, (fields, self._index_pages, self.lobs, self.shape))
         self.insert_at_once = self._make_insert()
         self._fetch_at_once = self._make_fetch()
-        self._update_at_once = self._make_update()
+        self._update_at_once = self._bound(update_values, self.gate), self._patches.shapes
 
     def insert(self, values: Sequence[Any]) -> RowId:
         """Add a row, values in column order; returns the row id that it keeps for life."""
-        place = self.insert_now(values)
-        return self._insert_slowly(values) if place < 0 else _new(RowId, (place >> 16, place & 0xFFFF))
-
-    def insert_now(self, values: Sequence[Any]) -> int:
-        """``insert``, without waiting or making room; returns the place, or less than 0: nothing was done."""
         place = self.insert_at_once(values)
-        if place >= 0 or not self.session.plain or self.lobs is not None:
-            return place
-        row = self.encode(values)  # of types that kernels do not know
+        if place < 0:
+            place = self.insert_encoded(values)
+            if place < 0:
+                return self._insert_slowly(values)
+        elif self._store.scans:
+            self._store.give_way()
+        return _new(RowId, (place >> 16, place & 0xFFFF))
+
+    def insert_encoded(self, values: Sequence[Any]) -> int:
+        """``insert`` of a row of any types, without waiting or making room.
+
+        Returns its place, or less than 0: nothing was done.
+        """
+        if not self.session.plain or self.lobs is not None:
+            return NOT_NOW
+        row = self.encode(values)
         return self._change_at_once(insert_row, row, len(row))
 
     def _make_insert(self) -> Callable[[Sequence[Any]], int]:
-        """``insert_now`` in one call of a kernel, which makes the row itself."""
+        """``insert`` in one call of a kernel, which makes the row itself: its place, or less than 0."""
         if self.shape is None:
             return _not_now
-        store, queues, area, target = self._store, self._queues, self._area, self._target
-        gate, shape = self.gate, self.shape.address
+        return self._bound(insert_values, self.gate, self.shape.address)
 
-        def insert(values: Sequence[Any], _memory: object = self.view) -> int:
-            """``_memory`` keeps alive what the kernel reads, if the heap gets another definition meanwhile."""
-            if queues:
-                return LOCKED
-            if store.scans:
-                store.give_way()
-            return insert_values(area, target, gate, shape, values)
-
-        return insert
+    def _bound(self, kernel: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+        """A kernel with its first arguments, and the memory that they lead to, whatever definition the heap gets."""
+        call = partial(kernel, self._area, self._target, *arguments)
+        call.memory = self.view, self._patches  # type: ignore[attr-defined]
+        return call
 
     @operation
     def _insert_slowly(self, values: Sequence[Any]) -> RowId:
@@ -278,30 +279,21 @@ class Heap:
 
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         """Give the row new values, all of them in column order or some by column name."""
-        place = row_id[0] << 16 | row_id[1]
-        result = self._update_at_once(place, values)
-        if result < 0 and self.session.plain and self.lobs is None:
-            result = self._change_at_once(update_row, self._encode_patch(values), place)
-        if result < 0:
+        place, (update, shapes) = row_id[0] << 16 | row_id[1], self._update_at_once
+        shape = shapes.get((*values,)) if values.__class__ is dict else 0
+        if shape and update(0, place, shape, (*values.values(),)) >= 0:  # type: ignore[union-attr]
+            if self._store.scans:
+                self._store.give_way()
+        elif self._update_encoded(place, values) < 0:
             self._update_slowly(row_id, values)
 
-    def _make_update(self) -> Callable[[int, Any], int]:
-        """``update`` on the fast path, by a place; less than 0: nothing was done."""
-        if self.lobs is not None:
-            return _not_now
-        store, queues, area, target, gate = self._store, self._queues, self._area, self._target, self.gate
-        shapes, shape_of = self._patches.shapes, self._patches.shape
-
-        def update(place: int, values: Any, _memory: object = self.view) -> int:
-            if queues or values.__class__ is not dict:
-                return NOT_NOW
-            if store.scans:
-                store.give_way()
-            names = (*values,)
-            shape = shapes.get(names) or shape_of(names)
-            return update_values(area, target, gate, 0, place, shape, (*values.values(),)) if shape else NOT_NOW
-
-        return update
+    def _update_encoded(self, place: int, values: Sequence[Any] | Mapping[str, Any]) -> int:
+        """``update`` by values of any types, without waiting or making room; less than 0: nothing was done."""
+        if not self.session.plain or self.lobs is not None:
+            return NOT_NOW
+        if isinstance(values, Mapping):
+            self._patches.shape(tuple(values))  # for the next time
+        return self._change_at_once(update_row, self._encode_patch(values), place)
 
     @operation
     def _update_slowly(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
@@ -313,21 +305,14 @@ class Heap:
         It takes new values of some columns, in their order; without names, the row is deleted.  What it returns is a
         status; less than 0: nothing was done.
         """
-        store, queues, area, target, gate = self._store, self._queues, self._area, self._target, self.gate
         shape = self._patches.shape(tuple(names)) if names else 0
         if names and not shape:
             return _not_now
-
-        def change(place: int, values: Sequence[Any], _memory: object = (self.view, self._patches)) -> int:
-            if queues:
-                return LOCKED
-            if store.scans:
-                store.give_way()
-            if not shape:
-                return delete_as_read(area, target, gate, place)
-            return update_values(area, target, gate, 1, place, shape, values)
-
-        return change
+        if not names:
+            delete = self._bound(delete_as_read, self.gate)
+            return lambda place, _: delete(place)
+        update = self._bound(update_values, self.gate, 1)
+        return lambda place, values: update(place, shape, values)
 
     def patch_encoder(self, names: Sequence[str], first: int = 0) -> Callable[[Sequence[Any]], bytes]:
         """A function that encodes patches of some columns' values, which stand behind ``first`` others."""
@@ -546,35 +531,35 @@ class Heap:
                 snapshot.check()
                 yield rows
 
-    def page_ids(self, check: Callable[[], None]) -> np.ndarray:
+    def page_ids(self, check: Callable[[], None]) -> memoryview:
         """The table's pages; ``check`` raises if the snapshot was given up: then they may be another table's."""
         with self._store.guard:
             check()
             return self.segment.page_ids()
 
     def encoded_rows_of_page(
-        self, page_id: int, form: np.ndarray, view: View | None = None
+        self, page_id: int, form: memoryview, view: View | None = None
     ) -> list[tuple[RowId, bytes]]:
         """The rows of a page that a snapshot sees; ``view``: of a read that began by it."""
         store = self.segment.store
         obj_id, target, _ = view or self.view
-        slots = np.empty(PAGE_SIZES[-1] // 2, np.uint16)
+        slots = zeros(PAGE_SIZES[-1] // 2, "H")
         rows = []
         with store.guard:
             store.require_open()
-            count = store.call(list_rows, 0, form.ctypes.data, obj_id, page_id, slots.ctypes.data)
+            count = store.call(list_rows, 0, address_of(form), obj_id, page_id, address_of(slots))
             for slot in slots[: max(count, 0)].tolist():
-                size = store.call(fetch_row, 0, target, form.ctypes.data, place_of(page_id, slot))
+                size = store.call(fetch_row, 0, target, address_of(form), place_of(page_id, slot))
                 rows.append((RowId(page_id, slot), bytes(self._bytes[:size])))
         return rows
 
-    def encoded_row(self, row_id: RowId, form: np.ndarray, view: View | None = None) -> bytes | None:
+    def encoded_row(self, row_id: RowId, form: memoryview, view: View | None = None) -> bytes | None:
         """The bytes of the version of a row that a snapshot sees; None if it sees none."""
         store = self.segment.store
         target = (view or self.view).target
         with store.guard:
             store.require_open()
-            size = store.call(fetch_row, 0, target, form.ctypes.data, place_of(row_id[0], row_id[1]))
+            size = store.call(fetch_row, 0, target, address_of(form), place_of(row_id[0], row_id[1]))
             return bytes(self._bytes[:size]) if size > 0 else None
 
     def rows_by(self, index: str, keys: KeyRange) -> Iterator[tuple[RowId, tuple[Any, ...]]]:

@@ -12,10 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from typing import NoReturn
-
-import numpy as np
 
 from gmdb.errors import UniqueViolation, ValueTooLong
 from gmdb.format.btree import KEY_BYTES_MAX, IndexKind
@@ -25,6 +22,7 @@ from gmdb.kernel.change.index_sort import RUN
 from gmdb.kernel.change.index_upkeep import apply_shadows, check_shadows
 from gmdb.kernel.page.soundness import LEVELS_MAX
 from gmdb.kernel.runtime.status import DUPLICATE, KEY_TOO_LONG
+from gmdb.process.late_imports import numpy as np
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.index_entries import Index
 from gmdb.tables.access.sorted_runs import KeyTooLong, Run, sorted_runs
@@ -59,7 +57,7 @@ class Filling:
         self._name = name
         self._store = heap.segment.store
 
-    def fill(self, form: np.ndarray) -> None:
+    def fill(self, form: memoryview) -> None:
         """Enter the rows that a snapshot sees into the index, which is empty."""
         runs = self._collect(form)
         fields = np.concatenate([run.fields for run in runs]) if runs else np.zeros(0, RUN)
@@ -70,7 +68,9 @@ class Filling:
 
     # ---- from pages to runs
 
-    def _collect(self, form: np.ndarray) -> list[Run]:
+    def _collect(self, form: memoryview) -> list[Run]:
+        from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+
         pages = np.sort(self._heap.segment.page_ids()).astype(np.uint32)  # rows in the order of their ids
         threads = len(os.sched_getaffinity(0))
         page_size = self._heap.segment.space.page_size
@@ -95,7 +95,7 @@ class Filling:
                 raise
         return [run for future in futures for run in future.result()]
 
-    def _runs(self, pages: np.ndarray, form: np.ndarray, check: Callable[[], None], in_file: bool) -> list[Run]:
+    def _runs(self, pages: np.ndarray, form: memoryview, check: Callable[[], None], in_file: bool) -> list[Run]:
         entry_page = self._tree.segment.entry_page
         try:
             return list(sorted_runs(self._store, self._heap.obj_id, entry_page, pages, 0, form, check, in_file))

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from gmdb.errors import DataError, SchemaError
 from gmdb.format.address import RowId, device_of, offset_of
 from gmdb.format.btree import INDEX_AT, INDEX_HEAD, KEY_BYTES_MAX, KEY_COLUMNS_MAX, IndexKind
@@ -20,19 +18,16 @@ from gmdb.kernel.change.index_calls import add_to_index, find_in_index, plant_in
 from gmdb.kernel.indexes.any_index import WALK
 from gmdb.kernel.row import ENTRY_BUFFER, POINTER_AT, VALUES_AT
 from gmdb.kernel.runtime.status import NOT_FOUND
+from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import Segment
 from gmdb.tables.access.indexes import EVERYTHING, KeyRange, order_of
 
 WALK_BUFFER = 1 << 16
-LOW_FIELD, LOW_COLUMNS_FIELD, LOW_BOUND_FIELD = (
-    list(WALK.names or ()).index(name) for name in ("low", "low_columns", "low_bound")
-)
+LOW_FIELD, LOW_COLUMNS_FIELD, LOW_BOUND_FIELD = (WALK.names.index(name) for name in ("low", "low_columns", "low_bound"))
 HIGH_FIELD, HIGH_COLUMNS_FIELD, HIGH_BOUND_FIELD = (
-    list(WALK.names or ()).index(name) for name in ("high", "high_columns", "high_bound")
+    WALK.names.index(name) for name in ("high", "high_columns", "high_bound")
 )
-BACKWARDS_FIELD, STARTED_FIELD, DONE_FIELD = (
-    list(WALK.names or ()).index(name) for name in ("backwards", "started", "done")
-)
+BACKWARDS_FIELD, STARTED_FIELD, DONE_FIELD = (WALK.names.index(name) for name in ("backwards", "started", "done"))
 
 
 class Index:
@@ -47,7 +42,7 @@ class Index:
         self.segment = segment
         self.columns = tuple(columns)
         self._store = segment.store
-        self._entry = np.zeros(ENTRY_BUFFER, np.uint8)
+        self._entry = zeros(ENTRY_BUFFER)
 
     @classmethod
     def create(cls, segment: Segment, columns: Sequence[Column], positions: Sequence[int], unique: bool) -> Index:
@@ -58,10 +53,10 @@ class Index:
             column_count=len(columns),
             kind=int(cls.kind),
             orders=[*map(order_of, columns), *[0] * (16 - len(columns))],
-            positions=list(np.array([*positions, *[0] * (16 - len(positions))], "<u2").tobytes()),
+            positions=numbers([*positions, *[0] * (16 - len(positions))], "H").tobytes(),
         )
-        raw = np.frombuffer(head, np.uint8)
-        tree._call(plant_index, raw.ctypes.data)
+        tree._entry[: len(head)] = head
+        tree._call(plant_index, address_of(tree._entry))
         return tree
 
     @property
@@ -99,8 +94,8 @@ class Index:
 
     def _put(self, key: Sequence[Any], row_id: RowId) -> int:
         raw = self.encode(key, row_id)
-        self._entry[: len(raw)] = np.frombuffer(raw, np.uint8)
-        return self._entry.ctypes.data
+        self._entry[: len(raw)] = raw
+        return address_of(self._entry)
 
     def add(self, key: Sequence[Any], row_id: RowId) -> None:
         self._call(add_to_index, self._put(key, row_id))
@@ -149,28 +144,27 @@ class Walk:
         room: int = WALK_BUFFER,
     ) -> None:
         """``room``: bytes of what a call gives out."""
-        self._memory = np.zeros(3 * ENTRY_BUFFER + room, np.uint8)
-        self._walk = np.zeros(1, WALK)
-        self.address: int = self._walk.ctypes.data
-        self._fields = self._walk.view(np.int64).data
-        at = self.key_address = self._memory.ctypes.data
-        walk = self._walk[0]
-        walk["index"], walk["backwards"] = tree.segment.entry_page, int(keys.backwards)
-        walk["position"], walk["output"], walk["room"] = at + 2 * ENTRY_BUFFER, at + 3 * ENTRY_BUFFER, room
-        self.output = self._memory.data[3 * ENTRY_BUFFER :]
-        for n, (name, key) in enumerate((("low", keys.low), ("high", keys.high))):
+        self._memory = zeros(3 * ENTRY_BUFFER + room)
+        self._fields = zeros(len(WALK.names), "q")
+        self.address = address_of(self._fields)
+        at = self.key_address = address_of(self._memory)
+        walk = WALK.at(self._fields)
+        walk.index, walk.backwards = tree.segment.entry_page, keys.backwards
+        walk.position, walk.output, walk.room = at + 2 * ENTRY_BUFFER, at + 3 * ENTRY_BUFFER, room
+        self.output = self._memory[3 * ENTRY_BUFFER :]
+        for n, key in enumerate((keys.low, keys.high)):
             if key:
                 raw = tree.encode(key)
-                self._memory[n * ENTRY_BUFFER : n * ENTRY_BUFFER + len(raw)] = np.frombuffer(raw, np.uint8)
-                walk[name] = at + n * ENTRY_BUFFER
-                walk[f"{name}_columns"] = len(key)
-        walk["low_bound"] = 1 if keys.low_open else -1
-        walk["high_bound"] = -1 if keys.high_open else 1
+                self._memory[n * ENTRY_BUFFER : n * ENTRY_BUFFER + len(raw)] = raw
+                self._fields[(LOW_FIELD, HIGH_FIELD)[n]] = at + n * ENTRY_BUFFER
+                self._fields[(LOW_COLUMNS_FIELD, HIGH_COLUMNS_FIELD)[n]] = len(key)
+        walk.low_bound = 1 if keys.low_open else -1
+        walk.high_bound = -1 if keys.high_open else 1
 
     def use_one_key(self) -> tuple[memoryview, memoryview]:
         """Walk over the entries of one key; returns memory for the key, in an entry's shape, and the walk's fields."""
-        self._walk["low"] = self._walk["high"] = self._memory.ctypes.data
-        return self._memory.data, self._fields
+        self._fields[LOW_FIELD] = self._fields[HIGH_FIELD] = self.key_address
+        return self._memory, self._fields
 
     @property
     def done(self) -> bool:

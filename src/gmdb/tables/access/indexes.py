@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError, UniqueViolation
 from gmdb.format.btree import Order
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, Kind
+from gmdb.process.late_dataclasses import dataclass
 
 _ORDERS = {
     Kind.WORD: Order.WORD,

@@ -19,6 +19,7 @@ from gmdb.kernel.read.lookup import FOUND, find_rows, find_values, read_rows
 from gmdb.kernel.row import ENTRY_BUFFER, POINTER_AT
 from gmdb.kernel.runtime.call import LATEST
 from gmdb.process.signals import Flattened
+from gmdb.storage.memory import address_of
 from gmdb.storage.store import Segment
 from gmdb.tables.access.fixed_rows import Split
 from gmdb.tables.access.index_entries import (
@@ -39,8 +40,6 @@ from gmdb.tables.access.shapes import key_shape, row_shape
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from gmdb.tables.access.heap import Heap, View
     from gmdb.transaction.snapshots import Snapshot
 
@@ -217,7 +216,7 @@ class KeyedRows:
         Walk(self.tree, keys, ROOM)  # refuses values that are not of the keys' types
         return Flattened.of(self.pieces(keys))
 
-    def walk_by(self, keys: KeyRange, snapshot: Snapshot, form: np.ndarray) -> Iterator[Found]:
+    def walk_by(self, keys: KeyRange, snapshot: Snapshot, form: memoryview) -> Iterator[Found]:
         """``walk``, by a snapshot that the caller holds."""
         self.index.require(keys)
         self.require_index()
@@ -234,7 +233,7 @@ class KeyedRows:
             self.require_seen(snapshot.scn)
             yield from self._read(Walk(self.tree, keys, ROOM), snapshot, form)
 
-    def _read(self, walk: Walk, snapshot: Snapshot, form: np.ndarray) -> Iterator[Iterable[Found]]:
+    def _read(self, walk: Walk, snapshot: Snapshot, form: memoryview) -> Iterator[Iterable[Found]]:
         heap = self._heap
         view, decode, is_short = heap.view, heap.decoder(snapshot), heap.lobs is None
         limit = FIRST_ROWS
@@ -255,7 +254,7 @@ class KeyedRows:
     def probe(
         self,
         scn: int,
-        form: np.ndarray,
+        form: memoryview,
         check: Callable[[], None],
         decode: Decode,
         row_ids: bool = False,
@@ -264,7 +263,7 @@ class KeyedRows:
         """A probe by a snapshot that the caller holds meanwhile; ``check`` raises if it was given up."""
         self.require_index()
         self.require_seen(scn)
-        heap, address = self._heap, form.ctypes.data
+        heap, address = self._heap, address_of(form)
         session, store, target = heap.session, heap.segment.store, heap.view.target
         guard, call = store.guard, store.call
 
@@ -315,7 +314,7 @@ class KeyedRows:
         if scn < (since if since >= 0 else ~since):
             raise SnapshotTooOld(f"index {self.index.name} is newer than this transaction's snapshot; start over")
 
-    def _some(self, walk: Walk, snapshot: Snapshot, form: np.ndarray, view: View, limit: int) -> bytes:
+    def _some(self, walk: Walk, snapshot: Snapshot, form: memoryview, view: View, limit: int) -> bytes:
         """The next rows, as a kernel gives them out.
 
         The snapshot cannot be given up while the guard is held; after that the index may be gone, too.
@@ -325,7 +324,7 @@ class KeyedRows:
         with store.guard:
             store.require_open()
             snapshot.check()
-            used = store.call(read_rows, 0, view.target, form.ctypes.data, walk.address, limit)
+            used = store.call(read_rows, 0, view.target, address_of(form), walk.address, limit)
             data: bytes = walk.output[:used].tobytes()
         return data
 

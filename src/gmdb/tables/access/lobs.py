@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from gmdb.errors import Corruption, ValueTooLong
 from gmdb.format.address import page_name
 from gmdb.format.columns import Column, encode_text
 from gmdb.format.lob import INLINE_MAX, INLINE_TOTAL, LOB_MAX, LobSegment, Locator
 from gmdb.kernel.lob import append_lob, create_lob, read_lob
 from gmdb.kernel.runtime.status import DAMAGED
+from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import PageStore
 from gmdb.tables.access.lob_files import PIECE_SIZE, OpenLob, is_file, pieces_of
 from gmdb.transaction.session import Session
@@ -44,7 +43,7 @@ class Lobs:
         self._all = tuple(columns)
         self._space_id = store.space_of(segment.entry_page).space_id
         self._inline_max = min(INLINE_MAX, INLINE_TOTAL // len(self.positions))
-        self.numbers = np.array(self.positions, np.int64)
+        self.numbers = numbers(self.positions)
 
     # ---- putting values on pages
 
@@ -141,8 +140,8 @@ class LobWriter:
             self._first_page = self._change(create_lob, self._segment.obj_id, self._segment.entry_page)
         if self._length + len(piece) > LOB_MAX:
             raise ValueTooLong(f"{self._where}: a large object has at most {LOB_MAX} bytes")
-        data = np.frombuffer(piece, np.uint8)
-        at, done = data.ctypes.data, 0
+        data, done = bytearray(piece), 0
+        at = address_of(data) if data else 0
         while done < len(piece):
             place = (self._segment.entry_page, self._first_page)
             done += self._change(append_lob, *place, at + done, len(piece) - done)
@@ -161,12 +160,12 @@ def read_bytes(store: PageStore, obj_id: int, locator: Locator, at: int, size: i
     """Some bytes of a value.  ``check`` raises if the snapshot by which it was found is not held any more."""
     if locator.length > store.size():
         raise damaged_lob(locator)
-    target = np.empty(max(size, 1), np.uint8)
+    target = zeros(max(size, 1))
     done = 0
     while done < size:
         store.require_open()
         piece = min(size - done, PIECE_SIZE)
-        read = read_lob(store.area, obj_id, locator.first_page, at + done, target.ctypes.data + done, piece)
+        read = read_lob(store.area, obj_id, locator.first_page, at + done, address_of(target) + done, piece)
         if read < piece:
             check()
             if read == DAMAGED:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from gmdb.format.columns import Column
 from gmdb.kernel.values import BIGINT, BOOLEAN, BYTES, DOUBLE, FORM, INT, OTHER, SHAPE, TEXT
+from gmdb.storage.memory import address_of, zeros
 
 _KINDS = {
     **{"INT": INT, "BIGINT": BIGINT, "DOUBLE": DOUBLE, "BOOLEAN": BOOLEAN},
@@ -36,21 +35,30 @@ class Shape:
 
         ``outputs``: which columns whoever reads rows gets, in which order.
         """
-        head, forms = np.zeros(1, SHAPE), np.zeros(len(columns), FORM)
-        self._spare = np.zeros(1, np.int64)
-        head["count"], head["gap"], head["has_numbers"] = len(columns), int(key_room > 0), int(numbers is not None)
-        head["room"], head["spare"] = key_room or _ROW_BYTES_MAX, self._spare.ctypes.data
-        head["outputs"], forms["output"] = len(outputs), -1
-        for n, column in enumerate(columns):
-            type_, form = column.type, forms[n]
-            form["kind"], form["code"] = _KINDS.get(type_.name, OTHER), type_.size_code
-            form["length_max"], form["padding"] = type_.length, type_.padding[0] if type_.padding else -1
-            form["number"] = n if numbers is None else numbers[n]
-            form["nullable"] = nulls or (not key_room and column.nullable)
-        for n, column_number in enumerate(outputs):
-            forms[column_number]["output"] = n
-        self._memory = np.concatenate([head.view(np.uint8), forms.view(np.uint8)])
-        self.address: int = self._memory.ctypes.data
+        self._spare = zeros(1, "q")
+        head = SHAPE.pack(
+            count=len(columns),
+            gap=key_room > 0,
+            has_numbers=numbers is not None,
+            room=key_room or _ROW_BYTES_MAX,
+            outputs=len(outputs),
+            spare=address_of(self._spare),
+        )
+        given = {column: n for n, column in enumerate(outputs)}
+        forms = [
+            FORM.pack(
+                kind=_KINDS.get(column.type.name, OTHER),
+                code=column.type.size_code,
+                length_max=column.type.length,
+                padding=column.type.padding[0] if column.type.padding else -1,
+                number=n if numbers is None else numbers[n],
+                output=given.get(n, -1),
+                nullable=nulls or (not key_room and column.nullable),
+            )
+            for n, column in enumerate(columns)
+        ]
+        self._memory = bytearray(b"".join([head, *forms]))
+        self.address = address_of(self._memory)
 
 
 def row_shape(columns: Sequence[Column], outputs: Sequence[int] | None = None) -> Shape | None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from gmdb.errors import UniqueViolation
 from gmdb.format.address import RowId
@@ -28,6 +25,7 @@ from gmdb.kernel.change.index_sort import (
 from gmdb.kernel.read.scan import SCAN, measure_pages
 from gmdb.kernel.row import BLOCK_ROWS, ENTRY_BUFFER, POINTER_AT, VALUES_AT
 from gmdb.kernel.runtime.status import BUSY, DUPLICATE, KEY_TOO_LONG, NO_ROOM
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage.pinned_pages import FrozenStore
 from gmdb.storage.store import PageStore
 
@@ -113,6 +111,8 @@ class Run:
 def _memory(size: int, directory: object | None) -> np.ndarray:
     if directory is None:
         return np.empty(size, np.uint8)
+    import tempfile
+
     with tempfile.TemporaryFile(dir=str(directory)) as file:
         file.truncate(size)
         return np.memmap(file, np.uint8, "r+", shape=(size,))
@@ -124,7 +124,7 @@ def sorted_runs(
     index_page: int,
     pages: np.ndarray,
     first_slot: int,
-    form: np.ndarray,
+    form: memoryview,
     check: Callable[[], None],
     in_file: bool = False,
 ) -> Iterator[Run]:

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from gmdb.errors import SpaceFull, UniqueViolation
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, device_of, offset_of
 from gmdb.format.heap import HEAP_NODE
@@ -24,8 +22,10 @@ from gmdb.kernel.change.bulk import PLACE, enter_run, log_pages, publish_pages, 
 from gmdb.kernel.page.checkpoint import seal_run
 from gmdb.kernel.runtime.call import INSERT_LOCK
 from gmdb.kernel.runtime.status import LOCKS_FULL, LOG_FULL, NEED_SPACE, UNDO_FULL
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import let_through
+from gmdb.storage.memory import numbers
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import name_key
 from gmdb.tables.access.sorted_runs import KeyTooLong, Run, sorted_runs
@@ -104,7 +104,7 @@ class PagePlacer:
     def enter(self, pages: list[int], first_slot: int, lock_id: int) -> None:
         """Enter the rows that were put on some pages, from a slot of the first on, into the table's indexes."""
         store, obj_id = self._store, self._heap.obj_id
-        form = np.array([0, self._session.slot, self._session.statement_number], np.int64)
+        form = numbers((0, self._session.slot, self._session.statement_number))
         for number, index in enumerate(self._heap.indexes):
             try:
                 check = self._session.check_interrupted
@@ -113,7 +113,7 @@ class PagePlacer:
             except KeyTooLong:
                 self._heap.refuse_key(number)
 
-    def _enter_run(self, number: int, run: Run, lock_id: int, form: np.ndarray) -> None:
+    def _enter_run(self, number: int, run: Run, lock_id: int, form: memoryview) -> None:
         arguments = (self._heap.target, number, run.fields.ctypes.data, lock_id)
         done = 1
         while done:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from gmdb.errors import DataError, Error, InterfaceError, NullNotAllowed, SchemaMismatch, TypeMismatch, ValueOutOfRange
 from gmdb.format.address import OFFSET_BITS, PAGES_PER_DEVICE
 from gmdb.format.columns import Column, ColumnType
 from gmdb.process.late_imports import compute as pc
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 
 

@@ -12,19 +12,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
-
-import numpy as np
 
 from gmdb.errors import Corruption, DataError, LockTimeout, NoSuchRow, SchemaMismatch, TableNotEmpty, UniqueViolation
 from gmdb.format.address import RowId
 from gmdb.format.columns import Column
 from gmdb.format.staging import StagedKind
 from gmdb.kernel.change.bulk_pages import adopt_pages
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import compute as pc
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.loads import staged_path
 from gmdb.tables.access.heap import Heap

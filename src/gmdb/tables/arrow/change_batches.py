@@ -8,17 +8,16 @@ their keys loses none and keeps none.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
-
-import numpy as np
 
 from gmdb.errors import Corruption
 from gmdb.format.columns import Column
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
 from gmdb.kernel.read.log_changes import DECODING, SIZE_BITS, decode_rows, find_updates, rows_before
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import compute as pc
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.log.committed_changes import ChangeLog, Committed
 from gmdb.tables.arrow.arrow_types import stored_type

@@ -9,8 +9,6 @@ import ctypes
 from collections.abc import Sequence
 from typing import NoReturn
 
-import numpy as np
-
 from gmdb.errors import ValueTooLong
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.columns import Column, Kind
@@ -21,6 +19,7 @@ from gmdb.format.row import UNLOCKED
 from gmdb.kernel.change.bulk_pages import FORMATTING, format_rows, start_pages
 from gmdb.kernel.row import ARROW_COLUMN
 from gmdb.kernel.runtime.status import TOO_LONG
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 
 

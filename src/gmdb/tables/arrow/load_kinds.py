@@ -6,10 +6,10 @@ Not here: doing it (attach.py), which of several changes of a row counts (attach
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from enum import IntEnum
 
 from gmdb.errors import SchemaError
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.catalog.schema import PRIMARY_KEY, TableDefinition
 
 REFUSE, UPSERT, REPLACE = "refuse", "upsert", "replace"  # what becomes of rows that were there before a first snapshot

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-import numpy as np
-
 from gmdb.errors import Corruption
 from gmdb.format.columns import Column
 from gmdb.format.lob import LobSegment, encode_cell
 from gmdb.kernel.lob import fill_values, measure_cells
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage.pinned_pages import FrozenStore
 from gmdb.storage.store import PageStore

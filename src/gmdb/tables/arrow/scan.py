@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from gmdb.format.address import device_of, offset_of, page_of, slot_of
 from gmdb.format.columns import Column, Kind
@@ -21,12 +18,13 @@ from gmdb.kernel.read.scan import SCAN, measure_pages, scan_pages
 from gmdb.kernel.row import ARROW_COLUMN
 from gmdb.kernel.runtime.status import NO_ROOM
 from gmdb.process.late_imports import compute as pc
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
+from gmdb.storage.memory import numbers
 from gmdb.storage.pinned_pages import FrozenStore
 from gmdb.storage.store import PageStore, Segment
 from gmdb.tables.access.index_entries import INDEX_KINDS, Walk
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange
-from gmdb.tables.access.sorted_runs import scan_some
 from gmdb.tables.arrow.arrow_types import stored_type
 from gmdb.tables.arrow.lob_columns import LobReading
 from gmdb.tables.catalog.schema import TableDefinition
@@ -107,14 +105,14 @@ def row_id_texts(places: np.ndarray) -> pa.Array:
 class Reading:
     """The snapshot of a scan, as kernels read it, for as long as it is held."""
 
-    def __init__(self, form: np.ndarray, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, form: memoryview, snapshot: Snapshot | None = None) -> None:
         self.form = form
         self._snapshot = snapshot
 
     @classmethod
     def of_closed(cls) -> Reading:
         """A reading that sees everything: for a database that does not change."""
-        return cls(np.array([np.iinfo(np.int64).max, -1, 0], np.int64))
+        return cls(numbers(((1 << 63) - 1, -1, 0)))
 
     @property
     def scn(self) -> int:
@@ -135,7 +133,7 @@ class Scan:
         obj_id: int,
         columns: Sequence[Column],
         wanted: Sequence[int],
-        page_ids: np.ndarray,
+        page_ids: memoryview | np.ndarray,
         page_size: int,
         threads: int | None = None,
         places: bool = False,
@@ -175,6 +173,8 @@ class Scan:
             for ids in ranges:
                 yield from self._round(map, [ids], reading)
             return
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(threads, "gmdb-scan") as pool:
             for i in range(0, len(ranges), 2 * threads):
                 yield from self._round(pool.map, ranges[i : i + 2 * threads], reading)
@@ -221,6 +221,8 @@ class Scan:
 
     def _run(self, scan: np.ndarray) -> bool:
         """Scan to the end.  False: the buffers are too small."""
+        from gmdb.tables.access.sorted_runs import scan_some
+
         while scan["next_page"][0] < scan["page_count"][0]:
             if scan_some(self._store, scan_pages, scan) == NO_ROOM:
                 return False

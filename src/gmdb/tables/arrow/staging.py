@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gmdb.errors import Corruption
 from gmdb.format.columns import Column
 from gmdb.format.staging import STAGED_SEAL, StagedKind, pack_seal, read_seal
 from gmdb.kernel.change.bulk_pages import crc_of_more
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_imports import numpy as np
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.storage import disk
 from gmdb.storage.disk import DiskFile

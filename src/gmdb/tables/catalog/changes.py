@@ -10,8 +10,8 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import NullNotAllowed, SchemaError, SchemaMismatch, TableExists
 from gmdb.format.address import MAIN_SPACE, page_name
@@ -20,11 +20,11 @@ from gmdb.format.lob import LobSegment
 from gmdb.format.page import SegmentType
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
+from gmdb.process.late_dataclasses import replace
 from gmdb.storage.feeds import Feed, write_definition
 from gmdb.storage.store import Segment
 from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.catalog.definition_documents import table_to_plain
-from gmdb.tables.catalog.index_creation import IndexMaking, Name
 from gmdb.tables.catalog.schema import (
     CHECK,
     PRIMARY_KEY,
@@ -38,6 +38,10 @@ from gmdb.tables.catalog.schema import (
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.tables.catalog.view_definitions import ViewChanges, ViewDefinition
 from gmdb.transaction.session import Session
+from gmdb.transaction.table_locks import Name
+
+if TYPE_CHECKING:
+    from gmdb.tables.catalog.index_creation import IndexMaking
 
 
 class DefinitionChanges:
@@ -48,8 +52,13 @@ class DefinitionChanges:
         self._session = session
         self._store = catalog.store
         self._system = catalog.system(session)
-        self._indexes = IndexMaking(catalog, session)
         self._views = ViewChanges(catalog, session)
+
+    @cached_property
+    def _indexes(self) -> IndexMaking:
+        from gmdb.tables.catalog.index_creation import IndexMaking  # who only reads need not load it
+
+        return IndexMaking(self._catalog, self._session)
 
     # ---- tables
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import NamedTuple
-
-import numpy as np
 
 from gmdb.errors import DatabaseClosed, Deadlock, LockTimeout, SchemaError, StorageError
 from gmdb.kernel.change.index_upkeep import INDEXES_MAX
+from gmdb.process.late_dataclasses import replace
+from gmdb.process.late_imports import numpy as np
+from gmdb.storage.memory import numbers
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.index_build import Filling
 from gmdb.tables.access.index_entries import INDEX_KINDS, Index
@@ -20,6 +19,7 @@ from gmdb.tables.catalog.schema import TableDefinition, require_name
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.session import Session
+from gmdb.transaction.table_locks import Name
 
 # ---- Building an index while transactions go on.
 #
@@ -63,7 +63,7 @@ class IndexBuild:
     def fill(self) -> None:
         """Fill the index from the table, which others use again, and catch up with most of what they do."""
         self.let_others_in()
-        self._filling.fill(np.array([self._snapshot.scn, -1, 0], np.int64))
+        self._filling.fill(numbers((self._snapshot.scn, -1, 0)))
         self._catch_up_with_most()
 
     def attach(self, leaves: Iterable[tuple[np.ndarray, int]]) -> int:
@@ -141,16 +141,6 @@ class IndexBuild:
 # ---- Creating indexes: within a transaction, or while others go on.
 
 
-class Name(NamedTuple):
-    """A name that is being given or removed, as sessions lock it."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"the name {self.name} of a {self.kind}"
-
-
 class IndexMaking:
     def __init__(self, catalog: Catalog, session: Session) -> None:
         self._catalog = catalog
@@ -180,7 +170,7 @@ class IndexMaking:
         index, tree = self.plant(table, name, positions, unique, using)
         session, heap = self._session, self._heap(table)
         with session.hub.guard:
-            form = np.array([session.hub.memory.scn, session.slot, session.statement_number], np.int64)
+            form = numbers((session.hub.memory.scn, session.slot, session.statement_number))
         Filling(tree, heap, name).fill(form)
         self._catalog.system(session).enter_index(index)
         table = replace(table, indexes=(*table.indexes, index))

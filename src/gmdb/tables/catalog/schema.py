@@ -8,7 +8,6 @@ Not here: reading or changing them (tables.py for an open database, inspect/ for
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from gmdb.errors import NoSuchColumn, NoSuchConstraint, SchemaError
 from gmdb.format.address import SYSTEM_DEVICE, page_id_of
@@ -18,6 +17,7 @@ from gmdb.format.lob import LobSegment
 from gmdb.format.options import OPTIONS_MAX
 from gmdb.format.page import PAGE_SIZES
 from gmdb.format.row import MAX_COLUMNS, header_size
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.storage.feeds import Feed
 from gmdb.tables.access.indexes import IndexDefinition, no_such_index
 

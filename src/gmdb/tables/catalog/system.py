@@ -9,7 +9,6 @@ import json
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -28,6 +27,7 @@ from gmdb.format.address import SYSTEM_DEVICE, RowId
 from gmdb.format.columns import EPOCH, EPOCH_DATE, Column, ColumnType
 from gmdb.format.options import options_text, with_options
 from gmdb.format.page import SegmentType
+from gmdb.process.late_dataclasses import dataclass, field, replace
 from gmdb.storage.documents import parse
 from gmdb.storage.store import PageStore
 from gmdb.tables.access.heap import Heap

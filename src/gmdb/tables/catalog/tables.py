@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from gmdb.errors import NoSuchIndex, NoSuchTable, SchemaError, SnapshotTooOld, WriteConflict
+from gmdb.process.late_dataclasses import replace
 from gmdb.storage.store import PageStore
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import IndexDefinition

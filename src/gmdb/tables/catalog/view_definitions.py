@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import DefinitionChanged, DependentObjects, NoSuchTable, SchemaError
 from gmdb.format.columns import Column
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.storage.documents import parse
 from gmdb.tables.catalog.definition_documents import column_from_plain, column_to_plain
 from gmdb.tables.catalog.schema import SYSTEM_PREFIX, TableDefinition, require_name

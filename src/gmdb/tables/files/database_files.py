@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-
-import numpy as np
 
 from gmdb.errors import Corruption, DataError, NoSuchTable, SchemaError, StorageError
 from gmdb.format import heap, segment
@@ -39,6 +36,8 @@ from gmdb.format.columns import Column, make_type
 from gmdb.format.options import with_options
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType, stored_crc
 from gmdb.format.row import ROW_HEAD, RowFlag, decode_row, header_size
+from gmdb.process.late_dataclasses import replace
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage.directory import device_numbers, device_path, read_control
 from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.catalog.schema import (
@@ -149,18 +148,23 @@ class DatabaseFiles:
 
     def map_pages(self, entry: int) -> list[int]:
         """The map pages of the segment at ``entry``, the entry page first."""
-        return [page_id for page_id, _ in self.maps(entry)]
+        return [page_id for page_id, _ in self._maps(entry)]
 
     def segment_pages(self, entry: int) -> list[int]:
         """The data pages of the segment at ``entry``, in the order of its map."""
         pages: list[int] = []
-        for _, entries in self.maps(entry):
-            listed = entries["page_id"]
-            pages.extend(listed[listed != NO_PAGE].tolist())
+        for _, raw in self._maps(entry):
+            listed = raw.cast("I")[:: segment.MAP_ENTRY.size // 4].tolist()  # page_id is the first field
+            pages.extend(page_id for page_id in listed if page_id != NO_PAGE)
         return pages
 
     def maps(self, entry: int) -> Iterator[tuple[int, np.ndarray]]:
         """Each map page of a segment with its entries, as an array of the map entry's layout."""
+        for page_id, raw in self._maps(entry):
+            yield page_id, np.frombuffer(raw, segment.MAP_ENTRY.dtype)
+
+    def _maps(self, entry: int) -> Iterator[tuple[int, memoryview]]:
+        """Each map page of a segment with the bytes of its entries."""
         at, prior, owner = entry, NO_PAGE, -1
         seen: set[int] = set()
         while at != NO_PAGE:
@@ -313,11 +317,12 @@ def entry_target(page: bytes, offset: int) -> RowId:
     return RowId.from_word(int.from_bytes(page[at : at + 8], "little"))
 
 
-def _map_entries(page: bytes, page_id: int) -> np.ndarray:
+def _map_entries(page: bytes, page_id: int) -> memoryview:
     head_at = segment.map_head_at(page)
     head = segment.MAP_HEAD.at(page, head_at)
     room = segment.map_capacity(len(page), head_at == segment.ENTRY_MAP_AT)
     if head.map_count > room:
         message = f"map page {page_name(page_id)} counts {head.map_count} entries, but has room for {room}"
         raise Corruption(message, page_id, head_at + segment.MAP_HEAD.offset("map_count"))
-    return np.frombuffer(page, segment.MAP_ENTRY.dtype, head.map_count, segment.map_entry_at(page, 0))
+    first = segment.map_entry_at(page, 0)
+    return memoryview(page)[first : first + head.map_count * segment.MAP_ENTRY.size]

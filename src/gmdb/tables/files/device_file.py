@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gmdb.errors import Corruption, StorageError
 from gmdb.format.address import UNDO_DEVICE, page_id_of, page_name
 from gmdb.format.device import DEVICE_HEAD, DEVICE_HEAD_AT, DEVICE_PAGE_END, SPACE_HEAD, SPACE_HEAD_AT
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, PAGE_SIZES, PageType
+from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage.disk import open_plain
 
 USUAL_PAGE_SIZE = PAGE_SIZES[0]

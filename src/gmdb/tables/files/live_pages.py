@@ -6,11 +6,10 @@ damage included.
 
 from __future__ import annotations
 
-import numpy as np
-
 from gmdb.format.address import NO_PAGE, device_of, offset_of, page_id_of
 from gmdb.format.checksum import page_crc
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, PAGE_TAIL, TAIL_SIZE
+from gmdb.process.late_imports import numpy as np
 from gmdb.storage.store import PageStore
 from gmdb.tables.files.database_files import DatabaseFiles
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +18,7 @@ from gmdb.format.row import BITS_AT, NO_LOCK, ROW_HEAD, RowFlag, SizeCode, heade
 from gmdb.format.segment import MAP_HEAD, SEGMENT_HEAD, SEGMENT_HEAD_AT, map_head_at
 from gmdb.format.slotted import bounded
 from gmdb.format.undo import UNDO_RECORD, UndoOperation, record_extents
+from gmdb.process.late_dataclasses import dataclass
 from gmdb.tables.catalog.schema import SYS_COLUMNS_COLUMNS, SYS_COLUMNS_ID, TableDefinition
 from gmdb.tables.files.database_files import SYS_TABLES, DatabaseFiles, entry_target
 
