@@ -125,6 +125,10 @@ class TableExists(SchemaError):
     """A table of that name exists already."""
 
 
+class DependentObjects(SchemaError):
+    """A table, a view or a column is to go or to change, and a view uses it."""
+
+
 class NoSuchColumn(SchemaError):
     """The table has no column of that name."""
 
@@ -212,6 +216,10 @@ class TransactionError(OperationalError):
 
 class Deadlock(TransactionError, Transient):
     """Transactions wait for each other in a circle; this one was chosen to give way.  Roll back and try again."""
+
+
+class ReadOnlyTransaction(TransactionError):
+    """A change was asked of a transaction that is for reading only."""
 
 
 class LockTimeout(TransactionError, Transient):

@@ -23,12 +23,14 @@ _SIZED = {"numeric", "decimal", "varchar", "char"}  # whose parentheses hold no 
 
 @dataclass(frozen=True)
 class Question:
-    """``ordered``: its rows come in an order that is told.  ``table``: the one that it changes, if it does."""
+    """``ordered``: its rows come in an order that is told.  ``table``: the one that it changes, if it does.
+    ``before``: what is to be run before it, in its transaction."""
 
     text: str
     values: tuple[Any, ...] = ()
     ordered: bool = False
     table: str = ""
+    before: tuple[str, ...] = ()
 
     @property
     def gmdb(self) -> tuple[str, tuple[Any, ...]]:
@@ -45,6 +47,7 @@ class Question:
 
     def __str__(self) -> str:
         text, values = self.gmdb
+        text = "\n".join((*self.before, text))
         return f"{text}\n  with {values!r}" if values else text
 
 

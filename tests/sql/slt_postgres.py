@@ -19,8 +19,10 @@ FAMILIES: dict[str, type[errors.Error]] = {
     "3B": errors.ProgrammingError,
     "40": errors.OperationalError,
     "42": errors.ProgrammingError,
+    "44": errors.IntegrityError,
     "54": errors.DataError,  # limits of what a function makes
     "55": errors.OperationalError,
+    "55000": errors.NotSupportedError,  # a view through which no rows are changed
 }
 _STATES: dict[str, tuple[str, ...]] = {
     "21000": ("SubqueryTooManyRows", "ProgrammingError"),
@@ -44,6 +46,11 @@ _STATES: dict[str, tuple[str, ...]] = {
     "42P07": ("TableExists", "SchemaError"),
     "55P03": ("LockTimeout", "RowLocked"),
 }
+
+
+def family_of(state: str) -> type[errors.Error]:
+    """What an SQLSTATE is in PEP 249's terms."""
+    return FAMILIES.get(state) or FAMILIES.get(state[:2], errors.Error)
 
 
 class PostgresPlayer:
@@ -105,7 +112,7 @@ class PostgresPlayer:
     def _refused(self, record: Record, error: PostgresError) -> None:
         assert record.is_refused, f"PostgreSQL refuses it: {error}"
         expected, _ = record.error
-        family = FAMILIES[error.state[:2]]
+        family = family_of(error.state)
         assert issubclass(getattr(errors, expected), family), f"PostgreSQL: {error}, a {family.__name__}"
         names = _STATES.get(error.state)
         assert names is None or expected in names, f"PostgreSQL: {error}, so one of {', '.join(names or ())}"

@@ -289,7 +289,6 @@ REFUSED = (
     "alter table t rename a to",
     "alter table t rename constraint a to b",
     "begin isolation level serializable",
-    "begin transaction read only",
     "begin deferrable",
     "insert or replace into t (i) values (1)",
     "insert or ignore into t (i) values (1)",

@@ -69,6 +69,8 @@ CLAUSES = (  # that the random questions lack
     "SELECT CASE WHEN k < 0 THEN (SELECT rank() OVER (ORDER BY i) FROM t2) WHEN f THEN 2 END FROM t1",
     "SELECT coalesce(k, (SELECT k FROM t2)), coalesce(i, (SELECT max(1 / k) FROM t2 WHERE t2.k > t1.k)) FROM t1",
     "SELECT s FROM t1 WHERE s NOT LIKE '%\\_%'",
+    "SELECT k FROM t3 WHERE i IN (SELECT j FROM (SELECT k AS a, j FROM t2) AS q WHERE q.a = t3.i)",
+    "SELECT k FROM t3 WHERE i NOT IN (SELECT k FROM (SELECT * FROM (SELECT * FROM t2) AS p) AS q WHERE q.k = t3.k)",
 )
 
 
@@ -90,9 +92,10 @@ def test_random_statements_mean_the_same_in_every_way(ways: Ways, kind: str) -> 
         found.append(f"{name}: {shorter}\n  {ways.difference(shorter)}")
         return len(found) < 5
 
-    counts = search(ways, (kind,), SEED, COUNT, tell)
+    count = COUNT // 5 if kind == "views" else COUNT  # views are made in every way, which takes longer than asking
+    counts = search(ways, (kind,), SEED, count, tell)
     assert not found, "\n".join(found)
-    assert counts[kind] == COUNT
+    assert counts[kind] == count
 
 
 @pytest.mark.parametrize("text", CLAUSES)

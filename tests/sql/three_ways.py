@@ -36,8 +36,9 @@ from tests.sql.differences import difference, is_equal, row_key
 from tests.sql.questions import Question, with_parameters
 from tests.sql.random_lookups import INDEXES, MORE_INDEXES, MORE_INDEXES_A_TABLE, TABLES, Changes, Lookups
 from tests.sql.random_queries import Queries
+from tests.sql.random_views import with_views
 from tests.sql.reduction import reduced
-from tests.sql.slt_postgres import FAMILIES
+from tests.sql.slt_postgres import family_of
 from tests.sql.tables import COLUMNS as SPELLINGS
 from tests.sql.tables import create_statements, random_rows
 
@@ -47,7 +48,7 @@ QUESTIONS_A_FILLING = 100
 PARAMETER_SHARE = 0.15
 POSTGRES_SECONDS = 20
 _OF_ROWS = (errors.DataError, errors.IntegrityError)
-KINDS = ("expressions", "queries", "lookups", "changes")
+KINDS = ("expressions", "queries", "lookups", "changes", "views")
 
 
 @dataclass
@@ -78,7 +79,7 @@ class Way:
         what the planner chooses; of changes, there are ways to single rows that are chosen only."""
         if self.executor is None:
             return bool(question.table)
-        if self.executor == DUCK or question.table:
+        if self.executor == DUCK or question.table or question.before:
             return True
         try:
             _, statement = self.connection._statements._statement(*question.gmdb)  # type: ignore[attr-defined]
@@ -89,6 +90,8 @@ class Way:
     def ask(self, question: Question) -> Outcome:
         text, values = question.gmdb
         try:
+            for statement in question.before:
+                self.connection.execute(statement)
             cursor = self.connection.execute(text, values)
             outcome = Outcome(count=cursor.rowcount)
             if cursor.description is not None:
@@ -185,13 +188,15 @@ class Ways:
         assert self._postgres is not None
         table: Rows | None = None
         try:
-            if question.table:  # in one message, since a round trip takes longer than a statement
-                contents = f"select * from {question.table} order by k"
-                _, theirs, table, _ = self._postgres.ask_all(f"begin; {question.postgres}; {contents}; rollback")
+            if question.table or question.before:  # in one message: a round trip takes longer than a statement
+                contents = [f"select * from {question.table} order by k"] if question.table else []
+                asked = [*question.before, question.postgres, *contents]
+                answers = self._postgres.ask_all(f"begin; {'; '.join(asked)}; rollback")[len(question.before) + 1 : -1]
+                theirs, table = answers[0], answers[1] if question.table else None
             else:
                 theirs = self._postgres.ask(question.postgres)
         except PostgresError as error:
-            if question.table:
+            if question.table or question.before:
                 self._postgres.ask("rollback")
             elif question.values and mine.error is None:  # constants may fail where values that come later are not read
                 with suppress(PostgresError):
@@ -247,7 +252,7 @@ def refusal_differs(mine: Outcome, error: PostgresError, is_change: bool) -> str
     """
     if error.state == "57014":
         return ""
-    family = FAMILIES.get(error.state[:2], errors.Error)
+    family = family_of(error.state)
     if is_change and family in _OF_ROWS and mine.error is not None and issubclass(mine.error, _OF_ROWS):
         return ""
     if mine.error is None or not issubclass(mine.error, family):
@@ -267,6 +272,9 @@ def question(kind: str, seed: str) -> Question:
         return Lookups(random).question()
     if kind == "changes":
         return Changes(random).question()
+    if kind == "views":
+        kinds = ("queries", "lookups", "changes")
+        return with_views(question(random.choice(kinds), seed), random)
     share = random.choice([0.0, 0.0, 0.5, 1.0])
     text, values = with_parameters(differential.random_expression(random), random, share)
     row = random.randrange(EXPRESSION_ROWS)

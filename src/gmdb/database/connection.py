@@ -24,6 +24,8 @@ from gmdb.database.alterations import Alterations
 from gmdb.database.key_operations import KeyOperations
 from gmdb.database.operations import Again, composed, operation, scope
 from gmdb.database.pep249 import HasErrors
+from gmdb.database.transaction_modes import HasTransactionModes
+from gmdb.database.view_operations import HasViews
 from gmdb.errors import InterfaceError
 from gmdb.format.address import MAIN_PAGE_SIZE, MAIN_SPACE, RowId
 from gmdb.format.columns import Column
@@ -59,7 +61,7 @@ Isolation = Literal["read committed", "repeatable read", "serializable"]
 Texts = Mapping[str, str] | None
 
 
-class Connection(Alterations, KeyOperations, HasErrors):
+class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransactionModes):
     """One session of a database.  Threads may share it: their calls take turns, all in one transaction."""
 
     def __init__(
@@ -291,11 +293,6 @@ class Connection(Alterations, KeyOperations, HasErrors):
         """Remove an index, once no other transaction uses its table."""
         with self._database.define(self.session) as change:
             change.drop_index(name)
-
-    @operation()
-    def tables(self) -> list[str]:
-        """The names of the tables that were created here."""
-        return self._database.catalog.user_tables(self.session)
 
     @operation()
     def table(self, name: str) -> TableDefinition:

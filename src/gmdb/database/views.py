@@ -20,11 +20,44 @@ from gmdb.storage.pins import Pin
 from gmdb.storage.store import Segment
 from gmdb.tables.arrow.arrow_types import arrow_schema
 from gmdb.tables.catalog.counters import Counting
-from gmdb.tables.catalog.schema import SYSTEM_TABLES, TableDefinition
+from gmdb.tables.catalog.schema import CHECK, SYSTEM_TABLES, TableDefinition
 from gmdb.tables.catalog.system import column_row, constraint_row, index_row, table_row
 from gmdb.tables.catalog.tables import Catalog
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.session import Session
+
+
+def _schemas_of_views() -> dict[str, pa.Schema]:
+    """Those that are about views that users make, and about keys, for information_schema."""
+    return {
+        "views": pa.schema(
+            [
+                ("obj_id", pa.int32()),
+                ("name", pa.string()),
+                ("definition", pa.string()),
+                ("check_option", pa.string()),
+            ]
+        ),
+        "view_columns": pa.schema(
+            [
+                ("obj_id", pa.int32()),
+                ("position", pa.int32()),
+                ("name", pa.string()),
+                ("type", pa.string()),
+                ("length", pa.int32()),
+                ("scale", pa.int32()),
+            ]
+        ),
+        "key_columns": pa.schema(
+            [
+                ("table_id", pa.int32()),
+                ("name", pa.string()),
+                ("kind", pa.string()),
+                ("position", pa.int32()),
+                ("column_name", pa.string()),
+            ]
+        ),
+    }
 
 
 @cache
@@ -43,6 +76,7 @@ def _schemas() -> dict[str, pa.Schema]:
                 ("pct_free", pa.int32()),
             ]
         ),
+        **_schemas_of_views(),
         "locks": pa.schema(
             [
                 ("lock_id", pa.uint32()),
@@ -113,6 +147,9 @@ class SystemViews:
             "sys_identities": self._identities,
             "sys_sequences": self._sequences,
             "sys_statistics": lambda _: _listed("sys_statistics", catalog.statistics.listed()),
+            "sys_key_columns": self._key_columns,
+            "sys_views": self._stored_views,
+            "sys_view_columns": self._view_columns,
             "sys_streams": lambda _: _listed("sys_streams", catalog.streams.listed()),
             "sys_segments": self._segments,
             "sys_locks": lambda _: self.locks(),
@@ -149,6 +186,27 @@ class SystemViews:
     def _constraints(self, session: Session | None) -> pa.Table:
         rows = (constraint_row(table, one) for table in self._tables(session) for one in table.constraints)
         return _listed("sys_constraints", rows)
+
+    def _stored_views(self, session: Session | None) -> pa.Table:
+        views = sorted(self._catalog.views_of(session).values(), key=lambda view: view.number)
+        rows = [(view.number, view.name, view.query, view.check_option or None) for view in views]
+        return _table_from(_schemas()["views"], rows)
+
+    def _view_columns(self, session: Session | None) -> pa.Table:
+        views = sorted(self._catalog.views_of(session).values(), key=lambda view: view.number)
+        columns = ((view.number, n, one) for view in views for n, one in enumerate(view.columns))
+        rows = [(number, n, c.name, c.type.name, c.type.length, c.type.scale) for number, n, c in columns]
+        return _table_from(_schemas()["view_columns"], rows)
+
+    def _key_columns(self, session: Session | None) -> pa.Table:
+        rows = [
+            (table.obj_id, one.name, one.kind, n, name)
+            for table in self._tables(session)
+            for one in table.constraints
+            if one.kind != CHECK
+            for n, name in enumerate(one.columns)
+        ]
+        return _table_from(_schemas()["key_columns"], rows)
 
     def _identities(self, _: Session | None) -> pa.Table:
         return _listed("sys_identities", self._catalog.counters.listed())

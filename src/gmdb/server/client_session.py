@@ -58,10 +58,6 @@ class ClientSession(Session):
         self.stopped = False
         self.read_only = read_only
 
-    @property
-    def is_read_only(self) -> bool:
-        return self.read_only
-
     def require_open(self) -> None:
         if self.stopped:
             raise owner_gone(self.hub.store.directory)

@@ -281,6 +281,7 @@ _CLASSES = {
     "StreamBatch": "gmdb.tables.catalog.system",
     "TableDefinition": "gmdb.tables.catalog.schema",
     "TableStatistics": "gmdb.tables.catalog.system",
+    "ViewDefinition": "gmdb.tables.catalog.view_definitions",
 }
 _AS_THEY_ARE = frozenset((bool, int, float, str, type(None)))
 _known: dict[str, type] = {}

@@ -131,7 +131,7 @@ class _OneTable(Catalog):
     def __init__(self, table: TableDefinition) -> None:
         self._table = table
 
-    def table(self, node: exp.Expr, name: str | None = None, others: Sequence[str] = ()) -> TableDefinition:
+    def named(self, node: exp.Expr, name: str, others: Sequence[str] = ()) -> TableDefinition:
         del node, name, others  # the statement names this one alone
         return self._table
 

@@ -44,20 +44,32 @@ _OWN = {
         rf"|(constraint)\s+{_WORD}\s+on\s+{_WORD})\s+is\s+(null|'(?:[^']|'')*')",
         re.I,
     ),
+    "begin": late_pattern(
+        r"(?:begin(?:\s+(?:work|transaction))?|start\s+transaction)\s+((?:isolation|read|not|deferrable)\b.*)",
+        re.I | re.S,
+    ),
+    "set_transaction": late_pattern(r"set\s+(?:local\s+)?transaction\s+(.*)", re.I | re.S),
+    "set_all_transactions": late_pattern(r"set\s+session\s+characteristics\s+as\s+transaction\s+(.*)", re.I | re.S),
+    "set": late_pattern(rf"set\s+(?:session\s+)?(?!local\b){_WORD}\s*(?:=|\bto\b)\s*('[^']*'|[^'\s].*)", re.I | re.S),
+    "set_schema": late_pattern(r"set\s+schema\s+('[^']*')", re.I),
+    "show": late_pattern(rf"show\s+(transaction\s+isolation\s+level|{_WORD})", re.I),
+    "reset": late_pattern(rf"reset\s+{_WORD}", re.I),
     "explain": late_pattern(r"explain\s+(.*)", re.I | re.S),
     "describe": late_pattern(rf"desc(?:ribe)?\s+{_WORD}", re.I),
 }
 _OWN_WORDS = {  # with which they begin
-    **{name: (name,) for name in ("savepoint", "release", "explain", "describe", "comment")},
+    **{name: (name,) for name in ("savepoint", "release", "explain", "describe", "comment", "begin", "show", "reset")},
     **{
         "alter": ("rename_constraint", "validate", "sequence"),
-        "set": ("autocommit", "constraints"),
+        "set": ("autocommit", "constraints", "set_transaction", "set_all_transactions", "set_schema", "set"),
         "create": ("tablespace", "sequence"),
         "drop": ("drop_tablespace", "drop_sequence"),
         "desc": ("describe",),
+        "start": ("begin",),
     },
 }
 _OPTION = late_pattern(rf"\s+(tablespace|pctfree)\s*=?\s*(\d+|{_WORD})\s*$", re.I)
+_CREATE_VIEW = late_pattern(r"\bcreate\b.*\bview\b", re.I | re.S)
 _CREATE_TABLE = late_pattern(r"\s*create\s+table\b", re.I)
 
 
@@ -149,4 +161,24 @@ def _take_options(text: str) -> tuple[str, dict[str, str]]:
             break
         options[match.group(1).lower()] = match.group(2)
         text = text[: match.start()]
+    if _CREATE_VIEW.search(text):
+        return _take_query(text, options)
+    return text, options
+
+
+def _take_query(text: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Of CREATE VIEW, the query as it was written, and WITH CHECK OPTION, which sqlglot does not read."""
+    tokens = sqlglot.tokenize(text, read=dialect.GmdbSql)
+    words = [token.text.lower() for token in tokens]
+    if words[:2] != ["create", "view"] and words[:4] != ["create", "or", "replace", "view"]:
+        return text, options
+    if words[-2:] == ["check", "option"]:
+        option = words[-3] if words[-3] in ("local", "cascaded") else ""
+        first = -4 if option else -3
+        if words[first] == "with":
+            options["check_option"] = option or "cascaded"
+            text, tokens = text[: tokens[first].start].rstrip(), tokens[:first]
+    begin = next((token for token in tokens if token.token_type == TokenType.ALIAS), None)
+    if begin is not None:
+        options["query"] = text[begin.end + 1 :].strip()
     return text, options

@@ -16,6 +16,7 @@ from gmdb.sql.tree import ParameterKey, Relation
 from gmdb.sql.types import INT, INTEGERS, type_of_value
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.tables.catalog.view_definitions import ViewDefinition
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -31,9 +32,9 @@ NOT_CURRENT = (DefinitionChanged, NoSuchIndex, NoSuchTable)  # perhaps since the
 class Statement(ABC):
     """A statement that was prepared, for the tables as they are defined now.
 
-    ``tables``: those that it names.  ``typed_parameters``: those whose types it depends on.  ``quick``: a fast path,
-    which may come with the first run.  It returns None, and has done nothing, if the statement is not current, if
-    parameters are of other types, or if it does not apply for any other reason.
+    ``tables`` and ``views``: those that it names.  ``typed_parameters``: those whose types it depends on.  ``quick``: a
+    fast path, which may come with the first run.  It returns None, and has done nothing, if the statement is not
+    current, if parameters are of other types, or if it does not apply for any other reason.
     """
 
     quick: Quick | None = None
@@ -44,12 +45,15 @@ class Statement(ABC):
         self.parsed = parsed
         self.types = types
         self.tables: dict[str, TableDefinition] = {}
+        self.views: dict[str, ViewDefinition] = {}
         self._plans: list[Plan] = []
         self.typed_parameters: frozenset[ParameterKey] = frozenset()
         self._statistics_version = connection._statistics_version
 
     def is_current(self) -> bool:
         """Whether the tables are still defined as they were when it was prepared, and its plans are not stale."""
+        if self.views and not self._has_views():
+            return False
         held = self.session.tables_seen  # by definitions that are the newest
         for table in self.tables.values():
             if held.get(table.number) is not table:
@@ -57,6 +61,13 @@ class Statement(ABC):
                     return False
                 break
         return self.quick is not None or not any(one.has_outgrown(self.pages) for one in self._plans)
+
+    def _has_views(self) -> bool:
+        """Whether the views are still as they were."""
+        try:
+            return all(self.connection.view(name) is view for name, view in self.views.items())
+        except NoSuchTable:
+            return False
 
     def _is_still_current(self) -> bool:
         if self._statistics_version != self.connection._statistics_version:

@@ -45,6 +45,7 @@ class Query(Statement):
         binder = Binder(Catalog(connection), types)
         bound = binder.statement(parsed.statement)  # type: ignore[arg-type]
         self.tables.update(binder.tables)
+        self.views.update(binder.views)
         self.typed_parameters = frozenset(binder.used_parameters)
         self.names = bound.names
         self.column_types = tuple(column.type for column in bound.relation.columns)
@@ -73,7 +74,7 @@ class Query(Statement):
 
     def _make_quick(self, by_keys: Callable[[Parameters], Result]) -> Quick:
         names, types, slowly = self.names, self.column_types, self.checked(by_keys)
-        point = None if self._uses_time else point_of(self.connection, self.plan.tree)
+        point = None if self._uses_time or self.views else point_of(self.connection, self.plan.tree)
         if point is None:
             return slowly
 

@@ -50,7 +50,8 @@ class Explain(Statement):
         inner, self._runs = self.inner(parsed)
         self._statement = prepare(inner, types)
         self._count = len(inner.names) or inner.count
-        self.tables, self.typed_parameters = self._statement.tables, self._statement.typed_parameters
+        self.tables, self.views = self._statement.tables, self._statement.views
+        self.typed_parameters = self._statement.typed_parameters
 
     @staticmethod
     def inner(parsed: Parsed) -> tuple[Parsed, bool]:

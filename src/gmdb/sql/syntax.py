@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from gmdb.errors import InvalidSyntax, UnsupportedExpression
 from gmdb.sql.dialect import GmdbSql, place
+from gmdb.tables.catalog.schema import SYSTEM_PREFIX
 
 _NOTES = frozenset({"comments"})  # that mean nothing, wherever they stand
 
@@ -108,12 +109,14 @@ def _instead(known: Sequence[str]) -> str:
     return f"There is {', '.join(known)}" if known else ""
 
 
-# ---- Names as statements write them: what is not quoted is in lower case, and there are no schemas.
+# ---- Names as statements write them: what is not quoted is in lower case.  Tables are in one schema, public.
+
+PUBLIC, INFORMATION_SCHEMA, PG_CATALOG = SCHEMAS = ("public", "information_schema", "pg_catalog")
 
 
 def is_system_name(name: str) -> bool:
     """Whether a name is that of a system table or view."""
-    return name.startswith("sys_")
+    return name.startswith(SYSTEM_PREFIX)
 
 
 def folded(identifier: Any) -> str:
@@ -131,10 +134,22 @@ def table_name(node: Any) -> str:
     """The name of a table; what else there is of the node, an alias for instance, is the caller's to take."""
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise UnsupportedExpression(f"{node.sql()} is not a table", *place(node))
-    if node.args.get("db") is not None or node.args.get("catalog") is not None:
-        message = f"there are no schemas: write {node.name} for {node.sql()}"
-        raise UnsupportedExpression(message, *place(node))
+    schema = schema_name(node)
+    if schema not in ("", PUBLIC):
+        raise UnsupportedExpression(f"what is in {schema} cannot be changed: {node.sql()}", *place(node))
     return folded(node.this)
+
+
+def schema_name(node: exp.Table) -> str:
+    """The schema that stands before a table's name; empty if there is none."""
+    if node.args.get("catalog") is not None:
+        raise UnsupportedExpression(f"a name has no database before it: {node.sql()}", *place(node))
+    schema = node.args.get("db")
+    name = "" if schema is None else folded(schema)
+    if name and name not in SCHEMAS:
+        hint = f"There are {', '.join(SCHEMAS)}"
+        raise UnsupportedExpression(f"there is no schema {name}, and no other can be created", *place(node), hint)
+    return name
 
 
 def name_alone(node: Any) -> str:
@@ -143,7 +158,7 @@ def name_alone(node: Any) -> str:
         return column_name(node)
     name = table_name(node)
     with reading(node) as syntax:
-        syntax.ignore("this", "only")  # no table inherits from another
+        syntax.ignore("this", "db", "only")  # no table inherits from another
     return name
 
 

@@ -173,7 +173,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     inline_comments = False
     supports_sequences = False
     supports_schemas = False
-    supports_views = False
+    supports_views = True
     postfetch_lastrowid = True
     favor_returning_over_lastrowid = True
     preexecute_autoincrement_sequences = False

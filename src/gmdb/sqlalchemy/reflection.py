@@ -183,13 +183,16 @@ DEFAULT_SCHEMA: str | None = None  # there is but one, without a name
 
 
 class Reflection:
-    """The dialect's methods that find definitions out; there are no schemas, views or sequences."""
+    """The dialect's methods that find definitions out; there are no schemas or sequences."""
 
     def _definition(self, connection: SqlConnection, name: str, schema: str | None) -> TableDefinition:
+        """A table; or a view, as one that has columns and nothing else."""
         database: Any = connection.connection.driver_connection
         try:
             if schema != DEFAULT_SCHEMA or name.startswith("sys_"):
                 raise NoSuchTable(name)
+            if name in database.views():
+                return TableDefinition(name, 0, 0, 0, database.view(name).columns)
             return database.table(name)
         except NoSuchTable:
             raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}") from None
@@ -203,10 +206,24 @@ class Reflection:
         database: Any = connection.connection.driver_connection
         return list(database.tables()) if schema == DEFAULT_SCHEMA else []
 
-    def get_view_names(self, *_given: Any, **_more: Any) -> list[str]:
+    @reflection.cache
+    def get_view_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
+        database: Any = connection.connection.driver_connection
+        return list(database.views()) if schema == DEFAULT_SCHEMA else []
+
+    @reflection.cache
+    def get_view_definition(
+        self, connection: SqlConnection, view_name: str, schema: str | None = None, **_given: Any
+    ) -> str:
+        database: Any = connection.connection.driver_connection
+        if schema != DEFAULT_SCHEMA or view_name not in database.views():
+            raise exc.NoSuchTableError(view_name if schema is None else f"{schema}.{view_name}")
+        return str(database.view(view_name).query)
+
+    def get_temp_table_names(self, *_given: Any, **_more: Any) -> list[str]:
         return []
 
-    get_temp_table_names = get_temp_view_names = get_sequence_names = get_schema_names = get_view_names
+    get_temp_view_names = get_sequence_names = get_schema_names = get_temp_table_names
 
     @reflection.cache
     def has_table(self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any) -> bool:

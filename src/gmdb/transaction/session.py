@@ -58,6 +58,7 @@ from gmdb.storage.store import Segment, Tablespace
 from gmdb.transaction.gc import Ended
 from gmdb.transaction.hub import Transactions
 from gmdb.transaction.interrupts import Interruptible
+from gmdb.transaction.modes import HasModes
 from gmdb.transaction.serializable import Tracked
 from gmdb.transaction.snapshots import OWN, SERIALIZABLE, Snapshot, require_level
 from gmdb.transaction.table_locks import ChangedDefinitions, Changes, HoldsTables
@@ -119,7 +120,7 @@ class Unchecked(Protocol):
 RECORDS_FIRST, RECORDS_KEPT = 1 << 12, 1 << 16  # places in a new list of undo records; in one that is used again
 
 
-class Session(HoldsTables, HasSavepoints, Interruptible):
+class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
     def __init__(self, hub: Transactions, isolation: str, autocommit: bool, lock_timeout: float) -> None:
         require_level(isolation)
         self.hub = hub
@@ -186,6 +187,7 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self._pages_to_tidy: set[tuple[int, int]] = set()
         self._snapshot: Snapshot | None = None
         self.tracked: Tracked | None = None  # what a serializable transaction has read and written
+        self._end_modes()
 
     def set_autocommit(self, on: bool) -> None:
         """Make each statement a transaction of its own, or not; what is open is committed first."""
@@ -197,9 +199,9 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         """What transactions see of others from now on; refused while one is open, which keeps its own."""
         require_level(isolation)
         self.require_open()
-        if self.in_transaction and isolation != self.isolation:
+        if self.has_begun_work and isolation != self.isolation:
             raise InterfaceError("the isolation cannot change within a transaction: commit or roll back first")
-        self.isolation = isolation
+        self.isolation, self._isolation_after = isolation, None
         self._note_isolation()
 
     @property
@@ -208,9 +210,13 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
 
     @property
     def in_transaction(self) -> bool:
-        has_begun = self._resumes_autocommit or self.slot >= 0
+        return self._resumes_autocommit or self.has_begun_work
+
+    @property
+    def has_begun_work(self) -> bool:
+        """Whether a transaction is open that has read or changed anything."""
         has_read = self.has_read and not self.autocommit  # else the read was a transaction of its own
-        return has_begun or has_read or self._snapshot is not None or bool(self._locks_taken)
+        return self.slot >= 0 or has_read or self._snapshot is not None or bool(self._locks_taken)
 
     @property
     def was_begun(self) -> bool:
@@ -233,8 +239,9 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
         self.hub.store.require_open()
 
     def require_writable(self) -> None:
-        """Refuse a change where the database, or the session, is for reading only."""
+        """Refuse a change where the database, or the transaction, is for reading only."""
         self.hub.store.require_writable()
+        self._require_changing()
 
     # ---- statements
 
@@ -280,11 +287,6 @@ class Session(HoldsTables, HasSavepoints, Interruptible):
             scn = self.hub.memory.scn if self._snapshot is None else self._snapshot.scn
             self.tracked = self.hub.serializable._begin(scn, self.is_read_only)
         return self.tracked
-
-    @property
-    def is_read_only(self) -> bool:
-        """Whether the session itself can change nothing."""
-        return False
 
     @property
     def reading_scn(self) -> int:

@@ -15,7 +15,8 @@ THERE = """
     regexp_match regexp_replace savepoints server_defaults skip_autocommit_rollback supports_bitwise_and
     supports_bitwise_not supports_bitwise_or supports_bitwise_shift supports_bitwise_xor supports_distinct_on
     table_ddl_if_exists table_value_constructor timestamp_microseconds tuple_in unicode_ddl
-    unique_constraints_reflect_as_index update_from uuid_data_type window_functions
+    unique_constraints_reflect_as_index update_from uuid_data_type view_column_reflection view_reflection views
+    window_functions
 """
 ABSENT = """
     ctes_on_dml datetime_interval foreign_key_constraint_reflection foreign_keys

@@ -1,24 +1,10 @@
 """SQLAlchemy's own tests for dialects."""
 
 from sqlalchemy.testing.suite import *  # noqa: F403
-from sqlalchemy.testing.suite import ComponentReflectionTest as _ComponentReflectionTest
 from sqlalchemy.testing.suite import ComponentReflectionTestExtra as _ComponentReflectionTestExtra
-from sqlalchemy.testing.suite import HasTableTest as _HasTableTest
 from sqlalchemy.testing.suite import LongNameBlowoutTest as _LongNameBlowoutTest
 
 from sqlalchemy import testing
-
-
-class HasTableTest(_HasTableTest):
-    """There are no views, whatever the requirements say."""
-
-    @classmethod
-    def define_views(cls, metadata):
-        pass
-
-
-class ComponentReflectionTest(_ComponentReflectionTest):
-    test_get_view_names = None
 
 
 class ComponentReflectionTestExtra(_ComponentReflectionTestExtra):

@@ -116,7 +116,7 @@ HELP = """\
 Statements end with a semicolon and may take several lines. Commands need none:
 
   describe TABLE                 columns, indexes and constraints of a table; also: desc
-  show tables                    the tables that there are
+  show tables                    the tables and views that there are
   set autocommit on|off          on: every statement is a transaction; off: until commit or rollback
   set feedback on|off            on: say how many rows a statement found or changed
   set timing on|off              on: say how long a statement took

@@ -22,6 +22,7 @@ from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.tables.access.indexes import written_columns
 from gmdb.tables.catalog.schema import CHECK, FOREIGN_KEY, Constraint, TableDefinition
+from gmdb.tables.catalog.view_definitions import ViewDefinition
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetWriter
@@ -178,7 +179,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 # ---- The results of ``describe``: a table's columns, and its indexes and constraints if it has any.
 
 
-def described_whole(table: TableDefinition) -> QueryResult:
+def described_whole(table: TableDefinition | ViewDefinition) -> QueryResult:
     """The description as one result, for outputs that write one document for each result."""
     parts = [
         dict(zip(result.names, row, strict=True))
@@ -190,8 +191,8 @@ def described_whole(table: TableDefinition) -> QueryResult:
     return _text_result(keys, [[part.get(key) for key in keys] for part in parts])
 
 
-def described(table: TableDefinition) -> Iterator[QueryResult]:
-    """A result for the columns, one for the indexes, one for the constraints, and one for comments."""
+def described(table: TableDefinition | ViewDefinition) -> Iterator[QueryResult]:
+    """A result for the columns, and one for a view's query, or for the indexes, the constraints and comments."""
     columns = [
         (
             c.name,
@@ -202,6 +203,9 @@ def described(table: TableDefinition) -> Iterator[QueryResult]:
         for c in table.columns
     ]
     yield _text_result(("column", "type", "nullable", "default"), columns)
+    if isinstance(table, ViewDefinition):
+        yield _text_result(("view", "check option"), [(table.query, table.check_option)])
+        return
     indexes = [(i.name, written_columns(i, table.columns), i.using, "yes" if i.unique else "no") for i in table.indexes]
     if indexes:
         yield _text_result(("index", "columns", "kind", "unique"), indexes)

@@ -103,10 +103,11 @@ class Names(Completer):
 
     def _names(self, text: str) -> tuple[list[str], list[str]]:
         connection = self._connection()
-        tables = connection.tables()
+        tables, views = connection.tables(), connection.views()
         named = {name.strip('"').lower() for name in _TABLES.findall(text)}
         columns = [c.name for table in tables if table.lower() in named for c in connection.table(table).columns]
-        return tables, columns
+        columns += [c.name for view in views if view.lower() in named for c in connection.view(view).columns]
+        return [*tables, *views], columns
 
 
 def _cased(keyword: str, word: str) -> str:

@@ -225,11 +225,15 @@ class Shell:
         self._output = new
 
     def _do_tables(self) -> None:
-        self._execute("select name from sys_tables where name not like 'sys\\_%' order by name")
+        self._execute(
+            "select name, 'table' as kind from sys_tables where name not like 'sys\\_%' "
+            "union all select name, 'view' from sys_views order by name"
+        )
 
     def _do_describe(self, name: str) -> None:
         plain = name.strip('"') if name.startswith('"') else name.lower()
-        table = self.connection.table(plain)
+        is_view = plain in self.connection.views()
+        table = self.connection.view(plain) if is_view else self.connection.table(plain)
         for result in described(table) if self._output.is_for_people else [described_whole(table)]:
             self._output.write(result)
 

@@ -6,7 +6,8 @@ that a cache of the result knows when it is stale.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -17,15 +18,17 @@ from gmdb.format.columns import ColumnType
 from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.sql import tree
 from gmdb.sql.bind.coercion import fold_relation, settled
-from gmdb.sql.bind.scope import Scope, nearest, references, where
+from gmdb.sql.bind.scope import Named, Scope, nearest, references, where
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import is_system_name, table_name
+from gmdb.sql.syntax import is_system_name
 from gmdb.sql.tree import Call, Column, Expression, ParameterKey, Project, Reference, Relation
-from gmdb.sql.types import INTERVAL, numeric
+from gmdb.sql.types import INTERVAL, numeric, within
 from gmdb.tables.catalog.schema import TableDefinition
+from gmdb.tables.catalog.view_definitions import ViewDefinition, no_table_but_a_view
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
+    from gmdb.sql.bind.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class ChangeSource:
     relation: Relation
     table: tree.Table
     scope: Scope
+    target: Target
     shared: tuple[tree.Shared, ...] = ()
 
 
@@ -67,22 +71,23 @@ class Catalog:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def table(self, node: exp.Expr, name: str | None = None, others: Sequence[str] = ()) -> TableDefinition:
-        """The table that a node names.  Raises NoSuchTable with the nearest name, of tables or of ``others``."""
-        name = table_name(node) if name is None else name
-        try:
-            definition = self._connection.table(name)
-        except NoSuchTable:
-            raise self.no_such_table(name, node, others) from None
-        if definition.name != name:  # names that are quoted have their letters as they are
-            raise self.no_such_table(name, node, others)
-        if definition.sequence:
-            message = f"{name} is a sequence, not a table"
-            raise UnsupportedExpression(message, *place(node), "sys_sequences says how it stands")
-        return definition
+    def named(self, node: exp.Expr, name: str, others: Sequence[str] = ()) -> TableDefinition | ViewDefinition:
+        """The table or view of a name, whose letters are as they are if it is quoted.
+
+        Raises NoSuchTable with the nearest name, of tables and views or of ``others``.
+        """
+        for find in (self._connection.table, self._connection.view):
+            with suppress(NoSuchTable):
+                found: TableDefinition | ViewDefinition = find(name)
+                if found.name == name:
+                    return _no_sequence(found, node)
+        raise self.no_such_table(name, node, others)
 
     def no_such_table(self, name: str, node: exp.Expr, others: Sequence[str] = ()) -> NoSuchTable:
-        known = [*others, *self._connection.tables()]
+        views = self._connection.views()
+        if name in views:
+            return NoSuchTable(f"{where(node)}{no_table_but_a_view(name)}")
+        known = [*others, *self._connection.tables(), *views]
         hint = nearest(name, known) if known else "; there are no tables yet"
         return NoSuchTable(f"{where(node)}there is no table {name}{hint}")
 
@@ -112,6 +117,13 @@ class Catalog:
             raise self.no_such_table(name, node) from None
 
 
+def _no_sequence(found: TableDefinition | ViewDefinition, node: exp.Expr) -> TableDefinition | ViewDefinition:
+    if isinstance(found, TableDefinition) and found.sequence:
+        message = f"{found.name} is a sequence, not a table"
+        raise UnsupportedExpression(message, *place(node), "sys_sequences says how it stands")
+    return found
+
+
 class Binder:
     """What is known of a whole statement while it is bound."""
 
@@ -119,15 +131,50 @@ class Binder:
         self.catalog = catalog
         self.parameters = parameters
         self.tables: dict[str, TableDefinition] = {}  # all that the statement names
+        self.views: dict[str, ViewDefinition] = {}
+        self.uses: dict[str, tuple[str, ...]] = {}  # what it names itself, not within views: with all columns
+        self._inside: dict[str, tuple[str, ...]] | None = None  # a view: the tables that it knows, with their columns
         self.used_parameters: set[ParameterKey] = set()
         self.uses_time = False
         self._declared: set[Column] = set()
 
-    def table(self, node: exp.Expr, name: str | None = None, others: Sequence[str] = ()) -> TableDefinition:
-        """The table that a node names, noted as one of the statement's."""
-        definition = self.catalog.table(node, name, others)
-        self.tables[definition.name] = definition
-        return definition
+    def named(self, node: exp.Expr, name: str, others: Sequence[str] = ()) -> TableDefinition | ViewDefinition:
+        """The table or view that a node names, noted as one of the statement's."""
+        found = self.catalog.named(node, name, others)
+        self._note(name, found.columns)
+        if isinstance(found, ViewDefinition):
+            self.views[name] = found
+        else:
+            self.tables[name] = found
+        return found
+
+    def listing(self, node: exp.Expr, name: str, arguments: Sequence[Any], options: dict[str, Any]) -> list[Column]:
+        """The columns of a system view, or of a function of the inspector."""
+        stored = self.catalog.listing(name, arguments, options, node)
+        if self.catalog.is_view(name):
+            self._note(name, stored)
+        return [Column(one.name, within(one.type)) for one in stored]
+
+    def _note(self, name: str, columns: Sequence[StoredColumn]) -> None:
+        if self._inside is None:
+            self.uses[name] = tuple(column.name for column in columns)
+
+    @contextmanager
+    def inside(self, view: ViewDefinition) -> Iterator[None]:
+        """What is bound within is the view's text."""
+        before, self._inside = self._inside, dict(view.uses)
+        try:
+            yield
+        finally:
+            self._inside = before
+
+    def known(self, table: str, columns: Sequence[Named]) -> Sequence[Named]:
+        """The columns of a table that there are where the statement is bound now."""
+        names = None if self._inside is None else self._inside.get(table)
+        if names is None:
+            return columns
+        by_name = {one.name: one for one in columns}
+        return [by_name[name] for name in names if name in by_name]
 
     def query(self, node: exp.Expr, parent: Scope | None = None, open_types: bool = False) -> Bound:
         """A query within a statement; ``parent`` is what it stands in."""

@@ -13,8 +13,9 @@ from gmdb.sql import operations, tree
 from gmdb.sql.bind.coercion import apply, assign, comparison_of_rows, same_type
 from gmdb.sql.bind.expressions import COMPARISONS, ExistsQuery, Handler, InQuery, Quantified, bind, handles, now, row
 from gmdb.sql.bind.scope import references
+from gmdb.sql.bind.standard_views import CATALOG_NAME
 from gmdb.sql.dialect import GmdbSql, place
-from gmdb.sql.syntax import Syntax, reading
+from gmdb.sql.syntax import PUBLIC, Syntax, reading
 from gmdb.sql.tree import Coalesce, Constant, Exists, Expression, QueryComparison, Relation, ScalarQuery
 from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, pg_name
 
@@ -75,6 +76,19 @@ def _arguments(binder: Binder, syntax: Syntax, scope: Scope, *parts: str) -> lis
 
 
 # ---- functions that are more than an operation
+
+
+@special("version", "current_schema", "current_database")
+def _environment(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
+    """What clients ask about where they are."""
+    name = syntax.node.name.lower()
+    if syntax.list("expressions"):
+        raise IllTyped(f"{name} takes no arguments", *place(syntax.node))
+    if name == "version":
+        from importlib.metadata import version  # few ask for it, and it takes long to import
+
+        return Constant(TEXT, f"gmdb {version('gmdb')}")
+    return Constant(TEXT, PUBLIC if name == "current_schema" else CATALOG_NAME)
 
 
 @special("coalesce")

@@ -16,6 +16,7 @@ from gmdb.errors import (
     IllTyped,
     InvalidSyntax,
     NoSuchColumn,
+    NoSuchTable,
     StatementError,
     UnsupportedExpression,
 )
@@ -24,10 +25,13 @@ from gmdb.sql import tree
 from gmdb.sql.bind.coercion import coerce, comparison, same_type
 from gmdb.sql.bind.expressions import bind, condition
 from gmdb.sql.bind.scope import Item, Named, Scope, item_of, nearest, new_table, where
+from gmdb.sql.bind.standard_views import standard_names, standard_view
+from gmdb.sql.bind.views import query_of, read_view
 from gmdb.sql.dialect import GmdbSql, place
-from gmdb.sql.syntax import Syntax, folded, reading
+from gmdb.sql.syntax import PUBLIC, Syntax, folded, reading, schema_name
 from gmdb.sql.tree import Coalesce, Column, Constant, Expression, Join, Reference, Relation
-from gmdb.sql.types import BIGINT, INT, within
+from gmdb.sql.types import BIGINT, INT
+from gmdb.tables.catalog.view_definitions import ViewDefinition
 
 if TYPE_CHECKING:
     from gmdb.sql.bind.binder import Binder
@@ -216,27 +220,45 @@ def _table(binder: Binder, syntax: Syntax, left: Scope, into: Scope) -> Relation
         raise UnsupportedExpression(f"{node.sql(dialect=GmdbSql)[:80]} cannot stand in FROM", *place(node))
     syntax.ignore("only")  # no table inherits from another
     name = folded(what)
-    if syntax.take("db") is not None:
-        raise UnsupportedExpression(f"there are no schemas: write {name} for {node.sql()}", *place(node))
-    view = into.views.get(name)
+    syntax.ignore("db")
+    assert isinstance(node, exp.Table)
+    schema = schema_name(node)
+    view = into.views.get(name) if not schema else None
     if view is not None:
         return _view(binder, name, view, alias, into)
+    if schema not in ("", PUBLIC):
+        return _standard_view(binder, schema, name, alias, node, into)
     if binder.catalog.is_view(name):
         return _listing(binder, name, (), {}, alias, node, into)
-    return table_item(binder, node, name, alias.name, into, alias)
-
-
-def table_item(
-    binder: Binder, node: exp.Expr, name: str, called: str, into: Scope, alias: _Alias | None = None
-) -> tree.Table:
-    """A table of the database, added to the scope."""
-    table = new_table(binder.table(node, name, tuple(into.views)), called or name)
+    found = binder.named(node, name, tuple(into.views))
+    if isinstance(found, ViewDefinition):
+        return _stored_view(binder, found, alias, into)
+    table = new_table(found, alias.name or name)
     binder.declare(table.stored)
     item = item_of(table.alias, table.stored, table.row_id, table)
-    if alias is not None:
-        item.columns = alias.renamed(item.columns)
+    item.columns = alias.renamed(binder.known(name, item.columns))
     into.add(item)
     return table
+
+
+def _stored_view(binder: Binder, view: ViewDefinition, alias: _Alias, into: Scope) -> Relation:
+    """A view of the database: its query, which sees nothing of the statement around it."""
+    bound = read_view(binder, view)
+    pairs = zip(view.column_names(), bound.relation.columns, strict=True)
+    named = binder.known(view.name, [Named(name, Reference(column.type, column)) for name, column in pairs])
+    into.add(Item(alias.name or view.name, alias.renamed(named)))
+    return bound.relation
+
+
+def _standard_view(binder: Binder, schema: str, name: str, alias: _Alias, node: exp.Expr, into: Scope) -> Relation:
+    view = standard_view(schema, name)
+    if view is None:
+        raise NoSuchTable(f"{where(node)}there is no {schema}.{name}{nearest(name, standard_names(schema))}")
+    with binder.inside(view):
+        bound = binder.query(query_of(view))
+    pairs = zip(bound.names, bound.relation.columns, strict=True)
+    into.add(Item(alias.name or name, alias.renamed([Named(n, Reference(c.type, c)) for n, c in pairs])))
+    return bound.relation
 
 
 def _view(binder: Binder, name: str, view: Any, alias: _Alias, into: Scope) -> Relation:
@@ -303,11 +325,10 @@ def _listing(
     into: Scope,
 ) -> Relation:
     """A system view, or a function of the inspector."""
-    stored = binder.catalog.listing(name, values, options, node)
-    columns = tuple(Column(one.name, within(one.type)) for one in stored)
+    columns = tuple(binder.listing(node, name, values, options))
     binder.declare(columns)
     item = item_of(alias.name or name, columns)
-    item.columns = alias.renamed(item.columns)
+    item.columns = alias.renamed(binder.known(name, item.columns))
     into.add(item)
     return tree.Listing(name, columns, tuple(values), tuple(options.items()), binder.catalog.is_view(name))
 

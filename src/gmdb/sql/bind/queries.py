@@ -20,12 +20,13 @@ from gmdb.sql.bind import aggregates, calls  # noqa: F401 - they register what t
 from gmdb.sql.bind.binder import Bound, ChangeSource
 from gmdb.sql.bind.coercion import coerce, convert, same_type, settled
 from gmdb.sql.bind.expressions import bind
-from gmdb.sql.bind.from_clause import beside, table_item
+from gmdb.sql.bind.from_clause import beside
 from gmdb.sql.bind.scope import Named, Scope, View, references
 from gmdb.sql.bind.select import Select, filtered, limited, limits, ordered, ordinal, select_list
+from gmdb.sql.bind.targets import change_target
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import Syntax, folded, reading
-from gmdb.sql.tree import Column, Expression, Relation, Shared, SortKey
+from gmdb.sql.syntax import Syntax, folded, reading, table_name
+from gmdb.sql.tree import Column, Expression, Shared, SortKey
 from gmdb.sql.types import common_type, numeric, pg_name
 
 if TYPE_CHECKING:
@@ -306,10 +307,11 @@ def change_source(
     scope = Scope(outside, outside.views)
     with reading(target) as syntax:
         syntax.ignore("only")  # no table inherits from another
-        name, alias = folded(syntax.need("this", "a table")), syntax.take("alias")
+        syntax.need("this", "a table")
+        alias = syntax.take("alias")
         joins = syntax.list("joins")
-        if syntax.take("db") is not None:
-            raise UnsupportedExpression(f"there are no schemas: write {name}", *place(target))
+        syntax.ignore("db")
+        name = table_name(target)
     if joins:
         hint = "Join tables in FROM of UPDATE, or USING of DELETE"
         raise UnsupportedExpression("the table that is changed cannot be joined", *place(joins[0]), hint)
@@ -317,7 +319,9 @@ def change_source(
     if alias is not None:
         with reading(alias) as part:
             called = folded(part.need("this", "a name"))
-    table = table_item(binder, target, name, called, scope)
+    changed = change_target(binder, target, name, called)
+    scope.add(changed.item)
+    table, relation = changed.table, changed.relation
     nodes: list[exp.Expr] = []
     for one in others:
         if isinstance(one, exp.From):
@@ -325,11 +329,12 @@ def change_source(
                 nodes.append(part.need("this", "a table"))
         else:
             nodes.append(one)
-    relation: Relation = beside(binder, table, nodes, scope) if nodes else table
+    if nodes:
+        relation = beside(binder, relation, nodes, scope)
     if where is not None:
         with reading(where) as part:
             relation = filtered(binder, relation, part.need("this", "a condition"), scope)
-    return ChangeSource(relation, table, scope, shared)
+    return ChangeSource(relation, table, scope, changed, shared)
 
 
 __all__ = ["change_source", "query", "select_list", "values_row", "with_clause"]

@@ -116,6 +116,7 @@ def _semi_join(source: Relation, part: Expression) -> Relation | None:
         while isinstance(right, tree.Project):
             values = dict(right.outputs)
             tests = [terms.substituted(test, values) for test in tests]
+            pulled = [terms.substituted(part, values) for part in pulled]
             right = right.source
         if kind == "anti":
             nulls = terms.null_columns(source) | terms.null_columns(right)

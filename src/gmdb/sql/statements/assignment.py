@@ -30,6 +30,7 @@ from gmdb.sql.bind.coercion import fold
 from gmdb.sql.bind.expressions import bind, bind_assigned
 from gmdb.sql.bind.of_rows import alone, bind_condition, columns_of
 from gmdb.sql.bind.scope import Scope
+from gmdb.sql.bind.targets import Target
 from gmdb.sql.casts import accept_parameter
 from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.operations.registry import Operation
@@ -38,8 +39,8 @@ from gmdb.sql.prepared import Statement
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Parameters, Run
 from gmdb.sql.syntax import column_name, is_system_name, reading
-from gmdb.sql.tree import Call, Constant, Expression, Parameter
-from gmdb.sql.types import TEXT, within
+from gmdb.sql.tree import Call, Case, Constant, Expression, Parameter
+from gmdb.sql.types import BOOLEAN, TEXT, within
 from gmdb.tables.access.lob_files import is_file
 from gmdb.tables.catalog.schema import CHECK, TableDefinition
 
@@ -112,12 +113,17 @@ class Defaults:
 class Checks:
     """What a table's rows must fulfil: NOT NULL, and its CHECK constraints."""
 
-    def __init__(self, table: TableDefinition) -> None:
+    def __init__(self, table: TableDefinition, changed: Target | None = None) -> None:
+        """``changed``: what a statement changes, if it is through a view, whose rows the table's may have to be."""
         self._table = table
-        self._constraints = [constraint for constraint in table.constraints if constraint.kind == CHECK]
-        columns = columns_of(table.columns)
+        constraints = [constraint for constraint in table.constraints if constraint.kind == CHECK]
+        self._broken = [f"constraint {one.name}: the row {{}} breaks CHECK ({one.text})" for one in constraints]
+        columns = columns_of(table.columns) if changed is None else changed.table.stored
         scope = Scope.of_table(table.name, columns)
-        conditions = [bind_check(parse_expression(constraint.text), scope) for constraint in self._constraints]
+        conditions = [bind_check(parse_expression(constraint.text), scope) for constraint in constraints]
+        for view, test in changed.checks if changed is not None else ():
+            self._broken.append(f"view {view}: the row {{}} would not be one of the view's")
+            conditions.append(fold(Case(BOOLEAN, ((test, Constant(BOOLEAN, True)),), Constant(BOOLEAN, False))))
         used = tree.columns_used(conditions)
         self._used = {n for n, column in enumerate(columns) if column in used}
         self._evaluate = compile_row(conditions, columns) if conditions else None
@@ -125,7 +131,7 @@ class Checks:
         self.use_time = uses_time(conditions)
 
     def __bool__(self) -> bool:
-        return bool(self._constraints)
+        return bool(self._broken)
 
     def use(self, position: int) -> bool:
         """Whether a CHECK constraint asks for a column."""
@@ -139,7 +145,7 @@ class Checks:
 
     def concern(self, positions: Iterable[int]) -> bool:
         """Whether new values in some columns can break anything."""
-        return bool(self._constraints) or any(n in self._not_null for n in positions)
+        return bool(self._broken) or any(n in self._not_null for n in positions)
 
     def check(self, row: Sequence[Any], now: datetime | None) -> None:
         """Refuse a row that breaks a constraint, naming it."""
@@ -154,27 +160,21 @@ class Checks:
             raise NotSupportedError(f"table {self._table.name} has checks: give its large objects whole, not as files")
         outcome = self._evaluate(values, (), now)
         if False in outcome:
-            constraint = self._constraints[outcome.index(False)]
-            raise CheckViolation(
-                f"table {self._table.name}, constraint {constraint.name}: the row {values!r} breaks "
-                f"CHECK ({constraint.text})"
-            )
+            broken = self._broken[outcome.index(False)].split("{}", 1)
+            raise CheckViolation(f"table {self._table.name}, {repr(values).join(broken)}")
 
 
 # ---- SET
 
 
 def assignments(
-    binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, table: TableDefinition, defaults: Defaults
+    binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, changed: Target, defaults: Defaults
 ) -> dict[int, Expression]:
     """What SET gives to columns, by their positions: ``a = 1, (b, c) = (2, default)``."""
-    names = [column.name for column in table.columns]
-    sets: dict[int, Expression] = {}
+    table, sets = changed.table.definition, dict[int, Expression]()
     for target, value in _pairs(nodes):
         name = column_name(target)
-        if name not in names:
-            scope.resolve(name, None, target)  # says which columns there are
-        position = names.index(name)
+        position = changed.position(name, scope, target)
         if position in sets:
             raise InvalidSyntax(f"column {name} is set twice", *place(target))
         if is_default(value):

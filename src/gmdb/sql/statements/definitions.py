@@ -31,6 +31,7 @@ from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
+from gmdb.sql.statements import views
 from gmdb.sql.statements.assignment import bind_check, bind_default
 from gmdb.sql.statements.indexes import read_index
 from gmdb.sql.statements.references import read_foreign_key
@@ -217,7 +218,8 @@ class Definition(Statement):
         node: Any = parsed.statement
         self._node = node
         self.typed_parameters = frozenset(types)  # which the query of CREATE TABLE AS may depend on
-        if (parsed.names or parsed.count) and node.args.get("expression") is None:
+        is_view = str(node.args.get("kind")).upper() == "VIEW"
+        if (parsed.names or parsed.count) and (is_view or node.args.get("expression") is None):
             raise InvalidSyntax("a definition takes no parameters: write the values out")
 
     def run(self, parameters: Parameters) -> Result:
@@ -239,12 +241,18 @@ class Definition(Statement):
         """The name of a table that there is."""
         return existing(self.connection, node).name
 
+    def _is_view(self, node: exp.Expr) -> bool:
+        return name_alone(node) in self.connection.views()
+
     # ---- create
 
     def _create(self, parameters: Parameters) -> Result:
         with reading(self._node) as syntax:
-            if syntax.word("kind", "TABLE", "INDEX") == "INDEX":
+            kind = syntax.word("kind", "TABLE", "INDEX", "VIEW")
+            if kind == "INDEX":
                 create = self._index(syntax)
+            elif kind == "VIEW":
+                create = self._view(syntax)
             else:
                 create = self._table(syntax, parameters)
         return create()
@@ -330,6 +338,26 @@ class Definition(Statement):
             if column.sequence in brought:
                 self.connection.alter_sequence(column.sequence, owner=(name, column.name))
 
+    def _view(self, syntax: Syntax) -> Callable[[], Result]:
+        syntax.ignore("expression")  # which is read from its text, as it will be
+        target, replaces, exists = syntax.need("this", "a view"), syntax.flag("replace"), syntax.flag("exists")
+        names: list[str] = []
+        if isinstance(target, exp.Schema):
+            with reading(target) as schema:
+                names = [column_name(part) for part in schema.list("expressions")]
+                target = schema.need("this", "a view")
+        name = name_alone(target)
+        _require_own_name(name)
+
+        def create() -> Result:
+            if not (exists and name in self.connection.views()):
+                view = views.made(self, name, names)
+                with self.connection.all_or_nothing():
+                    self.connection._create_view(view, replaces)
+            return Result()
+
+        return create
+
     def _index(self, syntax: Syntax) -> Callable[[], Result]:
         request = read_index(syntax)
         table = self._existing(request.table)
@@ -362,8 +390,11 @@ class Definition(Statement):
     # ---- drop and truncate
 
     def _drop(self, syntax: Syntax) -> None:
-        kind, exists = syntax.word("kind", "TABLE", "INDEX"), syntax.flag("exists")
+        kind, exists = syntax.word("kind", "TABLE", "INDEX", "VIEW"), syntax.flag("exists")
         cascade = _cascades(syntax)
+        if kind == "VIEW":
+            views.drop(self.connection, syntax.list("tables"), exists, cascade)
+            return
         tables = []
         for node in syntax.list("tables"):
             try:
@@ -372,7 +403,7 @@ class Definition(Statement):
                 else:
                     self.connection.drop_index(name_alone(node))
             except (NoSuchTable, NoSuchIndex):
-                if not exists:
+                if not exists or (kind == "TABLE" and self._is_view(node)):
                     raise
         if tables:
             self.connection.drop_table(*tables, cascade=cascade)
@@ -386,7 +417,10 @@ class Definition(Statement):
     # ---- alter
 
     def _alter(self, syntax: Syntax) -> None:
-        kind = syntax.word("kind", "TABLE", "INDEX")
+        kind = syntax.word("kind", "TABLE", "INDEX", "VIEW")
+        if kind == "VIEW":
+            views.alter(self.connection, syntax)
+            return
         syntax.ignore("only")  # no table inherits from another
         actions, target = syntax.list("actions"), syntax.need("this", "a table")
         self._not_valid = syntax.flag("not_valid")
@@ -398,7 +432,7 @@ class Definition(Statement):
         try:
             table = self._existing(target)
         except NoSuchTable:
-            if not syntax.flag("exists"):
+            if not syntax.flag("exists") or self._is_view(target):
                 raise
             syntax.ignore("options")
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -19,6 +20,7 @@ from gmdb.sql.bind.coercion import assign, fold, fold_relation
 from gmdb.sql.bind.expressions import condition
 from gmdb.sql.bind.of_rows import bind_condition, columns_of
 from gmdb.sql.bind.scope import Scope, new_table
+from gmdb.sql.bind.targets import Target, change_target
 from gmdb.sql.dialect import place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.implication import condition_of, implies
@@ -30,7 +32,7 @@ from gmdb.sql.run import Parameters
 from gmdb.sql.statements import assignment
 from gmdb.sql.statements.assignment import Checks, Defaults, Returning
 from gmdb.sql.statements.executemany import ROWS_MIN, BulkRows, in_batches
-from gmdb.sql.syntax import Syntax, column_name, column_names, folded, reading
+from gmdb.sql.syntax import Syntax, column_name, column_names, folded, reading, table_name
 from gmdb.sql.tree import Expression
 from gmdb.sql.types import INTEGERS
 from gmdb.tables.access.heap import Heap
@@ -53,13 +55,14 @@ class Conflict:
         self,
         binder: Binder,
         node: exp.Expr,
-        table: tuple[str, TableDefinition],
+        table: tuple[str, Target],
         columns: Sequence[tree.Column],
         defaults: Defaults,
         checks: Checks,
     ) -> None:
-        """``table``: what the statement calls it, and its definition; ``columns``: those of a row that is there."""
-        self._alias, self._table = table
+        """``table``: what the statement calls it, and what it is; ``columns``: those of a row that is there."""
+        self._alias, target = table
+        self._table = target.table.definition
         self._checks = checks
         self._names: list[str] = []
         self._positions: list[int] = []
@@ -80,7 +83,7 @@ class Conflict:
         both = (*columns, *new)
         scope = Scope.of_tables([(self._alias, columns, None), ("excluded", new, None)])
         scope.visible = list(scope.items[0].columns)  # a bare name is that of the row which is there
-        sets = assignment.assignments(binder, parts, scope, self._table, defaults)
+        sets = assignment.assignments(binder, parts, scope, target, defaults)
         self._positions = list(sets)
         self._names = [self._table.columns[n].name for n in sets]
         self._sets = compile_row(_rowwise(list(sets.values()), node), both)
@@ -173,7 +176,7 @@ class Insert(Statement):
         self._binder = Binder(Catalog(connection), types)
         with reading(parsed.statement) as syntax:  # type: ignore[arg-type]
             self._take_target(syntax.need("this", "a table"))
-            self._defaults, self._checks = Defaults(self.definition), Checks(self.definition)
+            self._defaults, self._checks = Defaults(self.definition), Checks(self.definition, self._target)
             self._single_row: dict[int, Expression] | None = (
                 None  # the values of a single row, which no query is part of
             )
@@ -184,13 +187,17 @@ class Insert(Statement):
         self._returning = None if returning is None else Returning(self._binder, returning, self._scope)
         self._conflict = None
         if conflict is not None:
-            names = (self._alias, self.definition)
+            if self._target.name != self.definition.name:
+                message = f"ON CONFLICT is not supported through a view: {self._target.name}"
+                raise UnsupportedExpression(message, *place(conflict), "Insert into the table itself")
+            names = (self._alias, self._target)
             self._conflict = Conflict(self._binder, conflict, names, self._columns, self._defaults, self._checks)
         self._is_plain = self._conflict is None and self._returning is None
         self._number = _numbering(self.definition)
         self._quick_target = 0  # the description of the table that ``quick`` goes by
         self._needs_time = self._binder.uses_time or self._defaults.use_time or self._checks.use_time
         self.tables.update(self._binder.tables)
+        self.views.update(self._binder.views)
         self.typed_parameters = frozenset(self._binder.used_parameters)
 
     # ---- what goes where
@@ -203,22 +210,23 @@ class Insert(Statement):
                 named = [column_name(part) for part in schema.list("expressions")]
                 target = schema.need("this", "a table")
         with reading(target) as syntax:
-            syntax.ignore("this", "only")  # no table inherits from another
+            syntax.ignore("this", "db", "only")  # no table inherits from another
             alias = syntax.take("alias")
-        self.definition = assignment.require_changeable(self._binder.table(target))
-        self._alias = self.definition.name if alias is None else _alias(alias)
-        table = new_table(self.definition, self._alias)
+        name = table_name(target)
+        self._alias = name if alias is None else _alias(alias)
+        self._target = change_target(self._binder, target, name, self._alias)
+        table = self._target.table
+        self.definition = assignment.require_changeable(table.definition)
         self._columns, self._row_id = table.stored, table.row_id
-        self._binder.declare(self._columns)
-        self._scope = Scope.of_table(self._alias, self._columns, self._row_id)
+        self._scope = Scope()
+        self._scope.add(self._target.item)
         self._names_columns = named is not None
-        names = [column.name for column in self.definition.columns]
-        if named is None:
-            self._targets = list(range(len(names)))
+        positions = self._target.positions
+        if named is None:  # of a view, up to the first column that is computed
+            shown = (one.name for one in self._target.item.columns)
+            self._targets = [positions[name] for name in takewhile(positions.__contains__, shown)]
             return
-        for name in named:
-            self._scope.resolve(name, None, target)  # says which columns there are
-        self._targets = [names.index(name) for name in named]
+        self._targets = [self._target.position(one, self._scope, target) for one in named]
         if len(set(named)) < len(named):
             raise SchemaError(f"table {self.definition.name}: a column is named twice")
 
@@ -371,7 +379,7 @@ class Insert(Statement):
         """One call of a kernel, which itself checks that the definition is the same, and that values fit."""
         insert, number, slowly, store = heap.insert_at_once, self._number, self.checked(self.run), heap.segment.store
         check, concerns_all = self._checks.check, bool(self._checks)
-        if heap.shape is None:
+        if heap.shape is None or self.views:
             return slowly
         if not concerns_all:
             values = list(map(as_given, values))

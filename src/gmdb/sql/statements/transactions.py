@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlglot import exp
 
 from gmdb.database.dbapi import Result
 from gmdb.errors import InvalidSyntax, NoSuchTable, NoSuchTablespace, UnsupportedExpression
 from gmdb.format.columns import VARCHAR_MAX, ColumnType
-from gmdb.sql.dialect import place
 from gmdb.sql.parser import Command, Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.run import Parameters
+from gmdb.sql.statements import settings
 from gmdb.sql.statements.definitions import validate
 from gmdb.sql.statements.sequences import run_sequence
 from gmdb.sql.syntax import folded, reading
+from gmdb.transaction.snapshots import ISOLATION_LEVELS
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -39,20 +40,15 @@ class TransactionCommand(Statement):
         super().__init__(connection, parsed, types)
         node: Any = parsed.statement
         self._node = node
-        self._modes: list[tuple[str, str]] = []
         self._savepoint = ""
         with reading(node) as syntax:
-            if isinstance(node, exp.Transaction):
-                self._modes = _modes(" ".join(map(str, syntax.list("modes"))).lower(), node)
-            elif isinstance(node, exp.Rollback):
+            if isinstance(node, exp.Rollback):
                 named = syntax.take("savepoint")
                 self._savepoint = "" if named is None else folded(named)
 
     def run(self, parameters: Parameters) -> Result:
         del parameters
         if isinstance(self._node, exp.Transaction):
-            for mode, level in self._modes:
-                self._require(mode, level)
             self.connection.begin()
         elif isinstance(self._node, exp.Commit):
             self.connection.commit()
@@ -62,31 +58,34 @@ class TransactionCommand(Statement):
             self.connection.rollback()
         return Result()
 
-    def _require(self, mode: str, isolation: str) -> None:
-        """Refuse a mode that the transaction will not have."""
-        level = self.connection.isolation
-        if isolation and isolation.replace("uncommitted", "committed") != level:
-            message = f"transactions of this connection are {level}, not {isolation}"
-            raise UnsupportedExpression(message, *place(self._node), "Set the connection's isolation before")
-        if mode in ("read only", "deferrable"):
-            raise UnsupportedExpression(f"BEGIN {mode.upper()} is not supported", *place(self._node))
-
     def explain(self) -> list[str]:
         return [self._node.sql()]
 
 
-def _modes(text: str, node: exp.Expr) -> list[tuple[str, str]]:
-    """The modes that BEGIN names, each with its isolation level, if it is one."""
-    text = " ".join(text.split())
-    rest = _MODE.sub("", text).strip(" ,")
-    if rest:
-        raise InvalidSyntax(f"syntax error: a transaction is not {rest}", *place(node))
-    return [(match[0], match[1] or "") for match in _MODE.finditer(text)]
+def _modes(text: str) -> dict[str, Any]:
+    """The modes of a transaction, as ``set_transaction`` takes them."""
+    text = " ".join(text.lower().split())
+    rest, modes = _MODE.sub("", text).strip(" ,"), dict[str, Any]()
+    if rest or not text:
+        raise InvalidSyntax(f"syntax error: a transaction is not {rest}" if rest else "syntax error: which mode?")
+    for match in _MODE.finditer(text):
+        name, value = "read_only", cast(Any, match[0] == "read only")
+        if match[0] == "not deferrable":
+            continue  # as all are
+        if match[0] == "deferrable":
+            raise UnsupportedExpression("transactions cannot be DEFERRABLE")
+        if match[1]:
+            name, value = "isolation", match[1].replace("uncommitted", "committed")
+            if value not in ISOLATION_LEVELS:
+                raise UnsupportedExpression(f"isolation level {value} is not one of {', '.join(ISOLATION_LEVELS)}")
+        if modes.setdefault(name, value) != value:
+            raise InvalidSyntax(f"syntax error: {match[0]} contradicts what stands before it")
+    return modes
 
 
 class OwnCommand(Statement):
-    """SAVEPOINT, RELEASE, SET AUTOCOMMIT and CONSTRAINTS, VALIDATE, sequences, tablespaces, comments, names of
-    constraints, DESCRIBE."""
+    """BEGIN with modes, SET, SHOW, RESET, SAVEPOINT, RELEASE, SET CONSTRAINTS, VALIDATE, sequences, tablespaces,
+    comments, names of constraints, DESCRIBE."""
 
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
         super().__init__(connection, parsed, types)
@@ -100,6 +99,35 @@ class OwnCommand(Statement):
 
     def explain(self) -> list[str]:
         return [self._command.name]
+
+    def _begin(self, modes: str) -> None:
+        chosen = _modes(modes)
+        self.connection.begin()
+        try:
+            self.connection.set_transaction(**chosen)
+        except BaseException:
+            self.connection.rollback()
+            raise
+
+    def _set_transaction(self, modes: str) -> None:
+        self.connection.set_transaction(**_modes(modes))
+
+    def _set_all_transactions(self, modes: str) -> None:
+        self.connection.set_all_transactions(**_modes(modes))
+
+    def _set(self, name: str, value: str) -> None:
+        settings.assign(self.connection, _plain(name), value[1:-1] if value.startswith("'") else value.strip())
+
+    def _set_schema(self, value: str) -> None:
+        settings.assign(self.connection, "search_path", value[1:-1])
+
+    def _show(self, text: str, name: str) -> Result:
+        name = _plain(name) if name else "transaction_isolation"
+        del text
+        return Result((name,), (_LINE,), 1, iter([(settings.show(self.connection, name),)]))
+
+    def _reset(self, name: str) -> None:
+        settings.reset(self.connection, _plain(name))
 
     def _savepoint(self, name: str) -> None:
         self.connection.savepoint(_plain(name))
@@ -152,8 +180,9 @@ class OwnCommand(Statement):
         self.connection.comment(comment, **dict(zip((kind, "table"), names, strict=False)))
 
     def _describe(self, name: str) -> Result:
-        table = self.connection.table(_plain(name))
-        rows = [(c.name, str(c.type), "YES" if c.nullable else "NO") for c in table.columns]
+        name = _plain(name)
+        known = self.connection.view(name) if name in self.connection.views() else self.connection.table(name)
+        rows = [(c.name, str(c.type), "YES" if c.nullable else "NO") for c in known.columns]
         return Result(("column", "type", "nullable"), (_LINE, _LINE, _LINE), len(rows), iter(rows))
 
 

@@ -64,6 +64,7 @@ class _Change(Statement):
         self._needs_time = self._needs_time or binder.uses_time
         self.typed_parameters = frozenset(binder.used_parameters)
         self.tables.update(binder.tables)
+        self.views.update(binder.views)
         self._plan_rows()
 
     @abstractmethod
@@ -121,7 +122,7 @@ class _Change(Statement):
         return run
 
     def _make_quick(self, slowly: Quick) -> Quick:
-        session, point = self.session, self._point()
+        session, point = self.session, None if self.views else self._point()
         if point is None:
             return slowly
 
@@ -204,8 +205,9 @@ class Update(_Change):
 
     def _take_changes(self, syntax: Syntax, binder: Binder) -> None:
         defaults = Defaults(self.definition)
-        sets = assignment.assignments(binder, syntax.list("expressions"), self._source.scope, self.definition, defaults)
-        self._checks = Checks(self.definition).after(sets)
+        scope, target = self._source.scope, self._source.target
+        sets = assignment.assignments(binder, syntax.list("expressions"), scope, target, defaults)
+        self._checks = Checks(self.definition, target).after(sets)
         self._positions = list(sets)
         self._names = [self.definition.columns[n].name for n in sets]
         own = set(self.table.stored)

@@ -42,6 +42,7 @@ from gmdb.tables.catalog.schema import (
 )
 from gmdb.tables.catalog.sequences import SequenceChanges
 from gmdb.tables.catalog.tables import Catalog
+from gmdb.tables.catalog.view_definitions import ViewChanges, ViewDefinition
 from gmdb.transaction.session import Session
 from gmdb.transaction.table_locks import Name
 
@@ -58,6 +59,7 @@ class DefinitionChanges:
         self._store = catalog.store
         self._system = catalog.system(session)
         self.session = session
+        self._views = ViewChanges(catalog, session)
 
     @cached_property
     def _indexes(self) -> IndexMaking:
@@ -102,10 +104,11 @@ class DefinitionChanges:
             table = self._add_constraint(table, constraint)
 
     def drop_tables(self, names: Sequence[str], cascade: bool = False) -> None:
-        """Remove tables; foreign keys of others that refer to them go as well, or are in the way."""
+        """Remove tables; views that use them and others' foreign keys to them go as well, or are in the way."""
         names = [self._take(name).name for name in names]
         self._keys.release(names, cascade)
         for name in dict.fromkeys(names):
+            self._views.release(name, f"table {name}", cascade)
             self._drop_table(self._take(name))
             self.sequences.drop_owned(name)
 
@@ -213,6 +216,7 @@ class DefinitionChanges:
         self._take_names("", [index for index in old.indexes if index.name not in kept])
         new = replace(old.with_columns(columns), constraints=tuple(constraints), indexes=tuple(indexes))
         self._require_keys(new)
+        self._views.require_unaffected(old, new)
         if old.feed is not None:
             new = self._with_version(new)
         return old, self._emptied(old, new)
@@ -247,6 +251,7 @@ class DefinitionChanges:
 
     def rename_table(self, name: str, new_name: str) -> None:
         table = self._take(name)
+        self._views.require_unused(table.name, f"table {table.name}")
         self._keys.rename_table(table.name, new_name)
         self.sequences.rename_owner(table.name, new_name)
         self.rename_definition(self._take(table.name), new_name)
@@ -258,6 +263,28 @@ class DefinitionChanges:
         table = replace(table, name=new_name)
         self._system.change_table(table)
         self._change(table)
+
+    # ---- views
+
+    def create_view(self, view: ViewDefinition, replace: bool = False) -> None:
+        """Add a view.  ``replace``: instead of the one of that name, if there is one."""
+        self._session.take_alone(Name("table", view.name.lower()))
+        self._session.see_newest()
+        if replace and view.name in self._catalog.views_of(self._session):
+            self._views.replace(view)
+            return
+        self._take_new_name(view.name)
+        self._views.create(view)
+
+    def drop_view(self, name: str, cascade: bool = False) -> None:
+        """Remove a view.  ``cascade``: and views that use it."""
+        self._take_names(self._catalog.view(name, self._session).name, ())
+        self._views.drop(name, cascade)
+
+    def rename_view(self, name: str, new_name: str) -> None:
+        self._take_new_name(new_name)
+        self._take_names(self._catalog.view(name, self._session).name, ())
+        self._views.rename(name, new_name)
 
     # ---- change feeds
 
@@ -546,6 +573,7 @@ class DefinitionChanges:
 
     def _change(self, table: TableDefinition) -> None:
         before = self._catalog.tables_of(self._session).get(table.name)
+        self._views.require_unaffected(before, table)
         if table.feed is not None and (before is None or _row_shape(before) != _row_shape(table)):
             table = self._with_version(table)
             self._system.change_table(table)
@@ -562,6 +590,9 @@ class DefinitionChanges:
                 raise TableExists(
                     f"there is a table {taken.name} already; its entry page is {page_name(taken.entry_page)}"
                 )
+        for view in self._catalog.views_of(self._session):
+            if view.lower() == name.lower():
+                raise TableExists(f"there is a view {view} already")
 
     def _take_names(self, table: str, indexes: Sequence[IndexDefinition]) -> None:
         """Lock some names: no other session can give them to anything before the transaction has ended."""

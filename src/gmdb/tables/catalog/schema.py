@@ -24,10 +24,11 @@ from gmdb.tables.access.indexes import IndexDefinition, no_such_index
 
 SYS_TABLES_ENTRY = page_id_of(SYSTEM_DEVICE, 1)
 SYS_TABLES_ID, SYS_COLUMNS_ID, SYS_INDEXES_ID, SYS_CONSTRAINTS_ID, SYS_IDENTITIES_ID = 1, 2, 5, 6, 7
-SYS_STATISTICS_ID, SYS_STREAMS_ID, FIRST_USER_ID = 8, 10, 16
+SYS_STATISTICS_ID, SYS_STREAMS_ID, SYS_VIEWS_ID, FIRST_USER_ID = 8, 10, 11, 16
 PRIMARY_KEY, UNIQUE, CHECK, FOREIGN_KEY = "primary key", "unique", "check", "foreign key"
 NO_ACTION, RESTRICT, CASCADE, SET_NULL, SET_DEFAULT = "no action", "restrict", "cascade", "set null", "set default"
 ACTIONS = (NO_ACTION, RESTRICT, CASCADE, SET_NULL, SET_DEFAULT)
+SYSTEM_PREFIX = "sys_"  # of the names of system tables and views
 EXPRESSION_MAX = 2000  # bytes of an expression that a definition keeps
 
 
@@ -330,6 +331,16 @@ SYS_STREAMS_COLUMNS = make_columns(
     },
 )
 
+SYS_VIEWS_COLUMNS = make_columns(
+    "sys_views",
+    {
+        "obj_id": "INT NOT NULL",
+        "name": "VARCHAR(63) NOT NULL",
+        "part": "INT NOT NULL",  # of a document that does not fit into one row
+        "text": "VARCHAR(4000) NOT NULL",
+    },
+)
+
 SYSTEM_TABLES = {
     "sys_tables": (SYS_TABLES_ID, SYS_TABLES_COLUMNS),
     "sys_columns": (SYS_COLUMNS_ID, SYS_COLUMNS_COLUMNS),
@@ -338,6 +349,7 @@ SYSTEM_TABLES = {
     "sys_identities": (SYS_IDENTITIES_ID, SYS_IDENTITIES_COLUMNS),
     "sys_statistics": (SYS_STATISTICS_ID, SYS_STATISTICS_COLUMNS),
     "sys_streams": (SYS_STREAMS_ID, SYS_STREAMS_COLUMNS),
+    "sys_views": (SYS_VIEWS_ID, SYS_VIEWS_COLUMNS),
 }
 
 

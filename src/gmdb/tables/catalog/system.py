@@ -42,6 +42,7 @@ from gmdb.tables.catalog.schema import (
     feed_of,
     lob_segment,
 )
+from gmdb.tables.catalog.view_definitions import VIEWS, ViewDefinition, view_rows, views_of_rows
 from gmdb.transaction.session import Session
 
 Values = tuple[Any, ...]
@@ -104,6 +105,9 @@ class SystemTables:
             by_table.setdefault(table_id, []).append(with_options(Constraint(kind, names, text or "", name), options))
         return by_table
 
+    def views(self) -> list[ViewDefinition]:
+        return views_of_rows(values for _, values in self.rows(VIEWS))
+
     # ---- changing them
 
     def enter(self, table: TableDefinition) -> None:
@@ -124,6 +128,13 @@ class SystemTables:
 
     def enter_constraint(self, table: TableDefinition, constraint: Constraint) -> None:
         self.heap("sys_constraints").insert(constraint_row(table, constraint))
+
+    def enter_view(self, view: ViewDefinition) -> None:
+        for row in view_rows(view):
+            self.heap(VIEWS).insert(row)
+
+    def remove_view(self, number: int) -> None:
+        self._delete(VIEWS, lambda values: values[0] == number)
 
     def remove(self, table: TableDefinition) -> None:
         """Take a table, and all that belongs to it, out of the catalog."""

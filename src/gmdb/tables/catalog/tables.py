@@ -27,15 +27,18 @@ from gmdb.tables.catalog.definition_documents import reading_catalog, require_se
 from gmdb.tables.catalog.foreign_keys import ForeignKeyChecks, watch_of
 from gmdb.tables.catalog.schema import FIRST_USER_ID, TableDefinition
 from gmdb.tables.catalog.system import Statistics, Streams, SystemTables, open_system_tables
+from gmdb.tables.catalog.view_definitions import ViewDefinition, no_table_but_a_view, require_sound_views
 from gmdb.transaction.session import Session
 from gmdb.transaction.table_locks import Changes
+
+Definition = TableDefinition | ViewDefinition
 
 
 class _Version(NamedTuple):
     """All definitions, as they are from a commit on."""
 
     since: int
-    by_number: Mapping[int, TableDefinition]
+    by_number: Mapping[int, Definition]
 
 
 def _require_table(table: TableDefinition) -> None:
@@ -83,11 +86,13 @@ class Catalog:
             system = self.system(session)
             tables = system.definitions()
             require_sense(store, tables)
+            views = system.views()
+            require_sound_views(views, tables)
             lock = threading.Lock()
             self.counters = Counters(system, session, lock)
             self.statistics = Statistics(system, session, lock)
             self.streams = Streams(system, session, lock)
-        self._use(tables, 0)
+        self._use((*tables, *views), 0)
         if not store.read_only:
             self.statistics.forget_all_but(self._now.by_number)
             columns = (column for table in self.tables.values() for column in table.columns)
@@ -95,10 +100,12 @@ class Catalog:
             self.counters.forget_all_but(chain((column.identity_id for column in columns), sequences))
         session.hub.publish_definitions.connect(self.publish)
 
-    def _use(self, tables: Iterable[TableDefinition], since: int) -> None:
-        by_number = {table.number: table for table in tables}
-        self.tables: Mapping[str, TableDefinition] = {table.name: table for table in by_number.values()}
+    def _use(self, definitions: Iterable[Definition], since: int) -> None:
+        by_number = {one.number: one for one in definitions}
+        self.tables: Mapping[str, TableDefinition] = _tables(by_number.values())
+        self.views: Mapping[str, ViewDefinition] = _views(by_number.values())
         self._now = _Version(since, by_number)
+        self._tables_now = {table.number: table for table in self.tables.values()}
 
     def publish(self, changes: Changes, scn: int) -> None:
         """A transaction has committed: let new snapshots see its changes.  The guard is held."""
@@ -110,7 +117,7 @@ class Catalog:
         now = {**self._now.by_number, **committed}
         self._use((table for table in now.values() if table is not None), scn)
 
-    def _as_of(self, scn: int) -> Mapping[int, TableDefinition]:
+    def _as_of(self, scn: int) -> Mapping[int, Definition]:
         """The definitions by their numbers, as a snapshot sees them that is held."""
         now = self._now
         if scn >= now.since:
@@ -138,7 +145,8 @@ class Catalog:
         indexes = [index.obj_id for table in tables for index in table.indexes]
         lobs = [table.lobs.obj_id for table in tables if table.lobs is not None]
         feeds = [max(table.feed) for table in tables if table.feed is not None]
-        return max([table.obj_id for table in tables] + indexes + lobs + feeds + self.counters.numbers())
+        views = [view.number for view in self.views.values()]
+        return max([table.obj_id for table in tables] + indexes + lobs + feeds + views + self.counters.numbers())
 
     def system(self, session: Session) -> SystemTables:
         return SystemTables(self.store, session, self._system_tables)
@@ -147,25 +155,46 @@ class Catalog:
 
     def tables_of(self, session: Session | None) -> Mapping[str, TableDefinition]:
         """All tables by name; without a session, those that are committed."""
+        others = self._seen(session)
+        return self.tables if others is None else _tables(others)
+
+    def views_of(self, session: Session | None) -> Mapping[str, ViewDefinition]:
+        """All views by name; without a session, those that are committed."""
+        others = self._seen(session)
+        return self.views if others is None else _views(others)
+
+    def _seen(self, session: Session | None) -> Iterable[Definition | None] | None:
+        """The definitions that a session goes by; None: those that are committed."""
         if session is None:
-            return self.tables
+            return None
         changed, scn = session.definitions.now, session.definitions_scn
         if not changed and (scn is None or scn >= self._now.since):
-            return self.tables
+            return None
         with self.store.guard:
             newest = self._now.by_number
             seen = newest if scn is None else self._as_of(scn)
             held = {number: newest[number] for number in session.tables_held if number in newest}
-        now = {**seen, **held, **changed}
-        return {table.name: table for table in now.values() if table is not None}
+        return {**seen, **held, **changed}.values()
 
     def table(self, name: str, session: Session | None = None) -> TableDefinition:
         tables = self.tables_of(session)
         for spelling in (name, name.lower()):
             if spelling in tables:
                 return tables[spelling]
+        views = self.views_of(session)
+        for spelling in (name, name.lower()):
+            if spelling in views:
+                raise no_table_but_a_view(spelling)
         known = ", ".join(self.user_tables(session)) or "none yet"
         raise NoSuchTable(f"there is no table {name}; the tables are: {known}")
+
+    def view(self, name: str, session: Session | None = None) -> ViewDefinition:
+        views = self.views_of(session)
+        for spelling in (name, name.lower()):
+            if spelling in views:
+                return views[spelling]
+        known = ", ".join(sorted(views)) or "none yet"
+        raise NoSuchTable(f"there is no view {name}; the views are: {known}")
 
     def user_tables(self, session: Session | None = None) -> list[str]:
         tables = self.tables_of(session).items()
@@ -219,14 +248,14 @@ class Catalog:
         A transaction that has changed the table's rows uses the definition that it holds.
         """
         number, changed = table.number, session.definitions.now
-        definition: TableDefinition | None
+        definition: Definition | None
         if number in changed:
             definition = changed[number]
         elif scn is None or number in session.tables_held:
             definition = self._now.by_number.get(number)
         else:
             definition = self._as_of(scn).get(number)
-        if definition is None:
+        if not isinstance(definition, TableDefinition):
             raise NoSuchTable(f"table {table.name} was dropped")
         return definition
 
@@ -239,7 +268,7 @@ class Catalog:
         if scn is None or table.number in session.definitions.now:
             return
         seen = self._as_of(scn).get(table.number)
-        if seen is not None and (seen.obj_id, seen.columns) != (table.obj_id, table.columns):
+        if isinstance(seen, TableDefinition) and (seen.obj_id, seen.columns) != (table.obj_id, table.columns):
             raise WriteConflict(
                 f"the definition of table {table.name} was changed by another transaction since this one's snapshot; "
                 "roll back and try again"
@@ -262,11 +291,11 @@ class Catalog:
 
     def newest(self, session: Session) -> Mapping[int, TableDefinition]:
         """All definitions as they are now, by number, whatever the session's snapshot: the same object if unchanged."""
-        now, changed = self._now.by_number, session.definitions.now
+        now, changed = self._tables_now, session.definitions.now
         if not changed:
             return now
         if session.definitions.merged is None or session.definitions.merged[0] is not now:
-            tables = {n: table for n, table in {**now, **changed}.items() if table is not None}
+            tables = {n: one for n, one in {**now, **changed}.items() if isinstance(one, TableDefinition)}
             session.definitions.merged = now, tables
         return session.definitions.merged[1]
 
@@ -300,8 +329,16 @@ class Catalog:
         return checks
 
 
-def _as_of(table: TableDefinition, scn: int) -> TableDefinition:
+def _tables(definitions: Iterable[Definition | None]) -> Mapping[str, TableDefinition]:
+    return {one.name: one for one in definitions if isinstance(one, TableDefinition)}
+
+
+def _views(definitions: Iterable[Definition | None]) -> Mapping[str, ViewDefinition]:
+    return {one.name: one for one in definitions if isinstance(one, ViewDefinition)}
+
+
+def _as_of(table: Definition, scn: int) -> Definition:
     """A definition whose new indexes are as old as the commit."""
-    if all(index.since >= 0 for index in table.indexes):
+    if isinstance(table, ViewDefinition) or all(index.since >= 0 for index in table.indexes):
         return table
     return replace(table, indexes=tuple(replace(i, since=scn) if i.since < 0 else i for i in table.indexes))

@@ -1,0 +1,93 @@
+"""CREATE, DROP and ALTER VIEW: what a view is made of, and that it can be.
+
+Not here: what reading a view means (bind/views.py), changing rows through one (bind/targets.py), what depends on what
+(tables/catalog/view_definitions.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from gmdb.errors import DependentObjects, InvalidSyntax, NoSuchTable, SchemaError, UnsupportedExpression
+from gmdb.format.columns import Column
+from gmdb.sql.bind.binder import Binder, Catalog
+from gmdb.sql.bind.targets import view_target
+from gmdb.sql.bind.views import query_of
+from gmdb.sql.dialect import GmdbSql, place
+from gmdb.sql.syntax import Syntax, is_system_name, name_alone, reading
+from gmdb.tables.catalog.view_definitions import ViewDefinition
+
+if TYPE_CHECKING:
+    from gmdb.database.connection import Connection
+    from gmdb.sql.prepared import Statement
+
+
+def made(statement: Statement, name: str, names: Sequence[str]) -> ViewDefinition:
+    """The view of a CREATE statement, whose query is bound for what it names, and noted to depend on that."""
+    options, binder = statement.parsed.options, Binder(Catalog(statement.connection), {})
+    if "query" not in options:
+        raise InvalidSyntax("syntax error: CREATE VIEW needs AS and a query")
+    view = ViewDefinition(name, options["query"], (), check_option=options.get("check_option", ""))
+    bound = binder.statement(query_of(view))
+    if bound.locks:
+        raise UnsupportedExpression("FOR UPDATE cannot stand in a view", *place(query_of(view)))
+    statement.tables, statement.views = dict(binder.tables), dict(binder.views)
+    if len(names) > len(bound.names):
+        raise SchemaError(f"view {name}: {len(names)} columns were named, but the query has {len(bound.names)}")
+    called = [*names, *bound.names[len(names) :]]
+    columns = tuple(Column(one, value.type) for one, value in zip(called, bound.values, strict=True))
+    view = ViewDefinition(name, view.query, columns, tuple(binder.uses.items()), view.check_option)
+    if view.check_option:
+        view_target(Binder(Catalog(statement.connection), {}), view, statement.parsed.statement)  # type: ignore[arg-type]
+    return view
+
+
+def drop(connection: Connection, nodes: Sequence[exp.Expr], exists: bool, cascade: bool) -> None:
+    """Drop views: of several, those first that use others."""
+    pending = []
+    for node in nodes:
+        name = name_alone(node)
+        if name in connection.views():
+            pending.append(name)
+        elif not exists or name in connection.tables():
+            raise _no_such_view(connection, name)
+    while pending:
+        left, error = list[str](), None
+        for name in pending:
+            try:
+                if name in connection.views():  # not gone with another one
+                    connection.drop_view(name, cascade=cascade)
+            except DependentObjects as refused:
+                left.append(name)
+                error = error or refused
+        if error is not None and len(left) == len(pending):
+            raise error
+        pending = left
+
+
+def alter(connection: Connection, syntax: Syntax) -> None:
+    """ALTER VIEW, which can be renamed."""
+    actions, target, exists = syntax.list("actions"), syntax.need("this", "a view"), syntax.flag("exists")
+    name = name_alone(target)
+    if len(actions) != 1 or not isinstance(actions[0], exp.AlterRename):
+        shown = ", ".join(action.sql(dialect=GmdbSql) for action in actions)
+        hint = "A view can be renamed, or replaced by CREATE OR REPLACE VIEW"
+        raise UnsupportedExpression(f"alter view {name} {shown}", *place(syntax.node), hint)
+    with reading(actions[0]) as part:
+        new_name = name_alone(part.need("this", "a name"))
+    if name not in connection.views():
+        if exists and name not in connection.tables():
+            return
+        raise _no_such_view(connection, name)
+    if is_system_name(new_name):
+        raise SchemaError(f"{new_name}: names that begin with sys_ are those of system tables")
+    connection.rename_view(name, new_name)
+
+
+def _no_such_view(connection: Connection, name: str) -> SchemaError:
+    if name in connection.tables():
+        return SchemaError(f"{name} is a table, not a view")
+    return NoSuchTable(f"there is no view {name}; the views are: {', '.join(connection.views()) or 'none yet'}")
