@@ -56,7 +56,7 @@ class ClientSession(Session):
         super().__init__(database.transactions, isolation, autocommit, lock_timeout)
         self.busy = _Free()  # type: ignore[assignment]
         self.stopped = False
-        self.read_only = read_only
+        self.read_only = self.is_read_only = self.is_usually_read_only = read_only
 
     def require_open(self) -> None:
         if self.stopped:
