@@ -11,8 +11,9 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from gmdb.process.late_dataclasses import dataclass, field
 
 ROWS_MAX = 1024  # single rows that are noted; more become pages
 PAGES_MAX = 1024
