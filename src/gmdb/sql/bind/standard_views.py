@@ -13,12 +13,14 @@ from gmdb.tables.catalog.view_definitions import ViewDefinition
 CATALOG_NAME = "gmdb"
 _PUBLIC_OID, _PG_CATALOG_OID, _INFORMATION_SCHEMA_OID = 2200, 11, 13000  # the first two are PostgreSQL's
 
+_TABLES = f"""(select obj_id, name from sys_tables
+    where obj_id >= {FIRST_USER_ID} and name not in (select name from sys_sequences))"""  # a sequence is a table inside
 _RELATIONS = f"""
-    select obj_id, name, 'BASE TABLE' as kind from sys_tables where obj_id >= {FIRST_USER_ID}
+    select obj_id, name, 'BASE TABLE' as kind from {_TABLES} as t
     union all select obj_id, name, 'VIEW' from sys_views"""
 _COLUMNS = f"""
     select obj_id, position, name, type, length, scale, nullable, default_text, identity from sys_columns
-    where obj_id >= {FIRST_USER_ID}
+    where obj_id in (select obj_id from {_TABLES} as t)
     union all select obj_id, position, name, type, length, scale, true, null, null from sys_view_columns"""
 _TYPES = """case type when 'INT' then 'integer' when 'DOUBLE' then 'double precision'
     when 'TIMESTAMP' then 'timestamp without time zone' when 'DECIMAL' then 'numeric' when 'CHAR' then 'character'
@@ -71,13 +73,20 @@ _TEXTS = {
     (INFORMATION_SCHEMA, "check_constraints"): f"""
         select {_CONSTRAINT_PLACE}, name as constraint_name, text as check_clause
         from sys_constraints where kind = 'check'""",
+    (INFORMATION_SCHEMA, "sequences"): f"""
+        select '{CATALOG_NAME}' as sequence_catalog, '{PUBLIC}' as sequence_schema, name as sequence_name,
+            lower(type) as data_type, start as start_value, minimum as minimum_value, maximum as maximum_value,
+            increment, case when cycle then 'YES' else 'NO' end as cycle_option
+        from sys_sequences""",
     (PG_CATALOG, "pg_namespace"): f"""
         select * from (values ({_PUBLIC_OID}, '{PUBLIC}'), ({_PG_CATALOG_OID}, '{PG_CATALOG}'),
             ({_INFORMATION_SCHEMA_OID}, '{INFORMATION_SCHEMA}')) as n (oid, nspname)""",
     (PG_CATALOG, "pg_class"): f"""
         select obj_id as oid, name as relname, {_PUBLIC_OID} as relnamespace,
             case kind when 'VIEW' then 'v' else 'r' end as relkind from ({_RELATIONS}) as r
-        union all select obj_id, name, {_PUBLIC_OID}, 'i' from sys_indexes""",
+        union all select obj_id, name, {_PUBLIC_OID}, 'i' from sys_indexes
+        union all select t.obj_id, t.name, {_PUBLIC_OID}, 'S'
+        from sys_tables as t join sys_sequences as s on s.name = t.name""",
     (PG_CATALOG, "pg_attribute"): f"""
         select obj_id as attrelid, name as attname, position + 1 as attnum, not nullable as attnotnull,
             default_text is not null as atthasdef, false as attisdropped
@@ -85,7 +94,7 @@ _TEXTS = {
     (PG_CATALOG, "pg_tables"): f"""
         select '{PUBLIC}' as schemaname, name as tablename,
             exists (select 1 from sys_indexes as i where i.table_id = t.obj_id) as hasindexes
-        from sys_tables as t where obj_id >= {FIRST_USER_ID}""",
+        from {_TABLES} as t""",
     (PG_CATALOG, "pg_views"): f"""
         select '{PUBLIC}' as schemaname, name as viewname, definition from sys_views""",
     (PG_CATALOG, "pg_indexes"): f"""
