@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from gmdb.database.dbapi import Result
 from gmdb.errors import InvalidSyntax, NoSuchTable, NoSuchTablespace, UnsupportedExpression
-from gmdb.format.columns import VARCHAR_MAX, ColumnType
 from gmdb.sql.dialect import place
 from gmdb.sql.parser import Command, Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
@@ -18,11 +17,11 @@ from gmdb.sql.run import Parameters
 from gmdb.sql.statements.definitions import validate
 from gmdb.sql.statements.sequences import run_sequence
 from gmdb.sql.syntax import folded, reading
+from gmdb.sql.types import TEXT
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
 
-_LINE = ColumnType("VARCHAR", VARCHAR_MAX)
 _NUMBER = re.compile(r"(page_?size|devices|device_pages)\s*=?\s*(\d+)", re.I)
 _NAMES = re.compile(r'"[^"]+"|[^\s,"]+')
 _OPTIONS = {"page_size": "page_size", "pagesize": "page_size", "devices": "devices", "device_pages": "device_pages_max"}
@@ -154,7 +153,7 @@ class OwnCommand(Statement):
     def _describe(self, name: str) -> Result:
         table = self.connection.table(_plain(name))
         rows = [(c.name, str(c.type), "YES" if c.nullable else "NO") for c in table.columns]
-        return Result(("column", "type", "nullable"), (_LINE, _LINE, _LINE), len(rows), iter(rows))
+        return Result(("column", "type", "nullable"), (TEXT, TEXT, TEXT), len(rows), iter(rows))
 
 
 def _plain(name: str) -> str:
