@@ -635,8 +635,7 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
         What another thread does with the connection ends.
         """
         with held:
-            given = self._finalizer.detach()
-            if given is not None:
+            if given := self._finalizer.detach():
                 database, session, builds, release, _ = given[2]
                 _close(database, session, builds, release, True)
 
