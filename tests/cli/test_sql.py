@@ -220,7 +220,7 @@ def test_describe_shows_columns_keys_and_constraints(shop: str, capsys: Output) 
     assert "s      VARCHAR(5) yes      'x'" in out
     assert "d_pkey i       btree yes" in out
     assert "s <> ''" in out
-    assert out.endswith("NAME\n----\nd\ntbl\n\n")
+    assert out.endswith("NAME KIND\n---- -----\nd    table\ntbl  table\n\n")
 
 
 def test_feedback_and_timing_are_said_when_asked_for(shop: str, capsys: Output) -> None:

@@ -9,16 +9,19 @@ from _thread import interrupt_main
 from collections.abc import Iterator
 from functools import partial
 from operator import call
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import gmdb
+from gmdb.database import engine
 from gmdb.database.connection import Connection
 from gmdb.process.finalizers import Closed, Living, close_abandoned
 from gmdb.process.signals import Held, HeldIterator, held
 from tests.interrupts.striking import Strikes
-from tests.sessions import until
+from tests.sessions import answer, in_thread, until
 
 DROPS = 30
 
@@ -145,3 +148,13 @@ def test_no_signal_is_lost_to_a_finalizer() -> None:
 
 def no_more() -> None:
     pass
+
+
+def test_a_connection_that_is_abandoned_while_a_database_is_opened_waits_for_nobody(tmp_path: Path) -> None:
+    """Its finalizer may run in the very thread whose start the opening waits for."""
+    abandoned = [gmdb.connect(tmp_path / "abandoned.gmdb")]
+    with engine._opening:
+        answer(in_thread(abandoned.clear))
+    assert engine.is_open_here(tmp_path / "abandoned.gmdb")
+    gmdb.connect(tmp_path / "other.gmdb").close()
+    assert not engine.is_open_here(tmp_path / "abandoned.gmdb")

@@ -112,7 +112,6 @@ NOT_TAKEN = [
     "alter table item add constraint k unique (id) not valid",
     "alter table item set tablespace main",
     "alter table item set (fillfactor = 70)",
-    "begin isolation level serializable",
     "begin deferrable",
     "commit and chain",
     "rollback and chain",

@@ -69,9 +69,10 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
         database: Database,
         session: Session,
         statements: Callable[[Connection], dbapi.Statements],
-        release: Callable[[Database], None] | None = None,
+        release: Callable[[Database, bool], None] | None = None,
     ) -> None:
-        """``statements`` makes what runs SQL on the connection; ``release`` lets go of the database at the end.
+        """``statements`` makes what runs SQL on the connection; ``release`` lets go of the database at the end, and is
+        told whether it may wait.
 
         Without ``release`` the connection is a client's, in the owner, and ends with the client.
         """
@@ -82,7 +83,7 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
         self._builds: list[StagedIndex] = []  # one at a time
         self._statements = statements(weakref.proxy(self))
         if release is not None:
-            self._finalizer: Any = weakref.finalize(self, _close, database, session, self._builds, release)
+            self._finalizer: Any = weakref.finalize(self, _close, database, session, self._builds, release, False)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else self._whereabouts()
@@ -634,7 +635,9 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
         What another thread does with the connection ends.
         """
         with held:
-            self._finalizer()
+            if given := self._finalizer.detach():
+                database, session, builds, release, _ = given[2]
+                _close(database, session, builds, release, True)
 
     def __enter__(self) -> Connection:
         return self
@@ -669,14 +672,19 @@ def open_connection(
         try:
             session = database.new_session(isolation, autocommit, lock_timeout)
         except BaseException:
-            release_database(database)
+            release_database(database, True)
             raise
         return Connection(database, session, statements, release_database)
 
 
 def _close(
-    database: Database, session: Session, builds: list[StagedIndex], release: Callable[[Database], None]
+    database: Database,
+    session: Session,
+    builds: list[StagedIndex],
+    release: Callable[[Database, bool], None],
+    waits: bool,
 ) -> None:
+    """``waits``: not a finalizer, which may be run anywhere, in a thread for whose start another one waits."""
     with held_to_finalize:
         try:
             if database.store.devices:
@@ -684,7 +692,7 @@ def _close(
                     abandon_all(builds)
                     session.close()
         finally:
-            release(database)
+            release(database, waits)
 
 
 def abandon_all(builds: list[StagedIndex]) -> None:

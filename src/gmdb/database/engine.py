@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,7 @@ from gmdb.transaction.session import Session
 
 _open_databases: dict[Path, Database] = {}
 _opening = threading.Lock()
+_released: deque[Database] = deque()  # whose connections finalizers have closed while it was held
 _logger = logging.getLogger("gmdb")
 
 
@@ -419,6 +421,13 @@ def open_database(path: Any, read_only: bool, sync: str | None = None, progress:
     directory = Path(path).absolute()
     if sync is not None and sync not in SYNC_MODES:
         raise InterfaceError(f"sync {sync!r} is not one of {', '.join(SYNC_MODES)}")
+    try:
+        return _open(directory, read_only, sync, progress)
+    finally:
+        _release_noted()
+
+
+def _open(directory: Path, read_only: bool, sync: str | None, progress: Progress | None) -> Database:
     with _opening:
         database = _open_databases.get(directory)
         if database is not None and not database.store.devices:
@@ -443,12 +452,33 @@ def is_open_here(directory: Path) -> bool:
     return database is not None and bool(database.store.devices)
 
 
-def release_database(database: Database) -> None:
-    """A connection is done with its database; the last one closes it."""
-    with _opening:
-        database.connections -= 1
-        if database.connections == 0:
-            directory = database.store.directory
-            if _open_databases.get(directory) is database:
-                del _open_databases[directory]
-            database.close()
+def release_database(database: Database, waits: bool) -> None:
+    """A connection is done with its database; the last one closes it.
+
+    A caller that cannot wait while another thread opens or closes one leaves it to that thread.
+    """
+    if waits:
+        with _opening:
+            _release(database)
+    else:
+        _released.append(database)
+    _release_noted()
+
+
+def _release_noted() -> None:
+    """Called by each holder of ``_opening`` afterwards, so that nothing that was noted meanwhile is left."""
+    while _released and _opening.acquire(blocking=False):
+        try:
+            if _released:
+                _release(_released.popleft())
+        finally:
+            _opening.release()
+
+
+def _release(database: Database) -> None:
+    database.connections -= 1
+    if database.connections == 0:
+        directory = database.store.directory
+        if _open_databases.get(directory) is database:
+            del _open_databases[directory]
+        database.close()

@@ -129,6 +129,9 @@ class Steps:
     def start_over(self, changed: RowChanged) -> None:
         """Take back what was done, and see what was committed meanwhile."""
         if self._session.hub.memory.scn == self._snapshot.scn:  # nothing was committed meanwhile: it would fail again
+            store = self._session.hub.store
+            if store.damaged_page():  # an earlier change may be there still, which could not be taken back
+                raise store.damage_of(store.damaged_page()) from None
             raise InterfaceError(f"{changed}, by the statement's own function") from None
         self._session.take_back_to(self._mark)
         self._session.start_over(self._snapshot)
