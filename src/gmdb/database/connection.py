@@ -83,7 +83,7 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
         self._builds: list[StagedIndex] = []  # one at a time
         self._statements = statements(weakref.proxy(self))
         if release is not None:
-            self._finalizer: Any = weakref.finalize(self, _close, database, session, self._builds, release, False)
+            self._finalizer: Any = weakref.finalize(self, _close, database, session, self._builds, release, waits=False)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else self._whereabouts()
@@ -635,9 +635,9 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
         What another thread does with the connection ends.
         """
         with held:
-            if given := self._finalizer.detach():
-                database, session, builds, release, _ = given[2]
-                _close(database, session, builds, release, True)
+            if finalizer := self._finalizer.detach():
+                _, end, arguments, options = finalizer
+                end(*arguments, **dict.fromkeys(options, True))  # it may wait
 
     def __enter__(self) -> Connection:
         return self
