@@ -27,9 +27,10 @@ class Run:
     parameters: Parameters
     now: datetime
 
-    def heap(self, definition: TableDefinition) -> Heap:
-        """A table's rows as the run's snapshot sees the table."""
+    def heap(self, definition: TableDefinition, wanted: Sequence[int] | None = None) -> Heap:
+        """A table's rows as the run's snapshot sees the table; ``wanted``: see Heap.wanting."""
         heap = self.connection.heap(definition.name)
+        heap = heap if wanted is None else heap.wanting(wanted)
         heap.see(self.reading.scn)
         if heap.definition is not definition:
             raise definition_changed(definition)

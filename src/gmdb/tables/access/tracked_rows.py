@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gmdb.errors import ValueTooLong
 from gmdb.format.address import RowId, place_of
 from gmdb.format.columns import Column
 from gmdb.format.options import options_of
@@ -88,10 +87,7 @@ class SpanMaker:
         """None: it cannot be told which keys these are."""
         if self._positions is None:
             return None
-        try:
-            low, high = self._stored(keys.low), self._stored(keys.high)
-        except ValueTooLong:  # no row has such a key, but rows may be above or below it
-            return None
+        low, high = self._stored(keys.low), self._stored(keys.high)
         return Span(self._positions, low, high, keys.low_open, keys.high_open)
 
     def _stored(self, key: Values) -> Key:
