@@ -17,6 +17,7 @@ import select
 import socket
 import threading
 import weakref
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -197,7 +198,7 @@ class FlightChannel:
         except Gone:
             raise Gone(begun=False) from None
         answer: Future[Any] = Future()
-        threading.Thread(target=_listen, args=(reader, answer), name="gmdb-append", daemon=True).start()
+        start_new_thread(_listen, (reader, answer))  # a Thread that garbage collection finds has a finalizer in Python
         try:
             going = _written(writer.begin, schema)
             for batch in let_through(batches):
