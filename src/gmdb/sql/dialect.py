@@ -480,10 +480,21 @@ def parse_expression(text: str) -> exp.Expr:
     return chosen[0]
 
 
+def tokens_of(text: str) -> list[Any]:
+    """The words, values and signs of a text."""
+    try:
+        tokens: list[Any] = GmdbSql().tokenize(text)
+    except SqlglotError as error:
+        raise InvalidSyntax(f"{error}", hint="A quote or a comment may not be closed") from None
+    except Exception as error:  # its own bugs
+        raise InvalidSyntax(f"syntax error: the statement cannot be read ({error})") from None
+    return tokens
+
+
 def _parsed(text: str, lines_before: int) -> list[exp.Expr]:
     try:
         reader = GmdbSql()
-        tokens = reader.tokenize(text)
+        tokens = tokens_of(text)
         require_finished(tokens, text)
         require_order(tokens)
         trees = [tree for tree in reader.parser().parse(tokens, text) if tree is not None]
@@ -499,8 +510,6 @@ def _parsed(text: str, lines_before: int) -> list[exp.Expr]:
         near = f" near {first['highlight']!r}" if first.get("highlight") else ""
         line = first["line"] - lines_before if first.get("line") else None
         raise InvalidSyntax(f"syntax error: {what}{near}", line, _column(first)) from None
-    except SqlglotError as error:
-        raise InvalidSyntax(f"{error}", hint="A quote or a comment may not be closed") from None
     except RecursionError:
         raise InvalidSyntax("the statement is nested too deeply") from None
     except Error:

@@ -6,9 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from gmdb.errors import InvalidSyntax, ProgrammingError
@@ -112,8 +110,8 @@ class Parsed:
 def split(text: str) -> list[str]:
     """The statements of a script, as they were written."""
     try:
-        tokens = sqlglot.tokenize(text, read=dialect.GmdbSql)
-    except SqlglotError:
+        tokens = dialect.tokens_of(text)
+    except InvalidSyntax:
         return [text]  # parsing it says what is wrong
     statements, start, empty = [], 0, True
     for token in tokens:
@@ -168,7 +166,7 @@ def _take_options(text: str) -> tuple[str, dict[str, str]]:
 
 def _take_query(text: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Of CREATE VIEW, the query as it was written, and WITH CHECK OPTION, which sqlglot does not read."""
-    tokens = sqlglot.tokenize(text, read=dialect.GmdbSql)
+    tokens = dialect.tokens_of(text)
     words = [token.text.lower() for token in tokens]
     if words[:2] != ["create", "view"] and words[:4] != ["create", "or", "replace", "view"]:
         return text, options
