@@ -145,6 +145,13 @@ def test_every_path_that_the_documentation_names_exists(path, known_paths):
     assert [name for name in own if name.rstrip("/") not in known_paths] == []
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_table_of_the_documentation_has_two_rows_about_the_same_thing(path):
+    for table in re.findall(r"(?:^\|.*\n)+", path.read_text(encoding="utf-8"), re.MULTILINE):
+        names = re.findall(r"^\| (`[^(|]+)", table, re.MULTILINE)
+        assert sorted(names) == sorted(set(names))
+
+
 @pytest.mark.parametrize("whole", [gmdb, gmdb.Connection, Cursor], ids=["gmdb", "Connection", "Cursor"])
 def test_every_public_name_is_documented(whole):
     text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("guide.md", "dbapi.md"))
