@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from gmdb.format.columns import Column, ColumnType
 
 _WIDE = Context(prec=80)
+_SHORT = 60  # bytes of values of a TEXT or BYTEA
 
 
 def types() -> st.SearchStrategy[ColumnType]:
-    plain = st.sampled_from(["INT", "BIGINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP"]).map(ColumnType)
+    names = ["INT", "BIGINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP", "VARCHAR", "VARBINARY"]
+    plain = st.sampled_from(names).map(ColumnType)
     sized = st.builds(ColumnType, st.sampled_from(["CHAR", "VARCHAR", "BINARY", "VARBINARY"]), st.integers(1, 60))
     decimals = st.integers(1, 38).flatmap(
         lambda p: st.builds(ColumnType, st.just("DECIMAL"), st.just(p), st.integers(0, p))
@@ -46,9 +48,9 @@ def values_of(type_: ColumnType) -> st.SearchStrategy[Any]:
             limit = 10**type_.length - 1
             return st.integers(-limit, limit).map(lambda digits: Decimal(digits).scaleb(-type_.scale, _WIDE))
         case "CHAR" | "VARCHAR":
-            return _text(type_.length)
+            return _text(type_.length or _SHORT)
         case _:
-            return st.binary(max_size=type_.length)
+            return st.binary(max_size=type_.length or _SHORT)
 
 
 def stored(column: Column, value: Any) -> Any:

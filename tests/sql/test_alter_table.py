@@ -220,7 +220,7 @@ def test_a_new_column_has_its_default_in_rows_that_are_there(table: Connection) 
         "alter table t add column if not exists s text default 'other', add x text default 'new' not null, "
         "add at timestamp default now(), add u int default null, add column if not exists x int default 1"
     )
-    assert shape(table)[5:] == [("x", "VARCHAR(4000)"), ("at", "TIMESTAMP"), ("u", "INT")]
+    assert shape(table)[5:] == [("x", "TEXT"), ("at", "TIMESTAMP"), ("u", "INT")]
     ((x, at, u),) = ask(table, "select distinct x, at, u from t")
     assert (x, at is None, u) == ("new", False, None)
     assert ask(table, "insert into t (id) values (99) returning x, s") == [("new", "none")]
@@ -432,10 +432,10 @@ def test_a_feed_reads_what_was_before_by_the_definition_of_then(db: Connection) 
     feed = db.changes()
     db.execute("insert into t values (1, 'one', 10), (2, 'two', 20)")
     db.commit()
-    db.execute("alter table t drop column s, alter k type text")
+    db.execute("alter table t drop column s, alter k type varchar(30)")
     db.execute("update t set k = 'x' where i = 2")
     db.commit()
-    db.execute("alter table t alter k type varchar(4000)")
+    db.execute("alter table t alter k type text")
     db.execute("insert into t values (3, 'three')")
     db.commit()
     assert [short(change) for change in feed] == [

@@ -210,8 +210,8 @@ def test_a_description_has_seven_items_a_column(db: Connection) -> None:
         ("i", "INT", None, None, None, None, None),
         ("n", "DECIMAL", None, None, 12, 3, None),
         ("s", "VARCHAR", 20, 20, None, None, None),
-        ("longer", "VARCHAR", 4000, 4000, None, None, None),
-        ("nothing", "VARCHAR", 4000, 4000, None, None, None),
+        ("longer", "VARCHAR", None, None, None, None, None),
+        ("nothing", "VARCHAR", None, None, None, None, None),
     ]
     assert db.execute("create table u (i int)").description is None
     assert db.execute("insert into u values (1)").description is None

@@ -43,7 +43,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {  # type, what goes in, what the colu
     "few": (sa.VARBINARY(9), b"\1", sa.VARBINARY),
     "colour": (sa.Enum(Colour, create_constraint=True, name="colours"), Colour.GRÜN, sa.VARCHAR),
     "key": (sa.Uuid(), uuid.UUID(int=5), sa.CHAR),
-    "tree": (sa.JSON(), {"a": [1, None, "ü"]}, sa.CLOB),
+    "tree": (sa.JSON(), {"a": [1, None, "ü"]}, sa.TEXT),
     "object": (sa.PickleType(), {"a": {1, 2}}, sa.LargeBinary),
 }
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from gmdb.errors import DataError
 from gmdb.format.columns import EPOCH, EPOCH_DATE, MICROSECOND, Column, Kind
+from gmdb.format.lob import TEXT_LOCATOR, LobPlace, Locator, is_text_locator
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, UNLOCKED, SizeCode, decode_row, encode_row, header_size
 
 LEARNED_AFTER = 8  # rows of a pattern, which take the general way
@@ -30,6 +31,9 @@ _GIVEN: dict[str, Any] = {
     "timedelta": timedelta,
     "EPOCH": EPOCH,
     "FIRST_DAY": EPOCH_DATE.toordinal(),
+    "ON_PAGES": int(LobPlace.ON_PAGES),
+    "LOCATOR_SIZE": TEXT_LOCATOR.size,
+    "is_locator": is_text_locator,
     "MICROSECOND": MICROSECOND,
 }
 # Of types that are stored as a number: its form, what a value must be, how it becomes the number, and back.
@@ -48,11 +52,17 @@ _NUMBERS = {
 }
 
 
+class Unfinished(tuple[Any, ...]):
+    """A row's values, some of which are Locators of large objects."""
+
+
 class RowCodec:
     """Rows, or patches, of a fixed list of columns.
 
     ``gap``: zero bytes between header and values, as in keys.  ``wanted``: the columns that the caller looks
     at; None or the value stands in the place of any other.
+
+    A row whose wanted values are not all in it is decoded as Unfinished.
     """
 
     def __init__(
@@ -66,6 +76,7 @@ class RowCodec:
         self._wanted = range(len(self._columns)) if wanted is None else wanted
         self._head = header_size(len(columns))
         self._gap = gap
+        self._apart = [n for n, column in enumerate(columns) if column.type.may_be_apart and n in self._wanted]
         self._tail = b"".join(n.to_bytes(2, "little") for n in numbers or ())
         self._decoders: dict[bytes, Callable[[bytes], tuple[Any, ...]]] = {}
         self._seen: dict[bytes, int] = {}  # rows of patterns that have no decoder yet
@@ -106,13 +117,19 @@ class RowCodec:
             self._seen.clear()
         if seen < LEARNED_AFTER:
             self._seen[pattern] = seen
-            return decode_row(self._columns, row)
+            return self._decode_slowly(row)
         bits = int.from_bytes(pattern[2:], "little")
         codes = [bits >> 2 * n & 3 for n in range(len(self._columns))]
         fits = all(code in (0, column.type.size_code) for code, column in zip(codes, self._columns, strict=True))
         if fits and int.from_bytes(pattern[:2], "little") == len(codes) and len(self._decoders) < PATTERNS_MAX:
             self._decoders[pattern] = self._make_decoder(codes)
-        return decode_row(self._columns, row)
+        return self._decode_slowly(row)
+
+    def _decode_slowly(self, row: bytes) -> tuple[Any, ...]:
+        values = decode_row(self._columns, row)
+        if any(values[n].__class__ is Locator for n in self._apart):
+            return Unfinished(values)
+        return values
 
     def _encode_slowly(self, values: Sequence[Any]) -> bytes:
         """Rows with NULLs, and values that do not fit: it raises a DataError that names the column."""
@@ -134,8 +151,8 @@ class RowCodec:
     def _make_decoder(self, codes: Sequence[int]) -> Callable[[bytes], tuple[Any, ...]]:
         """A function that reads rows whose columns have these size codes."""
         reader = _Decoder(self._columns, codes, self._head, self._wanted)
-        slowly = {"slowly": lambda row: decode_row(self._columns, row)}
-        return _define("decode(row)", reader.lines, "slowly(row)", {**reader.names, **slowly})
+        names = {**reader.names, "slowly": self._decode_slowly}
+        return _define("decode(row)", reader.lines, "slowly(row)", names)
 
 
 def _define(signature: str, lines: Sequence[str], otherwise: str, names: dict[str, Any]) -> Any:
@@ -198,11 +215,13 @@ class _Encoder:
 
     def _bytes(self, column: Column, n: int) -> None:
         """Text, which has a NUL behind it, or bytes."""
-        is_text, length = column.type.kind is Kind.TEXT, column.type.length
+        is_text, length = column.type.kind is Kind.TEXT, column.type.in_row_max
         ending = int(is_text)
         self._conditions.append(f"type(v{n}) is {'str' if is_text else 'bytes'}")
         self.lines.append(f"b{n} = v{n}{'.encode()' if is_text else ''}")
         self.lines.append(f"if len(b{n}) > {length}: raise ValueError")
+        if column.type.may_be_long and not is_text:
+            self.lines.append(f"if len(b{n}) == LOCATOR_SIZE and is_locator(b{n}): raise ValueError")
         if column.type.padding:
             self.lines.append(f"b{n} = b{n}.ljust({length}, {column.type.padding!r})")
         self._variable(n, ending)
@@ -263,7 +282,12 @@ class _Decoder:
         self.lines += [f"s{n} = {start}", f"e{n} = s{n} + n{n}"]
         self._base, self._skip = f"e{n}", 0
         if type_.kind is Kind.TEXT:
-            return f"row[s{n}:e{n} - 1].decode()"
+            return f"row[s{n}:e{n} - 1].decode()"  # a Locator is not UTF-8, and goes the general way
+        if type_.is_lob:
+            self.lines.append(f"if row[s{n}] == ON_PAGES: raise ValueError")
+        if type_.may_be_long:
+            self.lines.append(f"if n{n} == LOCATOR_SIZE and is_locator(row[s{n}:e{n}]): raise ValueError")
+            return f"row[s{n}:e{n}]"
         return f"decode{n}(row[s{n}:e{n}])"
 
     def _pass_over(self, column: Column, n: int) -> str:

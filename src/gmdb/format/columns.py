@@ -9,8 +9,10 @@ Each type is stored by the row's 2-bit rule: four bytes, eight bytes, or a lengt
 | DECIMAL to 38 digits | length and 16 bytes |
 | CHAR, VARCHAR | length and UTF-8 bytes with a trailing NUL that counts; CHAR is filled up with blanks |
 | BINARY, VARBINARY | length and bytes; BINARY is filled up with zero bytes |
+| TEXT, BYTEA, longer VARCHAR and VARBINARY | as VARCHAR and VARBINARY, or where the value is (lob.py) |
 | BLOB, CLOB | length and a byte that says what follows: the value, or where it is (lob.py); CLOB is UTF-8 |
 
+TEXT is VARCHAR without a length, BYTEA VARBINARY without one.
 A DATE is days and a TIMESTAMP microseconds since 1970, a DECIMAL its digits as an integer.
 Not here: Arrow types (tables/arrow/arrow_types.py).
 """
@@ -34,13 +36,24 @@ from gmdb.errors import (
     ValueOutOfRange,
     ValueTooLong,
 )
-from gmdb.format.lob import Locator, decode_cell, encode_cell
+from gmdb.format.lob import (
+    CELL_MAX,
+    TEXT_IN_ROW_MAX,
+    Locator,
+    decode_cell,
+    encode_cell,
+    encode_text_locator,
+    is_text_locator,
+    text_locator,
+)
 from gmdb.format.options import option
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_patterns import late_pattern
 
-VARCHAR_MAX = 4000
-BINARY_MAX = 32602
+VARCHAR_MAX = TEXT_IN_ROW_MAX  # bytes of a VARCHAR that never leaves its row
+BINARY_MAX = 32602  # of a VARBINARY
+LENGTH_MAX = 10 << 20  # that VARCHAR and VARBINARY may have been given
+TEXT_MAX = 1 << 30  # bytes of a TEXT or BYTEA
 DECIMAL_DIGITS_MAX = 38
 EPOCH_DATE = date(1970, 1, 1)
 EPOCH = datetime(1970, 1, 1)
@@ -90,7 +103,11 @@ _ALIASES = {
     "BINARY LARGE OBJECT": "BLOB",
     "CHARACTER LARGE OBJECT": "CLOB",
     "CHAR LARGE OBJECT": "CLOB",
+    "TEXT": "VARCHAR",
+    "BYTEA": "VARBINARY",
 }
+_WITHOUT_LENGTH = {"VARCHAR": "TEXT", "VARBINARY": "BYTEA"}
+_IN_ROW_ONLY = {"VARCHAR": VARCHAR_MAX, "VARBINARY": BINARY_MAX}  # lengths up to which values never leave their rows
 _SIZE_CODES = {Kind.WORD: 1, Kind.BIT: 1, Kind.DECIMAL_WORD: 1, Kind.LONG: 2, Kind.DECIMAL_LONG: 2}
 _SPELLING = late_pattern(r"\s*([a-z][a-z0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null|null)?\s*", re.I)
 
@@ -121,6 +138,30 @@ class ColumnType:
         return self.name in LOBS
 
     @property
+    def may_be_long(self) -> bool:
+        """Whether values that are too long for their rows go to pages by themselves."""
+        return self.name in _IN_ROW_ONLY and not 0 < self.length <= _IN_ROW_ONLY[self.name]
+
+    @property
+    def may_be_apart(self) -> bool:
+        """Whether its values may be on pages of their own, for either reason."""
+        return self.name in LOBS or self.may_be_long
+
+    @property
+    def is_text(self) -> bool:
+        return self.name in ("CHAR", "VARCHAR", "CLOB")
+
+    @property
+    def bytes_max(self) -> int:
+        """The longest value's bytes, of a text or bytes."""
+        return self.length or TEXT_MAX
+
+    @property
+    def in_row_max(self) -> int:
+        """So many bytes at most has what a row keeps of a text or of bytes, a NUL left out."""
+        return CELL_MAX if self.is_lob else TEXT_IN_ROW_MAX if self.may_be_long else self.length
+
+    @property
     def padding(self) -> bytes:
         """What a shorter value is filled up with to the type's length, if it is."""
         return {"CHAR": b" ", "BINARY": b"\0"}.get(self.name, b"")
@@ -128,13 +169,15 @@ class ColumnType:
     def __str__(self) -> str:
         if self.name == "DECIMAL":
             return f"DECIMAL({self.length},{self.scale})"
-        return f"{self.name}({self.length})" if self.length else self.name
+        return f"{self.name}({self.length})" if self.length else _WITHOUT_LENGTH.get(self.name, self.name)
 
     def widens_to(self, other: ColumnType) -> bool:
         """Whether each value of this type is one of the other, and stored the same."""
         if self.name == "DECIMAL" == other.name:
             return self.kind is other.kind and self.scale == other.scale and self.length <= other.length
-        is_longer = self.name == other.name and self.name in ("VARCHAR", "VARBINARY") and self.length <= other.length
+        if self.name == "VARBINARY" and self.may_be_long != other.may_be_long:
+            return False  # rows keep other values
+        is_longer = self.name == other.name and self.name in _IN_ROW_ONLY and self.bytes_max <= other.bytes_max
         return self == other or is_longer
 
     def encode(self, value: Any) -> bytes:
@@ -178,6 +221,11 @@ class Column:
             return self.type.encode(value)
         except DataError as error:
             raise type(error)(f"column {self.name}: {error}") from None
+
+
+def has_cells(columns: Sequence[Column]) -> bool:
+    """Whether rows have cells of BLOB or CLOB columns, which are never values themselves."""
+    return any(column.type.is_lob for column in columns)
 
 
 IDENTITIES = ("always", "by default")
@@ -228,8 +276,10 @@ def make_type(name: str, numbers: list[int], where: str = "") -> ColumnType:
         if numbers:
             raise SchemaError(f"{where}{name} takes no length")
         return ColumnType(name)
-    limit = VARCHAR_MAX if _KINDS[name] is Kind.TEXT else BINARY_MAX
-    if not numbers and name in ("CHAR", "BINARY"):
+    if not numbers and name in _WITHOUT_LENGTH:
+        return ColumnType(name)
+    limit = LENGTH_MAX if name in _WITHOUT_LENGTH else VARCHAR_MAX if name == "CHAR" else BINARY_MAX
+    if not numbers:
         numbers = [1]
     if len(numbers) != 1 or not 1 <= numbers[0] <= limit:
         raise SchemaError(f"{where}{name} needs a length of 1 to {limit} bytes, such as {name}(10)")
@@ -293,12 +343,21 @@ def _decimal(type_: ColumnType, value: Any) -> bytes:
 def _fill(type_: ColumnType, raw: bytes) -> bytes:
     if len(raw) > type_.length and type_.name == "CHAR":
         raw = raw.rstrip(b" ")  # blanks at its end do not count
-    if len(raw) > type_.length:
-        raise ValueTooLong(f"a value of {len(raw)} bytes is too long for {type_}")
+    require_length(type_, len(raw))
+    if len(raw) > type_.in_row_max:
+        raise ValueTooLong(f"a row keeps {type_.in_row_max} bytes of a {type_}, not {len(raw)}")
     return raw.ljust(type_.length, type_.padding) if type_.padding else raw
 
 
+def require_length(type_: ColumnType, size: int) -> None:
+    """Refuse a value of so many bytes if it is longer than its type allows."""
+    if size > type_.bytes_max:
+        raise ValueTooLong(f"a value of {size} bytes is too long for {type_}")
+
+
 def _text(type_: ColumnType, value: Any) -> bytes:
+    if isinstance(value, Locator) and type_.may_be_long:
+        return encode_text_locator(value) + b"\0"
     if not isinstance(value, str):
         raise TypeMismatch(f"{value!r} is not a str")
     try:
@@ -308,9 +367,14 @@ def _text(type_: ColumnType, value: Any) -> bytes:
 
 
 def _binary(type_: ColumnType, value: Any) -> bytes:
+    if isinstance(value, Locator) and type_.may_be_long:
+        return encode_text_locator(value)
     if not isinstance(value, bytes | bytearray | memoryview):
         raise TypeMismatch(f"{value!r} is not bytes")
-    return _fill(type_, bytes(value))
+    raw = _fill(type_, bytes(value))
+    if type_.may_be_long and is_text_locator(raw):
+        raise ValueTooLong(f"a row does not keep {raw.hex()} of a {type_}, which looks like the place of a value")
+    return raw
 
 
 def _blob(_: ColumnType, value: Any) -> bytes:
@@ -335,6 +399,16 @@ def encode_text(value: str) -> bytes:
         return value.encode()
     except UnicodeEncodeError:
         raise TypeMismatch(f"{value[:40]!r} is not a text: it cannot be written as UTF-8") from None
+
+
+def _decode_varchar(type_: ColumnType, raw: bytes) -> str | Locator:
+    if type_.may_be_long and is_text_locator(raw[:-1]):
+        return text_locator(raw)
+    return raw[:-1].decode()
+
+
+def _decode_varbinary(type_: ColumnType, raw: bytes) -> bytes | Locator:
+    return text_locator(raw) if type_.may_be_long and is_text_locator(raw) else raw
 
 
 def _decode_clob(_: ColumnType, raw: bytes) -> str | Locator:
@@ -373,9 +447,9 @@ _DECODERS: dict[str, Any] = {
     "TIMESTAMP": lambda _, raw: EPOCH + struct.unpack("<q", raw)[0] * MICROSECOND,
     "DECIMAL": _decode_decimal,
     "CHAR": lambda _, raw: raw[:-1].decode(),
-    "VARCHAR": lambda _, raw: raw[:-1].decode(),
+    "VARCHAR": _decode_varchar,
     "BINARY": lambda _, raw: raw,
-    "VARBINARY": lambda _, raw: raw,
+    "VARBINARY": _decode_varbinary,
     "BLOB": lambda _, raw: decode_cell(raw),
     "CLOB": _decode_clob,
 }

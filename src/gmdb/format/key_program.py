@@ -84,6 +84,18 @@ def pack(instructions: list[Instruction]) -> bytes:
     return packed + constants
 
 
+def columns_compared(program: bytes) -> set[int]:
+    """The numbers of the columns whose values a program compares."""
+    found: set[int] = set()
+    for n in range(PROGRAM_HEAD.at(program).count):
+        step = INSTRUCTION.at(program, PROGRAM_HEAD.size + n * INSTRUCTION.size)
+        if step.operation in (ProgramOperation.COMPARE, ProgramOperation.COMPARE_COLUMNS):
+            found.add(int(step.column))
+        if step.operation == ProgramOperation.COMPARE_COLUMNS:
+            found.add(int(step.operand))
+    return found
+
+
 def program_at(page_size: int) -> int:
     """Where a program lies, counted from the index's head."""
     return page_size - TAIL_SIZE - PROGRAM_ROOM - INDEX_AT

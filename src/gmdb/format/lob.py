@@ -1,9 +1,12 @@
-"""Large objects: values of BLOB and CLOB columns, in the row if they are short, else on pages of a lob segment.
+"""Large objects: values that are on pages of a lob segment, where they are too long for their row.
 
-A row's cell begins with a byte that says where the value is: behind it, or where a locator leads to.  On pages a value
-is a tree.  Its first page, by which it is known, is the root: if that is all, it has the bytes; else it lists the pages
-of the level below, in order.  All pages of level 0 but the last are full, so that the page of any byte is found by
-division.
+A row's cell of a BLOB or CLOB begins with a byte that says where the value is: behind it, or where a locator leads to.
+A cell of TEXT, BYTEA or a long VARCHAR or VARBINARY is the value itself, or a locator that begins with what no text
+begins with; bytes that look like one are on pages, too.
+
+On pages a value is a tree.  Its first page, by which it is known, is the root: if that is all, it has the bytes; else
+it lists the pages of the level below, in order.  All pages of level 0 but the last are full, so that the page of any
+byte is found by division.
 
 Invariants
  1. The first page stays the first page, however the value grows: a level more goes in beneath it.
@@ -26,6 +29,7 @@ from gmdb.process.late_imports import numpy as np
 LOB_MAX = 1 << 32  # bytes of a value
 INLINE_MAX = 1000  # bytes of a value that a row keeps itself
 INLINE_TOTAL = 4000  # so many at most in all of a row's large objects together
+TEXT_IN_ROW_MAX = 4000  # bytes of a TEXT or BYTEA that a row keeps itself
 LEVEL_MAX = 2
 
 
@@ -45,6 +49,19 @@ LOB_LOCATOR = layout(
     length=("<u8", "bytes of the value"),
 )
 
+# Of a TEXT or BYTEA: its first bytes are in no UTF-8, and its last ones make it unlike any other value.
+TEXT_LOCATOR = layout(
+    "text locator",
+    24,
+    place=("u1", "255: the value is on pages"),
+    mark=("3u1", "193, 254, 192"),
+    first_page=("<u4", "the value's first page"),
+    length=("<u8", "bytes of the value"),
+    more_mark=("<u8", "0x9D1F6E35C8A20B47"),
+)
+TEXT_MARK = (0xFF, 0xC1, 0xFE, 0xC0)
+TEXT_MORE_MARK = 0x9D1F6E35C8A20B47
+
 LOB_NODE = layout(
     "lob node head",
     24,
@@ -59,6 +76,7 @@ NODE_AT = HEAD_SIZE
 DATA_AT = NODE_AT + LOB_NODE.size
 ID_SIZE = 4
 CELL_MAX = 1 + INLINE_MAX
+_TEXT_MARK, _TEXT_MORE_MARK = bytes(TEXT_MARK), TEXT_MORE_MARK.to_bytes(8, "little")
 
 
 class LobSegment(NamedTuple):
@@ -110,6 +128,26 @@ def decode_cell(cell: bytes) -> bytes | Locator:
     if not cell or cell[0] != LobPlace.HERE:
         raise DataError(f"{cell[:40].hex()} is not a cell of a large object")
     return cell[1:]
+
+
+def encode_text_locator(value: Locator) -> bytes:
+    """The cell of a TEXT or BYTEA that is on pages."""
+    return TEXT_LOCATOR.pack(
+        place=TEXT_MARK[0],
+        mark=list(TEXT_MARK[1:]),
+        first_page=value.first_page,
+        length=value.length,
+        more_mark=TEXT_MORE_MARK,
+    )
+
+
+def is_text_locator(cell: bytes) -> bool:
+    """Whether the cell of a TEXT, without its NUL, or of a BYTEA says where the value is."""
+    return len(cell) == TEXT_LOCATOR.size and cell[:4] == _TEXT_MARK and cell[16:] == _TEXT_MORE_MARK
+
+
+def text_locator(cell: bytes) -> Locator:
+    return Locator(int.from_bytes(cell[4:8], "little"), int.from_bytes(cell[8:16], "little"))
 
 
 # ---- pages

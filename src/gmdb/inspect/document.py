@@ -167,6 +167,10 @@ of address, then of row id.
 A BLOB or CLOB cell of a row begins with a byte that says where the value is: 0, then its bytes, up to {inline_max} of
 them; or 1, and the cell is a locator of the value's first page in the table's lob segment, which `sys_tables` names.
 
+A TEXT or BYTEA (and a VARCHAR or VARBINARY that may be longer than rows keep) is in the row as it is, up to
+{text_in_row_max} bytes of it. Of a longer one, and of one that its row has no room for, the row has a text locator. No
+UTF-8 begins with its first byte; bytes that look like one are on pages, too.
+
 On pages a value is a tree of at most {lob_levels} levels. The first page, by which it is known, is its root; a value of
 up to {lob_capacity} bytes (in pages of 8 KiB) is on that page alone. Else a page of a level above 0 lists up to
 {lob_fan_out} pages of the level below, in order. All pages but the last of each level are full: the page of level 0
@@ -241,8 +245,10 @@ the one with the higher sequence counts, so that a write that is cut short leave
     "columns": (
         "Column types",
         """\
-CHAR and VARCHAR have at most {varchar_max} bytes, BINARY and VARBINARY {binary_max}, as far as a page of the tablespace
-holds them; BLOB and CLOB take any value of up to {lob_max} bytes. An empty string has a length of 1, its NUL; a null
+CHAR has at most {varchar_max} bytes, BINARY {binary_max}, as far as a page of the tablespace holds them. VARCHAR(n) and
+VARBINARY(n) have up to {length_max} bytes, and without a length, as TEXT and BYTEA, {text_max}: from {varchar_max} and
+{binary_max} on their values may be on pages of their own. BLOB and CLOB take any value of up to {lob_max} bytes. An
+empty string has a length of 1, its NUL; a null
 has no length.
 """,
     ),
@@ -318,7 +324,7 @@ _ENUMS: dict[str, tuple[type[IntEnum] | type[IntFlag], ...]] = {
 }
 _EXAMPLE_TYPES = (
     "INT", "DATE", "BOOLEAN", "DECIMAL(9,2)", "BIGINT", "DOUBLE", "TIMESTAMP", "DECIMAL(18,2)", "DECIMAL(38,2)",
-    "CHAR(10)", "VARCHAR(10)", "BINARY(10)", "VARBINARY(10)", "BLOB", "CLOB",
+    "CHAR(10)", "VARCHAR(10)", "TEXT", "BINARY(10)", "VARBINARY(10)", "BYTEA", "BLOB", "CLOB",
 )  # fmt: skip
 _STORED = {
     "INT": "two's complement",
@@ -330,6 +336,8 @@ _STORED = {
     "DECIMAL": "the digits as one two's complement integer, the scale left out",
     "CHAR": "UTF-8, filled up with blanks, then a NUL that counts in the length",
     "VARCHAR": "UTF-8, then a NUL that counts in the length",
+    "TEXT": "UTF-8, or a text locator; then a NUL that counts in the length",
+    "BYTEA": "the bytes, or a text locator",
     "BINARY": "the bytes, filled up with zero bytes",
     "VARBINARY": "the bytes",
     "BLOB": "a byte that says where the value is, then the bytes or a locator",
@@ -404,6 +412,9 @@ def _numbers() -> dict[str, object]:
         "no_lock": f"0x{row.NO_LOCK:X}",
         "varchar_max": f"{columns.VARCHAR_MAX:,}",
         "binary_max": f"{columns.BINARY_MAX:,}",
+        "length_max": f"{columns.LENGTH_MAX:,}",
+        "text_max": f"{columns.TEXT_MAX:,}",
+        "text_in_row_max": f"{lob.TEXT_IN_ROW_MAX:,}",
         "inline_max": f"{lob.INLINE_MAX:,}",
         "lob_levels": lob.LEVEL_MAX + 1,
         "lob_capacity": f"{lob.capacity(size):,}",

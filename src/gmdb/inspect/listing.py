@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gmdb.format.columns import BINARY_MAX, VARCHAR_MAX, Column, ColumnType, parse_column
+from gmdb.format.columns import Column, ColumnType, parse_column
 from gmdb.process.late_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 INT, BIGINT, DOUBLE = ColumnType("INT"), ColumnType("BIGINT"), ColumnType("DOUBLE")
 BOOLEAN, TIMESTAMP = ColumnType("BOOLEAN"), ColumnType("TIMESTAMP")
-TEXT, BYTES = ColumnType("VARCHAR", VARCHAR_MAX), ColumnType("VARBINARY", BINARY_MAX)
+TEXT, BYTES = ColumnType("VARCHAR"), ColumnType("VARBINARY")
 
 _DIGITS_MAX = 20  # of a number of 8 bytes
 _NAME, _PROBLEMS, _NOTES, _MEANING, _TYPE, _DETAIL = "listing", "problems", "notes", "meaning", "type", "detail"

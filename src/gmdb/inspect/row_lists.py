@@ -64,7 +64,7 @@ def row_columns(table: TableDefinition | None) -> tuple[ListColumn, ...]:
 
 def listed_type(column: Column) -> ColumnType:
     """The type that the listing has for a column: large objects are listed as text that says where they are."""
-    return TEXT if column.type.is_lob else column.type
+    return TEXT if column.type.may_be_apart else column.type
 
 
 def add_rows(listing: Listing, page_id: int, page: bytes, table: TableDefinition | None) -> None:
@@ -103,7 +103,7 @@ def listed_value(column: Column, value: Any) -> Any:
     """A value as a listing has it."""
     if isinstance(value, Locator):
         return f"{value.length} bytes on pages, from {page_name(value.first_page)} on"
-    return value.hex() if column.type.is_lob and isinstance(value, bytes) else value
+    return value.hex() if column.type.may_be_apart and isinstance(value, bytes) else value
 
 
 # ---- A row's versions: as it is now, and as it was before each change that the undo log still has.

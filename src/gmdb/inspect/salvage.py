@@ -222,7 +222,7 @@ class Salvage:
         try:
             raw = b"".join(self._lob_parts(locator.first_page, locator.first_page, lob.LEVEL_MAX))[: locator.length]
             if len(raw) == locator.length:
-                return raw.decode() if column.type.name == "CLOB" else raw
+                return raw.decode() if column.type.is_text else raw
             wrong = f"it has {len(raw)} of {locator.length} bytes"
         except (Error, UnicodeDecodeError) as error:
             wrong = str(error)

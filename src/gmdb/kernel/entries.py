@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gmdb.format.btree import INDEX_HEAD, KEY_BYTES_MAX, Order
 from gmdb.format.key_program import INSTRUCTION, PROGRAM_HEAD, ProgramOperation, Truth
-from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, UNLOCKED
+from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, UNLOCKED, SizeCode
 from gmdb.format.segment import PROGRAM_ROOM
 from gmdb.kernel.row import (
     POINTER_AT,
@@ -18,6 +18,7 @@ from gmdb.kernel.row import (
     compare_values,
     copy_short,
     index_head,
+    is_apart,
     is_of_order,
     key_columns,
     order_at,
@@ -36,6 +37,7 @@ _FALSE, _TRUE, _UNKNOWN = (int(one) for one in Truth)
 _WORD, _LONG, _DOUBLE, _WIDE, _BYTES = (int(order) for order in Order)
 _POSITIONS_AT = INDEX_HEAD.offset("positions")
 _NO_LIMIT = (1 << 63) - 1
+_VARIABLE = int(SizeCode.VARIABLE)
 
 
 @routine
@@ -124,6 +126,30 @@ def has_entry(index, row, limit):
 
 
 @routine
+def _is_elsewhere(row, number, order, limit):
+    """Whether a column's value is a TEXT or BYTEA on pages of its own."""
+    value = _value_of(row, number, order, limit) if order == _BYTES else 0
+    return value > 0 and is_apart(value, _VARIABLE)
+
+
+@routine
+def _compares_elsewhere(index, row, limit):
+    """Whether the index's program asks for a value that is not in the row."""
+    size = index_head(index).program_size
+    if size == 0:
+        return False
+    program = index + index_head(index).program_at
+    for n in range(min(program_head(program).count, (size - _HEAD_SIZE) // _SIZE, _COUNT_MAX)):
+        step = instruction_at(program + _HEAD_SIZE + n * _SIZE)
+        if step.operation == _COMPARE or step.operation == _COMPARE_COLUMNS:
+            if _is_elsewhere(row, step.column, step.order, limit):
+                return True
+            if step.operation == _COMPARE_COLUMNS and _is_elsewhere(row, step.operand, step.order, limit):
+                return True
+    return False
+
+
+@routine
 def make_entry(index, row, entry, row_id):
     """Write the leaf entry of a row; returns its size, KEY_TOO_LONG, or ABSENT if the index has none."""
     return make_entry_within(index, row, _NO_LIMIT, entry, row_id)
@@ -135,6 +161,8 @@ def make_entry_within(index, row, limit, entry, row_id):
 
     NOT_FOUND if it is nonsense for sure.
     """
+    if _compares_elsewhere(index, row, limit):
+        return KEY_TOO_LONG
     if not has_entry(index, row, limit):
         return ABSENT
     to, bits = entry + VALUES_AT, 0
@@ -147,7 +175,7 @@ def make_entry_within(index, row, limit, entry, row_id):
         length = stored_bytes(value, code) if 0 < value <= limit else 0
         if length == 0 or value + length > limit:
             return NOT_FOUND
-        if to + length - entry - VALUES_AT > KEY_BYTES_MAX:
+        if to + length - entry - VALUES_AT > KEY_BYTES_MAX or is_apart(value, code):
             return KEY_TOO_LONG
         if not is_of_order(order_at(index, n), code, value):
             continue  # a row that is not its table's: reading it raises an error

@@ -19,7 +19,7 @@ from gmdb.kernel.page.allocation import pages_available
 from gmdb.kernel.page.area import change, damaged, page_head, page_size_of, touch, touch_type
 from gmdb.kernel.page.redo import close_group, is_group_long, log_bytes, log_counts, log_page, require_log_room
 from gmdb.kernel.page.segment import add_page, release_page, space_of_segment, touch_entry
-from gmdb.kernel.row import column_code, header_bytes, patched_number, stored_bytes
+from gmdb.kernel.row import column_code, header_bytes, is_apart, is_text_locator, patched_number, stored_bytes
 from gmdb.kernel.runtime.call import call_at
 from gmdb.kernel.runtime.compiler import kernel, long_kernel, routine
 from gmdb.kernel.runtime.memory import load_i64, load_u8, load_u16, load_u32, move_bytes, records, store_32, store_64
@@ -384,6 +384,14 @@ def release_lob(area, record):
 
 
 @routine
+def _leads_to_pages(target, n, value, code):
+    """Whether the value of the n-th of the columns that may have large objects is on pages."""
+    if load_i64(target.lobs + 8 * (target.lob_count + n)):
+        return is_apart(value, code)
+    return code == 3 and load_u16(value) == _LOCATOR_SIZE and load_u8(value + 2) == _ON_PAGES
+
+
+@routine
 def collect_lobs(target, call, row, patch):
     """Note the first pages of the values on pages that a row has, in the columns of a patch, or in all if that is 0.
 
@@ -403,8 +411,7 @@ def collect_lobs(target, call, row, patch):
                 index += 1
             if index == load_u16(patch + COL_COUNT_AT) or patched_number(patch, index) != wanted:
                 continue
-        is_long = column_code(row, number) == 3 and load_u16(at) == _LOCATOR_SIZE
-        if is_long and load_u8(at + 2) == _ON_PAGES:
+        if _leads_to_pages(target, n, at, column_code(row, number)):
             store_64(call.lob_roots + 8 * found, load_u32(at + 2 + _FIRST_PAGE_AT))
             found += 1
     return found
@@ -431,25 +438,33 @@ _LOCATOR_LENGTH_AT = LOB_LOCATOR.offset("length")
 
 
 @routine
-def _is_locator(cell, size):
+def _is_locator(cell, size, lead):
+    if lead == 0:
+        return is_text_locator(cell, size)
     return size == _LOCATOR_SIZE and load_u8(cell) == _ON_PAGES
 
 
 @kernel
-def measure_cells(values, offsets, count, sizes):
-    """Add to ``sizes`` (i64s) how many bytes the value of each cell has; cells lie one behind the other (u32s)."""
+def measure_cells(values, offsets, count, lead, sizes):
+    """Add to ``sizes`` (i64s) how many bytes the value of each cell has; cells lie one behind the other (u32s).
+
+    ``lead``: how many bytes there are before a value that is here: 1 in cells of a BLOB or CLOB, 0 in those of others.
+    Returns how many of the values are elsewhere.
+    """
+    elsewhere = 0
     for n in range(count):
         start, end = load_u32(offsets + 4 * n), load_u32(offsets + 4 * n + 4)
         length = 0
         if end > start:
-            is_elsewhere = _is_locator(values + start, end - start)
-            length = load_i64(values + start + _LOCATOR_LENGTH_AT) if is_elsewhere else end - start - 1
+            is_elsewhere = _is_locator(values + start, end - start, lead)
+            length = load_i64(values + start + _LOCATOR_LENGTH_AT) if is_elsewhere else end - start - lead
+            elsewhere += is_elsewhere
         store_64(sizes + 8 * n, load_i64(sizes + 8 * n) + length)
-    return DONE
+    return elsewhere
 
 
 @long_kernel
-def fill_values(area, obj_id, values, offsets, count, target, target_offsets):
+def fill_values(area, obj_id, values, offsets, count, lead, target, target_offsets):
     """Copy the values of some cells one behind the other; ``target_offsets`` (i64s) says where each goes, and all end.
 
     NOT_FOUND if a value is not there as its cell says.
@@ -458,10 +473,10 @@ def fill_values(area, obj_id, values, offsets, count, target, target_offsets):
         start, end = load_u32(offsets + 4 * n), load_u32(offsets + 4 * n + 4)
         to = load_i64(target_offsets + 8 * n)
         size = load_i64(target_offsets + 8 * n + 8) - to
-        if _is_locator(values + start, end - start):
+        if _is_locator(values + start, end - start, lead):
             done = read_value(area, obj_id, load_u32(values + start + _FIRST_PAGE_AT), 0, target + to, size)
             if done < size:
                 return done if done < 0 else NOT_FOUND  # DAMAGED: the caller has yet to read the page
         elif end > start:
-            move_bytes(target + to, values + start + 1, size)
+            move_bytes(target + to, values + start + lead, size)
     return DONE

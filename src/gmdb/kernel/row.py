@@ -11,6 +11,7 @@ from gmdb.format.btree import (
     Order,
 )
 from gmdb.format.layout import Structure
+from gmdb.format.lob import TEXT_LOCATOR, TEXT_MARK, TEXT_MORE_MARK
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, ROW_HEAD, SIZE_AT
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import (
@@ -118,6 +119,26 @@ def column_code(row, number):
 def stored_bytes(value, code):
     """How many bytes a value takes in the row, its length included."""
     return 2 + load_u16(value) if code == 3 else 4 * code
+
+
+_TEXT_LOCATOR_SIZE = TEXT_LOCATOR.size
+_MORE_MARK_AT = TEXT_LOCATOR.offset("more_mark")
+_MARK = int.from_bytes(bytes(TEXT_MARK), "little")
+_MORE_MARK = int.from_bytes(TEXT_MORE_MARK.to_bytes(8, "little"), "little", signed=True)
+
+
+@routine
+def is_text_locator(cell, size):
+    """Whether the bytes of a TEXT or BYTEA, a NUL left out, say where the value is."""
+    return size == _TEXT_LOCATOR_SIZE and load_u32(cell) == _MARK and load_i64(cell + _MORE_MARK_AT) == _MORE_MARK
+
+
+@routine
+def is_apart(value, code):
+    """Whether a value of a row, which has a length before it, is a TEXT or BYTEA on pages of its own."""
+    return (
+        code == 3 and 0 <= load_u16(value) - _TEXT_LOCATOR_SIZE <= 1 and is_text_locator(value + 2, _TEXT_LOCATOR_SIZE)
+    )
 
 
 @routine

@@ -13,7 +13,7 @@ from __future__ import annotations
 from gmdb.format.btree import POINTER_SIZE
 from gmdb.format.layout import Structure
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, SIZE_AT, UNLOCKED
-from gmdb.kernel.row import column_code, copy_short, header_bytes, stored_bytes
+from gmdb.kernel.row import column_code, copy_short, header_bytes, is_text_locator, stored_bytes
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import (
     fill_bytes,
@@ -138,7 +138,7 @@ def _store_value(form, value, spare, to):
         store_64(to, float_bits(value))
         return to + 8
     if type_ == bytes_type():
-        if kind != BYTES:
+        if kind != BYTES or is_text_locator(bytes_data(value), bytes_size(value)):
             return NOT_PLAIN
         return _store_bytes(form, bytes_data(value), bytes_size(value), 0, to)
     if type_ == bool_type() and kind == BOOLEAN:
@@ -204,12 +204,12 @@ def _value_at(form, code, at):
         return new_int(load_i32(at))
     if kind == BIGINT:
         return new_int(load_i64(at))
-    if kind == TEXT:
+    if kind == TEXT:  # of one that is on pages, what the row has is no UTF-8
         return new_text(at + 2, load_u16(at) - 1) if load_u16(at) else 0
     if kind == DOUBLE:
         return new_float(load_i64(at))
     if kind == BYTES:
-        return new_bytes(at + 2, load_u16(at))
+        return 0 if is_text_locator(at + 2, load_u16(at)) else new_bytes(at + 2, load_u16(at))
     if kind == BOOLEAN:
         return new_bool(1 if load_i32(at) else 0)
     return 0

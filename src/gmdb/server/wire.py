@@ -26,6 +26,7 @@ from gmdb.errors import InterfaceError, TypeMismatch
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, numbers_of
+from gmdb.format.lob import TEXT_IN_ROW_MAX, TEXT_LOCATOR
 from gmdb.format.row import COL_COUNT_AT, ROW_HEAD, SIZE_AT
 from gmdb.process.late_dataclasses import fields, is_dataclass, replace
 from gmdb.process.late_imports import pyarrow as pa
@@ -39,6 +40,7 @@ from gmdb.tables.access.statements import RowChanged
 # time, into a file without a name beside the owner's others; the message then names it by its number.
 
 SENT_AHEAD = 64 << 10  # bytes from which on a value goes by itself
+SHORT_MAX = TEXT_IN_ROW_MAX // 4  # letters of a TEXT that a row surely takes
 IN_MEMORY = 1 << 20  # of what a client has sent ahead
 _NULL, _VALUE_AHEAD = -1, -2
 _VALUE_LENGTH = struct.Struct("<q")
@@ -148,19 +150,32 @@ class Received:
 # ---- rows
 
 
+def _is_short(value: Any) -> bool:
+    """Whether a message has a TEXT or BYTEA value within its row."""
+    if isinstance(value, bytes | bytearray):
+        return len(value) <= SHORT_MAX and len(value) != TEXT_LOCATOR.size
+    return isinstance(value, str) and len(value) <= SHORT_MAX
+
+
 class LobRowCodec:
-    """Rows of columns some of which are large objects, as messages have them."""
+    """Rows of columns some of which are large objects, as messages have them.
+
+    Behind the row follow large objects, NULL for those that are in it.
+    """
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        self._lobs = [n for n, column in enumerate(columns) if column.type.is_lob]
+        self._lobs = [n for n, column in enumerate(columns) if column.type.may_be_apart]
         self._columns = tuple(columns)
-        self._rows = RowCodec([replace(c, nullable=True) if c.type.is_lob else c for c in columns])
+        self._rows = RowCodec([replace(c, nullable=True) if c.type.may_be_apart else c for c in columns])
 
     def encode(self, values: Sequence[Any]) -> bytes:
         inline, parts = list(values), []
         for n in self._lobs if len(inline) == len(self._columns) else ():
-            parts += self._encoded(n, values[n])
-            inline[n] = None
+            if self._columns[n].type.may_be_long and _is_short(values[n]):
+                parts.append(_VALUE_LENGTH.pack(_NULL))
+            else:
+                parts += self._encoded(n, values[n])
+                inline[n] = None
         row = self._rows.encode(inline)
         return b"".join((_VALUE_LENGTH.pack(len(row)), row, *parts))
 
@@ -174,7 +189,7 @@ class LobRowCodec:
                 _VALUE_LENGTH.pack(KINDS.index(value.kind)),
             ]
         column = self._columns[n]
-        wanted = str if column.type.name == "CLOB" else bytes | bytearray | memoryview
+        wanted = str if column.type.is_text else bytes | bytearray | memoryview
         if not isinstance(value, wanted):
             raise TypeMismatch(f"column {column.name}: a {type(value).__name__} is not a {column.type}")
         data = value.encode() if isinstance(value, str) else bytes(value)
@@ -192,14 +207,14 @@ class LobRowCodec:
                 at += 2 * _VALUE_LENGTH.size
             elif length != _NULL:
                 data = body[at : at + length]
-                values[n] = data.decode() if self._columns[n].type.name == "CLOB" else data
+                values[n] = data.decode() if self._columns[n].type.is_text else data
                 at += length
         return tuple(values)
 
 
 def row_codec(columns: Sequence[Column]) -> RowCodec | LobRowCodec:
     """What makes messages of rows, and rows of messages."""
-    return LobRowCodec(columns) if any(column.type.is_lob for column in columns) else RowCodec(columns)
+    return LobRowCodec(columns) if any(column.type.may_be_apart for column in columns) else RowCodec(columns)
 
 
 class LobPatches(Patches):
@@ -432,7 +447,7 @@ def in_chunks(rows: Iterable[tuple[RowId, bytes]]) -> Iterator[bytes]:
 
 def decode_patch(columns: Sequence[Column], patch: bytes) -> dict[str, Any]:
     """The values of a patch by column name."""
-    if any(column.type.is_lob for column in columns):
+    if any(column.type.may_be_apart for column in columns):
         return decode_lob_patch(columns, patch)
     if len(patch) < ROW_HEAD.size:
         raise errors.InterfaceError("a patch is too short")

@@ -26,7 +26,7 @@ import gmdb
 from gmdb.errors import DatabaseInUse, Error, InterfaceError, NoSuchTable, OperationalError, OutcomeUnknown, OwnerGone
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark.options import APPEND, Owner, WriteOptions
-from gmdb.spark.rows import RowMaker
+from gmdb.spark.rows import RowMaker, long_name
 from gmdb.spark.spark_types import columns_for, targets
 from gmdb.spark.table_reader import settle
 from gmdb.storage.directory import require_database
@@ -49,13 +49,22 @@ QUERY_ID = "sql.streaming.queryId"  # as Spark calls what its checkpoint names a
 
 @dataclass(frozen=True)
 class StagedRows(WriterCommitMessage):
-    """The result of a task: a staging file, or nothing if there were no rows."""
+    """The result of a task: a staging file, or nothing if there were no rows.
+
+    ``has_long``: another file, of rows with values that leave them, goes with it.
+    """
 
     partition: int
     name: str
     rows: int
     load_id: str
     query_id: str | None
+    has_long: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the files."""
+        return (self.name, *[long_name(self.name)] * self.has_long) if self.rows else ()
 
 
 class TableLoad:
@@ -92,18 +101,18 @@ class TableLoad:
         if not load_path(self._path, self._load_id).is_dir():
             advice = "every worker must reach the database's directory under the same path"
             raise OperationalError(f"{self._path}: the load is over, or its folder is not here; {advice}")
-        path = staged_path(self._path, self._load_id, name)
+        path, long_path = (staged_path(self._path, self._load_id, one) for one in (name, long_name(name)))
         try:
             rows = self._maker.stage(path, iterator)
             settle()
-        except Error as error:
+        except BaseException as error:
             path.unlink(missing_ok=True)
-            error.args = (f"partition {partition}: {error}",)
+            long_path.unlink(missing_ok=True)
+            if isinstance(error, Error):
+                error.args = (f"partition {partition}: {error}",)
             raise
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        return StagedRows(partition, name, rows, self._load_id, context.getLocalProperty(QUERY_ID))
+        query_id = context.getLocalProperty(QUERY_ID)
+        return StagedRows(partition, name, rows, self._load_id, query_id, long_path.exists())
 
     # ---- where Spark commits
 
@@ -126,7 +135,7 @@ class TableLoad:
         if self._creates:
             create = NewTable(table.columns, self._options.tablespace, self._maker.form.pct_free)
         load_id = staged[0].load_id if staged else self._load_id
-        names = tuple(message.name for message in staged if message.rows)
+        names = tuple(name for message in staged for name in message.names)
         apply = None if isinstance(self._maker, RowMaker) else self._maker.apply
         return Load(table.name, load_id, names, self._overwrite, create, apply)
 

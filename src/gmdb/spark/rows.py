@@ -28,7 +28,8 @@ from pyspark.sql.types import (
 )
 
 from gmdb.errors import DataError, NoSuchColumn, NotSupportedError, SchemaMismatch
-from gmdb.format.columns import Column
+from gmdb.format.columns import Column, has_cells
+from gmdb.format.heap import row_size_max
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.spark.options import CHANGES, WriteOptions
 from gmdb.spark.spark_types import IN_KEY
@@ -45,6 +46,11 @@ def _no_numbers_yet(column: Column, count: int) -> list[int]:
     """What stands for numbers that the owner will give to rows."""
     del column
     return [0] * count
+
+
+def long_name(name: str) -> str:
+    """Of the file with rows whose values leave them, beside a staging file."""
+    return f"{name}-long"
 
 
 @dataclass(frozen=True)
@@ -93,26 +99,58 @@ class RowMaker:
                 raise NotSupportedError(f"table {self.table.name}: {message}; give it in the DataFrame")
 
     def stage(self, path: Path, batches: Iterable[pa.RecordBatch]) -> int:
-        """Write a staging file; returns how many rows it has."""
-        staged = self._staging_file(path)
+        """Write a staging file; returns how many rows were staged.
+
+        Batches of a table with TEXT or BYTEA columns that have values which leave their rows go to a second file.
+        """
+        from gmdb.tables.arrow.staging import StagedPages
+
+        staged, long = self._staging_file(path), None
         try:
             rows = 0
             for batch in batches:
-                staged.add(self.complete(batch, rows))
+                whole = self.complete(batch, rows)
+                if isinstance(staged, StagedPages) and self._has_long_texts(whole, rows):
+                    long = long or self._staged_batches(path.with_name(long_name(path.name)))
+                    long.add(whole)
+                else:
+                    staged.add(whole)
                 rows += len(batch)
-            return staged.finish()
+            staged.finish()
+            if long is not None:
+                long.finish()
+            return rows
         finally:
             staged.close()
+            if long is not None:
+                long.close()
 
     def _staging_file(self, path: Path) -> StagedPages | StagedBatches:
-        from gmdb.tables.arrow.staging import StagedBatches, StagedPages, definition_digest
+        from gmdb.tables.arrow.staging import StagedPages, definition_digest
 
         table = self.table
+        if self.left_to_owner or has_cells(table.columns):
+            return self._staged_batches(path)
         digest = definition_digest(table.columns, table.constraints)
-        if not self.left_to_owner and not any(column.type.is_lob for column in table.columns):
-            return StagedPages(path, table.name, table.columns, self.form, digest)
+        return StagedPages(path, table.name, table.columns, self.form, digest)
+
+    def _staged_batches(self, path: Path) -> StagedBatches:
+        from gmdb.tables.arrow.staging import StagedBatches, definition_digest
+
+        table = self.table
         columns = [column for n, column in enumerate(table.columns) if n not in self.left_to_owner]
+        digest = definition_digest(table.columns, table.constraints)
         return StagedBatches(path, table.name, columns, arrow_schema(columns), digest)
+
+    def _has_long_texts(self, batch: pa.RecordBatch, first_row: int) -> bool:
+        """Whether a batch has values that only the owner of the database can put on pages."""
+        columns = self.table.columns
+        if not any(column.type.may_be_long for column in columns):
+            return False
+        from gmdb.tables.arrow.lob_columns import long_texts
+
+        arrays = fit_batch(self.table.name, columns, batch, first_row)
+        return bool(long_texts(columns, arrays, row_size_max(self.form.page_size)))
 
     def complete(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """The batch under the table's names, with all columns but those left to the owner, once checks hold."""

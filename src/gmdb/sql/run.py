@@ -27,10 +27,9 @@ class Run:
     parameters: Parameters
     now: datetime
 
-    def heap(self, definition: TableDefinition, wanted: Sequence[int] | None = None) -> Heap:
-        """A table's rows as the run's snapshot sees the table; ``wanted``: see Heap.wanting."""
+    def heap(self, definition: TableDefinition) -> Heap:
+        """A table's rows as the run's snapshot sees the table."""
         heap = self.connection.heap(definition.name)
-        heap = heap if wanted is None else heap.wanting(wanted)
         heap.see(self.reading.scn)
         if heap.definition is not definition:
             raise definition_changed(definition)

@@ -1,7 +1,7 @@
 """Types within expressions: their SQL names, implicit conversions, and the common type of several.
 
 The types are those of columns, and three ideas of PostgreSQL's fit into them:
- 1. ``text`` is VARCHAR(4000), ``bytea`` VARBINARY(32000).
+ 1. ``text`` is VARCHAR without a length, ``bytea`` VARBINARY without one.
  2. A ``numeric`` without digits is DECIMAL(38, s): its values carry their own scale, as PostgreSQL's do, and s is the
     scale that they have as a rule.
  3. An interval is a type within an expression only; no column and no result has it.
@@ -19,7 +19,7 @@ from typing import Any
 from sqlglot import exp
 
 from gmdb.errors import SchemaError, TypeMismatch, UnsupportedExpression, ValueOutOfRange
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, VARCHAR_MAX, ColumnType, make_type
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, make_type
 from gmdb.sql.dialect import place
 from gmdb.tables.access.lob_files import is_file
 
@@ -29,8 +29,8 @@ DOUBLE = ColumnType("DOUBLE")
 BOOLEAN = ColumnType("BOOLEAN")
 DATE = ColumnType("DATE")
 TIMESTAMP = ColumnType("TIMESTAMP")
-TEXT = ColumnType("VARCHAR", VARCHAR_MAX)
-BYTEA = ColumnType("VARBINARY", 32000)
+TEXT = ColumnType("VARCHAR")
+BYTEA = ColumnType("VARBINARY")
 CHAR = ColumnType("CHAR")  # of any length, where functions are chosen
 INTERVAL = ColumnType("INTERVAL")
 FILE = ColumnType("FILE")  # of a parameter that is read piece by piece, which only a column for large objects takes

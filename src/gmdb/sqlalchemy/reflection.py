@@ -11,7 +11,7 @@ from sqlalchemy.engine import reflection
 from sqlalchemy.sql.compiler import GenericTypeCompiler
 
 from gmdb.errors import NoSuchTable
-from gmdb.format.columns import VARCHAR_MAX, Column, ColumnType
+from gmdb.format.columns import Column, ColumnType
 from gmdb.tables.access.indexes import Direction
 from gmdb.tables.catalog.schema import (
     CHECK,
@@ -32,7 +32,7 @@ from sqlalchemy import types as sqltypes
 
 TEXT = "TEXT"
 BYTES = "BYTEA"
-BYTEA_MAX = 32000
+_OLDER_TEXT, _OLDER_BYTEA = ColumnType("VARCHAR", 4000), ColumnType("VARBINARY", 32000)  # which these once were
 TIME_LENGTH = 15  # of 23:59:59.999999
 NUMERIC_DIGITS = (38, 10)  # of a NUMERIC without any: gmdb's have as many as they were defined with
 
@@ -103,8 +103,10 @@ class TypeCompiler(GenericTypeCompiler):
     visit_TIME = _called(f"VARCHAR({TIME_LENGTH})")  # noqa: N815
     visit_TEXT = visit_UnicodeText = _called(TEXT)  # noqa: N815
     visit_unicode_text = visit_text = _called(TEXT)
-    visit_CLOB = visit_NCLOB = visit_JSON = _called("CLOB")  # noqa: N815
-    visit_BLOB = visit_large_binary = _called("BLOB")  # noqa: N815
+    visit_JSON = _called(TEXT)  # noqa: N815
+    visit_CLOB = visit_NCLOB = _called("CLOB")  # noqa: N815
+    visit_BLOB = _called("BLOB")  # noqa: N815
+    visit_large_binary = _called(BYTES)
     visit_UUID = _called("CHAR(32)")  # noqa: N815
 
     def visit_NUMERIC(self, type_: Any, **options: Any) -> str:  # noqa: N802
@@ -168,9 +170,9 @@ def reflected(type_: ColumnType) -> sqltypes.TypeEngine[Any]:
     """A column's type, for SQLAlchemy."""
     if type_.name == "DECIMAL":
         return sqltypes.NUMERIC(type_.length, type_.scale)
-    if type_ == ColumnType("VARCHAR", VARCHAR_MAX):
+    if type_ in (ColumnType("VARCHAR"), _OLDER_TEXT):
         return sqltypes.TEXT()
-    if type_ == ColumnType("VARBINARY", BYTEA_MAX):
+    if type_ in (ColumnType("VARBINARY"), _OLDER_BYTEA):
         return sqltypes.LargeBinary()
     if type_.name in _SIZED:
         return _SIZED[type_.name](type_.length)

@@ -115,7 +115,7 @@ def check_catalog(survey: Survey, catalog: Catalog, segments: list[CheckedSegmen
             if wrong:
                 message = f"large objects of table {table.name} start at page {page_name(lobs.entry_page)}, {wrong}"
                 survey.findings.on_page(*place, message)
-        elif any(column.type.is_lob for column in table.columns):
+        elif any(column.type.may_be_apart for column in table.columns):
             survey.findings.on_page(*place, f"table {table.name} has no segment for its large objects")
     entries = {table.entry_page for _, table in catalog.listed} | {index.entry_page for _, index in catalog.indexes}
     entries |= {table.lobs.entry_page for _, table in catalog.listed if table.lobs is not None}

@@ -21,7 +21,6 @@ from gmdb.format.lob import (
     NODE_AT,
     Locator,
     capacity,
-    decode_cell,
     fan_out,
     listed_pages,
     page_counts,
@@ -80,11 +79,11 @@ class ReferenceRange:
     def _cells(self, page: bytes, page_id: int, slot: int, offset: int, findings: Findings) -> Iterator[_Reference]:
         cells = walk_cells(page, offset, offset + ROW_HEAD.at(page, offset).size)
         for column, (code, at, length) in zip(self.table.columns, cells, strict=False):
-            if not column.type.is_lob or code != SizeCode.VARIABLE:
+            if not column.type.may_be_apart or code != SizeCode.VARIABLE:
                 continue
             name = f"slot {slot}, column {column.name}"
             try:
-                value = decode_cell(page[at : at + length])
+                value = column.type.decode(page[at : at + length])
             except DataError as error:
                 findings.on_page(page_id, at, f"table {self.table.name}: {name}: {error}")
                 continue

@@ -14,7 +14,7 @@ from gmdb.format.btree import BTREE_NODE, ENTRIES_AT, NODE_AT, POINTER_SIZE
 from gmdb.format.columns import Column, Kind
 from gmdb.format.hash import HASH_NODE, LEVEL_BITS, HashPageType
 from gmdb.format.layout import Finding, Layout
-from gmdb.format.lob import CELL_MAX
+from gmdb.format.lob import CELL_MAX, TEXT_IN_ROW_MAX, is_text_locator
 from gmdb.format.page import PAGE_HEAD, TAIL_SIZE, slot_offset
 from gmdb.format.row import (
     BITS_AT,
@@ -154,6 +154,8 @@ def stored_lengths(column: Column) -> tuple[int, int]:
     if kind is Kind.DECIMAL_WIDE:
         return 16, 16
     ending = 1 if kind is Kind.TEXT else 0
+    if column.type.may_be_long:
+        return ending, TEXT_IN_ROW_MAX + ending
     return (length if column.type.padding else 0) + ending, length + ending
 
 
@@ -181,7 +183,8 @@ def _rule(column: Column) -> tuple[Any, ...]:
     limit = 10**column.type.length if column.type.name == "DECIMAL" else 0
     limbs = [limit >> 32 * n & 0xFFFF_FFFF for n in range(4)]
     narrow = limit if kind in (Kind.DECIMAL_WORD, Kind.DECIMAL_LONG) else 0
-    return int(kind), column.type.size_code, int(column.nullable), shortest, longest, narrow, limbs
+    facts = int(kind), column.type.size_code, int(column.nullable), int(column.type.may_be_long)
+    return *facts, shortest, longest, narrow, limbs
 
 
 def row_findings(page: bytes, table: TableDefinition | None) -> Iterator[Finding]:
@@ -278,7 +281,7 @@ def _wrong_value(column: Column, raw: bytes) -> str:
         wanted = f"{longest}" if shortest == longest else f"{shortest} to {longest}"
         return f"the value has {len(raw)} bytes as it is stored, not {wanted}"
     if type_.kind is Kind.TEXT:
-        return _wrong_text(raw)
+        return "" if type_.may_be_long and is_text_locator(raw[:-1]) else _wrong_text(raw)
     number = int.from_bytes(raw, "little", signed=True)
     if type_.kind is Kind.BIT and number not in (0, 1):
         return f"{number} is neither 0 nor 1"

@@ -196,7 +196,7 @@ def _type_width(type_: ColumnType | None) -> int | None:
     if type_.name == "DECIMAL":
         width = type_.length + 2
     elif type_.name in ("BINARY", "VARBINARY"):
-        width = 2 + 2 * type_.length
+        width = 2 + 2 * type_.bytes_max
     else:
         width = _WIDTHS.get(type_.name, type_.length)
     return width if 0 < width <= TYPE_WIDTH_MAX else None

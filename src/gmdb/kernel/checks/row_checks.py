@@ -8,6 +8,7 @@ from __future__ import annotations
 from gmdb.format.columns import Kind
 from gmdb.format.layout import Structure
 from gmdb.format.row import BITS_AT, COL_COUNT_AT, NO_LOCK, SIZE_AT, RowFlag, SizeCode
+from gmdb.kernel.row import is_text_locator
 from gmdb.kernel.runtime.compiler import routine
 from gmdb.kernel.runtime.memory import load_i32, load_i64, load_u8, load_u16, load_u32, records
 
@@ -22,6 +23,7 @@ COLUMN_RULE = Structure(
         ("kind", "<i8"),
         ("size_code", "<i8"),
         ("nullable", "<i8"),
+        ("may_be_long", "<i8"),  # a text that may be on pages of its own
         ("length_min", "<i8"),  # bytes of a variable value as stored
         ("length_max", "<i8"),
         ("limit", "<i8"),  # a DECIMAL of 4 or 8 bytes lies between its negative and it
@@ -123,7 +125,10 @@ def _value_is_right(rule_address, code, at, length):
         if length < rule.length_min or length > rule.length_max:
             return False
         if kind == _TEXT:
-            return load_u8(at + length - 1) == 0 and is_utf8(at, at + length - 1)
+            if load_u8(at + length - 1):
+                return False
+            is_elsewhere = rule.may_be_long != 0 and is_text_locator(at, length - 1)
+            return is_elsewhere or is_utf8(at, at + length - 1)
         return kind != _DECIMAL_WIDE or _wide_fits(at, rule_address + _LIMBS_AT)
     if kind == _BIT:
         return load_u32(at) <= 1

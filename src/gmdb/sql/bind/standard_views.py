@@ -43,8 +43,8 @@ _TEXTS = {
         select {_PLACE}, r.name as table_name, c.name as column_name, c.position + 1 as ordinal_position,
             c.default_text as column_default, case when c.nullable then 'YES' else 'NO' end as is_nullable,
             {_TYPES} as data_type,
-            case when type in ('CHAR', 'VARCHAR') then length end as character_maximum_length,
-            case when type in ('CHAR', 'VARCHAR') then length end as character_octet_length,
+            case when type in ('CHAR', 'VARCHAR') and length > 0 then length end as character_maximum_length,
+            case when type in ('CHAR', 'VARCHAR') and length > 0 then length end as character_octet_length,
             case type when 'INT' then 32 when 'BIGINT' then 64 when 'DOUBLE' then 53 when 'DECIMAL' then length end
                 as numeric_precision,
             case when type in ('INT', 'BIGINT', 'DOUBLE') then 2 when type = 'DECIMAL' then 10 end

@@ -92,7 +92,7 @@ def _cheapest(relation: Table | Access | Listing) -> Column:
 
     def cost(column: Column) -> tuple[bool, int]:
         type_ = _stored_type(relation, column)
-        return type_.is_lob or type_.name in ("VARCHAR", "VARBINARY"), type_.length
+        return type_.is_lob or type_.name in ("VARCHAR", "VARBINARY"), type_.bytes_max
 
     return min(relation.columns, key=cost)
 

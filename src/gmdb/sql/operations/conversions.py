@@ -19,7 +19,6 @@ from gmdb.sql import casts, numbers, times
 from gmdb.sql.operations.operators import DUCK_NAMES
 from gmdb.sql.operations.registry import Operation, named
 from gmdb.sql.types import (
-    BYTEA,
     DOUBLE,
     INTEGERS,
     NUMBERS,
@@ -122,7 +121,7 @@ def _to_text(source: ColumnType, target: ColumnType) -> Operation | None:
     if target == TEXT:
         return _of(source, target, write, written)
     function = fit if source.name == "VARCHAR" else lambda value: fit(write(value))
-    if target.name == "VARCHAR" and is_text(source) and source.length <= target.length:
+    if target.name == "VARCHAR" and is_text(source) and source.bytes_max <= target.bytes_max:
         return _of(source, target, function, written)
     if written is None:
         return _of(source, target, function)
@@ -132,7 +131,7 @@ def _to_text(source: ColumnType, target: ColumnType) -> Operation | None:
 
 
 def _of_bytes(source: ColumnType, target: ColumnType) -> Operation:
-    grows = target.name == "VARBINARY" and (target == BYTEA or source.length <= target.length)
+    grows = target.name == "VARBINARY" and source.bytes_max <= target.bytes_max
     return _of(source, target, casts.fit_bytes(target), "{0}" if grows else None)
 
 

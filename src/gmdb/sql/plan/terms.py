@@ -222,7 +222,7 @@ def unconverted(expression: Expression) -> Expression:
         is_wider = target.name in WIDER.get(source.name, ()) and (
             target.name not in ("DECIMAL", "VARCHAR", "CHAR")
             or source.name not in ("DECIMAL", "VARCHAR", "CHAR")
-            or (target.length >= source.length and target.scale >= source.scale)
+            or (target.bytes_max >= source.bytes_max and target.scale >= source.scale)
         )
         if not is_wider:
             break

@@ -93,7 +93,7 @@ def point_of(
     if follow is not None:
         row_id, *columns = columns
         assert row_id is access.table.row_id
-    if not access.path.is_single or access.is_lateral or access.table.definition.lobs is not None:
+    if not access.path.is_single or access.is_lateral:
         return None
     if any(tree.has_queries(value) for value in access.path.spans[0].equal):
         return None

@@ -64,7 +64,7 @@ class Program:
     def quick(self, connection: Connection) -> Quick | None:
         """The program as a fast path; None if it has none."""
         sources = self._at_once.sources
-        if not all(source.is_by_key and source.table.definition.lobs is None for source in sources):
+        if not all(source.is_by_key for source in sources):
             return None
         if tree.asks_connection(self._relation):  # which is not to be asked while the guard is held
             return None

@@ -18,6 +18,7 @@ from gmdb.sql.statements.table_functions import read_listing
 from gmdb.sql.tree import Listing, Relation, Table
 from gmdb.tables.access.fixed_rows import Split, fixed_split
 from gmdb.tables.access.keyed import Probe
+from gmdb.tables.access.lobs import Finish, finished
 from gmdb.tables.arrow.arrow_types import python_columns
 from gmdb.tables.arrow.scan import Scan
 
@@ -124,7 +125,7 @@ class Source:
 
     @cached_property
     def decode(self) -> Callable[[bytes], tuple[Any, ...]]:
-        """A function that decodes a row, the wanted columns only, of a table without large objects."""
+        """A function that decodes a row, the wanted columns only."""
         columns, wanted = self.table.definition.columns, self.wanted or ()
         if not wanted:
             nothing = (None,) * len(columns)
@@ -136,20 +137,20 @@ class Source:
         """A function that decodes many rows at once, if the columns of the table allow it."""
         return fixed_split(self.table.definition.columns, self.wanted or (), self.row_ids)
 
-    def _decoder(self, heap: Heap, reading: Reading) -> Callable[[bytes], tuple[Any, ...]]:
-        return self.decode if heap.lobs is None else heap.decoder(reading)
+    def _finish(self, heap: Heap, reading: Reading) -> Finish | None:
+        """What puts large objects into rows that are decoded as Unfinished."""
+        return heap.finisher(reading, self.wanted or ())
 
     def begin(self, run: Run, ending: list[Callable[[], None]]) -> Read:
         """A function that reads rows in a run; adds to ``ending`` what must be called when the run ends."""
         if isinstance(self.relation, Listing):
             rows = _listed(run.connection, self.relation)
             return lambda: rows
-        heap = run.heap(self.table.definition, self.wanted)
+        heap = run.heap(self.table.definition)
         if self.kind in _BY_KEY:
             keyed = heap.by_seen(self.index_name)
-            reading = run.reading
-            decode = self._decoder(heap, reading)
-            probe = keyed.probe(reading.scn, reading.form, reading.check, decode, self.row_ids, self.split)
+            reading, finish = run.reading, self._finish(heap, run.reading)
+            probe = keyed.probe(reading.scn, reading.form, reading.check, self.decode, self.row_ids, self.split, finish)
             ending.append(probe.close)
             return _BY_KEY[self.kind](probe, self.shape)
         if self.kind == "row_ids":
@@ -157,7 +158,7 @@ class Source:
         return lambda: self._scan(heap, run.reading)
 
     def _at(self, heap: Heap, reading: Reading, values: Iterable[Any]) -> Iterator[Any]:
-        decode, view = self._decoder(heap, reading), heap.view
+        decode, view = finished(self.decode, self._finish(heap, reading)), heap.view
         for row_id in dict.fromkeys(map(parse_row_id, values)):
             row = None if row_id is None else heap.encoded_row(row_id, reading.form, view)
             reading.check()
@@ -203,7 +204,7 @@ def _of_keys(some: Read) -> Read:
 
 
 def newest(connection: Connection, source: Source) -> Read:
-    """A function that reads a table without large objects by the newest commit, while the guard is held."""
+    """A function that reads a table by the newest commit, while the guard is held."""
     keyed = connection.heap(source.table.definition.name).by(source.index_name)
     return _BY_KEY[source.kind](keyed.newest_probe(source.decode, source.row_ids, source.split), source.shape)
 

@@ -12,6 +12,7 @@ from sqlglot import exp
 from gmdb.database.dbapi import Result, rows_in
 from gmdb.errors import Error, InvalidSyntax, ProgrammingError, SchemaError, UniqueViolation, UnsupportedExpression
 from gmdb.format.address import RowId
+from gmdb.format.columns import has_cells
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import let_through
 from gmdb.sql import tree
@@ -352,7 +353,7 @@ class Insert(Statement):
         None if the statement lacks values of columns, or does more than that.
         """
         assigned = self._single_row
-        is_more = not self._is_plain or self._needs_time or self.definition.lobs is not None
+        is_more = not self._is_plain or self._needs_time or has_cells(self.definition.columns)
         if assigned is None or is_more or len(assigned) < len(self._columns):
             return None
         values = [assigned[n] for n in range(len(assigned))]

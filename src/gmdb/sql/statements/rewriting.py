@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from gmdb.errors import CheckViolation, Error, IllTyped, NoSuchColumn, SchemaError, StatementError
-from gmdb.format.columns import Column, ColumnType
+from gmdb.format.columns import Column, ColumnType, has_cells
 from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql import tree
@@ -177,7 +177,7 @@ class NewForm:
         values = [self._made.get(n) or tree.Reference(stored[n].type, stored[n]) for n, _ in columns]
         values += [value or tree.Constant(within(column.type), None) for column, value in self._added]
         all_columns = [*(column for _, column in columns), *(column for column, _ in self._added)]
-        if self.definition.lobs is not None or any(column.type.is_lob for column in all_columns):
+        if has_cells((*self.definition.columns, *all_columns)):
             return self._one_by_one(values)
         names = [column.name for column in all_columns]
         outputs = [(tree.Column(name, value.type), value) for name, value in zip(names, values, strict=True)]

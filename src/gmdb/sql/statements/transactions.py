@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from gmdb.database.dbapi import Result
 from gmdb.errors import InvalidSyntax, NoSuchTable, NoSuchTablespace, UnsupportedExpression
-from gmdb.format.columns import VARCHAR_MAX, ColumnType
 from gmdb.sql.parser import Command, Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.run import Parameters
@@ -18,12 +17,12 @@ from gmdb.sql.statements import settings
 from gmdb.sql.statements.definitions import validate
 from gmdb.sql.statements.sequences import run_sequence
 from gmdb.sql.syntax import folded, reading
+from gmdb.sql.types import TEXT
 from gmdb.transaction.snapshots import ISOLATION_LEVELS
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
 
-_LINE = ColumnType("VARCHAR", VARCHAR_MAX)
 _NUMBER = re.compile(r"(page_?size|devices|device_pages)\s*=?\s*(\d+)", re.I)
 _NAMES = re.compile(r'"[^"]+"|[^\s,"]+')
 _OPTIONS = {"page_size": "page_size", "pagesize": "page_size", "devices": "devices", "device_pages": "device_pages_max"}
@@ -124,7 +123,7 @@ class OwnCommand(Statement):
     def _show(self, text: str, name: str) -> Result:
         name = _plain(name) if name else "transaction_isolation"
         del text
-        return Result((name,), (_LINE,), 1, iter([(settings.show(self.connection, name),)]))
+        return Result((name,), (TEXT,), 1, iter([(settings.show(self.connection, name),)]))
 
     def _reset(self, name: str) -> None:
         settings.reset(self.connection, _plain(name))
@@ -183,7 +182,7 @@ class OwnCommand(Statement):
         name = _plain(name)
         known = self.connection.view(name) if name in self.connection.views() else self.connection.table(name)
         rows = [(c.name, str(c.type), "YES" if c.nullable else "NO") for c in known.columns]
-        return Result(("column", "type", "nullable"), (_LINE, _LINE, _LINE), len(rows), iter(rows))
+        return Result(("column", "type", "nullable"), (TEXT, TEXT, TEXT), len(rows), iter(rows))
 
 
 def _plain(name: str) -> str:

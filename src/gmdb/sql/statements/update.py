@@ -18,6 +18,7 @@ from sqlglot import exp
 from gmdb.database.dbapi import Result
 from gmdb.errors import UniqueViolation
 from gmdb.format.address import RowId, parse_page_id
+from gmdb.format.columns import has_cells
 from gmdb.sql import rows, tree
 from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.bind.coercion import fold_relation
@@ -134,7 +135,8 @@ class _Change(Statement):
 
     def _program_at_once(self) -> rows.Quick | None:
         """The search for row ids, and for what ``_patch_maker`` needs of each row."""
-        if self._returning is not None or self.definition.lobs is not None or self._plan.executor != ROWS:
+        is_more = self._returning is not None or has_cells(self.definition.columns)
+        if is_more or self._plan.executor != ROWS:
             return None
         outputs = self._outputs_at_once()
         if outputs is None:
@@ -276,8 +278,8 @@ class Update(_Change):
             changed.clear()
             changes = self._changes(found, parameters, now, changed)
             try:
-                if heap.lobs is None:
-                    encode = heap.patch_encoder(self._names)
+                if not has_cells(heap.columns):
+                    encode = heap.patch_keeper(self._names)
                     steps.change_all((row_id, encode(new)) for row_id, new in changes)
                 else:
                     steps.update((row_id, dict(zip(self._names, new, strict=True))) for row_id, new in changes)

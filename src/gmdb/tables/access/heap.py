@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gmdb.errors import (
     Corruption,
+    DataError,
     Error,
     NoSuchRow,
     SnapshotTooOld,
@@ -20,8 +21,7 @@ from gmdb.errors import (
     ValueTooLong,
 )
 from gmdb.format.address import SYSTEM_DEVICE, RowId, place_of
-from gmdb.format.btree import KEY_BYTES_MAX
-from gmdb.format.codec import RowCodec
+from gmdb.format.codec import RowCodec, Unfinished
 from gmdb.format.heap import row_too_large
 from gmdb.format.page import PAGE_SIZES
 from gmdb.kernel.change.dml import (
@@ -38,7 +38,6 @@ from gmdb.kernel.change.dml import (
 from gmdb.kernel.change.index_upkeep import BUILDING
 from gmdb.kernel.runtime.call import BLOCKED, HELD, INDEX, SEEN, STAMP
 from gmdb.kernel.runtime.status import (
-    CHANGED,
     DAMAGED,
     DUPLICATE,
     HASHES_CLASH,
@@ -52,11 +51,12 @@ from gmdb.process.signals import Flattened
 from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import PageStore, Segment
 from gmdb.tables.access.definition import Checked, Definition, View
-from gmdb.tables.access.indexes import IndexDefinition, KeyRange, no_such_index
+from gmdb.tables.access.indexes import IndexDefinition, KeyRange, key_limit, no_such_index
 from gmdb.tables.access.keyed import KeyedRows
+from gmdb.tables.access.lob_changes import all_or_nothing, insert_with_lobs, kept_values
 from gmdb.tables.access.lob_files import OpenLob
 from gmdb.tables.access.lob_opening import LobOpening
-from gmdb.tables.access.lobs import Lobs
+from gmdb.tables.access.lobs import Finish, Lobs, finished, in_pieces
 from gmdb.tables.access.patches import Patches
 from gmdb.tables.access.row_changes import BUFFER_SIZE, RowChanges, Watch
 from gmdb.tables.access.shapes import row_shape
@@ -126,10 +126,11 @@ class Heap(RowChanges):
         self.encode, self.plain_decode = codec.encode, codec.decode
         self.watch = watch = self._watch_of(definition)
         self._patches = Patches(self.name, self.columns, () if watch is None else watch.columns)
-        self._encode_patch = self._patches.encode
+        self.encode_patch = self._patches.encode
         self.lobs: Lobs | None = None
         if definition.lobs is not None:
-            self.lobs = Lobs(self._store, self.session, self.name, self.columns, definition.lobs)
+            of_table = self._store, self.session, self.name
+            self.lobs = Lobs(*of_table, self.columns, definition.lobs, definition.feed is not None)
         self._space_id = space.space_id
         self._is_users = space.space_id != SYSTEM_DEVICE
         self.indexes = definition.indexes
@@ -140,11 +141,11 @@ class Heap(RowChanges):
         place = (self.session.call_address, self.obj_id, self.segment.entry_page, address_of(self._bytes))
         lobs = (0, 0, 0, 0)
         if self.lobs is not None:
-            lobs = (address_of(self.lobs.numbers), len(self.lobs.numbers), *self.lobs.segment)
+            lobs = (address_of(self.lobs.numbers), len(self.lobs.positions), *self.lobs.segment)
         indexes = (address_of(self._index_pages) if pages else 0, len(pages))
         self._fields = fields = numbers((*place, *indexes, *lobs, 0, 0, self.feed))
         self._target = address_of(fields)
-        self.shape = None if self.lobs is not None else row_shape(self.columns)
+        self.shape = row_shape(self.columns)
         self.view = View(self.obj_id, self._target, (fields, self._index_pages, self.lobs, self.shape))
         self.insert_at_once = self._make_insert()
         self._fetch_at_once = self._make_fetch()
@@ -166,9 +167,14 @@ class Heap(RowChanges):
 
         Returns its place, or less than 0: nothing was done.
         """
-        if not self.session.plain or self.lobs is not None or (self.watch is not None and self.watch.inserts):
+        if not self.session.plain or (self.watch is not None and self.watch.inserts):
             return NOT_NOW
-        row = self.encode(values)
+        try:
+            row = self.encode(values)
+        except DataError:  # it may be longer than a row takes, or a file
+            if self.lobs is None:
+                raise
+            return NOT_NOW
         return self._change_at_once(insert_row, row, len(row))
 
     def _make_insert(self) -> Callable[[Sequence[Any]], int]:
@@ -186,13 +192,11 @@ class Heap(RowChanges):
     @operation
     def _insert_slowly(self, values: Sequence[Any]) -> RowId:
         self.share()
-        if self.lobs is not None and any(self.lobs.is_long(value) for value in values):
-            with self._all_or_nothing():
-                return self._insert(self._keep_row(values))
+        insert = self.insert_row if self.lobs is None else partial(insert_with_lobs, self)
         if self.watch is not None and self.watch.inserts and not self.session.depth:
             with self.session.statement():
-                return self._insert(values)
-        return self._insert(values)
+                return insert(values)
+        return insert(values)
 
     def _change_at_once(self, kernel: Any, data: bytes, argument: int) -> int:
         """Run a kernel that changes a row, with ``data`` in the buffer, on the fast path.
@@ -213,7 +217,8 @@ class Heap(RowChanges):
         self._bytes[:size] = data  # no call before the kernel's: no signal handler runs between the two
         return kernel(self._area, self._target, argument)
 
-    def _insert(self, values: Sequence[Any]) -> RowId:
+    def insert_row(self, values: Sequence[Any]) -> RowId:
+        """``insert``, once the table is shared, of values as the row has them."""
         row = self.encode(values)
         place = self._change(insert_row, None, row, len(row))
         if place < 0:
@@ -231,7 +236,7 @@ class Heap(RowChanges):
             self._bytes[: len(data)] = data
             return session.change(kernel, self._space_id, row_id, (self._target, argument), nowait)
         change = partial(self._change, kernel, row_id, data, argument, nowait, True)
-        with self._all_or_nothing():
+        with all_or_nothing(session):
             return change_tracked(self, change, kernel, row_id, self._refuse)
 
     # ---- serializable transactions
@@ -277,20 +282,19 @@ class Heap(RowChanges):
                 self._store.require_open()
                 self.session.prepare()
                 self.look()
-                if self.lobs is None:
-                    place = row_id[0] << 16 | row_id[1]
-                    size = fetch_row(self._area, self._target, 0, place)
-                    row = bytes(self._bytes[:size]) if size > 0 else b""
-                    note_row_read(self, place)
+                place = row_id[0] << 16 | row_id[1]
+                size = fetch_row(self._area, self._target, 0, place)
+                row = bytes(self._bytes[:size]) if size > 0 else b""
+                note_row_read(self, place)
         finally:
             self.session.finish_read()
-        if self.lobs is not None:
-            for _, values in self.rows_at([row_id]):
-                return values
-            self._refuse(NOT_FOUND, row_id)
         if size < 0:
             self._refuse(size, row_id)
-        return self.plain_decode(row)
+        values = self.plain_decode(row)
+        if values.__class__ is not Unfinished:
+            return values
+        whole = next((one for _, one in self.rows_at([row_id])), None)
+        return whole if whole is not None else self._refuse(NOT_FOUND, row_id)
 
     def update(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
         """Give the row new values, all of them in column order or some by column name."""
@@ -304,11 +308,16 @@ class Heap(RowChanges):
 
     def _update_encoded(self, place: int, values: Sequence[Any] | Mapping[str, Any]) -> int:
         """``update`` by values of any types, without waiting or making room; less than 0: nothing was done."""
-        if not self.session.plain or self.lobs is not None:
+        if not self.session.plain:
             return NOT_NOW
         if isinstance(values, Mapping):
             self._patches.shape(tuple(values))  # for the next time
-        patch = self._encode_patch(values)
+        try:
+            patch = self.encode_patch(values)
+        except DataError:
+            if self.lobs is None:
+                raise
+            return NOT_NOW
         return NOT_NOW if self._watches(patch) else self._change_at_once(update_row, patch, place)
 
     def changer_as_read(self, names: Sequence[str]) -> Callable[[int, Sequence[Any]], int]:
@@ -330,63 +339,28 @@ class Heap(RowChanges):
         """A function that encodes patches of some columns' values, which stand behind ``first`` others."""
         return self._patches.encoder(names, first)
 
+    def patch_keeper(self, names: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
+        """``patch_encoder`` for a statement of several rows, within which long values go to pages."""
+        encode = self._patches.encoder(names)
+        if self.lobs is None:
+            return encode
+
+        def keep(values: Sequence[Any]) -> bytes:
+            try:
+                return encode(values)
+            except ValueTooLong:
+                return self.encode_patch(kept_values(self, dict(zip(names, values, strict=True))))
+
+        return keep
+
     # ---- large objects
-
-    def _try_update_lobs(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
-        """``try_update`` of a table that has large objects; those that were stored in vain are removed."""
-        assert self.lobs is not None
-        all_values = values.values() if isinstance(values, Mapping) else values
-        if not any(self.lobs.is_long(value) for value in all_values):
-            return self._try_patch(row_id, values)
-        session = self.session
-        is_own, mark = not session.depth, session.mark()
-        with self._all_or_nothing():
-            stored = self._keep_some(values)
-            while (status := self._try_patch(row_id, stored)) == CHANGED and is_own:
-                session.see_newest()
-            if is_own:
-                self.refuse_if_failed(status, row_id)
-        if status < 0:
-            session.take_back_to(mark)
-        return status
-
-    def _keep_row(self, values: Sequence[Any]) -> list[Any]:
-        """A row's values, with long ones on pages."""
-        assert self.lobs is not None
-        stored = list(values)
-        if len(stored) == len(self.columns):  # else encoding it raises what is wrong
-            for n in self.lobs.positions:
-                stored[n] = self.lobs.keep(self.columns[n], stored[n])
-        return stored
-
-    def _keep_some(self, values: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any] | Mapping[str, Any]:
-        assert self.lobs is not None
-        if not isinstance(values, Mapping):
-            return self._keep_row(values)
-        lobs = self.lobs
-        return {k: lobs.keep(lobs.columns[k], v) if k in lobs.columns else v for k, v in values.items()}
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Roll back what is done within, in a statement or as one of its own, if it fails."""
-        session = self.session
-        if not session.depth:
-            with session.statement():
-                yield
-            return
-        mark = session.mark()
-        try:
-            yield
-        except BaseException:
-            session.take_back_to(mark)
-            raise
 
     def wanting(self, positions: Container[int] | None) -> Heap:
         """The heap for a reader of large objects of these columns only: others are not read.
 
         Rows have something in their place that is to be passed over.  None stands for all columns.
         """
-        if self.lobs is None:
+        if self.lobs is None or positions is None or all(n in positions for n in self.lobs.positions):
             return self
         other = Heap(self._store, self.session, self._current, self._watch_of)
         other._lobs_wanted = positions
@@ -394,9 +368,12 @@ class Heap(RowChanges):
 
     def decoder(self, snapshot: Checked) -> Callable[[bytes], tuple[Any, ...]]:
         """A function that decodes rows' bytes, which were read by a snapshot that is held meanwhile."""
-        if self.lobs is None:
-            return self.plain_decode
-        return self.lobs.decoder(self.plain_decode, snapshot.check, self._lobs_wanted)
+        return finished(self.plain_decode, self.finisher(snapshot))
+
+    def finisher(self, snapshot: Checked, wanted: Container[int] | None = None) -> Finish | None:
+        """A function that puts large objects into rows that were decoded as Unfinished; None: there are none such."""
+        wanted = self._lobs_wanted if wanted is None else wanted
+        return None if self.lobs is None else self.lobs.finisher(snapshot.check, wanted)
 
     def open_lob(self, column: str, row_id: RowId) -> OpenLob:
         """A value of a BLOB or CLOB column, opened for reading; the snapshot is held until it is closed."""
@@ -425,15 +402,11 @@ class Heap(RowChanges):
         """``rows``, those of a page at a time; but large objects are in memory one at a time."""
         with self.session.cursor() as (snapshot, form):
             self.see(snapshot.scn)
-            decode, view, is_short = self.decoder(snapshot), self.view, self.lobs is None
+            decode, finish, view = self.plain_decode, self.finisher(snapshot), self.view
             for page_id in self.page_ids(snapshot.check).tolist():
                 rows = self.encoded_rows_of_page(page_id, form, view)
                 snapshot.check()
-                if is_short:
-                    yield [(row_id, decode(row)) for row_id, row in rows]
-                else:
-                    for row_id, row in rows:
-                        yield ((row_id, decode(row)),)
+                yield from in_pieces([(row_id, decode(row)) for row_id, row in rows], finish)
 
     def encoded_rows(self) -> Iterator[tuple[RowId, bytes]]:
         """``rows``, as their bytes; of a table without large objects."""
@@ -604,7 +577,7 @@ class Heap(RowChanges):
         names = ", ".join(self.columns[n].name for n in index.key)
         where = f"table {self.name}, index {index.name} ({names})"
         if status == KEY_TOO_LONG:
-            return ValueTooLong(f"{where}: a key has at most {KEY_BYTES_MAX} bytes")
+            return ValueTooLong(f"{where}: {key_limit(index)}")
         if status == HASHES_CLASH:
             clash = "several long keys of the row's versions have the same hash"
             return ValueTooLong(f"{where}: {clash}; commit, and change the row again when no reader needs the old ones")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from gmdb.errors import UniqueViolation, ValueTooLong
-from gmdb.format.btree import KEY_BYTES_MAX, IndexKind
+from gmdb.format.btree import IndexKind
 from gmdb.kernel.change.index_calls import add_some
 from gmdb.kernel.change.index_fill import FILL, FILL_SCRATCH, attach_leaves, fill_tree, finish_tree
 from gmdb.kernel.change.index_sort import RUN
@@ -25,7 +25,7 @@ from gmdb.kernel.runtime.status import DUPLICATE, KEY_TOO_LONG
 from gmdb.process.late_imports import numpy as np
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.index_entries import Index
-from gmdb.tables.access.indexes import IndexDefinition
+from gmdb.tables.access.indexes import IndexDefinition, key_limit
 from gmdb.tables.access.sorted_runs import KeyTooLong, Run, sorted_runs
 
 PART_SIZE = 256 << 20  # bytes of pages that make a run, at most
@@ -156,4 +156,4 @@ class Filling:
         if status == DUPLICATE:
             names = ", ".join(column.name for column in self._tree.columns[: len(self._index.key)])
             raise UniqueViolation(f"{where}: two rows have the same key ({names})")
-        raise ValueTooLong(f"{where}: a row has a key of over {KEY_BYTES_MAX} bytes")
+        raise ValueTooLong(f"{where}: there is a row that it does not take: {key_limit(self._index)}")

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
-from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError, UniqueViolation
-from gmdb.format.btree import DESCENDING, KEY_COLUMNS_MAX, NULLS_FIRST, IndexKind, Order
+from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError, UniqueViolation, ValueTooLong
+from gmdb.format.btree import DESCENDING, KEY_BYTES_MAX, KEY_COLUMNS_MAX, NULLS_FIRST, IndexKind, Order
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, Kind
 from gmdb.format.key_program import PROGRAM_HEAD, program_at
+from gmdb.format.lob import TEXT_IN_ROW_MAX
 from gmdb.format.options import option
 from gmdb.format.segment import PROGRAM_ROOM
 from gmdb.process.late_dataclasses import dataclass
@@ -30,6 +31,8 @@ _ORDERS = {
     Kind.TEXT: Order.BYTES,
     Kind.BYTES: Order.BYTES,
 }
+
+_TOO_LONG = bytes(2 * KEY_BYTES_MAX)  # instead of a key that is longer than any
 
 
 class Direction(Enum):
@@ -236,11 +239,33 @@ class KeyCodec:
         return self._codec(len(key)).encode(key)
 
     def encoders(self) -> dict[int, Callable[[Sequence[Any]], bytes]]:
-        """``encode`` for keys of each number of columns."""
-        return {count: self._codec(count).encode for count in range(1, len(self._columns) + 1)}
+        """``encode`` for keys of each number of columns.
+
+        Of a TEXT or BYTEA that no row keeps it gives something that is longer than any key.
+        """
+        encoders = {count: self._codec(count).encode for count in range(1, len(self._columns) + 1)}
+        if not any(column.type.may_be_long for column in self._columns):
+            return encoders
+        return {count: _tolerant(encode) for count, encode in encoders.items()}
 
     def decode(self, row: bytes, count: int) -> tuple[Any, ...]:
         return self._codec(count).decode(row)
+
+
+def _tolerant(encode: Callable[[Sequence[Any]], bytes]) -> Callable[[Sequence[Any]], bytes]:
+    def encode_key(key: Sequence[Any]) -> bytes:
+        try:
+            return encode(key)
+        except ValueTooLong:
+            return _TOO_LONG
+
+    return encode_key
+
+
+def key_limit(index: IndexDefinition) -> str:
+    """What an index takes of a row, for the error about one that has more."""
+    compared = f", and its condition compares up to {TEXT_IN_ROW_MAX}" if index.condition is not None else ""
+    return f"a key has at most {KEY_BYTES_MAX} bytes{compared}"
 
 
 def name_key(violation: UniqueViolation, index: IndexDefinition, row: Sequence[Any]) -> UniqueViolation:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from gmdb.errors import DataError, SnapshotTooOld
 from gmdb.format.address import RowId
 from gmdb.format.btree import KEY_BYTES_MAX, POINTER_SIZE
+from gmdb.format.codec import Unfinished
 from gmdb.kernel.read.lookup import FOUND, find_rows, find_values, read_rows
 from gmdb.kernel.row import ENTRY_BUFFER, POINTER_AT
 from gmdb.kernel.runtime.call import LATEST
@@ -35,6 +36,7 @@ from gmdb.tables.access.index_entries import (
     Walk,
 )
 from gmdb.tables.access.indexes import IndexDefinition, KeyCodec, KeyRange, no_such_index
+from gmdb.tables.access.lobs import Finish, finished, in_pieces
 from gmdb.tables.access.shapes import key_shape, row_shape
 from gmdb.tables.access.tracked_rows import SpanMaker, note_range_read
 from gmdb.transaction.interrupts import operation
@@ -81,8 +83,6 @@ class KeyedRows:
     def _make_find(self) -> Callable[[Sequence[Any]], list[Found]]:
         """``find``, a fast path with all that it needs bound to it."""
         heap = self._heap
-        if heap.lobs is not None:  # which are read by a snapshot that is held meanwhile
-            return lambda key: list(self.range(key, key)) if len(key) else self._refuse(key)
         finder = self.finder(range(len(heap.columns)), True)
         if finder is None:
             return self._find_encoded
@@ -125,7 +125,14 @@ class KeyedRows:
         """``find`` of a key that Python puts together."""
         heap = self._heap
         data = heap.segment.store.under_guard(heap.session.busy, self._try_read, self._entry_of(key), len(key))
-        return _decoded(data, heap.plain_decode) if data is not None else self._find_slowly(key)
+        return self._found(data, key) if data is not None else self._find_slowly(key)
+
+    def _found(self, data: bytes, key: Sequence[Any]) -> list[Found]:
+        """The rows of a key that a kernel gave out; large objects are read by a snapshot that is held meanwhile."""
+        found = _decoded(data, self._heap.plain_decode)
+        if self._heap.lobs is not None and any(values.__class__ is Unfinished for _, values in found):
+            return list(self.range(key, key))
+        return found
 
     def _entry_of(self, key: Sequence[Any]) -> bytes:
         encode = self._encoders.get(len(key))
@@ -162,12 +169,11 @@ class KeyedRows:
             self.session.require_open()
             self._heap.look()
             self.require_index()
-            if self._heap.lobs is None:
-                data = self._try_read(self._entry_of(key), len(key))
+            data = self._try_read(self._entry_of(key), len(key))
         if data is None:
             return list(self.range(key, key))
         self.session.finish_read()
-        return _decoded(data, self._heap.plain_decode)
+        return self._found(data, key)
 
     def change_at_once(self, key: Sequence[Any], patch_of: Callable[[tuple[Any, ...]], bytes] | None) -> int:
         """Change the row of a key by the patch that ``patch_of`` makes of its values, under one hold of the guard.
@@ -189,7 +195,7 @@ class KeyedRows:
         if not data:
             return 0
         rows = _decoded(data, heap.plain_decode)
-        if len(rows) > 1:
+        if len(rows) > 1 or (patch_of is not None and rows[0][1].__class__ is Unfinished):
             return -1
         row_id, values = rows[0]
         patch = b"" if patch_of is None else patch_of(values)
@@ -239,15 +245,11 @@ class KeyedRows:
 
     def _read(self, walk: Walk, snapshot: Snapshot, form: memoryview) -> Iterator[Iterable[Found]]:
         heap = self._heap
-        view, decode, is_short = heap.view, heap.decoder(snapshot), heap.lobs is None
+        view, decode, finish = heap.view, heap.plain_decode, heap.finisher(snapshot)
         limit = FIRST_ROWS
         while not walk.done:
             data = self._some(walk, snapshot, form, view, limit)
-            if is_short:
-                yield _decoded(data, decode)
-            else:
-                for row_id, row in _encoded(data):  # one at a time: they may be large
-                    yield ((row_id, decode(row)),)
+            yield from in_pieces(_decoded(data, decode), finish)
             limit = MORE_ROWS
 
     @property
@@ -263,6 +265,7 @@ class KeyedRows:
         decode: Decode,
         row_ids: bool = False,
         split: Split | None = None,
+        finish: Finish | None = None,
     ) -> Probe:
         """A probe by a snapshot that the caller holds meanwhile; ``check`` raises if it was given up."""
         self.require_index()
@@ -279,8 +282,8 @@ class KeyedRows:
                 check()
                 return call(read_rows, 0, target, address, walk, limit)
 
-        probe = Probe(self, read, decode, row_ids, split)
-        probe.memory, probe.is_lazy = (form, heap.view), heap.lobs is not None
+        probe = Probe(self, read, decode, row_ids, split, finish)
+        probe.memory = form, heap.view
         if heap.tracked is not None:
             probe.note = partial(note_range_read, heap, self._spans)
         return probe
@@ -300,7 +303,7 @@ class KeyedRows:
                 raise Unread
             return used
 
-        probe = Probe(self, read, decode, row_ids, split)
+        probe = Probe(self, read, decode, row_ids, split, None if heap.lobs is None else _refuse_unfinished)
         probe.memory = heap, heap.view
         probe.find_rows = partial(find_rows, area, target)
         return probe
@@ -346,6 +349,11 @@ class Unread(Exception):
     """A read by the newest commit returned nothing usable: read by a snapshot."""
 
 
+def _refuse_unfinished(_: tuple[Any, ...]) -> NoReturn:
+    """Large objects are read by a snapshot that is held meanwhile."""
+    raise Unread
+
+
 class Shape(NamedTuple):
     """The shape that all ranges of keys of a probe share."""
 
@@ -368,12 +376,20 @@ class Probe:
     """
 
     def __init__(
-        self, keyed: KeyedRows, read: Read, decode: Decode, row_ids: bool = False, split: Split | None = None
+        self,
+        keyed: KeyedRows,
+        read: Read,
+        decode: Decode,
+        row_ids: bool = False,
+        split: Split | None = None,
+        finish: Finish | None = None,
     ) -> None:
-        """``row_ids``: rows come with their row ids, as pairs.  ``split``: makes some of many rows sooner."""
+        """``row_ids``: rows come with their row ids, as pairs.  ``split``: makes some of many rows sooner.
+
+        ``finish``: puts large objects into rows that are decoded as Unfinished.
+        """
         self.memory: object = None  # that ``read`` leads kernels to
         self.find_rows: Callable[[int], int] | None = None  # all rows of a walk from its beginning, or a status
-        self.is_lazy = False  # rows are decoded one at a time: they may be large
         self.note: Callable[[KeyRange], None] | None = None  # what is to be told of keys before they are looked up
         self._idle = keyed.idle_walks
         self._walk = self._idle.pop() if self._idle else Walk(keyed.tree, room=ROOM)
@@ -381,7 +397,8 @@ class Probe:
         self._high = self._low[ENTRY_BUFFER:]
         self._encoders = keyed.encoders
         self._count = len(keyed.index.key)
-        self._read, self._decode, self._row_ids, self._split = read, decode, row_ids, split
+        self._read, self._row_ids, self._split, self._finish = read, row_ids, split, finish
+        self._decode, self._decode_some = finished(decode, finish), decode
 
     def close(self) -> None:
         """The probe is done: another one may have its memory."""
@@ -534,11 +551,11 @@ class Probe:
 
     def _make_rows(self) -> Callable[[int], Iterable[Any]]:
         """A function that begins the walk, and gives its rows: those of the first step as a list, if it has no more."""
-        walk, fields, read, decode = self._walk, self._fields, self._read, self._decode
+        walk, fields, read, decode = self._walk, self._fields, self._read, self._decode_some
         address, output, at_once = walk.address, walk.output, self._split
         slowly: Callable[[bytes, Decode], Iterable[Any]] = _decoded if self._row_ids else _values
-        if self.is_lazy:
-            slowly = _decoded_one_by_one if self._row_ids else _values_one_by_one
+        if self._finish is not None:
+            slowly = partial(_finished, slowly, self._row_ids, self._finish)
 
         def split(used: int) -> Iterable[Any]:
             data = output[:used].tobytes()
@@ -579,12 +596,15 @@ def _values(data: bytes, decode: Decode) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _values_one_by_one(data: bytes, decode: Decode) -> Iterator[tuple[Any, ...]]:
-    return (decode(row) for _, row in _encoded(data))
-
-
-def _decoded_one_by_one(data: bytes, decode: Decode) -> Iterator[Found]:
-    return ((row_id, decode(row)) for row_id, row in _encoded(data))
+def _finished(make: Callable[[bytes, Decode], Any], row_ids: bool, finish: Finish, data: bytes, decode: Decode) -> Any:
+    """Rows, as ``make`` does them; but where some are Unfinished one at a time, for they may be large."""
+    rows = make(data, decode)
+    if row_ids:
+        if any(values.__class__ is Unfinished for _, values in rows):
+            return ((row_id, finish(v) if v.__class__ is Unfinished else v) for row_id, v in rows)
+    elif any(values.__class__ is Unfinished for values in rows):
+        return (finish(values) if values.__class__ is Unfinished else values for values in rows)
+    return rows
 
 
 def _decoded(data: bytes, decode: Decode) -> list[Found]:

@@ -50,7 +50,7 @@ def is_file(value: Any) -> bool:
 
 def pieces_of(column: Column, value: Any) -> Iterator[bytes]:
     """A value's bytes, some at a time."""
-    is_text = column.type.name == "CLOB"
+    is_text = column.type.is_text
     if isinstance(value, Rereadable):
         value = value.start()
     if is_file(value):

@@ -49,7 +49,7 @@ class LobOpening:
         heap = self._heap
         for n, known in enumerate(heap.columns):
             if known.name in (column, column.lower()):
-                if not known.type.is_lob:
+                if not known.type.may_be_apart:
                     raise SchemaError(f"table {heap.name}: column {known.name} is {known.type}, not BLOB or CLOB")
                 return n
         raise NoSuchColumn(f"table {heap.name} has no column {column}")

@@ -1,7 +1,8 @@
 """Large objects of one table, for one session: putting values on pages, reading them from there.
 
 A short value stays in its row.  A longer one, and what is read from a file, goes to pages piece by piece; the row keeps
-a locator.
+a locator.  TEXT and BYTEA values stay in the row if they are what rows took before they could leave it, unless the row
+has no room for them.
 
 Invariants
  1. A value is put on pages within the statement that puts it into a row: if that fails, its pages are given back.
@@ -12,13 +13,22 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gmdb.errors import Corruption, ValueTooLong
 from gmdb.format.address import page_name
-from gmdb.format.columns import Column, encode_text
-from gmdb.format.lob import INLINE_MAX, INLINE_TOTAL, LOB_MAX, LobSegment, Locator
+from gmdb.format.codec import Unfinished
+from gmdb.format.columns import Column, ColumnType, encode_text, require_length
+from gmdb.format.lob import (
+    INLINE_MAX,
+    INLINE_TOTAL,
+    LOB_MAX,
+    TEXT_IN_ROW_MAX,
+    LobSegment,
+    Locator,
+    is_text_locator,
+)
 from gmdb.kernel.lob import append_lob, create_lob, read_lob
 from gmdb.kernel.runtime.status import DAMAGED
 from gmdb.storage.memory import address_of, numbers, zeros
@@ -27,79 +37,121 @@ from gmdb.tables.access.lob_files import PIECE_SIZE, OpenLob, is_file, pieces_of
 from gmdb.transaction.session import Session
 
 DIRTY_MAX = 32 << 20  # bytes of changed pages, from which on they are written before more are
+SPILLED_FROM = 256  # bytes of a TEXT or BYTEA that may leave a row which has no room for it
 Check = Callable[[], None]
+Finish = Callable[[tuple[Any, ...]], tuple[Any, ...]]  # of a row's values
 
 
 class Lobs:
     """The large objects of one table."""
 
     def __init__(
-        self, store: PageStore, session: Session, table: str, columns: Sequence[Column], segment: LobSegment
+        self,
+        store: PageStore,
+        session: Session,
+        table: str,
+        columns: Sequence[Column],
+        segment: LobSegment,
+        has_feed: bool,
     ) -> None:
+        """``has_feed``: the table's changes are logged."""
+        self._has_feed = has_feed
         self._store, self._session, self._table = store, session, table
         self.segment = segment
-        self.positions = [n for n, column in enumerate(columns) if column.type.is_lob]
+        self.positions = [n for n, column in enumerate(columns) if column.type.may_be_apart]
         self.columns = {columns[n].name: columns[n] for n in self.positions}
         self._all = tuple(columns)
         self._space_id = store.space_of(segment.entry_page).space_id
-        self._inline_max = min(INLINE_MAX, INLINE_TOTAL // len(self.positions))
-        self.numbers = numbers(self.positions)
+        self._inline_max = min(INLINE_MAX, INLINE_TOTAL // max(sum(column.type.is_lob for column in columns), 1))
+        texts = [columns[n].type.may_be_long for n in self.positions]
+        self.numbers = numbers([*self.positions, *texts])
 
     # ---- putting values on pages
 
-    def is_long(self, value: Any) -> bool:
+    def _in_row_max(self, type_: ColumnType) -> int:
+        return TEXT_IN_ROW_MAX if type_.may_be_long else self._inline_max
+
+    def is_long(self, column: Column, value: Any) -> bool:
         """Whether a value does not stay in its row, or may not."""
+        size = self._in_row_max(column.type)
         if isinstance(value, str):
-            return len(value) > self._inline_max or (not value.isascii() and len(encode_text(value)) > self._inline_max)
-        if isinstance(value, bytes | bytearray):
-            return len(value) > self._inline_max
-        if isinstance(value, memoryview):
-            return value.nbytes > self._inline_max
+            return len(value) > size or (not value.isascii() and len(encode_text(value)) > size)
+        if isinstance(value, bytes | bytearray | memoryview):
+            count = memoryview(value).nbytes
+            return count > size or (column.type.may_be_long and is_text_locator(bytes(value)))
         return is_file(value)
 
-    def keep(self, column: Column, value: Any) -> Any:
-        """A value as a row has it: itself, or where it is on pages from now on."""
-        return self.keep_pieces(column, pieces_of(column, value)) if self.is_long(value) else value
+    def has_long(self, values: Sequence[Any] | Mapping[str, Any]) -> bool:
+        """Whether one of the values of a row, or of some of its columns by name, is long."""
+        if isinstance(values, Mapping):
+            return any(name in values and self.is_long(column, values[name]) for name, column in self.columns.items())
+        if len(values) != len(self._all):
+            return False  # encoding it raises what is wrong
+        return any(self.is_long(self._all[n], values[n]) for n in self.positions)
 
-    def keep_pieces(self, column: Column, pieces: Iterator[bytes]) -> Any:
-        writer = LobWriter(self._store, self._session, self.segment, self._space_id, f"{self._table}.{column.name}")
-        inline = bytearray()
+    def keep(self, column: Column, value: Any, anyway: bool = False) -> Any:
+        """A value as a row has it: itself, or where it is on pages from now on; ``anyway``: even if it is short."""
+        if not self.is_long(column, value) and not anyway:
+            return value
+        if column.type.may_be_long and not is_file(value):
+            if column.type.is_text != isinstance(value, str):
+                return value  # encoding it raises what is wrong
+            value = encode_text(value) if isinstance(value, str) else bytes(value)
+            require_length(column.type, len(value))
+            if self._has_feed:
+                where = f"table {self._table}, column {column.name}: a value of {len(value)} bytes leaves its row"
+                why = "the table's changes are logged, which would say only where it was"
+                raise ValueTooLong(f"{where}, but {why}; a row keeps up to {TEXT_IN_ROW_MAX} bytes of a {column.type}")
+            return self._keep_pieces(column, iter([value]), True)
+        return self._keep_pieces(column, pieces_of(column, value), False)
+
+    def _keep_pieces(self, column: Column, pieces: Iterator[bytes], anyway: bool) -> Any:
+        where = f"{self._table}.{column.name}"
+        writer = LobWriter(self._store, self._session, self.segment, self._space_id, where, column.type)
+        inline, inline_max = bytearray(), self._in_row_max(column.type)
         for piece in pieces:
             if writer.is_begun:
                 writer.write(piece)
                 continue
             inline += piece
-            if len(inline) > self._inline_max:
+            if anyway or len(inline) > inline_max:
                 writer.write(bytes(inline))
         if writer.is_begun:
             return writer.locator
-        return inline.decode() if column.type.name == "CLOB" else bytes(inline)
+        return inline.decode() if column.type.is_text else bytes(inline)
+
+    def spilled(self, values: Mapping[str, Any], kept: Container[str]) -> dict[str, Any]:
+        """Some columns' values, with TEXT and BYTEA on pages as far as that saves room, ``kept`` left out."""
+        return {
+            name: self.keep(self.columns[name], value, True) if self._may_spill(name, value, kept) else value
+            for name, value in values.items()
+        }
+
+    def _may_spill(self, name: str, value: Any, kept: Container[str]) -> bool:
+        column = self.columns.get(name)
+        if column is None or name in kept or not column.type.may_be_long:
+            return False
+        return isinstance(value, str | bytes | bytearray | memoryview) and len(value) >= SPILLED_FROM
 
     # ---- reading them
 
-    def decoder(
-        self, decode: Callable[[bytes], tuple[Any, ...]], check: Check, wanted: Container[int] | None
-    ) -> Callable[[bytes], tuple[Any, ...]]:
-        """A function that decodes rows' bytes, and reads the large objects of the wanted columns."""
+    def finisher(self, check: Check, wanted: Container[int] | None = None) -> Finish:
+        """A function that gives a row with the large objects of the wanted columns instead of their locators."""
         positions = [n for n in self.positions if wanted is None or n in wanted]
 
-        def decode_whole(row: bytes) -> tuple[Any, ...]:
-            values = decode(row)
+        def finish(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            whole = list(values)
             for n in positions:
-                if isinstance(values[n], Locator):
-                    whole = list(values)
-                    for m in positions:
-                        if isinstance(values[m], Locator):
-                            whole[m] = self.read(self._all[m], values[m], check)
-                    return tuple(whole)
-            return values
+                if whole[n].__class__ is Locator:
+                    whole[n] = self.read(self._all[n], whole[n], check)
+            return tuple(whole)
 
-        return decode_whole
+        return finish
 
     def read(self, column: Column, locator: Locator, check: Check) -> Any:
         """A whole value."""
         data = read_bytes(self._store, self.segment.obj_id, locator, 0, locator.length, check)
-        if column.type.name != "CLOB":
+        if not column.type.is_text:
             return data
         try:
             return data.decode()
@@ -108,7 +160,7 @@ class Lobs:
 
     def open(self, column: Column, value: Any, check: Check, release: Check) -> OpenLob:
         """A row's value, to be read from; the snapshot that ``check`` asks for is held until ``release``."""
-        is_text = column.type.name == "CLOB"
+        is_text = column.type.is_text
         if not isinstance(value, Locator):
             data = value.encode() if is_text else value
             return OpenLob(lambda at, size: data[at : at + size], len(data), release, is_text)
@@ -119,10 +171,39 @@ class Lobs:
         return OpenLob(read_at, value.length, release, is_text)
 
 
+Decode = Callable[[bytes], tuple[Any, ...]]
+
+
+def finished(decode: Decode, finish: Finish | None) -> Decode:
+    """``decode``, and ``finish`` where a row is Unfinished."""
+    if finish is None:
+        return decode
+
+    def decode_whole(row: bytes) -> tuple[Any, ...]:
+        values = decode(row)
+        return finish(values) if values.__class__ is Unfinished else values
+
+    return decode_whole
+
+
+def in_pieces(
+    rows: Iterable[tuple[Any, tuple[Any, ...]]], finish: Finish | None
+) -> Iterator[Iterable[tuple[Any, tuple[Any, ...]]]]:
+    """Rows behind their row ids, all at once; but if some are Unfinished, one at a time, for they may be large."""
+    if finish is None or not any(values.__class__ is Unfinished for _, values in rows):
+        yield rows
+        return
+    for row_id, values in rows:
+        yield ((row_id, finish(values) if values.__class__ is Unfinished else values),)
+
+
 class LobWriter:
     """Puts a value on pages, piece by piece, within a statement."""
 
-    def __init__(self, store: PageStore, session: Session, segment: LobSegment, space_id: int, where: str) -> None:
+    def __init__(
+        self, store: PageStore, session: Session, segment: LobSegment, space_id: int, where: str, type_: ColumnType
+    ) -> None:
+        self._type = type_
         self._store, self._session, self._segment = store, session, segment
         self._space_id, self._where = space_id, where
         self._first_page, self._length = -1, 0
@@ -138,6 +219,8 @@ class LobWriter:
     def write(self, piece: bytes) -> None:
         if not self.is_begun:
             self._first_page = self._change(create_lob, self._segment.obj_id, self._segment.entry_page)
+        if not self._type.is_lob:
+            require_length(self._type, self._length + len(piece))
         if self._length + len(piece) > LOB_MAX:
             raise ValueTooLong(f"{self._where}: a large object has at most {LOB_MAX} bytes")
         data, done = bytearray(piece), 0

@@ -5,6 +5,7 @@ A patch is a row of those columns alone, in the table's order, with their number
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from gmdb.errors import DataError, NoSuchColumn
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column
+from gmdb.format.row import COL_COUNT_AT, SIZE_AT
 from gmdb.tables.access.shapes import Shape, patch_shape
 
 
@@ -46,6 +48,13 @@ class Patches:
             return encode
         pick = itemgetter(*(first + list(names).index(name) for name in ordered))
         return lambda values: encode(pick(values))
+
+    def decode(self, patch: bytes) -> dict[str, Any]:
+        """The values of a patch by column name."""
+        size, count = (int.from_bytes(patch[at : at + 2], "little") for at in (SIZE_AT, COL_COUNT_AT))
+        numbers = struct.unpack_from(f"<{count}H", patch, size)
+        chosen = [self._columns[number] for number in numbers]
+        return dict(zip((column.name for column in chosen), RowCodec(chosen).decode(patch[:size]), strict=True))
 
     def shape(self, names: tuple[str, ...]) -> int:
         """The address of the shape of patches of these columns; 0 if kernels do not know all their types, if one of

@@ -9,17 +9,21 @@ Not here: what a watch does (tables/catalog/foreign_keys.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gmdb.format.address import RowId, place_of
 from gmdb.format.row import COL_COUNT_AT
 from gmdb.kernel.change.dml import BATCH_HEAD, STATUS_BITS, change_rows, delete_row, update_row
 from gmdb.kernel.runtime.call import SCN
-from gmdb.kernel.runtime.status import CHANGED
+from gmdb.kernel.runtime.status import CHANGED, ROW_TOO_LARGE
 from gmdb.storage.memory import numbers
 from gmdb.tables.access.batches import Change, batch_of
+from gmdb.tables.access.lob_changes import try_update_apart, try_update_with_lobs
 from gmdb.transaction.interrupts import operation
 from gmdb.transaction.session import Session
+
+if TYPE_CHECKING:
+    from gmdb.tables.access.heap import Heap
 
 BUFFER_SIZE = 1 << 17  # a row's size is a u16, and a patch has its columns' numbers behind it
 Values = tuple[Any, ...]
@@ -66,8 +70,8 @@ class RowChanges:
     try_at_once: Callable[..., int]
     _change_at_once: Callable[..., int]
     _change: Callable[..., int]
-    _try_update_lobs: Callable[..., int]
-    _encode_patch: Callable[[Any], bytes]
+    encode_patch: Callable[[Any], bytes]
+    _patches: Any
     _queues: Any
     _bytes: memoryview
     _area: int
@@ -106,11 +110,8 @@ class RowChanges:
         if self.session.tables_held.get(self.number) is not self.definition:
             self.share()
         if self.lobs is not None:
-            return self._try_update_lobs(row_id, values)
-        return self._try_patch(row_id, values)
-
-    def _try_patch(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> int:
-        return self.try_change((row_id, self._encode_patch(values)))
+            return try_update_with_lobs(cast("Heap", self), row_id, values)
+        return self.try_patch((row_id, self.encode_patch(values)))
 
     def try_delete(self, row_id: RowId) -> int:
         """``delete`` that returns a status."""
@@ -119,6 +120,13 @@ class RowChanges:
 
     def try_change(self, change: Change) -> int:
         """Update a row by a patch, or delete it if that is empty, waiting for it; returns a status."""
+        status = self.try_patch(change)
+        if status == ROW_TOO_LARGE and self.lobs is not None and change[1]:
+            return try_update_apart(cast("Heap", self), change[0], self._patches.decode(change[1]))
+        return status
+
+    def try_patch(self, change: Change) -> int:
+        """``try_change``; ROW_TOO_LARGE if the row has no room for the patch as it is."""
         row_id, patch = change
         watch = self.watch if self._watches(patch) else None
         old = self._as_it_is(row_id) if watch is not None else None

@@ -49,7 +49,7 @@ class Shape:
             FORM.pack(
                 kind=_KINDS.get(column.type.name, OTHER),
                 code=column.type.size_code,
-                length_max=column.type.length,
+                length_max=column.type.in_row_max,
                 padding=column.type.padding[0] if column.type.padding else -1,
                 number=n if numbers is None else numbers[n],
                 output=given.get(n, -1),

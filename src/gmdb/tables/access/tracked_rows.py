@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gmdb.errors import ValueTooLong
 from gmdb.format.address import RowId, place_of
 from gmdb.format.columns import Column
 from gmdb.format.options import options_of
@@ -87,7 +88,10 @@ class SpanMaker:
         """None: it cannot be told which keys these are."""
         if self._positions is None:
             return None
-        low, high = self._stored(keys.low), self._stored(keys.high)
+        try:
+            low, high = self._stored(keys.low), self._stored(keys.high)
+        except ValueTooLong:  # no row has such a key, but rows may be above or below it
+            return None
         return Span(self._positions, low, high, keys.low_open, keys.high_open)
 
     def _stored(self, key: Values) -> Key:

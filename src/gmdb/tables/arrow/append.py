@@ -15,7 +15,7 @@ from typing import Any
 
 from gmdb.errors import SpaceFull, UniqueViolation
 from gmdb.format.address import NO_PAGE, OFFSET_BITS, UNDO_DEVICE, device_of, offset_of
-from gmdb.format.heap import HEAP_NODE
+from gmdb.format.heap import HEAP_NODE, row_size_max
 from gmdb.format.page import HEAD_SIZE
 from gmdb.format.row import NO_LOCK
 from gmdb.kernel.change.bulk import PLACE, enter_run, log_pages, publish_pages, reserve_pages, stamp_pages, top_up_page
@@ -28,10 +28,11 @@ from gmdb.process.signals import let_through
 from gmdb.storage.memory import numbers
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import name_key
+from gmdb.tables.access.lob_changes import indexed
 from gmdb.tables.access.sorted_runs import KeyTooLong, Run, sorted_runs
 from gmdb.tables.arrow.arrow_types import batches_of, fit_batch
 from gmdb.tables.arrow.formatting import PageFormatter, new_page
-from gmdb.tables.arrow.lob_columns import cells_of
+from gmdb.tables.arrow.lob_columns import stored_arrays
 from gmdb.tables.arrow.referring_keys import note_pages, note_rows
 
 # ---- Pages that are full of rows into a table: places, the file, the log, the indexes.
@@ -217,8 +218,8 @@ class _Load:
             if self._heap.watch is not None:
                 note_rows(self._heap.watch, arrays)
             if self._heap.lobs is not None:
-                for n in self._heap.lobs.positions:
-                    arrays[n] = cells_of(self._heap.lobs, self._heap.columns[n], arrays[n])
+                row_max = row_size_max(self._formatter.page_size)
+                arrays = stored_arrays(self._heap.lobs, self._heap.columns, arrays, row_max, indexed(self._heap))
             self._formatter.point_at(arrays)
             self._add(len(batch))
 

@@ -42,8 +42,13 @@ def _kinships() -> tuple[Callable[[pa.DataType], bool], ...]:
         pa.types.is_timestamp,
         pa.types.is_decimal,
         lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
-        lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t),
+        _is_binary,
     )
+
+
+def _is_binary(type_: pa.DataType) -> bool:
+    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+    return any(kind(type_) for kind in kinds)
 
 
 def arrow_type(type_: ColumnType) -> pa.DataType:

@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 
 from gmdb.errors import Corruption, DataError, LockTimeout, NoSuchRow, SchemaMismatch, TableNotEmpty, UniqueViolation
 from gmdb.format.address import RowId
-from gmdb.format.columns import Column
+from gmdb.format.columns import Column, has_cells
+from gmdb.format.lob import TEXT_MORE_MARK
 from gmdb.format.staging import StagedKind
 from gmdb.kernel.change.bulk_pages import adopt_pages
 from gmdb.process.late_dataclasses import dataclass
@@ -350,11 +351,12 @@ class _Applying:
                 yield bool(self._by_key.find(key))
                 continue
             done = -1
-            if heap.lobs is None:
-                try:
-                    patch = encode(values)
-                except DataError as error:
+            try:
+                patch = encode(values)
+            except DataError as error:
+                if heap.lobs is None:
                     raise type(error)(f"table {heap.name}, key {', '.join(map(str, key))}: {error}") from None
+            else:
                 done = change(key, lambda _, patch=patch: patch)  # type: ignore[misc]
             yield bool(done) if done >= 0 else self._update_row(key, dict(zip(names, values, strict=True)))
 
@@ -560,7 +562,7 @@ class _Attaching:
     def _require_fit(self, table: TableDefinition, heap: Heap, file: StagedFile) -> None:
         page_size = file.seal["page_size"]
         is_paged = file.seal["kind"] == StagedKind.PAGES
-        if not file.fits or (is_paged and (page_size != heap.segment.space.page_size or heap.lobs is not None)):
+        if not file.fits or (is_paged and (page_size != heap.segment.space.page_size or has_cells(heap.columns))):
             raise _made_for_another(table)
 
     def _take_pages(self, heap: Heap, files: Sequence[StagedFile]) -> int:
@@ -573,6 +575,8 @@ class _Attaching:
                 done = 0
                 for count in file.pages(buffer):
                     place = (buffer.ctypes.data, placer.page_size, count, placer.template.ctypes.data)
+                    if heap.lobs is not None and TEXT_MORE_MARK.to_bytes(8, "little") in buffer.tobytes():
+                        raise file.damage("it has a value that looks like the place of one")
                     adopted = adopt_pages(*place, len(heap.columns))
                     if adopted < 0:
                         raise file.damage(f"its page {done - adopted - 1} is unsound")

@@ -13,7 +13,6 @@ from gmdb.errors import ValueTooLong
 from gmdb.format.address import NO_PAGE, NO_SLOT
 from gmdb.format.columns import Column, Kind
 from gmdb.format.heap import HEAP_NODE, ROWS_AT, reserve_size, row_too_large
-from gmdb.format.lob import CELL_MAX
 from gmdb.format.page import HEAD_SIZE, PAGE_HEAD, TAIL_SIZE, PageType, SegmentType
 from gmdb.format.row import UNLOCKED
 from gmdb.kernel.change.bulk_pages import FORMATTING, format_rows, start_pages
@@ -58,7 +57,7 @@ class PageFormatter:
         self._state = np.zeros(1, FORMATTING)
         for entry, column in zip(self._fields, columns, strict=True):
             entry["kind"] = column.type.kind
-            entry["length_max"] = CELL_MAX if column.type.is_lob else column.type.length
+            entry["length_max"] = column.type.in_row_max
             entry["padding"] = column.type.padding[0] if column.type.padding else -1
         state = self._state[0]
         state["template"] = template.ctypes.data

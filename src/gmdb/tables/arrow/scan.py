@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from gmdb.errors import Corruption
 from gmdb.format.address import device_of, offset_of, page_of, slot_of
 from gmdb.format.columns import Column, Kind
-from gmdb.format.lob import CELL_MAX, LobSegment
+from gmdb.format.lob import LobSegment
 from gmdb.kernel.read.lookup import CURSOR, read_index, read_places
 from gmdb.kernel.read.scan import SCAN, measure_pages, scan_pages
 from gmdb.kernel.row import ARROW_COLUMN
@@ -47,7 +47,7 @@ def plan_columns(columns: Sequence[Column]) -> np.ndarray:
 def longest_value(columns: Iterable[Column]) -> int:
     """Bytes that a value of one of these columns has at most, of those whose values have no fixed length."""
     variable = (c for c in columns if c.type.kind in (Kind.TEXT, Kind.BYTES))
-    return max((CELL_MAX if c.type.is_lob else c.type.length for c in variable), default=0)
+    return max((c.type.in_row_max for c in variable), default=0)
 
 
 def _too_long(obj_id: int, page_id: int | None = None) -> Corruption:
@@ -64,7 +64,7 @@ class ColumnBuffers:
         self._variable = column.type.kind in (Kind.TEXT, Kind.BYTES)
         self._validity = _filled((slots + 7) // 8, 0xFF)
         if self._variable:
-            longest = min(slots * (CELL_MAX if column.type.is_lob else column.type.length), row_bytes)
+            longest = min(slots * column.type.in_row_max, row_bytes)
             self._offsets = pa.allocate_buffer(4 * (slots + 1), resizable=True)
             np.frombuffer(self._offsets, np.int32, 1)[0] = 0
             self._values = pa.allocate_buffer(max(longest, 1), resizable=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gmdb.errors import NullNotAllowed, SchemaError, SchemaMismatch, TableExists
 from gmdb.format.address import MAIN_SPACE, page_name
 from gmdb.format.columns import Column, ColumnType, parse_column
-from gmdb.format.lob import LobSegment
+from gmdb.format.lob import TEXT_IN_ROW_MAX, LobSegment, Locator
 from gmdb.format.page import SegmentType
 from gmdb.format.redo import ChangeOperation
 from gmdb.format.row import MAX_COLUMNS
@@ -294,6 +294,7 @@ class DefinitionChanges:
         if on == (table.feed is not None):
             return
         if on:
+            self._require_short_texts(table)
             feed_id = self._catalog.new_number()
             table = self._with_version(replace(table, feed=Feed(feed_id, 0)))
             self._system.change_table(table)
@@ -303,6 +304,20 @@ class DefinitionChanges:
             self._system.change_table(table)
             self._tell_readers(stopped, ChangeOperation.STOP)
         self._session.change_definitions({table.number: table})
+
+    def _require_short_texts(self, table: TableDefinition) -> None:
+        """Refuse to log the changes of rows that have TEXT or BYTEA values on pages: the log would not have them."""
+        texts = [n for n, column in enumerate(table.columns) if column.type.may_be_long]
+        if table.lobs is None or not texts or not len(self._segment(table.lobs.entry_page).page_ids()):
+            return
+        heap = self._catalog.heap(table.name, self._session).wanting(())
+        for row_id, values in heap.rows():
+            for n in texts:
+                if isinstance(values[n], Locator):
+                    column = table.columns[n]
+                    where = f"table {table.name}, row {row_id}: column {column.name} has {values[n].length} bytes"
+                    why = "a change feed keeps what rows keep"
+                    raise SchemaError(f"{where}, but {why}: up to {TEXT_IN_ROW_MAX} bytes of a {column.type}")
 
     def _with_version(self, table: TableDefinition) -> TableDefinition:
         """The table with a new number for how its rows are to be read."""
@@ -408,8 +423,10 @@ class DefinitionChanges:
         columns = [column if n == position else other for n, other in enumerate(table.columns)]
         if table.columns[position].nullable and not column.nullable:
             require_room(table.name, columns, self._store.spaces[table.space_id].page_size)
-        table = replace(table, columns=tuple(columns))
+        before, table = table, self._with_lobs(replace(table, columns=tuple(columns)))
         self._system.change_column(table, position)
+        if table.lobs is not before.lobs:
+            self._system.change_table(table)
         self._change(table)
         return table
 
@@ -610,7 +627,7 @@ class DefinitionChanges:
 
     def _with_lobs(self, table: TableDefinition) -> TableDefinition:
         """The table with a segment for its large objects, if it has columns for those and none yet."""
-        if table.lobs is not None or not any(column.type.is_lob for column in table.columns):
+        if table.lobs is not None or not any(column.type.may_be_apart for column in table.columns):
             return table
         obj_id, space = self._catalog.new_number(), self._store.spaces[table.space_id]
         segment = self._session.create_segment(space, obj_id, table.name, SegmentType.LOB, 0)

@@ -66,7 +66,7 @@ def require_sense(store: PageStore, tables: Sequence[TableDefinition]) -> None:
         require_place(store, f"table {table.name}", table.entry_page, table.space_id)
         if table.lobs is not None:
             require_place(store, f"what table {table.name} keeps apart", table.lobs.entry_page, table.space_id)
-        elif any(column.type.is_lob for column in table.columns):
+        elif any(column.type.may_be_apart for column in table.columns):
             raise SchemaError(f"table {table.name} has no segment for its large objects")
         _check_options(table)
         _check_indexes(store, table)
