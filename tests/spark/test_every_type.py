@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +19,11 @@ import sqlalchemy as sa
 from gmdb.cli import main
 from gmdb.database.connection import Connection
 from gmdb.database.copies import restore
-from gmdb.format.columns import parse_column
-from gmdb.format.lob import TEXT_IN_ROW_MAX
+from tests.column_values import VALUES as TYPES
+from tests.column_values import as_stored, is_key
 from tests.server.peer import Peer
 
 pytestmark = pytest.mark.spark
-LONG = 60_000
-TYPES: dict[str, list[Any]] = {
-    "INT": [0, 1, -(2**31), 2**31 - 1],
-    "BIGINT": [0, -1, -(2**63), 2**63 - 1],
-    "DOUBLE": [0.0, -1.5, 5e-324, 1.7976931348623157e308, float("inf"), float("-inf")],
-    "BOOLEAN": [True, False],
-    "DATE": [date(1, 1, 1), date(1969, 12, 31), date(9999, 12, 31)],
-    "TIMESTAMP": [datetime(1, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime.max],
-    "DECIMAL(9,2)": [Decimal("0.00"), Decimal("-9999999.99"), Decimal("9999999.99")],
-    "DECIMAL(18,0)": [Decimal(10**18 - 1), Decimal(1 - 10**18)],
-    "DECIMAL(38,38)": [Decimal("0." + "9" * 38), Decimal("0." + "0" * 38)],
-    "CHAR(4)": ["abcd", "äö", "    "],
-    "VARCHAR(10)": ["", "grüß", "0123456789"],
-    "TEXT": ["", "\U0001f600", "x" * TEXT_IN_ROW_MAX, "ä" * LONG],
-    "VARCHAR(100000)": ["", "y" * (TEXT_IN_ROW_MAX + 1), "z" * 100_000],
-    "BINARY(3)": [b"abc", b"\0\0\0"],
-    "VARBINARY(10)": [b"", b"\xff" * 10],
-    "BYTEA": [b"", b"\0", b"\xff" * TEXT_IN_ROW_MAX, bytes(range(256)) * 200],
-    "CLOB": ["", "short", "ü" * LONG],
-    "BLOB": [b"", b"short", b"\xfe" * LONG],
-}
 COUNT = 2 + max(map(len, TYPES.values()))  # the first row has NULLs, and so has the last
 NAMES = [f"c{n}" for n in range(len(TYPES))]
 ROWS = [(k, *(([None, *values] + [None] * COUNT)[k] for values in TYPES.values())) for k in range(COUNT)]
@@ -126,24 +103,17 @@ def by_sqlalchemy(db: Connection) -> None:
 def test_values_stay_what_they_are(made: Connection, way: Callable[[Connection], None]) -> None:
     expected = rows_of(made, "every")
     assert [row[1:] for row in expected] == [
-        tuple(_stored(spelling, value) for spelling, value in zip(TYPES, row[1:], strict=True)) for row in ROWS
+        tuple(as_stored(spelling, value) for spelling, value in zip(TYPES, row[1:], strict=True)) for row in ROWS
     ]
     way(made)
     made.commit()
     assert rows_of(made) == expected
 
 
-def _stored(spelling: str, value: Any) -> Any:
-    type_ = parse_column("c", spelling).type
-    if value is None or not type_.padding:
-        return value
-    return type_.decode(type_.encode(value))
-
-
 def test_they_are_found_sorted_and_grouped(made: Connection) -> None:
     """Each by an index if it can have one, by rows, and by DuckDB."""
     for name, (spelling, values) in zip(NAMES, TYPES.items(), strict=True):
-        fitting = [_stored(spelling, value) for value in values if _is_key(value)]
+        fitting = [as_stored(spelling, value) for value in values if is_key(value)]
         ordered = sorted(fitting)
         made.execute("delete from other")
         made.executemany(f"insert into other (k, {name}) values (?, ?)", list(enumerate(fitting)))
@@ -161,10 +131,6 @@ def test_they_are_found_sorted_and_grouped(made: Connection) -> None:
                 assert _firsts(made, f"select {name} from other where {name} > ? order by 1", (value,)) == above
             if index is not None:
                 made.execute("drop index by_it")
-
-
-def _is_key(value: Any) -> bool:
-    return not isinstance(value, str | bytes) or len(value) <= 1000
 
 
 def _firsts(db: Connection, text: str, parameters: Sequence[Any] = ()) -> list[Any]:

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from gmdb.errors import (
     DataError,
@@ -74,20 +74,6 @@ class Kind(IntEnum):
     BYTES = 7  # length, bytes
 
 
-_KINDS = {
-    "INT": Kind.WORD,
-    "DATE": Kind.WORD,
-    "BOOLEAN": Kind.BIT,
-    "BIGINT": Kind.LONG,
-    "DOUBLE": Kind.LONG,
-    "TIMESTAMP": Kind.LONG,
-    "CHAR": Kind.TEXT,
-    "VARCHAR": Kind.TEXT,
-    "BINARY": Kind.BYTES,
-    "VARBINARY": Kind.BYTES,
-    "BLOB": Kind.BYTES,
-    "CLOB": Kind.BYTES,
-}
 LOBS = ("BLOB", "CLOB")
 _ALIASES = {
     "INTEGER": "INT",
@@ -126,7 +112,7 @@ class ColumnType:
             return (
                 Kind.DECIMAL_WORD if self.length <= 9 else Kind.DECIMAL_LONG if self.length <= 18 else Kind.DECIMAL_WIDE
             )
-        return _KINDS[self.name]
+        return _STORED[self.name].kind
 
     @property
     def size_code(self) -> int:
@@ -182,12 +168,12 @@ class ColumnType:
 
     def encode(self, value: Any) -> bytes:
         """The stored bytes of a value that is not None."""
-        return _ENCODERS[self.name](self, value)
+        return _STORED[self.name].encode(self, value)
 
     def decode(self, raw: bytes) -> Any:
         """The value of stored bytes.  Raises DataError if they cannot be this type's."""
         try:
-            return _DECODERS[self.name](self, raw)
+            return _STORED[self.name].decode(self, raw)
         except (ValueError, OverflowError, struct.error) as error:
             raise DataError(f"{raw[:40].hex()} is not a {self}: {error}") from None
 
@@ -269,10 +255,9 @@ def make_type(name: str, numbers: list[int], where: str = "") -> ColumnType:
                 f"{where}DECIMAL({precision},{scale}): 1 to 38 digits, of them at most all after the point"
             )
         return ColumnType(name, precision, scale)
-    if name not in _KINDS:
-        known = ", ".join([*_KINDS, "DECIMAL"])
-        raise SchemaError(f"{where}there is no type {name}; the types are {known}")
-    if _KINDS[name] not in (Kind.TEXT, Kind.BYTES) or name in LOBS:
+    if name not in _STORED:
+        raise SchemaError(f"{where}there is no type {name}; the types are {', '.join(TYPES)}")
+    if _STORED[name].kind not in (Kind.TEXT, Kind.BYTES) or name in LOBS:
         if numbers:
             raise SchemaError(f"{where}{name} takes no length")
         return ColumnType(name)
@@ -423,33 +408,27 @@ def _decode_decimal(type_: ColumnType, raw: bytes) -> Decimal:
     return Decimal(digits).scaleb(-type_.scale, _EXACT)
 
 
-_ENCODERS: dict[str, Any] = {
-    "INT": _integer(32),
-    "BIGINT": _integer(64),
-    "DOUBLE": _double,
-    "BOOLEAN": _boolean,
-    "DATE": _date,
-    "TIMESTAMP": _timestamp,
-    "DECIMAL": _decimal,
-    "CHAR": _text,
-    "VARCHAR": _text,
-    "BINARY": _binary,
-    "VARBINARY": _binary,
-    "BLOB": _blob,
-    "CLOB": _clob,
+class _Stored(NamedTuple):
+    """How values of a type are stored; of a DECIMAL its digits say how kernels move it."""
+
+    kind: Kind
+    encode: Callable[[ColumnType, Any], bytes]
+    decode: Callable[[ColumnType, bytes], Any]
+
+
+_STORED: dict[str, _Stored] = {
+    "INT": _Stored(Kind.WORD, _integer(32), lambda _, raw: struct.unpack("<i", raw)[0]),
+    "BIGINT": _Stored(Kind.LONG, _integer(64), lambda _, raw: struct.unpack("<q", raw)[0]),
+    "DECIMAL": _Stored(Kind.DECIMAL_WIDE, _decimal, _decode_decimal),
+    "DOUBLE": _Stored(Kind.LONG, _double, lambda _, raw: struct.unpack("<d", raw)[0]),
+    "BOOLEAN": _Stored(Kind.BIT, _boolean, lambda _, raw: bool(struct.unpack("<i", raw)[0])),
+    "DATE": _Stored(Kind.WORD, _date, lambda _, raw: EPOCH_DATE + timedelta(days=struct.unpack("<i", raw)[0])),
+    "TIMESTAMP": _Stored(Kind.LONG, _timestamp, lambda _, raw: EPOCH + struct.unpack("<q", raw)[0] * MICROSECOND),
+    "CHAR": _Stored(Kind.TEXT, _text, lambda _, raw: raw[:-1].decode()),
+    "VARCHAR": _Stored(Kind.TEXT, _text, _decode_varchar),
+    "BINARY": _Stored(Kind.BYTES, _binary, lambda _, raw: raw),
+    "VARBINARY": _Stored(Kind.BYTES, _binary, _decode_varbinary),
+    "BLOB": _Stored(Kind.BYTES, _blob, lambda _, raw: decode_cell(raw)),
+    "CLOB": _Stored(Kind.BYTES, _clob, _decode_clob),
 }
-_DECODERS: dict[str, Any] = {
-    "INT": lambda _, raw: struct.unpack("<i", raw)[0],
-    "BIGINT": lambda _, raw: struct.unpack("<q", raw)[0],
-    "DOUBLE": lambda _, raw: struct.unpack("<d", raw)[0],
-    "BOOLEAN": lambda _, raw: bool(struct.unpack("<i", raw)[0]),
-    "DATE": lambda _, raw: EPOCH_DATE + timedelta(days=struct.unpack("<i", raw)[0]),
-    "TIMESTAMP": lambda _, raw: EPOCH + struct.unpack("<q", raw)[0] * MICROSECOND,
-    "DECIMAL": _decode_decimal,
-    "CHAR": lambda _, raw: raw[:-1].decode(),
-    "VARCHAR": _decode_varchar,
-    "BINARY": lambda _, raw: raw,
-    "VARBINARY": _decode_varbinary,
-    "BLOB": lambda _, raw: decode_cell(raw),
-    "CLOB": _decode_clob,
-}
+TYPES = tuple(_STORED)  # the names of all types; each layer has one table of them, and tests/test_types.py lists these

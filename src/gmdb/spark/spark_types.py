@@ -204,12 +204,12 @@ def _require_fit(table: TableDefinition, column: Column, field: StructField) -> 
         raise SchemaMismatch(f"{where}: it is generated always; leave it out of the DataFrame")
     if isinstance(field.dataType, NullType) and column.nullable:
         return
-    if not _takes(column.type, field.dataType):
+    if not takes(column.type, field.dataType):
         is_, actual = spark_type(column.type).simpleString(), field.dataType.simpleString()
         raise SchemaMismatch(f"{where}: it is {column.type}, which does not take every {actual}; cast it to {is_}")
 
 
-def _takes(type_: ColumnType, spark_type_: DataType) -> bool:
+def takes(type_: ColumnType, spark_type_: DataType) -> bool:
     """Whether a column of a type can store every value of a Spark type as it is."""
     if type_.name != "DECIMAL":
         return isinstance(spark_type_, _TAKEN[type_.name])

@@ -212,7 +212,7 @@ def accept_parameter(type_: ColumnType, label: str) -> Cast:
             return None
         if isinstance(value, str):
             return value if name in TEXTS else read(value)
-        taken = _TAKEN[name](value)
+        taken = TAKEN[name](value)
         if taken is None:
             hint = f"Write CAST(? AS ...) if it is to have another type than {pg_name(type_)}"
             raise TypeMismatch(f"parameter {label} is {value!r}, but the statement needs a {type_.name}. {hint}")
@@ -249,7 +249,7 @@ def _timestamp(value: Any) -> datetime | None:
     return times.timestamp_of_date(value) if isinstance(value, date) else None
 
 
-_TAKEN: dict[str, Callable[[Any], Any]] = {
+TAKEN: dict[str, Callable[[Any], Any]] = {
     "INT": _whole,
     "BIGINT": _whole,
     "DECIMAL": _decimal,

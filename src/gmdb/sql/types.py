@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlglot import exp
 
@@ -44,12 +44,6 @@ BYTES = ("BINARY", "VARBINARY")
 MOMENTS = ("DATE", "TIMESTAMP")
 _LONGEST = {"VARCHAR": TEXT, "VARBINARY": BYTEA}
 QUOTIENT_SCALE = 16  # of quotients, roots and logarithms, unless an operand has more
-_FAMILIES = {
-    **dict.fromkeys(NUMBERS, "number"),
-    **dict.fromkeys(TEXTS, "text"),
-    **dict.fromkeys(BYTES, "bytes"),
-    **dict.fromkeys(MOMENTS, "time"),
-}
 _INTEGER_DIGITS = {"INT": 10, "BIGINT": 19}
 _PYTHON_TYPES: dict[type, ColumnType] = {
     **{float: DOUBLE, date: DATE, timedelta: INTERVAL},
@@ -57,11 +51,31 @@ _PYTHON_TYPES: dict[type, ColumnType] = {
 }
 INTEGERS = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
 
-_NAMES = {
-    **{"INT": "integer", "BIGINT": "bigint", "DECIMAL": "numeric", "DOUBLE": "double precision", "BOOLEAN": "boolean"},
-    **{"DATE": "date", "TIMESTAMP": "timestamp without time zone", "INTERVAL": "interval"},
-    **{"CHAR": "character", "VARCHAR": "character varying", "BINARY": "bytea", "VARBINARY": "bytea"},
-    **{"BLOB": "blob", "CLOB": "clob"},
+
+class Called(NamedTuple):
+    """A type as SQL knows it: PostgreSQL's name, the short one, and the family within which types turn into one
+    another."""
+
+    name: str
+    short: str
+    family: str = ""
+
+
+CALLED = {
+    "INT": Called("integer", "int4", "number"),
+    "BIGINT": Called("bigint", "int8", "number"),
+    "DECIMAL": Called("numeric", "numeric", "number"),
+    "DOUBLE": Called("double precision", "float8", "number"),
+    "BOOLEAN": Called("boolean", "bool"),
+    "DATE": Called("date", "date", "time"),
+    "TIMESTAMP": Called("timestamp without time zone", "timestamp", "time"),
+    "INTERVAL": Called("interval", "interval"),
+    "CHAR": Called("character", "bpchar", "text"),
+    "VARCHAR": Called("character varying", "varchar", "text"),
+    "BINARY": Called("bytea", "bytea", "bytes"),
+    "VARBINARY": Called("bytea", "bytea", "bytes"),
+    "BLOB": Called("blob", "bytea"),
+    "CLOB": Called("clob", "text"),
 }
 _DTYPES = {
     **dict.fromkeys(("INT", "SMALLINT", "TINYINT", "MEDIUMINT"), INT),
@@ -141,7 +155,7 @@ def scale_of_text(text: str | None, otherwise: int = 0) -> int:
 
 def pg_name(type_: ColumnType | None) -> str:
     """What PostgreSQL calls the type."""
-    return "unknown" if type_ is None else "text" if type_ == TEXT else _NAMES[type_.name]
+    return "unknown" if type_ is None else "text" if type_ == TEXT else CALLED[type_.name].name
 
 
 def within(type_: ColumnType) -> ColumnType:
@@ -151,7 +165,8 @@ def within(type_: ColumnType) -> ColumnType:
 
 def category(type_: ColumnType) -> str:
     """The family within which types turn into one another."""
-    return _FAMILIES.get(type_.name, type_.name)
+    called = CALLED.get(type_.name)
+    return type_.name if called is None or not called.family else called.family
 
 
 def turns_into(source: ColumnType | None, target: ColumnType) -> bool:

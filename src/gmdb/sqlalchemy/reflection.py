@@ -148,7 +148,7 @@ IMPLEMENTATIONS = {
     sqltypes.LargeBinary: LargeBinary,
 }
 
-_PLAIN: dict[str, Any] = {
+PLAIN: dict[str, Any] = {
     "INT": sqltypes.INTEGER,
     "BIGINT": sqltypes.BIGINT,
     "DOUBLE": sqltypes.DOUBLE_PRECISION,
@@ -158,7 +158,7 @@ _PLAIN: dict[str, Any] = {
     "CLOB": sqltypes.CLOB,
     "BLOB": sqltypes.BLOB,
 }
-_SIZED: dict[str, Any] = {
+SIZED: dict[str, Any] = {
     "CHAR": sqltypes.CHAR,
     "VARCHAR": sqltypes.VARCHAR,
     "BINARY": sqltypes.BINARY,
@@ -174,9 +174,9 @@ def reflected(type_: ColumnType) -> sqltypes.TypeEngine[Any]:
         return sqltypes.TEXT()
     if type_ in (ColumnType("VARBINARY"), _OLDER_BYTEA):
         return sqltypes.LargeBinary()
-    if type_.name in _SIZED:
-        return _SIZED[type_.name](type_.length)
-    return _PLAIN[type_.name]() if type_.name in _PLAIN else sqltypes.NullType()
+    if type_.name in SIZED:
+        return SIZED[type_.name](type_.length)
+    return PLAIN[type_.name]() if type_.name in PLAIN else sqltypes.NullType()
 
 
 # ---- What tables there are, for SQLAlchemy's inspector.

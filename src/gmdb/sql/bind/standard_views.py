@@ -5,8 +5,11 @@ Each is declared once, by its text, and bound as any view is.  There is one sche
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gmdb.format.columns import Column
 from gmdb.sql.syntax import INFORMATION_SCHEMA, PG_CATALOG, PUBLIC
+from gmdb.sql.types import CALLED
 from gmdb.tables.catalog.schema import FIRST_USER_ID
 from gmdb.tables.catalog.view_definitions import ViewDefinition
 
@@ -22,14 +25,15 @@ _COLUMNS = f"""
     select obj_id, position, name, type, length, scale, nullable, default_text, identity from sys_columns
     where obj_id in (select obj_id from {_TABLES} as t)
     union all select obj_id, position, name, type, length, scale, true, null, null from sys_view_columns"""
-_TYPES = """case type when 'INT' then 'integer' when 'DOUBLE' then 'double precision'
-    when 'TIMESTAMP' then 'timestamp without time zone' when 'DECIMAL' then 'numeric' when 'CHAR' then 'character'
-    when 'VARCHAR' then 'character varying' when 'BINARY' then 'bytea' when 'VARBINARY' then 'bytea'
-    when 'BLOB' then 'bytea' when 'CLOB' then 'text' else lower(type) end"""
-_SHORT_TYPES = """case type when 'INT' then 'int4' when 'BIGINT' then 'int8' when 'DOUBLE' then 'float8'
-    when 'BOOLEAN' then 'bool' when 'DECIMAL' then 'numeric' when 'CHAR' then 'bpchar' when 'VARCHAR' then 'varchar'
-    when 'BINARY' then 'bytea' when 'VARBINARY' then 'bytea' when 'BLOB' then 'bytea' when 'CLOB' then 'text'
-    else lower(type) end"""
+
+
+def _case_of_types(names: Iterable[tuple[str, str]]) -> str:
+    return f"case type {' '.join(f'when {name!r} then {called!r}' for name, called in names)} else lower(type) end"
+
+
+_OTHERS = {"BLOB": "bytea", "CLOB": "text"}  # that PostgreSQL does not have
+_TYPES = _case_of_types((name, _OTHERS.get(name, called.name)) for name, called in CALLED.items())
+_SHORT_TYPES = _case_of_types((name, called.short) for name, called in CALLED.items())
 _PLACE = f"'{CATALOG_NAME}' as table_catalog, '{PUBLIC}' as table_schema"
 _CONSTRAINT_PLACE = f"'{CATALOG_NAME}' as constraint_catalog, '{PUBLIC}' as constraint_schema"
 

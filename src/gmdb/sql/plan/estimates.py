@@ -68,8 +68,11 @@ MATERIALIZE_START = 100.0
 
 UNKNOWN_EQUAL, UNKNOWN_RANGE, UNKNOWN_END, UNKNOWN = 0.05, 0.005, 0.05, 0.33
 PAGE_BYTES, ROW_BYTES = 8000.0, 16.0  # of rows on a page, and of a row beside its columns
-SIZES = {"INT": 4, "DATE": 4, "BOOLEAN": 4, "BIGINT": 8, "DOUBLE": 8, "TIMESTAMP": 8, "DECIMAL": 12}
 TEXT_BYTES = 24
+SIZES = {
+    **{"INT": 4, "DATE": 4, "BOOLEAN": 4, "BIGINT": 8, "DOUBLE": 8, "TIMESTAMP": 8, "DECIMAL": 12},
+    **dict.fromkeys(("CHAR", "VARCHAR", "BINARY", "VARBINARY", "BLOB", "CLOB"), 0),  # that depends on their lengths
+}
 ROWS_MIN = 1000.0  # that a table is thought to have if it was never analyzed: it may grow
 
 FEW_IN_RANGE = 500  # rows between two ends that are not known
@@ -119,7 +122,7 @@ class Estimates:
 
     def _rows_on_pages(self, definition: TableDefinition) -> float:
         width = ROW_BYTES + sum(
-            SIZES.get(column.type.name) or min(column.type.length or TEXT_BYTES, TEXT_BYTES)
+            SIZES[column.type.name] or min(column.type.length or TEXT_BYTES, TEXT_BYTES)
             for column in definition.columns
         )
         return max(self.size(definition) * PAGE_BYTES / width, ROWS_MIN)

@@ -28,7 +28,7 @@ ROWS_MIN = 1000  # fewer rows are not worth pages of their own
 BATCH_ROWS = 1 << 16
 _NOTHING = type(None)
 Numbers = Callable[[Column, int], list[int]]  # for a column that gets numbers
-_STORED: dict[str, set[type]] = {
+STORED: dict[str, set[type]] = {
     **{name: {int} for name in ("INT", "BIGINT")},
     **{name: {str} for name in ("CHAR", "VARCHAR", "CLOB")},
     **{name: {bytes} for name in ("BINARY", "VARBINARY", "BLOB")},
@@ -58,7 +58,7 @@ class BulkRows:
         for n, name in self._targets.items():
             type_ = self.table.columns[n].type
             values = list(map(itemgetter(name), sets))
-            if not set(map(type, values)) <= _STORED.get(type_.name, set()) | {_NOTHING}:
+            if not set(map(type, values)) <= STORED.get(type_.name, set()) | {_NOTHING}:
                 return None
             try:
                 arrays[n] = pa.array(values, self._schema.field(n).type)

@@ -1,0 +1,48 @@
+"""Values of every type of columns, its extremes among them: the one table that tests of types go by.
+
+A new type gets an entry here, and every way of a value into a table and out of it is tested with it.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from gmdb.format.columns import parse_column
+from gmdb.format.lob import TEXT_IN_ROW_MAX
+
+LONG = 60_000
+VALUES: dict[str, list[Any]] = {
+    "INT": [0, 1, -(2**31), 2**31 - 1],
+    "BIGINT": [0, -1, -(2**63), 2**63 - 1],
+    "DOUBLE": [0.0, -1.5, 5e-324, 1.7976931348623157e308, float("inf"), float("-inf")],
+    "BOOLEAN": [True, False],
+    "DATE": [date(1, 1, 1), date(1969, 12, 31), date(9999, 12, 31)],
+    "TIMESTAMP": [datetime(1, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime.max],
+    "DECIMAL(9,2)": [Decimal("0.00"), Decimal("-9999999.99"), Decimal("9999999.99")],
+    "DECIMAL(18,0)": [Decimal(10**18 - 1), Decimal(1 - 10**18)],
+    "DECIMAL(38,38)": [Decimal("0." + "9" * 38), Decimal("0." + "0" * 38)],
+    "CHAR(4)": ["abcd", "äö", "    "],
+    "VARCHAR(10)": ["", "grüß", "0123456789"],
+    "TEXT": ["", "\U0001f600", "x" * TEXT_IN_ROW_MAX, "ä" * LONG],
+    "VARCHAR(100000)": ["", "y" * (TEXT_IN_ROW_MAX + 1), "z" * 100_000],
+    "BINARY(3)": [b"abc", b"\0\0\0"],
+    "VARBINARY(10)": [b"", b"\xff" * 10],
+    "BYTEA": [b"", b"\0", b"\xff" * TEXT_IN_ROW_MAX, bytes(range(256)) * 200],
+    "CLOB": ["", "short", "ü" * LONG],
+    "BLOB": [b"", b"short", b"\xfe" * LONG],
+}
+
+
+def as_stored(spelling: str, value: Any) -> Any:
+    """A value as a column of the type gives it out: filled up, if it is CHAR or BINARY."""
+    type_ = parse_column("c", spelling).type
+    if value is None or not type_.padding:
+        return value
+    return type_.decode(type_.encode(value))
+
+
+def is_key(value: Any) -> bool:
+    """Whether it is short enough for the key of an index."""
+    return not isinstance(value, str | bytes) or len(value) <= 1000
