@@ -326,6 +326,14 @@ def test_many_sets_of_parameters(db: Connection) -> None:
     assert db.execute("select count(*) from t").fetchone() == (312,)
 
 
+def test_numbered_parameters_may_stand_in_any_order_and_several_times(db: Connection) -> None:
+    assert db.execute("select $2 - $1, $1 % $2, $2", (3, 10)).fetchall() == [(7, 3, 10)]
+    db.execute("create table n (a int, b text)")
+    db.executemany("insert into n values ($2, $1)", [("x", 1), ("y", 2)])
+    assert db.execute("update n set b = $1 where a = $2 and b <> $1 returning b", ("z", 2)).fetchall() == [("z",)]
+    assert db.execute("select a from n where b in ($1, $2, $1)", ("x", "z")).fetchall() == [(1,), (2,)]
+
+
 @pytest.mark.parametrize(
     ("statement", "parameters", "said"),
     [
@@ -334,6 +342,12 @@ def test_many_sets_of_parameters(db: Connection) -> None:
         ("select :a", (1,), "named parameters"),
         ("select :a", {"b": 1}, "no value for parameter :a"),
         ("select ?, :a", (1,), "either"),
+        ("select $1, ?", (1, 2), "either"),
+        ("select $2, $3", (1, 2, 3), r"there is no \$1"),
+        ("select $1, $1", (1, 2), "1 parameters, but 2"),
+        ("select $0", (), "from 1 to"),
+        ("select %s", (1,), r"written as \?, \$1 or :name"),
+        ("select 1 where 1 = %(a)s", {"a": 1}, r"written as \?, \$1 or :name"),
         ("", (), "no statement"),
         ("select 1; select 2", (), "more than one"),
         (None, (), "a statement is a str"),

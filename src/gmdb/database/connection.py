@@ -173,12 +173,12 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
             yield
 
     @scope()
-    def one_snapshot(self, scn: int | None = None) -> Iterator[Reading]:
-        """An instant by which several cursors read, by ``read_by``; ``scn``: that of a statement which is running."""
+    def one_snapshot(self, scn: int | None = None, statement: int | None = None) -> Iterator[Reading]:
+        """An instant to read by; ``scn``: that of a statement which is running, and ``statement``: the one before it."""
         from gmdb.tables.arrow.scan import Reading
 
         try:
-            with self.session.cursor(scn) as (snapshot, form):
+            with self.session.cursor(scn, statement) as (snapshot, form):
                 yield Reading(form, snapshot)
         except Exception:
             self.session.finish_read()  # with autocommit, a read that fails holds no table any more

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from gmdb.errors import Error, InvalidSyntax, UnsupportedExpression
 from gmdb.process.late_patterns import late_pattern
@@ -338,7 +338,10 @@ def _unexpected(token: Any) -> InvalidSyntax:
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # errors of ours report what it cannot parse
 _INTERNALS = late_pattern(r" but got <Token.*>| for <class .*>|^Required keyword: ")  # of sqlglot's messages
 _SYNTAXES = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM")  # of calls with words between arguments
-NUMBER = "gmdb_number"  # of a ``?``, in node.meta
+NUMBER = "gmdb_number"  # of a ``?`` or ``$1``, from 0, in node.meta
+IS_DOLLAR = "gmdb_dollar"  # in the meta of a parameter that was written as ``$1``
+PARAMETER_MAX = 65_535  # the highest number of a ``$1``
+OVERRIDING = "gmdb_overriding"  # in the meta of an INSERT's table, while it is parsed
 UNKNOWN = "unknown"  # in the meta of a Null that was written so
 
 
@@ -386,11 +389,40 @@ class GmdbSql(Postgres):
 
         def _parse_placeholder(self) -> Any:
             token, before = self._curr, self._index
+            if token is not None and token.token_type == TokenType.MOD:  # as a sign it stands between two values
+                self.raise_error("a parameter is written as ?, $1 or :name; % is the remainder of a division", token)
             node = super()._parse_placeholder()
             if isinstance(node, exp.Placeholder) and token is not None:
                 node.update_positions(token)
                 if token.token_type == TokenType.PLACEHOLDER:
                     node.meta[NUMBER] = self._numbers()[before]
+            return node
+
+        def _parse_parameter(self) -> Any:
+            token, node = self._prev, super()._parse_parameter()
+            text = node.this.name if isinstance(node.this, exp.Literal) else ""
+            if not text.isdecimal() or len(text) > len(str(PARAMETER_MAX)) or not 1 <= int(text) <= PARAMETER_MAX:
+                self.raise_error(f"a parameter's number is one from 1 to {PARAMETER_MAX}", token)
+            parameter = exp.Placeholder().update_positions(token)
+            parameter.meta.update({NUMBER: int(text) - 1, IS_DOLLAR: True})
+            return parameter
+
+        def _parse_insert_table(self) -> Any:
+            node = super()._parse_insert_table()
+            if node is not None and self._match_text_seq("OVERRIDING"):
+                if not self._match_texts(("SYSTEM", "USER")):
+                    self.raise_error("OVERRIDING takes SYSTEM VALUE or USER VALUE")
+                node.meta[OVERRIDING] = f"OVERRIDING {self._prev.text.upper()} VALUE"
+                if not self._match_text_seq("VALUE"):
+                    self.raise_error("OVERRIDING takes SYSTEM VALUE or USER VALUE")
+            return node
+
+        def _parse_insert(self) -> Any:
+            """Also OVERRIDING, for which ``settings`` are the place: the tree has another dialect's clause there."""
+            node = super()._parse_insert()
+            words = node.this.meta.pop(OVERRIDING, None) if isinstance(node, exp.Insert) else None
+            if words is not None:
+                node.set("settings", exp.var(words))
             return node
 
         def _numbers(self) -> dict[int, int]:
@@ -455,6 +487,68 @@ class GmdbSql(Postgres):
             word = self._curr.text.upper() if self._curr is not None else ""
             return word in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
+    class Generator(Postgres.Generator):  # type: ignore[misc, valid-type]
+        """A generator that writes parameters as they were written."""
+
+        def placeholder_sql(self, expression: exp.Placeholder) -> str:
+            if expression.meta.get(IS_DOLLAR):
+                return f"${expression.meta[NUMBER] + 1}"
+            text: str = super().placeholder_sql(expression)
+            return text
+
+
+# What stands before TABLE where it is a query: nothing, and these, and the name of an INSERT's table.
+_BEFORE_QUERY = frozenset(
+    {
+        *_SET_TOKENS,
+        *(TokenType.SEMICOLON, TokenType.L_PAREN, TokenType.R_PAREN, TokenType.ALL, TokenType.DISTINCT),
+        *(TokenType.ALIAS,),
+    }
+)
+
+
+# What follows TABLE t: nothing, the end of a query in a statement, or what follows set operations as well.
+_BEHIND_TABLE = frozenset(
+    {
+        *_SET_TOKENS,
+        *(TokenType.SEMICOLON, TokenType.R_PAREN, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET),
+        *(TokenType.FETCH, TokenType.FOR, TokenType.ON, TokenType.RETURNING, TokenType.WITH),
+    }
+)
+
+
+def _require_table_alone(tokens: Sequence[Any], at: int) -> None:
+    """Refuse what cannot stand behind ``TABLE name``, though it could behind ``FROM name``, which is at ``at``."""
+    if at < len(tokens) and tokens[at].text.lower() == "only":
+        at += 1
+    at += 1
+    while at < len(tokens) and tokens[at].token_type == TokenType.DOT:
+        at += 2
+    if at < len(tokens) and tokens[at].token_type not in _BEHIND_TABLE:
+        raise _unexpected(tokens[at])
+
+
+def _with_tables_written_out(tokens: list[Any]) -> list[Any]:
+    """Tokens in which ``TABLE t`` is ``SELECT * FROM t``, which it means."""
+    if not any(token.token_type == TokenType.TABLE for token in tokens):
+        return tokens
+    written: list[Any] = []
+    is_insert = False
+    for number, token in enumerate(tokens):
+        before = tokens[number - 1].token_type if number else TokenType.SEMICOLON
+        if before == TokenType.SEMICOLON:
+            is_insert = False
+        is_insert = is_insert or token.token_type == TokenType.INSERT
+        is_name = is_insert and before in (TokenType.VAR, TokenType.IDENTIFIER)
+        if token.token_type == TokenType.TABLE and (before in _BEFORE_QUERY or is_name):
+            _require_table_alone(tokens, number + 1)
+            place = token.line, token.col, token.start, token.end
+            words = ((TokenType.SELECT, "select"), (TokenType.STAR, "*"), (TokenType.FROM, "from"))
+            written += [Token(kind, text, *place) for kind, text in words]
+        else:
+            written.append(token)
+    return written
+
 
 _TYPES = frozenset({*GmdbSql.Parser.TYPE_TOKENS, *GmdbSql.Parser.ENUM_TYPE_TOKENS}) - {
     TokenType.UNKNOWN,
@@ -494,7 +588,7 @@ def tokens_of(text: str) -> list[Any]:
 def _parsed(text: str, lines_before: int) -> list[exp.Expr]:
     try:
         reader = GmdbSql()
-        tokens = tokens_of(text)
+        tokens = _with_tables_written_out(tokens_of(text))
         require_finished(tokens, text)
         require_order(tokens)
         trees = [tree for tree in reader.parser().parse(tokens, text) if tree is not None]

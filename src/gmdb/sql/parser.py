@@ -142,12 +142,22 @@ def parse(text: str) -> Parsed:
     (tree,) = trees
     if isinstance(tree, exp.Command):
         raise InvalidSyntax(f"gmdb does not know this statement: {' '.join(body.split())[:60]}")
-    placeholders = list(tree.find_all(exp.Placeholder))
-    names = frozenset(node.name for node in placeholders if node.args.get("this"))
-    count = sum(1 for node in placeholders if not node.args.get("this"))
-    if names and count:
-        raise InvalidSyntax("parameters are either question marks or names, not both")
-    return Parsed(text, tree, names, count, options)
+    return Parsed(text, tree, *_parameters(tree), options)
+
+
+def _parameters(tree: exp.Expr) -> tuple[frozenset[str], int]:
+    """The names of a statement's parameters, or how many there are without names."""
+    nodes = list(tree.find_all(exp.Placeholder))
+    names = frozenset(node.name for node in nodes if node.args.get("this"))
+    numbers = {node.meta[dialect.NUMBER] for node in nodes if not node.args.get("this")}
+    dollars = {node.meta[dialect.NUMBER] for node in nodes if node.meta.get(dialect.IS_DOLLAR)}
+    marks = sum(1 for node in nodes if not node.args.get("this") and not node.meta.get(dialect.IS_DOLLAR))
+    if bool(names) + bool(dollars) + bool(marks) > 1:
+        raise InvalidSyntax("parameters are either question marks, or $1, $2 and so on, or names")
+    missing = min(set(range(len(numbers))) - numbers, default=None)
+    if missing is not None:
+        raise InvalidSyntax(f"there is no ${missing + 1}: parameters are numbered from 1, without a gap")
+    return names, len(numbers)
 
 
 def _take_options(text: str) -> tuple[str, dict[str, str]]:

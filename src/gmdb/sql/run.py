@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import DefinitionChanged
-from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -20,12 +20,14 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 @dataclass(slots=True)
 class Run:
-    """``reading``: the instant by which everything is read.  ``now``: when the statement began."""
+    """``reading``: the instant by which everything is read.  ``now``: when the statement began.  ``inputs``: the rows
+    of each ``tree.Input`` of its plan, by its key."""
 
     connection: Connection
     reading: Reading
     parameters: Parameters
     now: datetime
+    inputs: Mapping[int, Sequence[tuple[Any, ...]]] = field(default_factory=dict)
 
     def heap(self, definition: TableDefinition) -> Heap:
         """A table's rows as the run's snapshot sees the table."""

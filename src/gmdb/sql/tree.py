@@ -270,6 +270,15 @@ class Listing(Relation):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Input(Relation):
+    """Rows that a statement hands to its plan when it runs (``Run.inputs``): what a change in WITH returns, say."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: int = field(default_factory=lambda: next(_numbers))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Series(Relation):
     """generate_series of integers."""
 

@@ -328,10 +328,11 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
             self.rollback()
 
     @contextmanager
-    def cursor(self, scn: int | None = None) -> Iterator[tuple[Snapshot, memoryview]]:
+    def cursor(self, scn: int | None = None, statement: int | None = None) -> Iterator[tuple[Snapshot, memoryview]]:
         """A snapshot that is held while it is read by, and its form for kernels.
 
-        ``scn``: that of another snapshot, which is held, too.
+        ``scn``: that of another snapshot, which is held, too.  ``statement``: the last one of the transaction whose
+        changes are seen; all, if it is not said.
         """
         self.require_open()
         self.check_interrupted()
@@ -340,7 +341,8 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
                 scn = self.hub.memory.scn if self._reads_latest() else self._transaction_snapshot().scn
             snapshot = self.hub.snapshots.take(scn, self.mark())
             own = self.slot if self.mark() else -1
-            form = snapshot.form = numbers((scn, own, self.call[STATEMENT]))
+            last = self.call[STATEMENT] if statement is None else statement
+            form = snapshot.form = numbers((scn, own, last))
             self._cursors.add(snapshot)
             self._reads.add(snapshot)
         try:

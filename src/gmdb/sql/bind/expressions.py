@@ -210,7 +210,7 @@ def _parameter_key(binder: Binder, syntax: Syntax) -> ParameterKey:
     if key is None:
         key = syntax.node.meta.get(NUMBER)
     if not isinstance(key, int | str):
-        raise InvalidSyntax("a parameter is written as ? or :name", *place(syntax.node))
+        raise InvalidSyntax("a parameter is written as ?, $1 or :name", *place(syntax.node))
     if key not in binder.parameters:
         name = f":{key}" if isinstance(key, str) else f"? number {key + 1}"
         kind = "a dict" if isinstance(key, str) else "a tuple"

@@ -7,7 +7,8 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +24,12 @@ from gmdb.sql.plan.paths import Access, Materialized, parse_row_id
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.run import Run
 from gmdb.sql.statements.table_functions import read_listing
-from gmdb.sql.tree import Column, Listing, Table
+from gmdb.sql.tree import Column, Input, Listing, Table
 from gmdb.tables.access.indexes import KeyRange
 from gmdb.tables.arrow.arrow_types import arrow_type
 from gmdb.tables.arrow.scan import place_field, row_id_texts
 
-Rows = Table | Access | Listing | Materialized
+Rows = Table | Access | Listing | Input | Materialized
 BATCH_ROWS = 1 << 14  # of rows that Python computes
 _NOTHING = pa.field("c0", pa.bool_())  # what a stream has whose rows are all that matters
 
@@ -45,7 +46,7 @@ class Read:
 
     @classmethod
     def of(cls, alias: str, relation: Rows, columns: Sequence[Column], names: Sequence[str]) -> Read:
-        if not columns and not isinstance(relation, Materialized):
+        if not columns and not isinstance(relation, Input | Materialized):
             columns, names = (_cheapest(relation),), ("c0",)
         fields = [pa.field(name, arrow_type(_stored_type(relation, c))) for name, c in zip(names, columns, strict=True)]
         prepared: Any = None
@@ -63,19 +64,19 @@ class Read:
             table = table.select([relation.columns.index(column) for column in self.columns])
             return _source_of(self.alias, table.rename_columns(schema.names), schema)
         if isinstance(relation, Materialized):
-            return _source_of(self.alias, self._computed(relation, run), schema)
+            lines = self.prepared.rows(run)
+            return _source_of(self.alias, self._in_batches(lines, relation.source.columns), schema)
+        if isinstance(relation, Input):
+            return _source_of(self.alias, self._in_batches(run.inputs[relation.key], relation.columns), schema)
         table_rows = _TableRows(self, relation, run)
         return Source(self.alias, schema, table_rows.count, table_rows)
 
-    def _computed(self, relation: Materialized, run: Run) -> pa.Table:
-        positions = [relation.source.columns.index(column) for column in self.columns]
-        batches, lines = [], []
-        for line in self.prepared.rows(run):
-            lines.append(line)
-            if len(lines) == BATCH_ROWS:
-                batches.append(self._batch(lines, positions))
-                lines = []
-        return pa.Table.from_batches([*batches, self._batch(lines, positions)], self.schema)
+    def _in_batches(self, lines: Iterable[Sequence[Any]], columns: Sequence[Column]) -> pa.Table:
+        positions, remaining = [columns.index(column) for column in self.columns], iter(lines)
+        batches = []
+        while some := list(islice(remaining, BATCH_ROWS)):
+            batches.append(self._batch(some, positions))
+        return pa.Table.from_batches(batches, self.schema)
 
     def _batch(self, lines: Sequence[Sequence[Any]], positions: Sequence[int]) -> pa.RecordBatch:
         if not positions:
@@ -87,7 +88,7 @@ class Read:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _cheapest(relation: Table | Access | Listing) -> Column:
+def _cheapest(relation: Table | Access | Listing | Input) -> Column:
     """The column by which rows are counted, where only their number matters."""
 
     def cost(column: Column) -> tuple[bool, int]:

@@ -121,6 +121,7 @@ class Writer(Values):
             tree.Table: self._read,
             Access: self._read,
             tree.Listing: self._read,
+            tree.Input: self._read,
             Materialized: self._read,
             tree.Series: self._series,
             tree.Values: self._values,
@@ -192,7 +193,7 @@ class Writer(Values):
 
     # ---- where rows come from
 
-    def _read(self, relation: tree.Table | Access | tree.Listing | Materialized) -> _Select:
+    def _read(self, relation: tree.Table | Access | tree.Listing | tree.Input | Materialized) -> _Select:
         columns = self._lives(relation.columns)
         alias = f"t{len(self.reads) + 1}"
         self.reads.append(Read.of(alias, relation, columns, [self.name(column) for column in columns]))

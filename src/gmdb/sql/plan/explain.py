@@ -103,6 +103,8 @@ def describe(node: Relation) -> str:
     if isinstance(node, tree.Listing):
         arguments = ", ".join([*map(_constant, node.arguments), *(f"{k} => {_constant(v)}" for k, v in node.options)])
         return f"listing {node.name}" if node.is_view else f"listing {node.name}({arguments})"
+    if isinstance(node, tree.Input):
+        return f"rows of {node.name}"
     if isinstance(node, tree.Reading):
         return f"read {node.cell[0].name}"
     if isinstance(node, tree.Values):

@@ -80,6 +80,7 @@ class Pipeline(ExpressionWriter):
             Materialized: self._materialized,
             OwnFunction: lambda inner, needed, consume: self.produce_in_function(inner.source, needed, consume),
             tree.Listing: self._listing,
+            tree.Input: self._listing,
             tree.Values: self._values,
             tree.Series: self._series,
             tree.Filter: self._filter,
@@ -398,7 +399,7 @@ class Pipeline(ExpressionWriter):
     def _materialized(self, relation: Materialized, needed: set[Column], consume: Consume) -> None:
         self.produce(relation.source, needed, consume, self._is_last)
 
-    def _listing(self, listing: tree.Listing, needed: set[Column], consume: Consume) -> None:
+    def _listing(self, listing: tree.Listing | tree.Input, needed: set[Column], consume: Consume) -> None:
         name, _ = self._source(listing, "listing", None, needed)
         self.loop(self.unpack(listing.columns), f"{name}()", consume)
 
@@ -615,7 +616,7 @@ def _is_one_loop(relation: Relation) -> bool:
         return len(relation.rows) > 1
     if isinstance(relation, tree.Group):
         return bool(relation.keys)
-    return isinstance(relation, tree.Table | tree.Listing | tree.Series | tree.Sort)
+    return isinstance(relation, tree.Table | tree.Listing | tree.Input | tree.Series | tree.Sort)
 
 
 _SET_STEPS = {

@@ -15,7 +15,7 @@ from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.numbers import SERIES_MAX
 from gmdb.sql.plan.paths import Access, parse_row_id
 from gmdb.sql.statements.table_functions import read_listing
-from gmdb.sql.tree import Listing, Relation, Table
+from gmdb.sql.tree import Input, Listing, Relation, Table
 from gmdb.tables.access.fixed_rows import Split, fixed_split
 from gmdb.tables.access.keyed import Probe
 from gmdb.tables.access.lobs import Finish, finished
@@ -144,7 +144,10 @@ class Source:
     def begin(self, run: Run, ending: list[Callable[[], None]]) -> Read:
         """A function that reads rows in a run; adds to ``ending`` what must be called when the run ends."""
         if isinstance(self.relation, Listing):
-            rows = _listed(run.connection, self.relation)
+            rows: Sequence[tuple[Any, ...]] = _listed(run.connection, self.relation)
+            return lambda: rows
+        if isinstance(self.relation, Input):
+            rows = run.inputs[self.relation.key]
             return lambda: rows
         heap = run.heap(self.table.definition)
         if self.kind in _BY_KEY:

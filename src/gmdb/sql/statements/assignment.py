@@ -6,10 +6,8 @@ Unlike a cast, an assignment cuts nothing off: a text that is too long is refuse
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from copy import copy
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from sqlglot import exp
@@ -24,9 +22,10 @@ from gmdb.errors import (
     UnsupportedExpression,
 )
 from gmdb.format.columns import Column as StoredColumn
+from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.sql import tree
-from gmdb.sql.bind.binder import Binder
-from gmdb.sql.bind.coercion import fold
+from gmdb.sql.bind.binder import Binder, projected
+from gmdb.sql.bind.coercion import assign, fold, fold_relation
 from gmdb.sql.bind.expressions import bind, bind_assigned
 from gmdb.sql.bind.of_rows import alone, bind_condition, columns_of
 from gmdb.sql.bind.scope import Scope
@@ -34,13 +33,12 @@ from gmdb.sql.bind.targets import Target
 from gmdb.sql.casts import accept_parameter
 from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.operations.registry import Operation
-from gmdb.sql.plan.planner import Plan
-from gmdb.sql.prepared import Statement
 from gmdb.sql.rows.expressions import compile_row
-from gmdb.sql.run import Parameters, Run
+from gmdb.sql.rows.sources import too_many_rows
+from gmdb.sql.statements.course import Changing, Course, Row
 from gmdb.sql.syntax import column_name, is_system_name, reading
 from gmdb.sql.tree import Call, Case, Constant, Expression, Parameter
-from gmdb.sql.types import BOOLEAN, TEXT, within
+from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, within
 from gmdb.tables.access.lob_files import is_file
 from gmdb.tables.catalog.schema import CHECK, TableDefinition
 
@@ -167,46 +165,109 @@ class Checks:
 # ---- SET
 
 
-def assignments(
-    binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, changed: Target, defaults: Defaults
-) -> dict[int, Expression]:
-    """What SET gives to columns, by their positions: ``a = 1, (b, c) = (2, default)``."""
-    table, sets = changed.table.definition, dict[int, Expression]()
-    for target, value in _pairs(nodes):
+@dataclass(slots=True)
+class Sets:
+    """What SET gives to columns: ``values`` by their positions.  ``queries``: those of ``(a, b) = (SELECT ...)``, each
+    with the numbers of its rows behind its columns; values are columns of theirs."""
+
+    values: dict[int, Expression] = field(default_factory=dict)
+    queries: list[tree.Number] = field(default_factory=list)
+
+    @property
+    def numbers(self) -> list[tree.Column]:
+        return [one.number for one in self.queries]
+
+    def beside(self, relation: tree.Relation) -> tree.Relation:
+        """The rows that are changed with what their queries give; a query without a row gives NULLs."""
+        for query in self.queries:
+            is_lateral = not tree.outer_columns(query).isdisjoint(relation.columns)
+            relation = tree.Join("left", relation, query, None, is_lateral)
+        return relation
+
+    def counted(self, rows: list[Row]) -> list[Row]:
+        """Rows that end with ``numbers``; refused if one of the queries has given a second row."""
+        if any(number is not None and number > 1 for row in rows for number in row[-len(self.queries) :]):
+            too_many_rows()
+        return rows
+
+
+def assignments(binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, changed: Target, defaults: Defaults) -> Sets:
+    """What SET gives to columns: ``a = 1, (b, c) = (2, default), (d, e) = (select ...)``."""
+    table, sets, taken = changed.table.definition, Sets(), set[int]()
+
+    def position_of(target: exp.Expr) -> int:
         name = column_name(target)
         position = changed.position(name, scope, target)
-        if position in sets:
+        if position in taken:
             raise InvalidSyntax(f"column {name} is set twice", *place(target))
-        if is_default(value):
-            if table.columns[position].is_numbered:
-                raise UnsupportedExpression(f"column {name} gets numbers when rows come, not again", *place(value))
-            sets[position] = defaults.of(position)
-        else:
-            sets[position] = bind_value(binder, value, scope, table.columns[position])
-    return sets
+        taken.add(position)
+        return position
 
-
-def _pairs(nodes: Sequence[exp.Expr]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
-    """Each column that is set, and its value."""
     for node in nodes:
         if not isinstance(node, exp.EQ):
             raise InvalidSyntax(f"{node.sql()} is not an assignment", *place(node))
         with reading(node) as syntax:
             target, value = syntax.need("this", "a column"), syntax.need("expression", "a value")
-        if not isinstance(target, exp.Tuple):
-            yield target, value
-            continue
-        targets, values = listed(target), listed(value)
+        if not isinstance(target, exp.Tuple | exp.Paren):
+            targets, values = [target], [value]
+        else:
+            targets = listed(target)
+            if isinstance(value, exp.Subquery):
+                positions = [position_of(one) for one in targets]
+                sets.values |= _of_query(binder, value, scope, [table.columns[n] for n in positions], positions, sets)
+                continue
+            values = _row(value)
         if len(targets) != len(values):
             raise InvalidSyntax(f"{len(values)} values for {len(targets)} columns", *place(node))
-        yield from zip(targets, values, strict=True)
+        for one, given in zip(targets, values, strict=True):
+            position = position_of(one)
+            if not is_default(given):
+                sets.values[position] = bind_value(binder, given, scope, table.columns[position])
+            elif table.columns[position].is_numbered:
+                name = table.columns[position].name
+                raise UnsupportedExpression(f"column {name} gets numbers when rows come, not again", *place(given))
+            else:
+                sets.values[position] = defaults.of(position)
+    return sets
+
+
+def _row(node: exp.Expr) -> list[exp.Expr]:
+    """The values of ``(1, 2)`` or ``row(1, 2)``."""
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "row":
+        with reading(node) as syntax:
+            syntax.ignore("this")
+            return syntax.list("expressions")
+    if isinstance(node, exp.Tuple):
+        return listed(node)
+    hint = "Write a list of values in parentheses, row(...), or a query in parentheses"
+    raise UnsupportedExpression(f"several columns are set to {node.sql()}", *place(node), hint)
+
+
+def _of_query(
+    binder: Binder,
+    node: exp.Expr,
+    scope: Scope,
+    columns: Sequence[StoredColumn],
+    positions: Sequence[int],
+    sets: Sets,
+) -> dict[int, Expression]:
+    """The values of some columns that a query gives together."""
+    bound = binder.query(node, scope, open_types=True)
+    if len(bound.values) != len(columns):
+        raise InvalidSyntax(f"the query has {len(bound.values)} columns for {len(columns)}", *place(node))
+    outputs = []
+    for column, value in zip(columns, bound.values, strict=True):
+        assigned = assign(value, column.type, node)
+        outputs.append((tree.Column(column.name, assigned.type), assigned))
+    relation = tree.Limit(projected(bound.relation, outputs), Constant(BIGINT, 2))  # the second is refused
+    sets.queries.append(tree.Number(relation, tree.Column("", BIGINT)))
+    return {n: tree.Reference(one.type, one) for n, (one, _) in zip(positions, outputs, strict=True)}
 
 
 def listed(node: exp.Expr) -> list[exp.Expr]:
-    if not isinstance(node, exp.Tuple):
-        raise UnsupportedExpression(f"several columns are set to {node.sql()}", *place(node), "Write a list of values")
+    """What stands in parentheses."""
     with reading(node) as syntax:
-        return syntax.list("expressions")
+        return [syntax.need("this", "a value")] if isinstance(node, exp.Paren) else syntax.list("expressions")
 
 
 def parameter_of(expression: Expression) -> tree.ParameterKey | None:
@@ -220,24 +281,43 @@ def parameter_of(expression: Expression) -> tree.ParameterKey | None:
 
 
 class Returning:
-    """The expressions behind RETURNING.  ``needs``: the columns that they ask for."""
+    """The expressions behind RETURNING.  ``needs``: the columns that they ask for.
 
-    def __init__(self, binder: Binder, node: exp.Expr, scope: Scope) -> None:
+    Queries in them see what was there before the statement.
+    """
+
+    def __init__(self, statement: Changing, binder: Binder, node: exp.Expr, scope: Scope) -> None:
         with reading(node) as syntax:
             outputs = binder.select_list(syntax.list("expressions"), scope)
+        self._statement = statement
         self.expressions = [fold(expression) for _, expression in outputs]
-        if any(map(tree.has_queries, self.expressions)):
-            raise UnsupportedExpression("a query cannot stand in RETURNING", *place(node))
         self.names = tuple(name for name, _ in outputs)
         self.types = tuple(binder.shown_type(expression) for expression in self.expressions)
         self.needs = tree.columns_used(self.expressions)
+        self._input: tree.Input | None = None  # if there are queries
 
-    def rows(
-        self, columns: Sequence[tree.Column], rows: Iterable[Any], parameters: Parameters, now: datetime | None
-    ) -> Iterator[tuple[Any, ...]]:
-        """What is shown of some rows, which have these columns."""
-        show = compile_row(self.expressions, columns)
-        return iter([show(row, parameters, now) for row in rows])
+    @property
+    def only_shows(self) -> bool:
+        """Whether it shows columns as they are, which cannot fail."""
+        return all(isinstance(one, tree.Reference) for one in self.expressions)
+
+    def plan(self, columns: Sequence[tree.Column], shared: tuple[tree.Shared, ...] = ()) -> None:
+        """Prepare to show rows that have these columns."""
+        if not any(map(tree.has_queries, self.expressions)):
+            self._show = compile_row(self.expressions, columns)
+            return
+        self._input = tree.Input("the rows that were changed", tuple(columns))
+        outputs = zip(map(tree.Column, self.names, self.types), self.expressions, strict=True)
+        relation: tree.Relation = tree.Project(self._input, tuple(outputs))
+        relation = tree.With(shared, relation) if shared else relation
+        self._plan = self._statement.planned(fold_relation(relation))
+
+    def rows(self, course: Course, rows: Iterable[Row]) -> Iterator[Row]:
+        """What is shown of some rows."""
+        if self._input is None:
+            return iter([self._show(row, course.parameters, course.now) for row in rows])
+        course.inputs[self._input.key] = list(rows)
+        return iter(self._statement.rows_of(self._plan, course))
 
 
 def require_changeable(definition: TableDefinition) -> TableDefinition:
@@ -245,14 +325,3 @@ def require_changeable(definition: TableDefinition) -> TableDefinition:
     if is_system_name(definition.name):
         raise SchemaError(f"{definition.name} is a system table; it is changed by definitions only")
     return definition
-
-
-def rows_of_plan(
-    statement: Statement, ready: Plan, parameters: Parameters, now: datetime | None, scn: int
-) -> list[tuple[Any, ...]]:
-    """The rows that a plan finds for a statement that is running, by its snapshot."""
-    connection = statement.connection
-    with ExitStack() as stack:
-        snapshot = stack.enter_context(connection.one_snapshot(scn))
-        run = Run(connection, snapshot, parameters, now or datetime.now())
-        return list(ready.rows(run, partial(statement.watch, stack)))

@@ -26,16 +26,17 @@ from gmdb.sql.dialect import place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.implication import condition_of, implies
 from gmdb.sql.plan.planner import Plan
-from gmdb.sql.prepared import ParameterTypes, Quick, Statement
+from gmdb.sql.prepared import ParameterTypes, Quick
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.rows.point import are_parameters, as_given
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements import assignment
 from gmdb.sql.statements.assignment import Checks, Defaults, Returning
+from gmdb.sql.statements.course import Changing, Course
 from gmdb.sql.statements.executemany import ROWS_MIN, BulkRows, in_batches
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, reading, table_name
-from gmdb.sql.tree import Expression
-from gmdb.sql.types import INTEGERS
+from gmdb.sql.tree import Constant, Expression
+from gmdb.sql.types import BOOLEAN, INTEGERS
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import IndexDefinition, name_key
 from gmdb.tables.access.lob_files import is_file, rereadable
@@ -48,27 +49,26 @@ if TYPE_CHECKING:
 
 # ---- ON CONFLICT DO NOTHING or DO UPDATE: what becomes of a row whose key another row has.
 
-Evaluate = Callable[..., tuple[Any, ...]]
-
 
 class Conflict:
     def __init__(
         self,
+        statement: Changing,
         binder: Binder,
         node: exp.Expr,
         table: tuple[str, Target],
-        columns: Sequence[tree.Column],
-        defaults: Defaults,
-        checks: Checks,
+        views: Scope,
+        rules: tuple[Defaults, Checks],
     ) -> None:
-        """``table``: what the statement calls it, and what it is; ``columns``: those of a row that is there."""
+        """``table``: what the statement calls it, and what it is; ``views``: where the queries of WITH have names."""
         self._alias, target = table
+        self._statement = statement
         self._table = target.table.definition
-        self._checks = checks
+        defaults, self._checks = rules
         self._names: list[str] = []
         self._positions: list[int] = []
-        self._sets: Evaluate | None = None
-        self._where: Evaluate | None = None
+        self._sets: assignment.Sets | None = None
+        self._query: tree.Relation | None = None  # if queries stand in the action
         with reading(node) as syntax:
             action = syntax.word("action", "DO NOTHING", "DO UPDATE")
             self._relation = new_table(self._table)
@@ -80,18 +80,49 @@ class Conflict:
             return
         if self._index is None:
             raise InvalidSyntax("on conflict do update needs the columns of a unique index", *place(node))
-        new = columns_of(self._table.columns)
-        both = (*columns, *new)
+        columns, new = target.table.stored, columns_of(self._table.columns)
+        self._both = (*columns, *new)
         scope = Scope.of_tables([(self._alias, columns, None), ("excluded", new, None)])
         scope.visible = list(scope.items[0].columns)  # a bare name is that of the row which is there
+        scope.parent, scope.views = views, views.views
         sets = assignment.assignments(binder, parts, scope, target, defaults)
-        self._positions = list(sets)
-        self._names = [self._table.columns[n].name for n in sets]
-        self._sets = compile_row(_rowwise(list(sets.values()), node), both)
+        self._positions = list(sets.values)
+        self._names = [self._table.columns[n].name for n in sets.values]
+        test = None
         if where is not None:
             with reading(where) as inner:
-                test = inner.need("this", "a condition")
-            self._where = compile_row(_rowwise([fold(condition(binder, test, scope))], where), both)
+                test = fold(condition(binder, inner.need("this", "a condition"), scope))
+        self._take_action(sets, test)
+
+    def _take_action(self, sets: assignment.Sets, test: Expression | None) -> None:
+        """Prepare to compute, of the row that is there and the new one, whether it is changed and to what."""
+        tests = [Constant(BOOLEAN, True) if test is None else test]
+        values = list(sets.values.values())
+        self._sets, self._input = sets, tree.Input("the row in conflict", self._both)
+        if not sets.queries and not any(map(tree.has_queries, (*tests, *values))):
+            self._test, self._values = compile_row(tests, self._both), compile_row(values, self._both)
+            return
+        numbers = [tree.Reference(one.type, one) for one in sets.numbers]
+        met = tree.Filter(self._input, tests[0])
+        outputs = [(tree.Column("", one.type), one) for one in (*values, *numbers)]
+        self._query = tree.Project(sets.beside(met), tuple(outputs))
+
+    def plan(self, shared: tuple[tree.Shared, ...]) -> None:
+        if self._query is not None:
+            relation = tree.With(shared, self._query) if shared else self._query
+            self._plan = self._statement.planned(fold_relation(relation))
+
+    def _new_values(self, both: Sequence[Any], course: Course) -> Sequence[Any] | None:
+        """What the columns that are set get; None if the row stays as it is."""
+        if self._query is None:
+            is_met = self._test(both, course.parameters, course.now)[0] is True
+            return self._values(both, course.parameters, course.now) if is_met else None
+        assert self._sets is not None
+        course.inputs[self._input.key] = [tuple(both)]
+        rows = self._statement.rows_of(self._plan, course)
+        if self._sets.queries:
+            rows = self._sets.counted(rows)
+        return rows[0][: len(self._positions)] if rows else None
 
     def _chosen_index(self, syntax: Syntax) -> str | None:
         """The unique index whose conflicts count; None: any."""
@@ -129,9 +160,7 @@ class Conflict:
         condition = condition_of(index, self._relation)
         return condition is None or implies(parts, condition)
 
-    def insert(
-        self, heap: Heap, row: list[Any], done: dict[RowId, Any], parameters: Parameters, now: datetime | None
-    ) -> None:
+    def insert(self, heap: Heap, row: list[Any], done: dict[RowId, Any], course: Course) -> None:
         """Insert a row, or do what is to be done instead; the row that is there then is added to ``done``."""
         try:
             done[heap.insert(row)] = row
@@ -141,25 +170,18 @@ class Conflict:
             if self._sets is None:
                 return
             row_id = RowId(*violation.row_id)  # type: ignore[misc]
-            if row_id in done:
-                message = "on conflict do update cannot change a row twice, or one that it has inserted"
+            if row_id in done or course.has_changed(self._table, row_id):
+                message = "on conflict do update cannot change a row twice, or one that the statement has inserted"
                 raise ProgrammingError(f"table {self._table.name}: {message}") from None
             old = heap.fetch(row_id)
-            both = (*old, *row)
-            if self._where is None or self._where(both, parameters, now)[0] is True:
-                values, new = self._sets(both, parameters, now), list(old)
+            values = self._new_values((*old, *row), course)
+            if values is not None:
+                new = list(old)
                 for position, value in zip(self._positions, values, strict=True):
                     new[position] = value
-                self._checks.check(new, now)
+                self._checks.check(new, course.now)
                 heap.update(row_id, dict(zip(self._names, values, strict=True)))
                 done[row_id] = new
-
-
-def _rowwise(expressions: list[Expression], node: exp.Expr) -> list[Expression]:
-    """Expressions that can be worked out of the two rows alone."""
-    if any(map(tree.has_queries, expressions)):
-        raise UnsupportedExpression("a query cannot stand in ON CONFLICT", *place(node))
-    return expressions
 
 
 # ---- INSERT.
@@ -167,32 +189,32 @@ def _rowwise(expressions: list[Expression], node: exp.Expr) -> list[Expression]:
 Row = list[Any]
 Done = dict[RowId, Sequence[Any]]
 Each = Callable[[Parameters], Result]
+Make = Callable[[Course], Row]
 _ONE_ROW = Result(rowcount=1)
 _new = tuple.__new__  # a Result without the wrapper that a NamedTuple has
 
 
-class Insert(Statement):
+class Insert(Changing):
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
         super().__init__(connection, parsed, types)
         self._binder = Binder(Catalog(connection), types)
         with reading(parsed.statement) as syntax:  # type: ignore[arg-type]
             self._take_target(syntax.need("this", "a table"))
+            self._overriding = syntax.word("settings", "OVERRIDING SYSTEM VALUE", "OVERRIDING USER VALUE")
             self._defaults, self._checks = Defaults(self.definition), Checks(self.definition, self._target)
             self._single_row: dict[int, Expression] | None = (
                 None  # the values of a single row, which no query is part of
             )
-            self._rows: Callable[[Parameters, datetime | None, int], Iterator[Row]]
+            self._rows: Callable[[Course], Iterator[Row]]
             self._query: Plan | None = None
             self._take_source(syntax)
             returning, conflict = syntax.take("returning"), syntax.take("conflict")
-        self._returning = None if returning is None else Returning(self._binder, returning, self._scope)
-        self._conflict = None
-        if conflict is not None:
-            if self._target.name != self.definition.name:
-                message = f"ON CONFLICT is not supported through a view: {self._target.name}"
-                raise UnsupportedExpression(message, *place(conflict), "Insert into the table itself")
-            names = (self._alias, self._target)
-            self._conflict = Conflict(self._binder, conflict, names, self._columns, self._defaults, self._checks)
+        self._returning = None
+        if returning is not None:
+            self._scope.parent, self._scope.views = self._names, self._names.views
+            self._returning = Returning(self, self._binder, returning, self._scope)
+            self._returning.plan((*self._columns, self._row_id), self._shared)
+        self._conflict = None if conflict is None else self._bound_conflict(conflict)
         self._is_plain = self._conflict is None and self._returning is None
         self._number = _numbering(self.definition)
         self._quick_target = 0  # the description of the table that ``quick`` goes by
@@ -200,6 +222,15 @@ class Insert(Statement):
         self.tables.update(self._binder.tables)
         self.views.update(self._binder.views)
         self.typed_parameters = frozenset(self._binder.used_parameters)
+
+    def _bound_conflict(self, node: exp.Expr) -> Conflict:
+        if self._target.name != self.definition.name:
+            message = f"ON CONFLICT is not supported through a view: {self._target.name}"
+            raise UnsupportedExpression(message, *place(node), "Insert into the table itself")
+        table, rules = (self._alias, self._target), (self._defaults, self._checks)
+        conflict = Conflict(self, self._binder, node, table, self._names, rules)
+        conflict.plan(self._shared)
+        return conflict
 
     # ---- what goes where
 
@@ -253,10 +284,7 @@ class Insert(Statement):
                 self._single_row = assigned
             makers.append(self._maker(assigned))
 
-        def make(parameters: Parameters, now: datetime | None, scn: int) -> Iterator[Row]:
-            return (one(parameters, now, scn) for one in makers)
-
-        self._rows = make
+        self._rows = lambda course: (one(course) for one in makers)
 
     def _row_values(self, values: list[exp.Expr], node: exp.Expr) -> dict[int, Expression]:
         """The values of a row of VALUES, by the positions of their columns; without those that are DEFAULT."""
@@ -268,14 +296,20 @@ class Insert(Statement):
             column = self.definition.columns[position]
             if assignment.is_default(value):
                 continue
-            self._require_own_numbers(position)
-            assigned[position] = assignment.bind_value(self._binder, value, self._names, column)
+            bound = assignment.bind_value(self._binder, value, self._names, column)
+            if self._takes_value(position):
+                assigned[position] = bound
         return assigned
 
-    def _require_own_numbers(self, position: int) -> None:
+    def _takes_value(self, position: int) -> bool:
+        """Whether a column gets the value that is written for it, and not a number of its own."""
         column = self.definition.columns[position]
-        if column.identity == "always":
-            raise ProgrammingError(f"column {column.name} is generated always; leave it out, or write DEFAULT")
+        if column.identity and self._overriding == "OVERRIDING USER VALUE":
+            return False
+        if column.identity == "always" and not self._overriding:
+            message = f"column {column.name} is generated always; leave it out, or write DEFAULT"
+            raise ProgrammingError(f"{message}, or OVERRIDING SYSTEM VALUE before VALUES")
+        return True
 
     def _complete(self, assigned: dict[int, Expression]) -> list[Expression]:
         """A whole row: the values, and defaults for the rest; numbers of identity columns come later."""
@@ -285,19 +319,19 @@ class Insert(Statement):
         """The identity columns that get numbers."""
         return [n for n, c in enumerate(self.definition.columns) if c.is_numbered and n not in assigned]
 
-    def _maker(self, assigned: dict[int, Expression]) -> Callable[[Parameters, datetime | None, int], Row]:
+    def _maker(self, assigned: dict[int, Expression]) -> Make:
         """What makes one row."""
         expressions = self._complete(assigned)
         finish = self._finisher(assigned)
         if not any(map(tree.has_queries, expressions)):
             evaluate = compile_row(expressions, ())
-            return lambda parameters, now, _: finish(evaluate((), parameters, now), now)
+            return lambda course: finish(evaluate((), course.parameters, course.now), course.now)
         outputs = [(tree.Column("", one.type), one) for one in expressions]
         ready = self._plan(tree.Project(tree.One(), tuple(outputs)))
 
-        def make(parameters: Parameters, now: datetime | None, scn: int) -> Row:
-            ((row),) = assignment.rows_of_plan(self, ready, parameters, now, scn)
-            return finish(row, now)
+        def make(course: Course) -> Row:
+            (row,) = self.rows_of(ready, course)
+            return finish(row, course.now)
 
         return make
 
@@ -328,17 +362,14 @@ class Insert(Statement):
             raise SchemaError(f"table {self.definition.name}: {message}")
         assigned = {}
         for position, value in zip(self._targets, bound.values, strict=False):
-            self._require_own_numbers(position)
-            assigned[position] = assign(value, columns[position].type, source)
+            if self._takes_value(position):
+                assigned[position] = assign(value, columns[position].type, source)
         outputs = [(tree.Column(c.name, e.type), e) for c, e in zip(columns, self._complete(assigned), strict=True)]
         self._query = ready = self._plan(projected(bound.relation, outputs))
         self._finish = self._finisher(assigned)
         self._from_query = {n: n for n in range(len(columns)) if n not in self._missing(assigned)}
 
-        def rows(parameters: Parameters, now: datetime | None, scn: int) -> Iterator[Row]:
-            return (self._finish(row, now) for row in assignment.rows_of_plan(self, ready, parameters, now, scn))
-
-        self._rows = rows
+        self._rows = lambda course: (self._finish(row, course.now) for row in self.rows_of(ready, course))
 
     # ---- inserting
 
@@ -415,26 +446,30 @@ class Insert(Statement):
     def _run(self, parameters: Parameters) -> Result:
         if self.definition.lobs is not None:
             parameters = rereadable(parameters)
+        shows = self._returning is None or self._returning.only_shows  # which cannot fail when the row is there
+        if self._single_row is None or self._conflict is not None or not shows:
+            return self.course(parameters)
+        # A single change needs no statement of several steps.
         heap, now = self.locked(self.definition), datetime.now() if self._needs_time else None
-        if (
-            self._single_row is not None and self._conflict is None
-        ):  # a single change needs no statement of several steps
-            row = next(self._rows(parameters, now, 0))
-            return self._result(heap, {self._put(heap, row): row}, parameters, now)
-        done: Done = {}
-        with heap.statement() as steps:
-            if self._query is not None and self._is_plain:
-                return self._insert_found(heap, self._query, parameters, now, steps.scn)
-            for row in self._rows(parameters, now, steps.scn):
-                if self._conflict is None:
-                    done[self._put(heap, row)] = row
-                else:
-                    self._conflict.insert(heap, row, done, parameters, now)
-        return self._result(heap, done, parameters, now)
+        course = Course(parameters, now)
+        row = next(self._rows(course))
+        return self._result(heap, {self._put(heap, row): row}, course)
 
-    def _insert_found(self, heap: Heap, query: Plan, parameters: Parameters, now: datetime | None, scn: int) -> Result:
+    def change(self, course: Course) -> Result:
+        heap, done = self.locked(self.definition), Done()
+        if self._query is not None and self._is_plain:
+            return self._insert_found(heap, self._query, course)
+        for row in self._rows(course):
+            if self._conflict is None:
+                done[self._put(heap, row)] = row
+            else:
+                self._conflict.insert(heap, row, done, course)
+        course.note(self.definition, done)
+        return self._result(heap, done, course)
+
+    def _insert_found(self, heap: Heap, query: Plan, course: Course) -> Result:
         """Insert the rows of a query, many at once if there are many."""
-        rows, last, number = assignment.rows_of_plan(self, query, parameters, now, scn), None, self._number
+        rows, last, number, now = self.rows_of(query, course), None, self._number, course.now
         for some in in_batches(rows, len(self._columns)):
             batch = None
             if len(some) >= ROWS_MIN:
@@ -446,7 +481,7 @@ class Insert(Statement):
                 continue
             for values in some:
                 row = self._finish(values, now)
-                self._put(heap, row)
+                course.note(self.definition, (self._put(heap, row),))
                 last = None if number is None else row[number]
         return Result(rowcount=len(rows), last_id=last)
 
@@ -456,13 +491,12 @@ class Insert(Statement):
         except UniqueViolation as violation:
             raise name_key(violation, self.definition.index(violation.index), row) from None
 
-    def _result(self, heap: Heap, done: Done, parameters: Parameters, now: datetime | None) -> Result:
+    def _result(self, heap: Heap, done: Done, course: Course) -> Result:
         last_id = next(reversed(done.values()))[self._number] if done and self._number is not None else None
         if self._returning is None:
             return Result(rowcount=len(done), last_id=last_id)
         seen = [(i, heap.fetch(i) if any(map(is_file, values)) else values) for i, values in done.items()]
-        columns, rows = (*self._columns, self._row_id), [(*values, str(row_id)) for row_id, values in seen]
-        shown = self._returning.rows(columns, rows, parameters, now)
+        shown = self._returning.rows(course, [(*values, str(row_id)) for row_id, values in seen])
         return Result(self._returning.names, self._returning.types, len(done), shown, last_id=last_id)
 
     def bulk_rows(self) -> BulkRows | None:

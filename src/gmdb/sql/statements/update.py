@@ -24,19 +24,19 @@ from gmdb.sql.bind.binder import Binder, Catalog
 from gmdb.sql.bind.coercion import fold_relation
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.estimates import ROWS
-from gmdb.sql.prepared import ParameterTypes, Quick, Statement
+from gmdb.sql.prepared import ParameterTypes, Quick
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.rows.point import as_given
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements import assignment
 from gmdb.sql.statements.assignment import Checks, Defaults, Returning
 from gmdb.sql.statements.at_once import NOT_DONE, FoundRow, change_at_once, change_point, each_once, finds_one
+from gmdb.sql.statements.course import Changing, Course
 from gmdb.sql.syntax import Syntax, reading
 from gmdb.sql.tree import Column, Expression, Reference
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import name_key
 from gmdb.tables.access.lob_files import is_file, rereadable
-from gmdb.tables.access.statements import Steps, run_statement
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
@@ -46,10 +46,8 @@ Row = tuple[Any, ...]
 _new = tuple.__new__  # a Result without the wrapper that a NamedTuple has
 
 
-class _Change(Statement):
+class _Change(Changing):
     """What UPDATE and DELETE share: a table, a condition, RETURNING."""
-
-    _needs_time = False
 
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
         super().__init__(connection, parsed, types)
@@ -61,7 +59,7 @@ class _Change(Statement):
             self.definition = assignment.require_changeable(self.table.definition)
             self._take_changes(syntax, binder)
             returning = syntax.take("returning")
-        self._returning = None if returning is None else Returning(binder, returning, self._source.scope)
+        self._returning = None if returning is None else Returning(self, binder, returning, self._source.scope)
         self._needs_time = self._needs_time or binder.uses_time
         self.typed_parameters = frozenset(binder.used_parameters)
         self.tables.update(binder.tables)
@@ -91,10 +89,16 @@ class _Change(Statement):
         outputs = [(Column(column.name, value.type), value) for column, value in outputs]
         self.columns = (*stored, *others, *(column for column, _ in values))
         self._others_at = len(stored) + 1, len(stored) + 1 + len(others)
-        relation: tree.Relation = tree.Project(self._source.relation, (*outputs, *values))
+        relation: tree.Relation = tree.Project(self._found_in(), (*outputs, *values))
         if self._source.shared:
             relation = tree.With(self._source.shared, relation)
         self._plan = self.planned(fold_relation(relation), row_ids=True)
+        if self._returning is not None:
+            self._returning.plan((*self.table.stored, self.table.row_id, *others), self._source.shared)
+
+    def _found_in(self) -> tree.Relation:
+        """The relation of the rows that are changed, with all that the changes are made of."""
+        return self._source.relation
 
     def run(self, parameters: Parameters) -> Result:
         by_keys = self._run_by_keys()
@@ -157,17 +161,19 @@ class _Change(Statement):
     def _patch_maker(self, heap: Heap) -> Callable[[FoundRow], bytes]:
         """What makes the patch of a row that was found at once; an empty one deletes it."""
 
-    @abstractmethod
+    @operation
     def _run(self, parameters: Parameters) -> Result:
         """``run`` for any number of rows."""
+        return self.course(parameters)
 
-    def find(self, steps: Steps, parameters: Parameters, now: datetime | None) -> list[FoundRow]:
+    def find(self, course: Course) -> list[FoundRow]:
         """The rows, each once: joined with several rows, the first one counts."""
-        found_rows = each_once(assignment.rows_of_plan(self, self._plan, parameters, now, steps.scn))
-        if found_rows and not isinstance(found_rows[0][0], RowId):
-            pages: dict[str, int] = {}
-            return [(_row_id(row[0], pages), *row[1:]) for row in found_rows]
-        return found_rows
+        rows = self._required(with_row_ids(self.rows_of(self._plan, course)))
+        return course.not_changed(self.definition, each_once(rows))
+
+    def _required(self, rows: list[FoundRow]) -> list[FoundRow]:
+        """Refuse rows from which new values cannot be made."""
+        return rows
 
     def _stored(self, found: FoundRow) -> list[Any]:
         """A row's stored values, as far as they are needed."""
@@ -176,21 +182,26 @@ class _Change(Statement):
             row[n] = value
         return row
 
-    def _result(
-        self, found: Sequence[FoundRow], seen: Sequence[Row], parameters: Parameters, now: datetime | None
-    ) -> Result:
+    def _result(self, course: Course, found: Sequence[FoundRow], seen: Sequence[Row]) -> Result:
         """What came of it; ``seen``: if there is RETURNING, the rows' stored values as it shows them."""
         if self._returning is None:
             return Result(rowcount=len(found))
         start, end = self._others_at
-        columns = (*self.table.stored, self.table.row_id, *self.columns[start - 1 : end - 1])
         whole = [(*values, str(row[0]), *row[start:end]) for row, values in zip(found, seen, strict=True)]
-        shown = self._returning.rows(columns, whole, parameters, now)
+        shown = self._returning.rows(course, whole)
         return Result(self._returning.names, self._returning.types, len(found), shown)
 
     def explain(self) -> list[str]:
         title = f"{type(self).__name__.lower()} {self.definition.name}"
         return [title, *("  " + line for line in self._plan.explain())]
+
+
+def with_row_ids(rows: list[FoundRow]) -> list[FoundRow]:
+    """Rows that begin with their ids, as such; a plan may show them as texts."""
+    if not rows or isinstance(rows[0][0], RowId):
+        return rows
+    pages: dict[str, int] = {}
+    return [(_row_id(row[0], pages), *row[1:]) for row in rows]
 
 
 def _row_id(shown: str, pages: dict[str, int]) -> RowId:
@@ -208,7 +219,8 @@ class Update(_Change):
     def _take_changes(self, syntax: Syntax, binder: Binder) -> None:
         defaults = Defaults(self.definition)
         scope, target = self._source.scope, self._source.target
-        sets = assignment.assignments(binder, syntax.list("expressions"), scope, target, defaults)
+        self._sets = assignment.assignments(binder, syntax.list("expressions"), scope, target, defaults)
+        sets = self._sets.values
         self._checks = Checks(self.definition, target).after(sets)
         self._positions = list(sets)
         self._names = [self.definition.columns[n].name for n in sets]
@@ -220,8 +232,15 @@ class Update(_Change):
                 self._computed.append((Column(name, value.type), value))
                 value = Reference(value.type, self._computed[-1][0])
             self._values.append(value)
+        self._computed += [(Column("", number.type), Reference(number.type, number)) for number in self._sets.numbers]
         self._shows_row_id = any(self.table.row_id in tree.columns_of(value) for _, value in self._computed)
         self._needs_time = assignment.uses_time(self._values) or self._checks.use_time
+
+    def _found_in(self) -> tree.Relation:
+        return self._sets.beside(self._source.relation)
+
+    def _required(self, rows: list[FoundRow]) -> list[FoundRow]:
+        return self._sets.counted(rows) if self._sets.queries else rows
 
     def _needs(self) -> tuple[set[Column], list[tree.Output]]:
         computed = {column for column, _ in self._computed}
@@ -237,7 +256,7 @@ class Update(_Change):
         self._make = compile_row(self._values, (self.table.row_id, *self.columns))
 
     def _outputs_at_once(self) -> list[tree.Output] | None:
-        if self._shows_row_id or self._checks.use_time:
+        if self._shows_row_id or self._checks.use_time or self._sets.numbers:
             return None
         values = [(Column("", value.type), value) for value in self._values]
         stored = [self.table.stored[n] for n in self._stored_positions] if self._checks else []
@@ -267,29 +286,25 @@ class Update(_Change):
 
         return patch_of
 
-    @operation
-    def _run(self, parameters: Parameters) -> Result:
-        if self.definition.lobs is not None:
-            parameters = rereadable(parameters)
-        now = datetime.now() if self._needs_time else None
-        heap, changed = self.locked(self.definition), list[Row]()
+    def course(self, parameters: Parameters) -> Result:
+        return super().course(rereadable(parameters) if self.definition.lobs is not None else parameters)
 
-        def act(steps: Steps, found: list[FoundRow]) -> None:
-            changed.clear()
-            changes = self._changes(found, parameters, now, changed)
-            try:
-                if not has_cells(heap.columns):
-                    encode = heap.patch_keeper(self._names)
-                    steps.change_all((row_id, encode(new)) for row_id, new in changes)
-                else:
-                    steps.update((row_id, dict(zip(self._names, new, strict=True))) for row_id, new in changes)
-            except UniqueViolation as violation:
-                row = self._whole(found[steps.done][0], changed[steps.done])
-                raise name_key(violation, self.definition.index(violation.index), row) from None
-
-        found = run_statement(heap, lambda steps: self.find(steps, parameters, now), act)
-        seen = [] if self._returning is None else self._seen(heap, found, changed)
-        return self._result(found, seen, parameters, now)
+    def change(self, course: Course) -> Result:
+        heap, steps = self.heap_and_steps(course)
+        found, changed = self.find(course), list[Row]()
+        course.lock_first(steps, (row[0] for row in found))
+        changes = self._changes(found, course.parameters, course.now, changed)
+        try:
+            if not has_cells(heap.columns):
+                encode = heap.patch_keeper(self._names)
+                steps.change_all((row_id, encode(new)) for row_id, new in changes)
+            else:
+                steps.update((row_id, dict(zip(self._names, new, strict=True))) for row_id, new in changes)
+        except UniqueViolation as violation:
+            row = self._whole(found[steps.done][0], changed[steps.done])
+            raise name_key(violation, self.definition.index(violation.index), row) from None
+        course.note(self.definition, (row[0] for row in found))
+        return self._result(course, found, [] if self._returning is None else self._seen(heap, found, changed))
 
     def _whole(self, row_id: RowId, new: Row) -> list[Any]:
         """A row as it was to be."""
@@ -341,13 +356,12 @@ class Delete(_Change):
         del heap
         return lambda _: b""
 
-    @operation
-    def _run(self, parameters: Parameters) -> Result:
-        now = datetime.now() if self._needs_time else None
-
-        def act(steps: Steps, found: list[FoundRow]) -> None:
-            steps.delete(row[0] for row in found)
-
-        found = run_statement(self.locked(self.definition), lambda steps: self.find(steps, parameters, now), act)
-        seen = [] if self._returning is None else [tuple(self._stored(row)) for row in found]
-        return self._result(found, seen, parameters, now)
+    def change(self, course: Course) -> Result:
+        _, steps = self.heap_and_steps(course)
+        found = self.find(course)
+        course.lock_first(steps, (row[0] for row in found))
+        steps.delete(row[0] for row in found)
+        course.note(self.definition, (row[0] for row in found))
+        return self._result(
+            course, found, [] if self._returning is None else [tuple(self._stored(row)) for row in found]
+        )

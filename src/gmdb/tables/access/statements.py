@@ -49,11 +49,17 @@ class Steps:
 
     done = 0  # rows that the last ``update`` or ``change_all`` has changed: the next one is that which it failed at
 
-    def __init__(self, heap: Heap, snapshot: Snapshot) -> None:
+    def __init__(self, heap: Heap, snapshot: Snapshot, first: Steps | None = None) -> None:
+        """``first``: those of the same statement with which it began, on another heap."""
         self._heap = heap
         self._session = heap.session
         self._snapshot = snapshot
+        self._first = self if first is None else first
         self._mark = heap.session.mark()
+
+    def on(self, heap: Heap) -> Steps:
+        """The steps of the same statement on another heap of its session."""
+        return Steps(heap, self._snapshot, self._first)
 
     @property
     def scn(self) -> int:
@@ -114,12 +120,18 @@ class Steps:
         for row_id in row_ids:
             try:
                 self._require(self._heap.try_lock(row_id, nowait or skip_locked), row_id)
-                self._mark = self._session.mark()  # from here on the lock stays, also if the statement starts over
+                self._first._mark = self._session.mark()  # from here on the lock stays if the statement starts over
             except RowLocked:
                 if not skip_locked:
                     raise
                 skipped.add(row_id)
         return skipped
+
+    def lock_until_restart(self, row_ids: Iterable[RowId]) -> None:
+        """``lock``, behind changes that are taken back if the statement starts over, and the locks with them."""
+        mark = self._first._mark
+        self.lock(row_ids)
+        self._first._mark = mark
 
     def _require(self, status: int, row_id: RowId) -> None:
         if status in (CHANGED, DELETED, NOT_FOUND):
@@ -133,7 +145,7 @@ class Steps:
             if store.damaged_page():  # an earlier change may be there still, which could not be taken back
                 raise store.damage_of(store.damaged_page()) from None
             raise InterfaceError(f"{changed}, by the statement's own function") from None
-        self._session.take_back_to(self._mark)
+        self._session.take_back_to(self._first._mark)
         self._session.start_over(self._snapshot)
 
 
