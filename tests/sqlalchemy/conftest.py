@@ -1,4 +1,4 @@
-"""Engines for tests; SQLAlchemy's own suite is run by test_suite_of_sqlalchemy.py, in a process of its own."""
+"""Engines for tests; the suites of SQLAlchemy and Alembic are run by test_suites.py, in processes of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import gmdb.sqlalchemy  # noqa: F401 (an installation that has no entry point ye
 from sqlalchemy import Engine, create_engine
 from tests.integrity import assert_sound
 
-collect_ignore = ["suite"]
+collect_ignore = ["suite", "alembic_suite"]
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -20,7 +20,7 @@ def engine(request: pytest.FixtureRequest, path: Path) -> Iterator[Engine]:
     is_remote = request.param == "remote"
     if is_remote:
         request.getfixturevalue("peer")("own = gmdb.connect(path)", path=str(path))
-    made = create_engine(f"gmdb:///{path}?foreign_keys=left_out")
+    made = create_engine(f"gmdb:///{path}")
     try:
         yield made
     finally:

@@ -387,6 +387,25 @@ class GmdbSql(Postgres):
                 options[-1] += f" ({', '.join(name.sql(dialect=GmdbSql) for name in names)})"
             return options
 
+        def _parse_generated_as_identity(self) -> Any:
+            """The options of an identity, in any order, are a text: that of a sequence's (statements/sequences.py)."""
+            start = self._index
+            by_default = self._match_text_seq("BY", "DEFAULT")
+            if by_default or self._match_text_seq("ALWAYS"):
+                self._match(TokenType.ALIAS)
+                if self._match_text_seq("IDENTITY") and self._match(TokenType.L_PAREN, advance=False):
+                    words, first = ["IDENTITY"], self._curr
+                    self._advance()
+                    while self._curr is not None and self._curr.token_type != TokenType.R_PAREN:
+                        words.append(self._curr.text)
+                        self._advance()
+                    options = exp.Var(this=" ".join(words)).update_positions(first)
+                    self._match_r_paren()
+                    kind = exp.GeneratedAsIdentityColumnConstraint
+                    return self.expression(kind(this=not by_default, expression=options))
+            self._retreat(start)
+            return super()._parse_generated_as_identity()
+
         def _parse_placeholder(self) -> Any:
             token, before = self._curr, self._index
             if token is not None and token.token_type == TokenType.MOD:  # as a sign it stands between two values

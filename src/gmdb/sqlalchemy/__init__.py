@@ -2,9 +2,12 @@
 
 An installed gmdb is found by its entry point; where there is none, importing this package makes it known.
 ``insert`` is SQLAlchemy's, with ``on_conflict_do_nothing`` and ``on_conflict_do_update`` as PostgreSQL has them.
+Alembic, where it is installed, migrates gmdb's tables (migrations.py).
 """
 
 from __future__ import annotations
+
+from importlib.util import find_spec
 
 from sqlalchemy.dialects import registry
 
@@ -14,3 +17,6 @@ __all__ = ["GmdbDialect", "Insert", "insert"]
 
 for _name in ("gmdb", "gmdb.gmdb"):  # the second is what ``gmdb+gmdb://`` asks for: a driver by its name
     registry.register(_name, "gmdb.sqlalchemy.dialect", "GmdbDialect")
+
+if find_spec("alembic") is not None:  # it has a table of implementations, in which gmdb's must stand
+    import gmdb.sqlalchemy.migrations  # noqa: F401

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sqlalchemy.dialects.postgresql import Insert as PostgresInsert
 from sqlalchemy.dialects.postgresql.base import PGCompiler, PGIdentifierPreparer
-from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.engine.default import DefaultDialect, DefaultExecutionContext
 from sqlalchemy.sql import coercions, roles
 from sqlalchemy.sql.compiler import DDLCompiler, InsertmanyvaluesSentinelOpts
 
@@ -35,15 +36,16 @@ class IdentifierPreparer(PGIdentifierPreparer):
 
 
 class StatementCompiler(PGCompiler):
-    def visit_sequence(self, seq: Any, **_given: Any) -> str:  # type: ignore[override]
-        raise exc.CompileError(f"gmdb has no sequences, such as {seq.name}; use Identity()")
-
     def for_update_clause(self, select: Any, **options: Any) -> str:
         """Rows are locked whole and by one transaction: there is no weaker lock."""
         wanted = select._for_update_arg
         if wanted.read or wanted.key_share:
             raise exc.CompileError("gmdb locks rows for update only: read and key_share are not there")
         return str(super().for_update_clause(select, **options))  # type: ignore[no-untyped-call]
+
+
+_NAME = r'(?:[\w$]+|"(?:[^"]|"")+")'
+_ON_DELETE = re.compile(rf"^\w+(?:\s+\w+)?(?:\s*\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\))?$")
 
 
 class DefinitionCompiler(DDLCompiler):
@@ -78,26 +80,39 @@ class DefinitionCompiler(DDLCompiler):
             and isinstance(column.type.dialect_impl(self.dialect), types.Integer)
         )
 
-    def visit_identity_column(self, identity: Any, **_given: Any) -> str:
-        """The numbers do not go round."""
-        for name in ("cycle", "cache"):
-            if getattr(identity, name, None):
-                raise exc.CompileError(f"an identity of gmdb's has no {name}; use a sequence")
-        words = (
-            ("start", "START WITH"),
-            ("increment", "INCREMENT BY"),
-            ("minvalue", "MINVALUE"),
-            ("maxvalue", "MAXVALUE"),
-        )
-        given = [f"{word} {value}" for name, word in words if (value := getattr(identity, name)) is not None]
-        options = f" ({' '.join(given)})" if given else ""
-        return f"GENERATED {'ALWAYS' if identity.always else 'BY DEFAULT'} AS IDENTITY{options}"
+    def visit_create_sequence(self, create: Any, prefix: Any = None, **_given: Any) -> str:
+        type_ = create.element.data_type
+        kind = "" if type_ is None else f" AS {self.type_compiler.process(type_)}"
+        made = super().visit_create_sequence(create, prefix=kind + (prefix or ""))  # type: ignore[no-untyped-call]
+        return str(made)
 
     def visit_foreign_key_constraint(self, constraint: Any, **_given: Any) -> str | None:  # type: ignore[override]
         """Nothing, if the engine was told to leave them out."""
         if getattr(self.dialect, "leaves_foreign_keys_out", False):
             return None
-        return str(super().visit_foreign_key_constraint(constraint))
+        return str(super().visit_foreign_key_constraint(constraint)) + self._validity(constraint)
+
+    def visit_check_constraint(self, constraint: Any, **_given: Any) -> str:
+        text = super().visit_check_constraint(constraint)  # type: ignore[no-untyped-call]
+        return str(text) + self._validity(constraint)
+
+    def _validity(self, constraint: Any) -> str:
+        return " NOT VALID" if constraint.dialect_options["gmdb"]["not_valid"] else ""
+
+    def define_constraint_ondelete_cascade(self, constraint: Any) -> str:
+        """``SET NULL`` and ``SET DEFAULT`` may name columns."""
+        action = self.preparer.validate_sql_phrase(constraint.ondelete, _ON_DELETE)  # type: ignore[no-untyped-call]
+        return f" ON DELETE {action}"
+
+    def visit_set_constraint_comment(self, create: Any, **_given: Any) -> str:
+        text = self.sql_compiler.render_literal_value(create.element.comment, types.String())
+        return f"COMMENT ON CONSTRAINT {self._constraint(create.element)} IS {text}"
+
+    def visit_drop_constraint_comment(self, drop: Any, **_given: Any) -> str:
+        return f"COMMENT ON CONSTRAINT {self._constraint(drop.element)} IS NULL"
+
+    def _constraint(self, constraint: Any) -> str:
+        return f"{self.preparer.format_constraint(constraint)} ON {self.preparer.format_table(constraint.table)}"
 
     def visit_create_index(self, create: Any, **_given: Any) -> str:  # type: ignore[override]
         index = create.element
@@ -129,6 +144,12 @@ class DefinitionCompiler(DDLCompiler):
         return text + (f" PCTFREE {int(pct_free)}" if pct_free is not None else "")
 
 
+class ExecutionContext(DefaultExecutionContext):
+    def fire_sequence(self, seq: Any, type_: Any) -> Any:
+        """The next number of a sequence, for the program."""
+        return self._execute_scalar(f"SELECT {self.dialect.statement_compiler(self.dialect, None).process(seq)}", type_)
+
+
 # ---- The dialect.
 
 AUTOCOMMIT = "AUTOCOMMIT"
@@ -147,6 +168,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     max_index_name_length = 63
     max_constraint_name_length = 63
 
+    execution_ctx_cls = ExecutionContext
     statement_compiler = StatementCompiler
     ddl_compiler = DefinitionCompiler
     type_compiler_cls = TypeCompiler
@@ -155,6 +177,8 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     construct_arguments = [  # noqa: RUF012
         (schema.Table, {"tablespace": None, "pctfree": None}),
         (schema.Index, {"using": None, "include": None, "where": None}),
+        (schema.CheckConstraint, {"not_valid": False}),
+        (schema.ForeignKeyConstraint, {"not_valid": False}),
     ]
 
     supports_native_boolean = True
@@ -167,11 +191,13 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     supports_empty_insert = False
     supports_multivalues_insert = True
     supports_identity_columns = True
-    supports_alter = False  # as far as SQLAlchemy asks: for foreign keys of tables that name each other
+    supports_alter = True
     supports_is_distinct_from = True
     supports_comments = True
     inline_comments = False
-    supports_sequences = False
+    supports_constraint_comments = True
+    supports_sequences = True
+    sequences_optional = True
     supports_schemas = False
     supports_views = True
     postfetch_lastrowid = True
@@ -225,6 +251,7 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
         if options.get("foreign_keys") not in (None, "kept", "left_out"):
             raise InterfaceError(f"{url}: foreign_keys are kept, or left_out of tables")
         self.leaves_foreign_keys_out = options.get("foreign_keys") == "left_out"
+        self.supports_alter = not self.leaves_foreign_keys_out  # which SQLAlchemy does for foreign keys alone
         if "lock_timeout" in options:
             arguments["lock_timeout"] = float(str(options["lock_timeout"]))
         if "read_only" in options:

@@ -13,6 +13,7 @@ from sqlalchemy.sql.compiler import GenericTypeCompiler
 from gmdb.errors import NoSuchTable
 from gmdb.format.columns import Column, ColumnType
 from gmdb.tables.access.indexes import Direction
+from gmdb.tables.catalog.counters import LARGEST_OF, counting_of
 from gmdb.tables.catalog.schema import (
     CHECK,
     FOREIGN_KEY,
@@ -185,7 +186,7 @@ DEFAULT_SCHEMA: str | None = None  # there is but one, without a name
 
 
 class Reflection:
-    """The dialect's methods that find definitions out; there are no schemas or sequences."""
+    """The dialect's methods that find definitions out; there are no schemas."""
 
     def _definition(self, connection: SqlConnection, name: str, schema: str | None) -> TableDefinition:
         """A table; or a view, as one that has columns and nothing else."""
@@ -225,7 +226,12 @@ class Reflection:
     def get_temp_table_names(self, *_given: Any, **_more: Any) -> list[str]:
         return []
 
-    get_temp_view_names = get_sequence_names = get_schema_names = get_temp_table_names
+    get_temp_view_names = get_schema_names = get_temp_table_names
+
+    @reflection.cache
+    def get_sequence_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
+        database: Any = connection.connection.driver_connection
+        return list(database.sequences()) if schema == DEFAULT_SCHEMA else []
 
     @reflection.cache
     def has_table(self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any) -> bool:
@@ -235,8 +241,11 @@ class Reflection:
             return False
         return True
 
-    def has_sequence(self, *_given: Any, **_more: Any) -> bool:
-        return False
+    @reflection.cache
+    def has_sequence(
+        self, connection: SqlConnection, sequence_name: str, schema: str | None = None, **_given: Any
+    ) -> bool:
+        return sequence_name in self.get_sequence_names(connection, schema)
 
     @reflection.cache
     def get_columns(
@@ -278,6 +287,7 @@ class Reflection:
                 "referred_table": one.references,
                 "referred_columns": list(one.key),
                 "options": _foreign_key_options(one),
+                **_comment(one),
             }
             for one in self._constraints(connection, table_name, schema, FOREIGN_KEY)
         ]
@@ -295,7 +305,7 @@ class Reflection:
                 continue
             names = [table.columns[n].name for n in index.key]
             entry: dict[str, Any] = {"name": index.name, "column_names": names, "unique": index.unique}
-            orders = {name: _sorting(index.direction(n)) for n, name in enumerate(names) if any(index.directions)}
+            orders = {name: words for n, name in enumerate(names) if (words := _sorting(index.direction(n)))}
             if orders:
                 entry["column_sorting"] = orders
             if kinds.get(index.name) == UNIQUE:
@@ -322,13 +332,11 @@ def _comment(constraint: Constraint) -> dict[str, Any]:
 
 
 def _sorting(direction: Direction) -> tuple[str, ...]:
-    """A column's direction, in the words of SQLAlchemy."""
-    words = {
-        "desc": direction.descending,
-        "nulls_first": direction.nulls_first,
-        "nulls_last": not direction.nulls_first,
-    }
-    return tuple(word for word, is_so in words.items() if is_so)
+    """What is not as usual about a column's direction, in the words of SQLAlchemy."""
+    words = ("desc",) if direction.descending else ()
+    if direction.nulls_first == direction.descending:  # NULLs are greater than all else
+        return words
+    return (*words, "nulls_first" if direction.nulls_first else "nulls_last")
 
 
 def _column(column: Column) -> dict[str, Any]:
@@ -341,10 +349,22 @@ def _column(column: Column) -> dict[str, Any]:
         "comment": column.comment,
     }
     if column.identity is not None:
-        start, increment, *bounds = column.numbers[:4] or (1, 1)
-        names = dict(zip(("minvalue", "maxvalue"), bounds, strict=False))
-        fields["identity"] = {"always": column.identity == "always", "start": start, "increment": increment, **names}
+        fields["identity"] = {"always": column.identity == "always", **_counting(column)}
     return fields
+
+
+def _counting(column: Column) -> dict[str, Any]:
+    """How an identity counts, as ``Identity`` has it; what was not said as it goes without saying."""
+    largest = LARGEST_OF[column.type.name]
+    counting = counting_of(column)
+    return {
+        "start": counting.start,
+        "increment": counting.increment,
+        "minvalue": counting.low,
+        "maxvalue": min(counting.high, largest),
+        "cycle": counting.cycle,
+        "cache": counting.cache or 1,
+    }
 
 
 def _foreign_key_options(constraint: Constraint) -> dict[str, Any]:
@@ -358,5 +378,6 @@ def _foreign_key_options(constraint: Constraint) -> dict[str, Any]:
         options["ondelete"] += f" ({', '.join(constraint.sets)})"
     if constraint.deferrable:
         options["deferrable"] = True
-        options["initially"] = "DEFERRED" if constraint.deferred else "IMMEDIATE"
+    if constraint.deferred:
+        options["initially"] = "DEFERRED"
     return options | ({"match": "FULL"} if constraint.match_full else {})

@@ -17,11 +17,19 @@ THERE = """
     table_ddl_if_exists table_value_constructor timestamp_microseconds tuple_in unicode_ddl
     unique_constraints_reflect_as_index update_from uuid_data_type view_column_reflection view_reflection views
     window_functions
+    cast_precision_numerics_many_significant_digits constraint_comment_reflection create_or_replace_view
+    datetime_timezone_historic deferrable_fks dialect_level_isolation_level_param
+    fk_constraint_option_reflection_ondelete_restrict fk_constraint_option_reflection_onupdate_restrict
+    foreign_key_constraint_name_reflection foreign_key_constraint_option_reflection_ondelete
+    foreign_key_constraint_option_reflection_onupdate identity_columns identity_columns_standard
+    index_reflects_included_columns
+    timestamp_microseconds_implicit_bound
+    tuple_in_w_empty
 """
 ABSENT = """
-    ctes_on_dml datetime_interval foreign_key_constraint_reflection foreign_keys
-    identity_columns implicit_default_schema indexes_with_ascdesc on_update_cascade recursive_fk_cascade
-    reflect_indexes_with_ascdesc schemas self_referential_foreign_keys temp_table_reflection temporary_tables
+    ctes_on_dml datetime_interval
+    implicit_default_schema
+    schemas temp_table_reflection temporary_tables
     window_range window_range_non_numeric window_range_numeric
 """
 

@@ -2,7 +2,6 @@
 
 from sqlalchemy.testing.suite import *  # noqa: F403
 from sqlalchemy.testing.suite import ComponentReflectionTestExtra as _ComponentReflectionTestExtra
-from sqlalchemy.testing.suite import LongNameBlowoutTest as _LongNameBlowoutTest
 
 from sqlalchemy import testing
 
@@ -13,10 +12,3 @@ class ComponentReflectionTestExtra(_ComponentReflectionTestExtra):
     @testing.fixture(params=[None])
     def use_schema_fixture(self, request):
         return request.param
-
-
-class LongNameBlowoutTest(_LongNameBlowoutTest):
-    """There are no foreign keys, whatever the requirements say."""
-
-    def fk(self, metadata, connection):  # noqa: ARG002
-        testing.config.skip_test("gmdb has no foreign keys")

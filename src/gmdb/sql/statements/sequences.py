@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.errors import InvalidSyntax, NoSuchSequence, SchemaError, TableExists, UnsupportedExpression
+from gmdb.errors import InvalidSyntax, NoSuchSequence, SchemaError, TableExists
 from gmdb.format.columns import ColumnType
 from gmdb.process.late_patterns import late_pattern
 from gmdb.sql.dialect import place
 from gmdb.sql.syntax import Syntax
-from gmdb.tables.catalog.counters import Counting
+from gmdb.tables.catalog.counters import Counting, identity_plain
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
@@ -168,27 +167,24 @@ def run_sequence(connection: Connection, verb: str, exists: str, name: str, rest
 
 # ---- columns that get the numbers of a sequence, or of a counter of their own
 
-_IDENTITY = {"start": "start", "increment": "increment", "minvalue": "low", "maxvalue": "high"}
+_NO_IDENTITY = {"type": "as", "owner": "owned by"}  # options of sequences that an identity cannot have
 
 
-def identity_numbers(syntax: Syntax, type_: ColumnType) -> tuple[int, ...]:
+def identity_numbers(syntax: Syntax, type_: ColumnType) -> tuple[Any, ...]:
     """How an identity counts, as its column keeps it; none if it counts as usual."""
-    given = {own: _whole(syntax.take(name)) for name, own in _IDENTITY.items()}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if not options:
-        return ()
-    counting = Counting.of(type_.name if type_.name in ("INT", "BIGINT") else "BIGINT", **options)
-    return counting.start, counting.increment, counting.low, counting.high, counting.cache
-
-
-def _whole(node: exp.Expr | None) -> int | None:
-    """A whole number that was written out."""
+    node = syntax.take("expression")
     if node is None:
-        return None
-    text = node.sql()
-    if not re.fullmatch(r"-?\s*\d+", text):
-        raise UnsupportedExpression(f"{text} is not a whole number", *place(node))
-    return int(text.replace(" ", ""))
+        return ()
+    try:
+        options = _options(_Words(node.name.removeprefix("IDENTITY")), True)
+    except InvalidSyntax as error:
+        raise InvalidSyntax(str(error), *place(node)) from None
+    if not options:
+        raise InvalidSyntax("syntax error: the options of an identity are empty", *place(node))
+    for name in _NO_IDENTITY.keys() & options.keys():
+        raise InvalidSyntax(f"syntax error: an identity has no option {_NO_IDENTITY[name]}", *place(node))
+    counting = Counting.of(type_.name if type_.name in ("INT", "BIGINT") else "BIGINT", **options)
+    return identity_plain(counting)
 
 
 def sequence_of_default(node: exp.Expr) -> str:

@@ -21,7 +21,7 @@ from gmdb.transaction.session import Session
 
 BLOCK = 1000  # numbers that are taken from sys_identities together
 LARGEST = (1 << 63) - 1
-_TYPES = {"SMALLINT": (1 << 15) - 1, "INT": (1 << 31) - 1, "BIGINT": LARGEST}
+LARGEST_OF = {"SMALLINT": (1 << 15) - 1, "INT": (1 << 31) - 1, "BIGINT": LARGEST}
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Counting:
     @classmethod
     def of(cls, type_: str = "BIGINT", increment: int = 1, **given: Any) -> Counting:
         """A counter of a type, with what was not given as PostgreSQL has it."""
-        if type_ not in _TYPES:
-            raise SchemaError(f"a sequence is {', '.join(_TYPES)}, not {type_}")
+        if type_ not in LARGEST_OF:
+            raise SchemaError(f"a sequence is {', '.join(LARGEST_OF)}, not {type_}")
         unknown = given.keys() - {"low", "high", "start", "cycle", "cache"}
         if unknown:
             raise SchemaError(f"a sequence has no option {unknown.pop()}")
-        largest = _TYPES[type_]
+        largest = LARGEST_OF[type_]
         low = given.pop("low", None)
         high = given.pop("high", None)
         low = (1 if increment > 0 else -largest - 1) if low is None else low
@@ -93,8 +93,14 @@ def counting_of(column: Column) -> Counting:
     """How the numbers of an identity column go on."""
     if not column.numbers:
         return Counting()
-    start, increment, low, high, cache = column.numbers
-    return Counting(start, increment, low, high, cache=cache)
+    start, increment, low, high, cache, *cycle = column.numbers  # without the last one if the numbers end some day
+    return Counting(start, increment, low, high, bool(cycle and cycle[0]), cache)
+
+
+def identity_plain(counting: Counting) -> tuple[Any, ...]:
+    """How an identity counts, as its column keeps it."""
+    *most, cycle, cache = counting.plain
+    return (*most, cache, 1) if cycle else (*most, cache)
 
 
 class _Counter:

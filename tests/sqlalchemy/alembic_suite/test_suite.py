@@ -1,0 +1,3 @@
+"""Alembic's own tests for what runs on a database."""
+
+from alembic.testing.suite import *  # noqa: F403
