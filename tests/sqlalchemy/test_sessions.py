@@ -132,7 +132,7 @@ def test_isolation_levels(users: Engine) -> None:
 
 
 def test_rows_are_locked_for_update(users: Engine) -> None:
-    impatient = create_engine(f"{users.url}&lock_timeout=0.1")
+    impatient = create_engine(f"{users.url}?lock_timeout=0.1")
     with users.connect() as holder, impatient.connect() as waiter:
         holder.execute(select(User.__table__).where(User.id == 1).with_for_update())
         free = select(User.id).order_by(User.id).with_for_update(skip_locked=True)

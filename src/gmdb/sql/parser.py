@@ -131,8 +131,9 @@ def parse(text: str) -> Parsed:
         raise InvalidSyntax("there is no statement")
     if len(statements) > 1:
         raise InvalidSyntax("there is more than one statement; give them one by one, or use executescript")
-    for name in _OWN_WORDS.get(statements[0].split(maxsplit=1)[0].lower(), ()):
-        match = _OWN[name].fullmatch(statements[0])
+    bare = _without_comments_around(statements[0])
+    for name in _OWN_WORDS.get(bare.split(maxsplit=1)[0].lower(), ()):
+        match = _OWN[name].fullmatch(bare)
         if match is not None:
             return Parsed(text, Command(name, tuple(match.groups(""))))
     body, options = _take_options(statements[0])
@@ -158,6 +159,13 @@ def _parameters(tree: exp.Expr) -> tuple[frozenset[str], int]:
     if missing is not None:
         raise InvalidSyntax(f"there is no ${missing + 1}: parameters are numbered from 1, without a gap")
     return names, len(numbers)
+
+
+def _without_comments_around(statement: str) -> str:
+    if "--" not in statement and "/*" not in statement:
+        return statement
+    tokens = dialect.tokens_of(statement)
+    return statement[tokens[0].start : tokens[-1].end + 1]
 
 
 def _take_options(text: str) -> tuple[str, dict[str, str]]:

@@ -17,7 +17,7 @@ from gmdb.tables.catalog.counters import Counting, identity_plain
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
 
-_TOKEN = late_pattern(r'"((?:[^"]|"")+)"|([-+]?\s*\d+)|([a-zA-Z_]\w*)|(\.)|(\S)')
+_TOKEN = late_pattern(r'(--[^\n]*|/\*(?s:.*?)\*/)|"((?:[^"]|"")+)"|([-+]?\s*\d+)|([a-zA-Z_]\w*)|(\.)|(\S)')
 _TYPES = {
     **dict.fromkeys(("smallint", "int2"), "SMALLINT"),
     **dict.fromkeys(("int", "integer", "int4"), "INT"),
@@ -32,7 +32,9 @@ class _Words:
 
     def __init__(self, text: str) -> None:
         self._tokens: list[tuple[str, str]] = []  # what it is, and how it reads
-        for quoted, number, word, dot, other in _TOKEN.findall(text):
+        for comment, quoted, number, word, dot, other in _TOKEN.findall(text):
+            if comment:
+                continue
             if other:
                 raise InvalidSyntax(f"syntax error near {other!r} in the options of a sequence")
             kind = "name" if quoted else "number" if number else "word" if word else "dot"
