@@ -307,7 +307,7 @@ def test_bad_tablespaces_and_tables_are_refused(db: Connection) -> None:
         (lambda: db.create_table("t", {}), "0 columns"),
         (lambda: db.create_table("t", {"i": "INTT"}), "there is no type INTT"),
         (lambda: db.create_table("t", {"i": "INT", "I": "INT"}), "two columns called I"),
-        (lambda: db.create_table("t", {"s": "VARCHAR(4001)"}), "1 to 4000 bytes"),
+        (lambda: db.create_table("t", {"s": "CHAR(4001)"}), "1 to 4000 bytes"),
         (lambda: db.create_table("", {"i": "INT"}), "not a valid table name"),
         (lambda: db.create_table("t", {"i": "INT"}, tablespace="undo"), "gmdb's own"),
         (lambda: db.drop_table("sys_tables"), "is a system table"),
