@@ -242,7 +242,8 @@ def prepare(area, call, target, new, old, own):
     status = require_space(area, target, 2 * target.index_count)
     if status < 0:
         return status
-    for n in range(target.index_count):
+    for turn in range(target.index_count):
+        n = (call.first_index + turn) % target.index_count
         index, entry = _index(area, target, n), _entry_buffer(area)
         call.index = n
         size = make_entry(index, new, entry, word_of_place(own))

@@ -23,6 +23,7 @@ CALL = Structure(
         ("commit", "<i8"),  # out: its SCN
         ("blocked", "<i8"),  # out: place of the row that has a key or may have it; -1 = none
         ("index", "<i8"),  # out: which of the table's indexes that was about
+        ("first_index", "<i8"),  # which of them is asked first whether it takes a row's key
         ("lob_roots", "<i8"),  # address of room for the first pages (i64s) of large objects that a row no longer has
         ("records", "<i8"),  # address of the places (i64s) of the transaction's undo records, oldest first
         ("record_count", "<i8"),  # kernels count it up as they write records
@@ -75,6 +76,7 @@ UNDO_RUNS = _POSITIONS["undo_runs"]
 COMMIT = _POSITIONS["commit"]
 BLOCKED = _POSITIONS["blocked"]
 INDEX = _POSITIONS["index"]
+FIRST_INDEX = _POSITIONS["first_index"]
 LOB_ROOTS = _POSITIONS["lob_roots"]
 RECORDS = _POSITIONS["records"]
 RECORD_COUNT = _POSITIONS["record_count"]

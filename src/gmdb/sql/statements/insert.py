@@ -13,6 +13,7 @@ from gmdb.database.dbapi import Result, rows_in
 from gmdb.errors import Error, InvalidSyntax, ProgrammingError, SchemaError, UniqueViolation, UnsupportedExpression
 from gmdb.format.address import RowId
 from gmdb.format.columns import has_cells
+from gmdb.kernel.runtime.call import FIRST_INDEX
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import let_through
 from gmdb.sql import tree
@@ -163,7 +164,7 @@ class Conflict:
     def insert(self, heap: Heap, row: list[Any], done: dict[RowId, Any], course: Course) -> None:
         """Insert a row, or do what is to be done instead; the row that is there then is added to ``done``."""
         try:
-            done[heap.insert(row)] = row
+            done[self._put(heap, row)] = row
         except UniqueViolation as violation:
             if self._index is not None and violation.index != self._index:
                 raise name_key(violation, self._table.index(violation.index), row) from None
@@ -182,6 +183,17 @@ class Conflict:
                 self._checks.check(new, course.now)
                 heap.update(row_id, dict(zip(self._names, values, strict=True)))
                 done[row_id] = new
+
+    def _put(self, heap: Heap, row: list[Any]) -> RowId:
+        """Insert a row, whose key in the index of this is looked at before those in others."""
+        if self._index is None:
+            return heap.insert(row)
+        call = heap.session.call
+        call[FIRST_INDEX] = [index.name for index in heap.indexes].index(self._index)
+        try:
+            return heap.insert(row)
+        finally:
+            call[FIRST_INDEX] = 0
 
 
 # ---- INSERT.
