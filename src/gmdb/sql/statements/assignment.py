@@ -18,6 +18,7 @@ from gmdb.errors import (
     InvalidSyntax,
     NotSupportedError,
     NullNotAllowed,
+    ProgrammingError,
     SchemaError,
     UnsupportedExpression,
 )
@@ -195,12 +196,14 @@ def assignments(binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, changed
     """What SET gives to columns: ``a = 1, (b, c) = (2, default), (d, e) = (select ...)``."""
     table, sets, taken = changed.table.definition, Sets(), set[int]()
 
-    def position_of(target: exp.Expr) -> int:
+    def position_of(target: exp.Expr, value: exp.Expr) -> int:
         name = column_name(target)
         position = changed.position(name, scope, target)
         if position in taken:
             raise InvalidSyntax(f"column {name} is set twice", *place(target))
         taken.add(position)
+        if table.columns[position].identity == "always" and not is_default(value):
+            raise ProgrammingError(f"column {name} is generated always, and keeps the number that its row came with")
         return position
 
     for node in nodes:
@@ -213,14 +216,14 @@ def assignments(binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, changed
         else:
             targets = listed(target)
             if isinstance(value, exp.Subquery):
-                positions = [position_of(one) for one in targets]
+                positions = [position_of(one, value) for one in targets]
                 sets.values |= _of_query(binder, value, scope, [table.columns[n] for n in positions], positions, sets)
                 continue
             values = _row(value)
         if len(targets) != len(values):
             raise InvalidSyntax(f"{len(values)} values for {len(targets)} columns", *place(node))
         for one, given in zip(targets, values, strict=True):
-            position = position_of(one)
+            position = position_of(one, given)
             if not is_default(given):
                 sets.values[position] = bind_value(binder, given, scope, table.columns[position])
             elif table.columns[position].is_numbered:
