@@ -101,6 +101,8 @@ def rows(db: Connection, text: str, parameters: Any = ()) -> list[tuple[Any, ...
         ("select i from t where i = 2 or a = 10 order by i", [(1,), (2,)]),
         ("select i, rownum from t where rownum <= 2 and a is not null", [(1, 1), (2, 2)]),
         ("select count(*) from t where rownum < 2.5", [(2,)]),
+        ("select o.k from other o join (t full join u on t.i = u.t_i) on o.a + 2 = u.i"
+         " where t.i < 1.5 or o.k = u.t_i", []),
     ],
 )  # fmt: skip
 def test_a_query_has_one_answer(db: Connection, text: str, expected: list[tuple[Any, ...]]) -> None:

@@ -72,6 +72,7 @@ class Pipeline(ExpressionWriter):
         self._shared: dict[tree.Shared, str] = {}
         self._uses = _uses(relation)
         self._whole: dict[tuple[str, ...], str] = {}  # codes of all columns of a row -> the row
+        self._missing = set[Column]()  # that have NULL in rows of an outer join, whatever their tables say
         self._handlers |= {kind: partial(write, self) for kind, write in QUERIES.items()}
         self._producers: dict[type[Relation], Callable[[Any, set[Column], Consume], None]] = {
             tree.One: lambda _one, _needed, consume: consume(),
@@ -151,8 +152,10 @@ class Pipeline(ExpressionWriter):
     def unpack(self, columns: Sequence[Column], nullable: bool = False, more: int = 0) -> str:
         """A target for a tuple of columns, which have these values from here on, and of ``more`` unused fields."""
         self._whole.clear()  # columns no longer have the values of the row that was read
+        if nullable:
+            self._missing.update(columns)
         for column in columns:
-            self.terms[column] = Term(f"c{column.number}", column.nullable or nullable)
+            self.terms[column] = Term(f"c{column.number}", column.nullable or column in self._missing)
         return self.tuple_of([*(f"c{column.number}" for column in columns), *["_"] * more]) if columns or more else "_"
 
     # ---- rows
