@@ -360,6 +360,15 @@ def test_checks_hold_for_what_is_updated(db: Any) -> None:
     assert db.execute("update t set a = null").rowcount == 1
 
 
+def test_a_check_is_asked_of_texts_only(db: Any) -> None:
+    db.execute("create table t (a char(5), b varchar(9), check (a < b or b like 'x%'))")
+    for value in (False, 5, b"a"):
+        with pytest.raises(TypeMismatch, match=r"column [ab]: .* is not a str"):
+            db.execute("insert into t (a, b) values ('a', ?)", (value,))
+        with pytest.raises(TypeMismatch, match=r"column a: .* is not a str"):
+            db.execute("insert into t (a) values (?)", (value,))
+
+
 def test_row_ids_are_shown_and_set(db: Any) -> None:
     db.execute("create table t (a int, s varchar(40))")
     db.execute("insert into t values (1, null)")

@@ -220,6 +220,18 @@ def test_a_decimal_has_the_digits_that_its_type_says(db: Connection, text: str, 
         assert value.as_tuple().exponent == -digits
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select cast(? as bytea)", "select cast(? as char(3))", "select md5(?)", "select octet_length(?)",
+        "update t set s = upper(?)",
+    ],
+)  # fmt: skip
+def test_a_parameter_that_is_no_text_is_refused(db: Connection, text: str) -> None:
+    with pytest.raises(errors.DataError, match="UTF-8"):
+        db.execute(text, ("\ud800",))
+
+
 def test_changes_take_the_same_rows_as_queries(db: Connection) -> None:
     assert db.execute("update t set a = a + 1 where exists (select 1 from u where u.t_i = t.i and n > 1)").rowcount == 2
     assert rows(db, "select i from t where a in (11, 21) order by i") == [(1,), (4,)]
@@ -254,6 +266,7 @@ def test_a_char_comes_back_padded_from_returning_as_from_the_table(db: Connectio
         ("select (1e37::numeric(38,0)) * 100", errors.ValueOutOfRange),
         ("select nosuch(i) from t", errors.NoSuchFunction),
         ("select s + 1 from t", errors.DatabaseError),
+        ("select '\ud800'", errors.TypeMismatch),
     ],
 )
 def test_an_error_is_the_same_in_every_way(db: Connection, text: str, error: type[errors.Error]) -> None:

@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from gmdb.errors import InvalidText, TypeMismatch, ValueOutOfRange
-from gmdb.format.columns import ColumnType
+from gmdb.format.columns import ColumnType, encode_text
 from gmdb.process.late_patterns import late_pattern
 from gmdb.sql import numbers, times
 from gmdb.sql.types import BYTEA, BYTES, INTEGERS, TEXT, TEXTS, pg_name
@@ -102,7 +102,7 @@ def read_bytes(text: str) -> bytes:
             raise InvalidText(f"invalid input syntax for type bytea: {text!r}")
         return bytes([int(match[1], 8)])
 
-    return _ESCAPED_BYTE.sub(byte, text.encode())
+    return _ESCAPED_BYTE.sub(byte, encode_text(text))
 
 
 def read_text(type_: ColumnType) -> Cast:
@@ -164,9 +164,9 @@ def fit_text(type_: ColumnType) -> Cast:
         return lambda text: text
 
     def fit(text: str) -> str:
-        size = len(text) if text.isascii() else len(text.encode())
+        size = len(text) if text.isascii() else len(encode_text(text))
         if size > limit:
-            text = text.encode()[:limit].decode(errors="ignore")
+            text = encode_text(text)[:limit].decode(errors="ignore")
             size = len(text.encode())
         return text + " " * (limit - size) if fill else text
 

@@ -10,11 +10,13 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from gmdb.errors import InvalidSyntax, ProgrammingError
+from gmdb.format.columns import encode_text
 from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.process.late_patterns import late_pattern
 from gmdb.sql import dialect
 
-_WORD = r'("(?:[^"]|"")+"|[a-zA-Z_]\w*)'
+_WORD = r'("(?:[^"]|"")+"|[^\W\d]\w*)'
+NAME = rf'(?:(?:public|"public")\s*\.\s*)?{_WORD}'  # of what is in a schema
 _OWN = {
     "savepoint": late_pattern(rf"savepoint\s+{_WORD}", re.I),
     "release": late_pattern(rf"release\s+(?:savepoint\s+)?{_WORD}", re.I),
@@ -24,22 +26,22 @@ _OWN = {
     ),
     "drop_tablespace": late_pattern(rf"drop\s+tablespace\s+(if\s+exists\s+)?{_WORD}", re.I),
     "rename_constraint": late_pattern(
-        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{_WORD}\s+rename\s+constraint\s+{_WORD}\s+to\s+{_WORD}", re.I
+        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{NAME}\s+rename\s+constraint\s+{_WORD}\s+to\s+{_WORD}", re.I
     ),
     "validate": late_pattern(
-        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{_WORD}\s+validate\s+constraint\s+{_WORD}", re.I
+        rf"alter\s+table\s+(if\s+exists\s+)?(?:only\s+)?{NAME}\s+validate\s+constraint\s+{_WORD}", re.I
     ),
-    "constraints": late_pattern(rf"set\s+constraints\s+({_WORD}(?:\s*,\s*{_WORD})*)\s+(deferred|immediate)", re.I),
+    "constraints": late_pattern(rf"set\s+constraints\s+({NAME}(?:\s*,\s*{NAME})*)\s+(deferred|immediate)", re.I),
     "sequence": late_pattern(
-        rf"(create)\s+sequence\s+(if\s+not\s+exists\s+)?{_WORD}(.*)|(alter)\s+sequence\s+(if\s+exists\s+)?{_WORD}(.*)",
+        rf"(create)\s+sequence\s+(if\s+not\s+exists\s+)?{NAME}(.*)|(alter)\s+sequence\s+(if\s+exists\s+)?{NAME}(.*)",
         re.I | re.S,
     ),
     "drop_sequence": late_pattern(
-        rf"drop\s+sequence\s+(if\s+exists\s+)?({_WORD}(?:\s*,\s*{_WORD})*)(?:\s+(cascade|restrict))?", re.I
+        rf"drop\s+sequence\s+(if\s+exists\s+)?({NAME}(?:\s*,\s*{NAME})*)(?:\s+(cascade|restrict))?", re.I
     ),
     "comment": late_pattern(
-        rf"comment\s+on\s+(?:(table|index)\s+{_WORD}|(column)\s+{_WORD}\s*\.\s*{_WORD}"
-        rf"|(constraint)\s+{_WORD}\s+on\s+{_WORD})\s+is\s+(null|'(?:[^']|'')*')",
+        rf"comment\s+on\s+(?:(table|index)\s+{NAME}|(column)\s+{NAME}\s*\.\s*{_WORD}"
+        rf"|(constraint)\s+{_WORD}\s+on\s+{NAME})\s+is\s+(null|'(?:[^']|'')*')",
         re.I,
     ),
     "begin": late_pattern(
@@ -53,7 +55,7 @@ _OWN = {
     "show": late_pattern(rf"show\s+(transaction\s+isolation\s+level|{_WORD})", re.I),
     "reset": late_pattern(rf"reset\s+{_WORD}", re.I),
     "explain": late_pattern(r"explain\s+(.*)", re.I | re.S),
-    "describe": late_pattern(rf"desc(?:ribe)?\s+{_WORD}", re.I),
+    "describe": late_pattern(rf"desc(?:ribe)?\s+{NAME}", re.I),
 }
 _OWN_WORDS = {  # with which they begin
     **{name: (name,) for name in ("savepoint", "release", "explain", "describe", "comment", "begin", "show", "reset")},
@@ -126,6 +128,7 @@ def split(text: str) -> list[str]:
 
 def parse(text: str) -> Parsed:
     """The one statement of a text."""
+    encode_text(text)  # or it is none
     statements = split(text)
     if not statements:
         raise InvalidSyntax("there is no statement")

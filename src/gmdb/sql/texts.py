@@ -12,6 +12,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from gmdb.errors import InvalidText, UndefinedResult, ValueOutOfRange, ValueTooLong
+from gmdb.format.columns import encode_text
 from gmdb.process.late_patterns import late_pattern
 
 CHARACTERS_MAX = 1 << 24  # of a function's result: larger ones are taken for mistakes
@@ -84,7 +85,7 @@ def lower(text: str) -> str:
 def md5(value: Any) -> str:
     import hashlib
 
-    return hashlib.md5(value.encode() if isinstance(value, str) else value, usedforsecurity=False).hexdigest()
+    return hashlib.md5(encode_text(value) if isinstance(value, str) else value, usedforsecurity=False).hexdigest()
 
 
 def hexadecimal(bits: int) -> Callable[[int], str]:
@@ -101,7 +102,7 @@ def character(code: int) -> str:
 
 
 def octets(value: Any) -> int:
-    return len(value.encode()) if isinstance(value, str) else len(value)
+    return len(encode_text(value)) if isinstance(value, str) else len(value)
 
 
 def translate(text: str, source: str, target: str) -> str:

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gmdb.errors import InternalError
-from gmdb.format.columns import ColumnType
+from gmdb.format.columns import ColumnType, encode_text
 from gmdb.process.late_dataclasses import replace
 from gmdb.sql import tree
 from gmdb.sql.operations.registry import Operation, function_of, written
@@ -212,7 +212,7 @@ def _filtered(query: Relation, test: Expression) -> Relation:
 
 def quoted(text: str) -> str:
     if "\0" in text:
-        return f"decode(unhex('{text.encode().hex()}'))"
+        return f"decode(unhex('{encode_text(text).hex()}'))"
     return "'" + text.replace("'", "''") + "'::VARCHAR"
 
 

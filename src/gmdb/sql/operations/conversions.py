@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from gmdb.errors import ValueTooLong
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, ColumnType, encode_text
 from gmdb.sql import casts, numbers, times
 from gmdb.sql.operations.operators import DUCK_NAMES
 from gmdb.sql.operations.registry import Operation, named
@@ -237,7 +237,7 @@ def _limited(target: ColumnType) -> Callable[[str], str]:
     limit, fill = target.length, target.name == "CHAR"
 
     def check(text: str) -> str:
-        size = len(text) if text.isascii() else len(text.encode())
+        size = len(text) if text.isascii() else len(encode_text(text))
         if size > limit:
             surplus = size - limit
             if not text.endswith(" " * surplus):

@@ -22,7 +22,7 @@ from typing import Any
 from gmdb.errors import DataError, Error
 from gmdb.format.address import RowId, parse_page_id
 from gmdb.format.columns import Column as StoredColumn
-from gmdb.format.columns import ColumnType
+from gmdb.format.columns import ColumnType, encode_text
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.sql import tree
 from gmdb.sql.tree import Column, Expression, Relation, columns_of
@@ -229,7 +229,7 @@ def _end(column: ColumnType, value: Any, open_: bool, is_low: bool) -> tuple[Any
 def _char_end(column: ColumnType, value: str, is_low: bool) -> str | None:
     """An end of a range of texts to which blanks at their end do not count."""
     if is_low:
-        value += "\x01" * (column.length - len(value.encode()))  # rows with what sorts before a blank count, too
+        value += "\x01" * (column.length - len(encode_text(value)))  # rows with what sorts before a blank count, too
     elif any(letter < " " for letter in value):
         return None
     return value if _is_stored(column, value) else None

@@ -39,7 +39,7 @@ from gmdb.sql.rows.sources import too_many_rows
 from gmdb.sql.statements.course import Changing, Course, Row
 from gmdb.sql.syntax import column_name, is_system_name, reading
 from gmdb.sql.tree import Call, Case, Constant, Expression, Parameter
-from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, within
+from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, TEXTS, within
 from gmdb.tables.access.lob_files import is_file
 from gmdb.tables.catalog.schema import CHECK, TableDefinition
 
@@ -126,6 +126,7 @@ class Checks:
         used = tree.columns_used(conditions)
         self._used = {n for n, column in enumerate(columns) if column in used}
         self._evaluate = compile_row(conditions, columns) if conditions else None
+        self._texts = [n for n in sorted(self._used) if table.columns[n].type.name in TEXTS]
         self._not_null = [n for n, column in enumerate(table.columns) if not column.nullable]
         self.use_time = uses_time(conditions)
 
@@ -157,6 +158,9 @@ class Checks:
         values = tuple(row)
         if any(map(is_file, values)):
             raise NotSupportedError(f"table {self._table.name} has checks: give its large objects whole, not as files")
+        for n in self._texts:  # parameters come to columns of texts as they are
+            if not isinstance(values[n], str | None):
+                self._table.columns[n].encode(values[n])
         outcome = self._evaluate(values, (), now)
         if False in outcome:
             broken = self._broken[outcome.index(False)].split("{}", 1)
