@@ -114,6 +114,18 @@ def test_numbers_come_within_queries_and_changes(db: Connection) -> None:
         db.execute("select nextval('s'), rank() over (order by i) from t")
 
 
+def test_a_sequence_keeps_its_bounds_but_for_those_of_its_type(path: Path) -> None:
+    with gmdb.connect(path) as db:
+        db.execute("create sequence s as smallint minvalue 3 start 5")
+        db.execute("alter sequence s increment -1 restart with 4")
+        assert taken(db, "s", 2) == [4, 3]
+        with pytest.raises(ValueOutOfRange):
+            taken(db, "s", 1)
+        db.execute("alter sequence s as int no minvalue")
+        (row,) = db.execute("select * from sys_sequences").fetchall()
+        assert row[4:6] == (-(1 << 31), (1 << 31) - 1)
+
+
 def test_definitions_belong_to_the_transaction_and_numbers_do_not(path: Path) -> None:
     with gmdb.connect(path) as db, gmdb.connect(path) as other:
         db.execute("create sequence s")

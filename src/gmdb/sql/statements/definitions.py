@@ -340,7 +340,7 @@ class Definition(Statement):
 
     def _view(self, syntax: Syntax) -> Callable[[], Result]:
         syntax.ignore("expression")  # which is read from its text, as it will be
-        target, replaces, exists = syntax.need("this", "a view"), syntax.flag("replace"), syntax.flag("exists")
+        target, replaces = syntax.need("this", "a view"), syntax.flag("replace")
         names: list[str] = []
         if isinstance(target, exp.Schema):
             with reading(target) as schema:
@@ -350,10 +350,9 @@ class Definition(Statement):
         _require_own_name(name)
 
         def create() -> Result:
-            if not (exists and name in self.connection.views()):
-                view = views.made(self, name, names)
-                with self.connection.all_or_nothing():
-                    self.connection._create_view(view, replaces)
+            view = views.made(self, name, names)
+            with self.connection.all_or_nothing():
+                self.connection._create_view(view, replaces)
             return Result()
 
         return create

@@ -11,13 +11,13 @@ from gmdb.errors import InvalidSyntax, NoSuchSequence, SchemaError, TableExists
 from gmdb.format.columns import ColumnType
 from gmdb.process.late_patterns import late_pattern
 from gmdb.sql.dialect import place
-from gmdb.sql.syntax import Syntax
+from gmdb.sql.syntax import PUBLIC, Syntax
 from gmdb.tables.catalog.counters import Counting, identity_plain
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
 
-_TOKEN = late_pattern(r'(--[^\n]*|/\*(?s:.*?)\*/)|"((?:[^"]|"")+)"|([-+]?\s*\d+)|([a-zA-Z_]\w*)|(\.)|(\S)')
+_TOKEN = late_pattern(r'(--[^\n]*|/\*(?s:.*?)\*/)|"((?:[^"]|"")+)"|([-+]?\s*\d+)|([^\W\d]\w*)|(\.)|(\S)')
 _TYPES = {
     **dict.fromkeys(("smallint", "int2"), "SMALLINT"),
     **dict.fromkeys(("int", "integer", "int4"), "INT"),
@@ -60,6 +60,18 @@ class _Words:
 
     def number(self) -> int:
         return int(self.need("a number", "number").replace(" ", ""))
+
+    def names(self, count: int) -> list[str]:
+        """So many names with dots between them, before which the schema may stand."""
+        names = [self.name()]
+        while self and self._tokens[self._at][0] == "dot":
+            self._at += 1
+            names.append(self.name())
+        if len(names) > count and names[0] == PUBLIC:
+            del names[0]
+        if len(names) != count:
+            raise InvalidSyntax(f"syntax error: {'.'.join(names)} in the options of a sequence")
+        return names
 
     def name(self) -> str:
         is_quoted = bool(self) and self._tokens[self._at][0] == "name"
@@ -126,9 +138,7 @@ def _at_number(words: _Words) -> bool:
 def _owner(words: _Words) -> tuple[str, ...]:
     if words.take("none"):
         return ()
-    table = words.name()
-    words.need("a dot and a column", "dot")
-    return table, words.name()
+    return tuple(words.names(2))
 
 
 def _require_owner(connection: Connection, options: dict[str, Any]) -> None:
@@ -203,8 +213,11 @@ def sequence_of_default(node: exp.Expr) -> str:
 
 def named(text: str) -> str:
     """The name that stands in a text, as PostgreSQL reads ``'s'`` and ``'"S"'``."""
-    words = _Words(text)
-    name = words.name()
+    try:
+        words = _Words(text)
+        (name,) = words.names(1)
+    except InvalidSyntax:
+        raise NoSuchSequence(f"{text} is not the name of a sequence") from None
     if words:
         raise NoSuchSequence(f"{text} is not the name of a sequence")
     return name

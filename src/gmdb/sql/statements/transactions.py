@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from gmdb.database.dbapi import Result
 from gmdb.errors import InvalidSyntax, NoSuchTable, NoSuchTablespace, UnsupportedExpression
-from gmdb.sql.parser import Command, Parsed
+from gmdb.sql.parser import NAME, Command, Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements import settings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gmdb.database.connection import Connection
 
 _NUMBER = re.compile(r"(page_?size|devices|device_pages)\s*=?\s*(\d+)", re.I)
-_NAMES = re.compile(r'"[^"]+"|[^\s,"]+')
+_NAMES = re.compile(NAME, re.I)
 _OPTIONS = {"page_size": "page_size", "pagesize": "page_size", "devices": "devices", "device_pages": "device_pages_max"}
 _MODE = re.compile(
     r"isolation level (serializable|repeatable read|read committed|read uncommitted)|read write|read only"

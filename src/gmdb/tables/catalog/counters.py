@@ -76,17 +76,14 @@ class Counting:
 
 
 def changed_counting(type_: str, before: Counting, new_type: str, options: Mapping[str, Any]) -> Counting:
-    """A counter with some options changed; bounds that were those of its type become those of another one."""
-    given = dict(options)
-    increment = given.pop("increment", before.increment)
-    usual = Counting.of(type_, before.increment)
-    for name in ("low", "high"):
-        own = getattr(before, name)
-        if name not in given and (own != getattr(usual, name) or (new_type == type_ and increment == before.increment)):
-            given[name] = own
-    return Counting.of(
-        new_type, increment, **{"start": before.start, "cycle": before.cycle, "cache": before.cache, **given}
-    )
+    """A counter with some options changed; the ends of its type become those of another one."""
+    kept = {name: getattr(before, name) for name in ("start", "increment", "low", "high", "cycle", "cache")}
+    largest, new_largest = LARGEST_OF[type_], LARGEST_OF.get(new_type, LARGEST)
+    if before.low == -largest - 1:
+        kept["low"] = -new_largest - 1
+    if before.high == largest:
+        kept["high"] = new_largest
+    return Counting.of(new_type, **{**kept, **options})
 
 
 def counting_of(column: Column) -> Counting:
