@@ -436,6 +436,23 @@ def test_each_kind_of_index_tells_of_what_comes_into_a_range(here: Connection, i
     second.close()
 
 
+def test_unique_keys_come_and_go_with_the_condition_of_their_index(here: Connection) -> None:
+    here.execute("create unique index u on account (owner) where balance > 1000")
+    here.execute("insert into account values (5, 5, 2000), (6, 6, 0)")
+    here.commit()
+    first, *others = (gmdb.connect(here.path, isolation="serializable", lock_timeout=0.0) for _ in range(3))
+    for other in others:
+        assert other.execute("select owner from account where balance > 1000").fetchall() == [(5,)]
+    first.execute("update account set balance = 0 where id = 5")
+    first.execute("update account set balance = 2000 where id = 6")
+    first.commit()
+    for other, row in zip(others, ((7, 5, 2000), (8, 6, 2000)), strict=True):
+        with pytest.raises(SerializationFailure):
+            other.execute("insert into account values (?, ?, ?)", row)
+        other.close()
+    first.close()
+
+
 def test_unique_keys_of_a_part_of_the_rows_say_start_over(here: Connection) -> None:
     here.execute("create unique index u on account (owner desc) where balance > 1000")
     here.execute("insert into account values (5, 5, 2000)")

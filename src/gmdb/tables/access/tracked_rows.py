@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gmdb.errors import ValueTooLong
 from gmdb.format.address import RowId, place_of
 from gmdb.format.columns import Column
+from gmdb.format.key_program import columns_compared
 from gmdb.format.options import options_of
 from gmdb.kernel.change.dml import delete_row, fetch_row
 from gmdb.kernel.runtime.call import BLOCKED
@@ -32,6 +33,7 @@ _ALREADY_THERE = (
     "roll back and start over"
 )
 Values = Sequence[Any]
+UniqueKeys = set[tuple[Positions, Key]]
 
 
 def sortable(values: Values) -> Key:
@@ -54,22 +56,30 @@ class RowKeys:
     def __init__(self, columns: Sequence[Column], indexes: Sequence[IndexDefinition]) -> None:
         known = [index for index in indexes if has_keys(index, columns)]
         self._positions = {index.key for index in known}
-        self._unique = {index.key for index in indexes if index.unique}
+        self._unique = {(index.key, _entry_columns(index)) for index in indexes if index.unique}
 
     def of(self, *rows: Values | None) -> dict[Positions, set[Key]]:
         """The keys of a row's versions; None is a version without a row."""
         there = [row for row in rows if row is not None]
         return {positions: {_key(row, positions) for row in there} for positions in self._positions}
 
-    def unique(self, row: Values | None) -> set[tuple[Positions, Key]]:
-        """The keys that no other row may have."""
-        if row is None:
-            return set()
-        return {
-            (positions, _key(row, positions))
-            for positions in self._unique
-            if all(row[n] is not None for n in positions)
-        }
+    def unique(self, before: Values | None, after: Values | None) -> tuple[UniqueKeys, UniqueKeys]:
+        """The keys that no other row may have: those that a row gives up, and those that it takes."""
+        freed, taken = UniqueKeys(), UniqueKeys()
+        for positions, columns in self._unique:
+            if before is not None and after is not None and _key(before, columns) == _key(after, columns):
+                continue
+            for row, keys in ((before, freed), (after, taken)):
+                if row is not None and all(row[n] is not None for n in positions):
+                    keys.add((positions, _key(row, positions)))
+        return freed, taken
+
+
+def _entry_columns(index: IndexDefinition) -> Positions:
+    """The columns that say whether a row has an entry in the index, and by which key."""
+    if index.program is None:
+        return index.key
+    return tuple(dict.fromkeys((*index.key, *sorted(columns_compared(index.program_bytes)))))
 
 
 def _key(row: Values, positions: Positions) -> Key:
@@ -150,9 +160,9 @@ def change_tracked(
     place = result if row_id is None else place_of(*row_id)
     after = None if kernel is delete_row else _own_version(heap, place)
     keys = heap.row_keys
-    gone, come = keys.unique(before), keys.unique(after)
+    freed, taken = keys.unique(before, after)
     with session.hub.guard:
-        session.track().write_row(heap.number, place, keys.of(before, after), gone - come, come - gone)
+        session.track().write_row(heap.number, place, keys.of(before, after), freed, taken)
     return result
 
 
@@ -177,5 +187,6 @@ def require_seen_duplicate(heap: Heap, index: IndexDefinition) -> None:
         size = store.call(fetch_row, 0, heap.target, address_of(newest), place)
         now = heap.plain_decode(heap.fetched(size)) if size > 0 else None
     tracked.read_row(heap.number, place)
-    if seen is None or now is None or _key(seen, index.key) != _key(now, index.key):
+    columns = _entry_columns(index)
+    if seen is None or now is None or _key(seen, columns) != _key(now, columns):
         tracked.fail(_ALREADY_THERE.format(index.name))
