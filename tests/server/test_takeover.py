@@ -21,6 +21,7 @@ from gmdb.errors import (
     LostWithOwner,
     NoSuchTable,
     OutcomeUnknown,
+    ReadOnlyTransaction,
     StatementInterrupted,
     Transient,
     UniqueViolation,
@@ -144,6 +145,33 @@ def test_a_transaction_that_was_begun_and_has_done_nothing_is_begun_again(owner:
     db.rollback()
     assert numbers(db) == [1]
     assert db.autocommit
+
+
+def test_what_is_set_for_all_transactions_holds_and_what_is_set_for_one_is_missed(owner: Peer, db: Connection) -> None:
+    db.execute("set session characteristics as transaction isolation level repeatable read, read only")
+    db.execute("set lock_timeout = 1234")
+    db.execute("begin isolation level read committed")
+    assert numbers(db) == [1]
+    owner.kill()
+    with pytest.raises(LostWithOwner):
+        db.execute("set lock_timeout = 5")
+    with pytest.raises(LostWithOwner):
+        numbers(db)
+    db.rollback()
+    assert db.isolation == "repeatable read"
+    assert db.execute("show lock_timeout").fetchall() == [("1234ms",)]
+    with pytest.raises(ReadOnlyTransaction):
+        db.execute("delete from t")
+
+
+@pytest.mark.parametrize("begin", ["begin read only", "begin; set constraints all deferred"])
+def test_a_transaction_of_which_something_was_said_is_lost(owner: Peer, db: Connection, begin: str) -> None:
+    db.executescript(begin)
+    owner.kill()
+    with pytest.raises(LostWithOwner):
+        db.execute("delete from t")
+    db.execute("rollback")
+    assert numbers(db) == [1]
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
@@ -403,6 +431,7 @@ def test_a_server_that_does_not_come_back_is_waited_for_no_longer_than_for_a_loc
         ("drop tablespace s", Again.NEVER),
         ("commit", Again.COMMITS),
         ("set autocommit on", Again.COMMITS),
+        ("set lock_timeout = 5", Again.ALWAYS),
         ("rollback", Again.ROLLS_BACK),
         ("rollback to savepoint a", Again.UNCOMMITTED),
         ("selection", Again.NEVER),

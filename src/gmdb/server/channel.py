@@ -105,7 +105,8 @@ class FlightChannel:
 
     def __init__(self, route: Route, door: socket.socket, key: str, options: Head) -> None:
         self.route = route
-        self.state = SessionState(0, bool(options["autocommit"]), str(options["isolation"]))
+        usual = bool(options["autocommit"]), str(options["isolation"]), float(options["lock_timeout"])
+        self.state = SessionState(0, *usual)
         self._pid = os.getpid()
         self._door = door
         self._looking = select.poll()

@@ -54,7 +54,7 @@ _AGAIN = {
 }
 _COMMENTS = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 _WORDS = (
-    (re.compile(r"(?:select|values|begin|start|describe)\b", re.I), Again.ALWAYS),
+    (re.compile(r"(?:select|values|begin|start|describe|show|reset|set(?!\s+autocommit))\b", re.I), Again.ALWAYS),
     (re.compile(r"(?:insert|update|delete|merge|with|savepoint|release)\b", re.I), Again.UNCOMMITTED),
     (re.compile(r"(?:commit|end|set)\b", re.I), Again.COMMITS),
     (re.compile(r"rollback(?:\s+(?:work|transaction))?\s*;?\s*$", re.I), Again.ROLLS_BACK),
@@ -98,6 +98,7 @@ class Link:
         self._options = options  # of a session that is made anew
         self._find = find
         self._was_begun = False  # a transaction is to be begun anew
+        self._only_reads = False  # unless a transaction is said to do more
         self._must_end = ""  # by the program, since it is lost: a "transaction", or the "block" that is open
         self._lock = threading.RLock()
         self._closed = False
@@ -163,7 +164,9 @@ class Link:
         if state.is_missed:
             self._must_end = "transaction" if in_transaction else "block" if self.blocks else "call"
         self._was_begun = state.was_begun and not state.is_missed
-        self._options = {**self._options, "autocommit": state.autocommit, "isolation": state.isolation}
+        self._only_reads = state.only_reads
+        usual = {"autocommit": state.autocommit, "isolation": state.isolation, "lock_timeout": state.lock_timeout}
+        self._options = {**self._options, **usual}
 
     def _require_repeatable(self, channel: Channel, op: str, arguments: tuple[Any, ...]) -> None:
         """No answer came.  Come back if nothing that lasts may have been done; then it can be asked for again."""
@@ -210,6 +213,9 @@ class Link:
         while True:
             channel = self._found(until)
             try:
+                if self._only_reads:
+                    modes = to_plain({"read_only": True}, bytearray())
+                    channel.ask({"op": "set_all_transactions", "arguments": [], "options": modes}, bytearray())
                 if self._was_begun:
                     channel.ask({"op": "begin", "arguments": []}, bytearray())
             except Gone:

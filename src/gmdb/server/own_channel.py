@@ -25,7 +25,7 @@ class OwnChannel:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.route = Route(connection.path, "this process", "", "", False, "")
-        self.state = SessionState(0, connection.autocommit, connection.isolation)
+        self.state = SessionState(0, connection.autocommit, connection.isolation, connection.session.lock_timeout)
         self._client = Client(connection._database, "")
         self._client.connection = connection
         self._dropped: list[int] = []

@@ -305,11 +305,14 @@ _fields: dict[type, tuple[str, ...]] = {}  # of types of the list that were met
 
 class SessionState(NamedTuple):
     """What a client knows of its session.  ``is_missed``: another one in its place would not do, as for changes;
-    ``number``: a state with a higher one is newer."""
+    ``number``: a state with a higher one is newer.  The isolation, and whether only to read, are those of transactions
+    for which nothing else is said."""
 
     number: int
     autocommit: bool
     isolation: str
+    lock_timeout: float
+    only_reads: bool = False
     was_begun: bool = False
     is_missed: bool = False
 

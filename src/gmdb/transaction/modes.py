@@ -28,6 +28,11 @@ class HasModes:
     def usual_isolation(self) -> str:
         return self._isolation_after or cast("Session", self).isolation
 
+    @property
+    def has_own_modes(self) -> bool:
+        """Whether the transaction is not like the others."""
+        return self._isolation_after is not None or self.is_read_only != self.is_usually_read_only
+
     def set_transaction(self, isolation: str | None, read_only: bool | None) -> None:
         """Choose for the transaction that is open and has done nothing yet, or begins next; None: as it is."""
         session = cast("Session", self)

@@ -102,6 +102,10 @@ class Unchecked(Protocol):
     """Checks of the layers above, which come at the end of statements or of the transaction."""
 
     @property
+    def is_told(self) -> bool:
+        """Whether the program has said when to check in this transaction."""
+
+    @property
     def is_waiting(self) -> bool:
         """Whether something is put off until the commit."""
 
@@ -225,9 +229,11 @@ class Session(HoldsTables, HasSavepoints, HasModes, Interruptible):
 
     @property
     def has_what_would_be_missed(self) -> bool:
-        """Whether another session in its place would differ: changes, locks, savepoints, an instant to read by."""
-        has_state = self.slot >= 0 or bool(self._locks_taken) or bool(self._savepoints)
-        return has_state or (self.in_transaction and not self._reads_latest())
+        """Whether another session in its place would differ: changes, locks, savepoints, an instant to read by, and
+        what was said of this transaction alone."""
+        has_state = self.slot >= 0 or bool(self._locks_taken) or bool(self._savepoints) or self.has_own_modes
+        is_told = self.unchecked is not None and self.unchecked.is_told
+        return has_state or is_told or (self.in_transaction and not self._reads_latest())
 
     @property
     def statement_number(self) -> int:

@@ -213,6 +213,11 @@ class ForeignKeyChecks:
                     keys.popitem()
 
     @property
+    def is_told(self) -> bool:
+        """Whether the program has said when to check in this transaction."""
+        return self._all is not None or bool(self._modes)
+
+    @property
     def is_waiting(self) -> bool:
         """Whether something is to be checked at the commit."""
         return bool(self._late_gone) or any(self._late_references.values())
