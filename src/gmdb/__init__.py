@@ -38,7 +38,7 @@ from gmdb.tables.access.indexes import KeyRange
 from gmdb.tables.catalog.schema import Constraint
 
 if TYPE_CHECKING:
-    from gmdb import inspect
+    from gmdb import aio, inspect
     from gmdb.database.connection import Connection, Isolation
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "Timestamp",
     "TimestampFromTicks",
     "Warning",
+    "aio",
     "apilevel",
     "connect",
     "inspect",
@@ -86,8 +87,8 @@ def __getattr__(name: str) -> Any:
     """What brings pyarrow, or much else, is loaded by whoever uses it."""
     if name == "Connection":
         return import_module("gmdb.database.connection").Connection
-    if name == "inspect":
-        return import_module("gmdb.inspect")
+    if name in ("aio", "inspect"):
+        return import_module(f"gmdb.{name}")
     raise AttributeError(f"module 'gmdb' has no attribute {name!r}")
 
 

@@ -229,11 +229,11 @@ def test_a_url_that_cannot_be_used_is_refused(url: str, said: str) -> None:
 def test_the_entry_points_of_the_package_lead_to_the_dialect() -> None:
     project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     points = project["project"]["entry-points"]["sqlalchemy.dialects"]
-    assert set(points) == {"gmdb", "gmdb.gmdb"}
+    assert set(points) == {"gmdb", "gmdb.gmdb", "gmdb.aio"}
     for name, target in points.items():
         module, _, attribute = target.partition(":")
-        assert getattr(import_module(module), attribute) is GmdbDialect
-        assert registry.load(name) is GmdbDialect
+        assert issubclass(getattr(import_module(module), attribute), GmdbDialect)
+        assert registry.load(name) is getattr(import_module(module), attribute)
 
 
 def test_what_gmdb_has_not_is_refused_when_a_statement_is_compiled() -> None:

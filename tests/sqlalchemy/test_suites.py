@@ -21,14 +21,14 @@ SECONDS_MAX = 600  # the longer one takes half a minute; kernels may have to be 
 PASSED_MIN = {"suite": 1090, "alembic_suite": 105}  # so that a suite that skips everything does not count as passed
 
 
-@pytest.mark.parametrize("name", PASSED_MIN)
-def test_the_dialect_passes_the_suite(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "driver"), [("suite", "gmdb"), ("suite", "gmdb+aio"), ("alembic_suite", "gmdb")])
+def test_the_dialect_passes_the_suite(name: str, driver: str, tmp_path: Path) -> None:
     suite = tmp_path / name
     shutil.copytree(Path(__file__).with_name(name), suite)  # it writes files beside itself
     command = [sys.executable, "-m", "pytest", "-c", "setup.cfg", "--rootdir", ".", "-q", "-rfE", "--tb=short"]
     found = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [*command, "--dburi", f"gmdb:///{tmp_path / 'suite.gmdb'}?sync=off"],
+        [*command, "--dburi", f"{driver}:///{tmp_path / 'suite.gmdb'}?sync=off"],
         cwd=suite,
         env={**os.environ, "PYTHONPATH": found, "PYTEST_ADDOPTS": ""},
         capture_output=True,

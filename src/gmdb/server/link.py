@@ -149,6 +149,7 @@ class Link:
                     if gone.begun:
                         self._require_repeatable(channel, op, arguments)
                     self._let_go(channel)
+                    self._require_open()  # or it is not the owner that went
         if "error" in answer:
             raise error_from(answer)
         return channel, value_of(answer.get("result"), body)
@@ -253,10 +254,13 @@ class Link:
 
     def _require_wanted(self) -> None:
         signals.check()
-        if self._closed:
-            raise InterfaceError("the connection is closed")
+        self._require_open()
         if self._is_interrupted:
             raise StatementInterrupted("the statement was interrupted")
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise InterfaceError("the connection is closed")
 
     # ---- as a session has it
 
@@ -277,8 +281,7 @@ class Link:
     def require_open(self) -> None:
         if self._pid != os.getpid():
             raise sockets.forked(self.route.directory, self._pid)
-        if self._closed:
-            raise InterfaceError("the connection is closed")
+        self._require_open()
 
     @property
     def closed(self) -> bool:

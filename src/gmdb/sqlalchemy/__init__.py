@@ -17,6 +17,7 @@ __all__ = ["GmdbDialect", "Insert", "insert"]
 
 for _name in ("gmdb", "gmdb.gmdb"):  # the second is what ``gmdb+gmdb://`` asks for: a driver by its name
     registry.register(_name, "gmdb.sqlalchemy.dialect", "GmdbDialect")
+registry.register("gmdb.aio", "gmdb.sqlalchemy.aio", "AsyncGmdbDialect")
 
 if find_spec("alembic") is not None:  # it has a table of implementations, in which gmdb's must stand
     import gmdb.sqlalchemy.migrations  # noqa: F401

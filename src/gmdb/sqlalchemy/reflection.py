@@ -188,9 +188,13 @@ DEFAULT_SCHEMA: str | None = None  # there is but one, without a name
 class Reflection:
     """The dialect's methods that find definitions out; there are no schemas."""
 
+    def _database(self, connection: SqlConnection) -> Any:
+        """gmdb's own connection."""
+        return connection.connection.driver_connection
+
     def _definition(self, connection: SqlConnection, name: str, schema: str | None) -> TableDefinition:
         """A table; or a view, as one that has columns and nothing else."""
-        database: Any = connection.connection.driver_connection
+        database = self._database(connection)
         try:
             if schema != DEFAULT_SCHEMA or name.startswith("sys_"):
                 raise NoSuchTable(name)
@@ -206,19 +210,19 @@ class Reflection:
 
     @reflection.cache
     def get_table_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
-        database: Any = connection.connection.driver_connection
+        database = self._database(connection)
         return list(database.tables()) if schema == DEFAULT_SCHEMA else []
 
     @reflection.cache
     def get_view_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
-        database: Any = connection.connection.driver_connection
+        database = self._database(connection)
         return list(database.views()) if schema == DEFAULT_SCHEMA else []
 
     @reflection.cache
     def get_view_definition(
         self, connection: SqlConnection, view_name: str, schema: str | None = None, **_given: Any
     ) -> str:
-        database: Any = connection.connection.driver_connection
+        database = self._database(connection)
         if schema != DEFAULT_SCHEMA or view_name not in database.views():
             raise exc.NoSuchTableError(view_name if schema is None else f"{schema}.{view_name}")
         return str(database.view(view_name).query)
@@ -230,7 +234,7 @@ class Reflection:
 
     @reflection.cache
     def get_sequence_names(self, connection: SqlConnection, schema: str | None = None, **_given: Any) -> list[str]:
-        database: Any = connection.connection.driver_connection
+        database = self._database(connection)
         return list(database.sequences()) if schema == DEFAULT_SCHEMA else []
 
     @reflection.cache

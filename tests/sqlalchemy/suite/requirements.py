@@ -29,7 +29,7 @@ THERE = """
 ABSENT = """
     ctes_on_dml datetime_interval
     implicit_default_schema
-    schemas temp_table_reflection temporary_tables
+    schemas server_side_cursors temp_table_reflection temporary_tables
     window_range window_range_non_numeric window_range_numeric
 """
 
