@@ -102,6 +102,10 @@ class CheckViolation(IntegrityError):
     """A row does not fulfil a CHECK constraint."""
 
 
+class GeneratedAlways(ProgrammingError):
+    """A generated column was given a value that is not the one which it gets."""
+
+
 class ForeignKeyViolation(IntegrityError):
     """A row refers to one that does not exist, or would, if a row went or got another key."""
 

@@ -132,7 +132,9 @@ def test_what_is_left_out_is_listed(tmp_path: Path, capsys: Output) -> None:
         tmp_path / "odd.sqlite",
         """
         create table a (i integer primary key, s text collate nocase unique, d text default (hex(randomblob(4))),
-                        twice int generated always as (i * 2), check (s glob 'x*'));
+                        twice int generated always as (i * 2), half as (i / 2.0) stored, never as (printf('%d', i)),
+                        check (s glob 'x*'));
+        create table c (n text, d text as (lower(n)));
         create table b (k text primary key, a int references a(i));
         create index b_desc on b (a desc);
         create index b_some on b (a) where a > 10 and K is not null;
@@ -143,6 +145,7 @@ def test_what_is_left_out_is_listed(tmp_path: Path, capsys: Output) -> None:
         create virtual table f using fts5(x);
         """,
         b=[(None, 1), (None, 2)],
+        c=[("Ä",)],
     )
     imported(path)
     out = capsys.readouterr().out
@@ -156,7 +159,8 @@ def test_what_is_left_out_is_listed(tmp_path: Path, capsys: Output) -> None:
         "left out: table a: a unique constraint: the collation NOCASE of column s",
         "left out: table a: column d: default hex(randomblob(4)):",
         "left out: table a: check (",
-        "table a: column twice is computed; its values are imported, how to compute them is not",
+        "left out: table a: column never: how it is computed: ",
+        "left out: table c: how columns are computed: row 0: table c, column d: it is generated as",
         "table b: primary key (k) has NULLs: it becomes a unique constraint",
     ):
         assert f"\n{line}" in out, out
@@ -165,6 +169,9 @@ def test_what_is_left_out_is_listed(tmp_path: Path, capsys: Output) -> None:
         assert indexes["b_desc"].directions == ("desc",)
         assert indexes["b_some"].condition == "a > 10 AND NOT k IS NULL"
         assert "b_odd" not in indexes
+        assert [column.generated for column in db.table("a").columns] == [None, None, None, "i * 2", "(i / 2.0)", None]
+        assert db.execute("insert into a (i) values (5) returning twice, half").fetchone() == (10, 2.5)
+        assert db.execute("select * from c").fetchall() == [("Ä", "Ä")]
 
 
 @pytest.mark.parametrize(

@@ -337,3 +337,32 @@ def test_a_load_leaves_those_alone_who_work_in_other_tables(spark, table, save):
     assert len(made) > 10
     assert content(table) == expected(5000)
     assert table.execute("select sum(amount) from account").fetchall() == [(1000,)]
+
+
+GENERATED = """create table {} (id int {}, a int, s varchar(10), g int generated always as (a * 2) stored not null,
+    u varchar(10) generated always as (upper(s)) stored, n bigint generated always as (id + a) stored)"""
+
+
+def test_generated_columns_are_computed_by_tasks_and_by_the_owner(
+    spark: SparkSession, db: Connection, save: Save
+) -> None:
+    db.execute(GENERATED.format("keyed", "primary key"))
+    db.execute(GENERATED.format("numbered", "generated always as identity primary key"))
+    db.commit()
+    frame = spark.range(100, numPartitions=3).selectExpr("cast(id as int) id", "cast(id + 1 as int) a", "'x' || id s")
+    save(frame, "keyed")
+    save(frame.drop("id"), "numbered")
+    wrong = "select count(*) from {} where g <> a * 2 or u is distinct from upper(s) or n <> id + a"
+    for name in ("keyed", "numbered"):
+        assert db.execute(wrong.format(name)).fetchall() == [(0,)]
+    db.commit()
+    changed = frame.filter("id > 90").unionAll(frame.filter("id < 5").selectExpr("id + 1000", "a", "s"))
+    save(changed.selectExpr("id", "a + 7 a"), "keyed", apply="upsert")
+    assert db.execute(wrong.format("keyed")).fetchall() == [(0,)]
+    assert db.execute("select count(*), max(a) from keyed").fetchall() == [(105, 107)]
+    db.commit()
+    save(changed.selectExpr("id + 2000 id", "a", "s", "a * 2 g"), "keyed")  # the right values may be there
+    with pytest.raises(PySparkException, match="is generated as"):
+        save(changed.selectExpr("id + 3000 id", "a", "s", "a * 2 + 1 g"), "keyed")
+    assert db.execute("select count(*) from keyed where id >= 2000").fetchall() == [(14,)]
+    db.commit()

@@ -37,6 +37,7 @@ _STATES: dict[str, tuple[str, ...]] = {
     "23514": ("CheckViolation",),
     "3B001": ("NoSuchSavepoint",),
     "40P01": ("Deadlock",),
+    "428C9": ("GeneratedAlways", "ProgrammingError"),
     "42601": ("InvalidSyntax", "IllTyped", "SchemaError"),
     "42702": ("AmbiguousColumn",),
     "42703": ("NoSuchColumn",),

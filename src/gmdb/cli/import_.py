@@ -13,6 +13,7 @@ from gmdb.cli.output import print_json, print_table, progress
 from gmdb.cli.verbs import add_json
 from gmdb.errors import Error, InterfaceError, ProgrammingError
 from gmdb.inspect.canvas import printable
+from gmdb.process.late_dataclasses import replace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,9 +109,17 @@ class Import:
     def _import(self, plan: TablePlan, step: Callable[[int], None]) -> dict[str, Any]:
         connection = self._connection
         is_addition = not plan.keys and not plan.indexes and plan.name in connection.tables()
-        if not is_addition:
-            connection.create_table(plan.name, plan.columns)
-        rows = connection.append(plan.name, _counted(plan.batches(), step))
+        try:
+            with connection.all_or_nothing():
+                if not is_addition:
+                    connection.create_table(plan.name, plan.columns)
+                rows = connection.append(plan.name, _counted(plan.batches(), step))
+        except Error as error:
+            if is_addition or all(column.generated is None for column in plan.columns):
+                raise
+            self._remarks.append(f"left out: table {plan.name}: how columns are computed: {error}")
+            connection.create_table(plan.name, [replace(column, generated=None) for column in plan.columns])
+            rows = connection.append(plan.name, plan.batches())
         for constraint in plan.keys:
             connection.add_constraint(plan.name, constraint)
         indexes = sum(self._add_index(plan.name, index) for index in plan.indexes)

@@ -244,12 +244,19 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_column(
-        self, table: str, column: str, new_name: str, *, checks: Texts = None, conditions: Texts = None
+        self,
+        table: str,
+        column: str,
+        new_name: str,
+        *,
+        checks: Texts = None,
+        conditions: Texts = None,
+        generated: Texts = None,
     ) -> None:
-        """Give a column another name; ``checks`` and ``conditions`` have, by their names, what the table's checks and
-        partial indexes say from now on."""
+        """Give a column another name; ``checks``, ``conditions`` and ``generated`` have, by their names, what the
+        table's checks, partial indexes and generated columns say from now on."""
         with self._database.define(self.session) as change:
-            change.rename_column(table, column, new_name, checks or {}, conditions or {})
+            change.rename_column(table, column, new_name, checks or {}, conditions or {}, generated or {})
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def alter_column(self, table: str, column: str, **changes: Any) -> None:

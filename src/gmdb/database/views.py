@@ -57,6 +57,7 @@ def _schemas_of_views() -> dict[str, pa.Schema]:
                 ("column_name", pa.string()),
             ]
         ),
+        "generated_columns": pa.schema([("obj_id", pa.int32()), ("position", pa.int32()), ("expression", pa.string())]),
     }
 
 
@@ -148,6 +149,7 @@ class SystemViews:
             "sys_sequences": self._sequences,
             "sys_statistics": lambda _: _listed("sys_statistics", catalog.statistics.listed()),
             "sys_key_columns": self._key_columns,
+            "sys_generated_columns": self._generated_columns,
             "sys_views": self._stored_views,
             "sys_view_columns": self._view_columns,
             "sys_streams": lambda _: _listed("sys_streams", catalog.streams.listed()),
@@ -207,6 +209,11 @@ class SystemViews:
             for n, name in enumerate(one.columns)
         ]
         return _table_from(_schemas()["key_columns"], rows)
+
+    def _generated_columns(self, session: Session | None) -> pa.Table:
+        columns = ((t.obj_id, n, one.generated) for t in self._tables(session) for n, one in enumerate(t.columns))
+        rows = [(number, n, text) for number, n, text in columns if text is not None]
+        return _table_from(_schemas()["generated_columns"], rows)
 
     def _identities(self, _: Session | None) -> pa.Table:
         return _listed("sys_identities", self._catalog.counters.listed())

@@ -47,7 +47,7 @@ from gmdb.format.lob import (
     text_locator,
 )
 from gmdb.format.options import option
-from gmdb.process.late_dataclasses import dataclass
+from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.process.late_patterns import late_pattern
 
 VARCHAR_MAX = TEXT_IN_ROW_MAX  # bytes of a VARCHAR that never leaves its row
@@ -192,6 +192,7 @@ class Column:
     sequence: str = option("")  # whose next number is the default, which says just that
     number: int | None = option(None)  # by which it is known for good, if that is not its position any more
     comment: str | None = option(None)
+    generated: str | None = option(None)  # an expression of other columns, as SQL writes it, which all its values are
 
     @property
     def is_numbered(self) -> bool:
@@ -207,6 +208,11 @@ class Column:
             return self.type.encode(value)
         except DataError as error:
             raise type(error)(f"column {self.name}: {error}") from None
+
+
+def as_given(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Columns as rows come in: a generated one may be left out, whatever it is in the table."""
+    return tuple(column if column.generated is None else replace(column, nullable=True) for column in columns)
 
 
 def has_cells(columns: Sequence[Column]) -> bool:

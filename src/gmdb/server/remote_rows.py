@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gmdb.errors import Error
 from gmdb.format.address import RowId
 from gmdb.format.codec import RowCodec
+from gmdb.format.columns import as_given
 from gmdb.process.late_dataclasses import dataclass, replace
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import Flattened, HeldIterator
@@ -33,7 +34,7 @@ from gmdb.tables.access.indexes import EVERYTHING, IndexDefinition, KeyRange
 from gmdb.tables.access.lob_files import OpenLob
 from gmdb.tables.access.patches import Patches
 from gmdb.tables.access.statements import Changes, RowChanged, Steps
-from gmdb.tables.arrow.arrow_types import arrow_schema, batches_of, fit_batch
+from gmdb.tables.arrow.arrow_types import arrow_schema, batches_of, fit_batch, with_generated
 from gmdb.tables.catalog.schema import TableDefinition
 from gmdb.transaction.interrupts import operation
 
@@ -57,11 +58,11 @@ class RemoteHeap(_Heap):
         self._link = self.session = link  # type: ignore[assignment]
         columns = table.columns
         self._table: TableThere = (table.obj_id, table.name, table.number, len(columns), form_of(columns))
-        self._codec = row_codec(table.columns)
+        self._codec = row_codec(as_given(table.columns))
         self._has_lobs = table.lobs is not None
-        self.encode_patch: Callable[..., bytes] = Patches(table.name, table.columns).encode
+        self.encode_patch: Callable[..., bytes] = Patches(table.name, as_given(table.columns)).encode
         if self._has_lobs:
-            encode = LobPatches(table.name, table.columns).encode
+            encode = LobPatches(table.name, as_given(table.columns)).encode
             self.encode_patch = lambda values: encode(all_sent_ahead(self._link, values))
 
     def _ask(self, op: str, *arguments: Any) -> Any:
@@ -134,13 +135,13 @@ class RemoteHeap(_Heap):
         """Append Arrow data; it is brought into the table's types here, so that errors name the caller's rows."""
         self._link.ask("require_writable")
         batches = batches_of(data)
-        return int(self._link.send(self._table, arrow_schema(self.columns), self._fitted(batches))["rows"])
+        return int(self._link.send(self._table, arrow_schema(as_given(self.columns)), self._fitted(batches))["rows"])
 
     def _fitted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = 0
-        schema = arrow_schema(self.columns)
+        rows, columns = 0, as_given(self.columns)
+        schema = arrow_schema(columns)
         for batch in batches:
-            arrays = fit_batch(self.name, self.columns, batch, rows)
+            arrays = fit_batch(self.name, columns, with_generated(columns, batch), rows)
             rows += len(batch)
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 

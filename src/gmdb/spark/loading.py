@@ -200,7 +200,7 @@ def _maker(
 
     layout = layout_of(table, schema, options)
     positions = targets(table, StructType([schema.fields[n] for n in layout.rows]))
-    rows = RowMaker(table, form, positions, datetime.now())
+    rows = RowMaker(table, form, positions, datetime.now(), keeps_rest=True)
     rows.require_checkable()
     rows.require_checked_columns()
     names, has_operations = tuple(table.columns[n].name for n in positions), layout.feed is not None

@@ -61,19 +61,32 @@ class RowMaker:
     form: PageFormat
     targets: tuple[int, ...]  # for each of the DataFrame's columns, which of the table's it is
     now: datetime  # for defaults and checks that ask for the time
+    keeps_rest: bool = False  # rows that are there keep what they have in columns that the DataFrame does not have
+
+    @cached_property
+    def left_to_owner(self) -> tuple[int, ...]:
+        """Columns that the DataFrame has not, and that only the owner knows: numbers, and what is made of them."""
+        columns = list(enumerate(self.table.columns))
+        numbered = [n for n, column in columns if column.is_numbered and n not in self.targets]
+        if not self._has_generated:
+            return tuple(numbered)
+        known = set(self.targets) if self.keeps_rest else {n for n, _ in columns} - set(numbered)
+        from gmdb.sql.statements.generated import Generated
+
+        generated = Generated(self.table)
+        unknown = set(generated.positions) - set(generated.within(known).positions) - set(self.targets)
+        return tuple(sorted({*numbered, *unknown}))
 
     @property
-    def left_to_owner(self) -> tuple[int, ...]:
-        """Identity columns that the DataFrame does not have."""
-        columns = enumerate(self.table.columns)
-        return tuple(n for n, column in columns if column.is_numbered and n not in self.targets)
+    def _has_generated(self) -> bool:
+        return any(column.generated is not None for column in self.table.columns)
 
     @property
     def _has_checks(self) -> bool:
         return any(constraint.kind == CHECK for constraint in self.table.constraints)
 
     def require_checkable(self) -> None:
-        """Refuse checks that ask for a number which a row gets only from the owner."""
+        """Refuse checks that ask for a value which a row gets only from the owner."""
         if not self._has_checks or not self.left_to_owner:
             return
         from gmdb.sql.statements.assignment import Checks  # brings the parser, which most loads can do without
@@ -81,7 +94,7 @@ class RowMaker:
         checks = Checks(self.table)
         for n in self.left_to_owner:
             if checks.use(n):
-                message = f"a check asks for column {self.table.columns[n].name}, whose numbers come only later"
+                message = f"a check asks for column {self.table.columns[n].name}, whose values come only later"
                 raise NotSupportedError(f"table {self.table.name}: {message}; give them in the DataFrame")
 
     def require_checked_columns(self) -> None:
@@ -92,7 +105,7 @@ class RowMaker:
 
         checks = Checks(self.table)
         for n, column in enumerate(self.table.columns):
-            if n not in self.targets and checks.use(n):
+            if n not in self.targets and checks.use(n) and (column.generated is None or n in self.left_to_owner):
                 message = (
                     f"a check asks for column {column.name}, which rows that are there have and the DataFrame has not"
                 )
@@ -165,12 +178,18 @@ class RowMaker:
     @cached_property
     def _bulk(self) -> BulkRows | None:
         """What fills in defaults and checks rows; None if there is nothing to do."""
-        if not self._has_checks and len(self.targets) == len(self.table.columns):
+        if not self._has_checks and not self._has_generated and len(self.targets) == len(self.table.columns):
             return None
         from gmdb.sql.statements.assignment import Checks, Defaults
         from gmdb.sql.statements.executemany import BulkRows
 
-        return BulkRows(self.table, {}, Defaults(self.table), Checks(self.table), self.now)
+        checks = Checks(self.table)
+        if self._has_generated:
+            left = {*self.left_to_owner}
+            if self.keeps_rest:
+                left |= set(range(len(self.table.columns))) - {*self.targets}
+            checks.generated = checks.generated.within(set(range(len(self.table.columns))) - left)
+        return BulkRows(self.table, {}, Defaults(self.table), checks, self.now)
 
 
 # ---- A DataFrame's batches as changes of a table's rows by its primary key, in a task: into a staging file.

@@ -190,7 +190,8 @@ def targets(table: TableDefinition, schema: StructType) -> tuple[int, ...]:
         _require_fit(table, table.columns[n], field)
         positions.append(n)
     for n, column in enumerate(table.columns):
-        if n not in positions and not column.nullable and column.default is None and not column.is_numbered:
+        is_made = column.default is not None or column.is_numbered or column.generated is not None
+        if n not in positions and not column.nullable and not is_made:
             message = (
                 f"table {table.name}: the DataFrame has no column {column.name}, which is NOT NULL without a default"
             )

@@ -345,6 +345,19 @@ OVERRIDING = "gmdb_overriding"  # in the meta of an INSERT's table, while it is 
 UNKNOWN = "unknown"  # in the meta of a Null that was written so
 
 
+class AlterExpression(exp.Expression):
+    """ALTER COLUMN … DROP EXPRESSION, or SET EXPRESSION AS (…), which sqlglot does not know."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": False, "exists": False}
+
+
+def _alter_expression_sql(generator: Any, node: AlterExpression) -> str:
+    column, expression = generator.sql(node, "this"), node.args.get("expression")
+    if expression is not None:
+        return f"ALTER COLUMN {column} SET EXPRESSION AS ({generator.sql(expression)})"
+    return f"ALTER COLUMN {column} DROP EXPRESSION{' IF EXISTS' if node.args.get('exists') else ''}"
+
+
 class GmdbSql(Postgres):
     """The dialect of gmdb's statements."""
 
@@ -374,6 +387,29 @@ class GmdbSql(Postgres):
             **Postgres.Parser.KEY_CONSTRAINT_OPTIONS,
             "NOT": ("DEFERRABLE", "ENFORCED"),
         }
+
+        def _parse_alter_table_alter(self) -> Any:
+            start = self._index
+            self._match(TokenType.COLUMN)
+            column = self._parse_field(any_token=True)
+            if self._match_text_seq("DROP", "EXPRESSION"):
+                return self.expression(AlterExpression(this=column, exists=self._parse_exists()))
+            if self._match_text_seq("SET", "EXPRESSION"):
+                if not self._match(TokenType.ALIAS) or not self._match(TokenType.L_PAREN):
+                    self.raise_error("SET EXPRESSION AS (...)")
+                expression = self._parse_disjunction()
+                self._match_r_paren()
+                return self.expression(AlterExpression(this=column, expression=expression))
+            self._retreat(start)
+            return super()._parse_alter_table_alter()
+
+        def _parse_generated_as_identity(self) -> Any:
+            is_by_default = self._curr is not None and self._curr.text.upper() != "ALWAYS"
+            node = super()._parse_generated_as_identity()
+            if is_by_default and isinstance(node, exp.ComputedColumnConstraint):
+                self.raise_error("a generated column is GENERATED ALWAYS")
+            self._match_text_seq("VIRTUAL")  # as is what says nothing of it: for who reads the tree to refuse
+            return node
 
         def _parse_key_constraint_options(self) -> list[str]:
             """Also the columns of ``on delete set null (a, b)``."""
@@ -507,7 +543,12 @@ class GmdbSql(Postgres):
             return word in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
     class Generator(Postgres.Generator):  # type: ignore[misc, valid-type]
-        """A generator that writes parameters as they were written."""
+        """A generator that writes parameters as they were written, and what sqlglot does not know."""
+
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **Postgres.Generator.TRANSFORMS,
+            AlterExpression: _alter_expression_sql,
+        }
 
         def placeholder_sql(self, expression: exp.Placeholder) -> str:
             if expression.meta.get(IS_DOLLAR):

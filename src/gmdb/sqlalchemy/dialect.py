@@ -64,10 +64,17 @@ class DefinitionCompiler(DDLCompiler):
             if default is not None:
                 parts.append(f"DEFAULT {default}")
         if column.computed is not None:
-            raise exc.CompileError(f"column {column.name}: gmdb has no computed columns")
+            parts.append(self.process(column.computed))
         if not column.nullable and not numbered:
             parts.append("NOT NULL")
         return " ".join(parts)
+
+    def visit_computed_column(self, generated: Any, **_given: Any) -> str:
+        """Computed columns are stored."""
+        if generated.persisted is False:
+            raise exc.CompileError("computed columns of gmdb are stored: use Computed(..., persisted=True)")
+        text = self.sql_compiler.process(generated.sqltext, include_table=False, literal_binds=True)
+        return f"GENERATED ALWAYS AS ({text}) STORED"
 
     def _is_numbered(self, column: Any) -> bool:
         """Whether a primary key's numbers are given out by the database."""

@@ -354,6 +354,8 @@ def _column(column: Column) -> dict[str, Any]:
     }
     if column.identity is not None:
         fields["identity"] = {"always": column.identity == "always", **_counting(column)}
+    if column.generated is not None:
+        fields["computed"] = {"sqltext": column.generated, "persisted": True}
     return fields
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from gmdb.cli.output import paint
 from gmdb.cli.shell.table_layout import Layout, Row, csv_of, json_of
 from gmdb.errors import InterfaceError, SchemaError
-from gmdb.format.columns import ColumnType
+from gmdb.format.columns import Column, ColumnType
 from gmdb.inspect.canvas import PLAIN
 from gmdb.process.late_dataclasses import dataclass
 from gmdb.process.late_imports import pyarrow as pa
@@ -198,7 +198,7 @@ def described(table: TableDefinition | ViewDefinition) -> Iterator[QueryResult]:
             c.name,
             str(c.type),
             "yes" if c.nullable else "no",
-            f"identity, {c.identity}" if c.identity else c.default or "",
+            _filled_by(c),
         )
         for c in table.columns
     ]
@@ -221,6 +221,13 @@ def described(table: TableDefinition | ViewDefinition) -> Iterator[QueryResult]:
     comments = [(kind, one.name, one.comment) for kind, ones in parts for one in ones if one.comment is not None]  # type: ignore[attr-defined]
     if comments:
         yield _text_result(("what", "name", "comment"), comments)
+
+
+def _filled_by(column: Column) -> str:
+    """Where a column's values come from if a row has none for it."""
+    if column.generated is not None:
+        return f"generated always as ({column.generated}) stored"
+    return f"identity, {column.identity}" if column.identity else column.default or ""
 
 
 def _of(constraint: Constraint) -> str:

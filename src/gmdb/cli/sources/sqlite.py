@@ -24,8 +24,11 @@ from sqlglot.errors import SqlglotError
 from gmdb.cli.sources.plan import Chosen, IndexPlan, Profile, TablePlan, Unfit, choose, declared_decimal, in_short
 from gmdb.errors import DataError, Error, NoSuchTable, NotADatabase, TypeMismatch
 from gmdb.format.columns import Column
+from gmdb.process.late_dataclasses import replace
+from gmdb.sql.bind.of_rows import columns_of
 from gmdb.sql.dialect import GmdbSql, parse_expression
 from gmdb.sql.statements.assignment import bind_default
+from gmdb.sql.statements.generated import bind_generated
 from gmdb.tables.catalog.schema import PRIMARY_KEY, UNIQUE, Constraint
 
 MAGIC = b"SQLite format 3\0"
@@ -123,6 +126,7 @@ class _TableReader:
             self._column(column, one, profile, identity is not None and bool(column.key))
             for column, one, profile in zip(self._columns, chosen, profiles, strict=True)
         ]
+        columns = self._generated(columns)
         plan = TablePlan(self._name.lower(), columns, rows, partial(self._batches, [one.convert for one in chosen]))
         plan.identity = identity
         self._add_keys(plan, keys, profiles)
@@ -160,8 +164,6 @@ class _TableReader:
             ) from None
         if chosen.remark:
             self._remark(f"column {column.name} ({column.declared or 'no type'}) {chosen.remark}")
-        if column.hidden in (2, 3):
-            self._remark(f"column {column.name} is computed; its values are imported, how to compute them is not")
         return chosen
 
     def _first_row(self, column: _Column, condition: str) -> str:
@@ -190,6 +192,23 @@ class _TableReader:
             self._leave_out(f"column {column.name}: default {column.default}: {in_short(error)}")
             return None
         return written
+
+    def _generated(self, columns: Sequence[Column]) -> list[Column]:
+        """The columns, those that SQLite computes with their expressions, as far as gmdb can have them."""
+        names, whole = [column.name.lower() for column in self._columns if column.hidden in (2, 3)], list(columns)
+        nodes = {} if self._tree is None else dict(_computed(self._tree))
+        for n, column in enumerate(columns):
+            if column.name not in names:
+                continue
+            try:
+                written = _written(nodes[column.name])
+                bind_generated(parse_expression(written), column, self._name, columns, columns_of(columns))
+            except (Error, KeyError) as error:
+                why = "its definition could not be read" if isinstance(error, KeyError) else in_short(error)
+                self._leave_out(f"column {column.name}: how it is computed: {why}")
+            else:
+                whole[n] = replace(column, generated=written)
+        return whole
 
     def _identity(self, keys: Sequence[_Column], profiles: Sequence[Profile]) -> tuple[str, int] | None:
         """An INTEGER PRIMARY KEY is numbered by SQLite; with AUTOINCREMENT no number comes twice."""
@@ -297,6 +316,14 @@ def _profile_parts(column: _Column) -> list[str]:
     else:
         parts.append("0")
     return parts
+
+
+def _computed(tree: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
+    """The computed columns of a table's definition, in small letters, and their expressions."""
+    for column in tree.find_all(exp.ColumnDef):
+        for one in (part.args.get("kind") for part in column.args.get("constraints") or ()):
+            if isinstance(one, exp.ComputedColumnConstraint):
+                yield column.name.lower(), one.this
 
 
 def _number_of(condition: str) -> str:

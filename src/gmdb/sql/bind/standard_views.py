@@ -22,9 +22,10 @@ _RELATIONS = f"""
     select obj_id, name, 'BASE TABLE' as kind from {_TABLES} as t
     union all select obj_id, name, 'VIEW' from sys_views"""
 _COLUMNS = f"""
-    select obj_id, position, name, type, length, scale, nullable, default_text, identity from sys_columns
+    select obj_id, position, name, type, length, scale, nullable, default_text, identity, expression
+    from sys_columns left join sys_generated_columns using (obj_id, position)
     where obj_id in (select obj_id from {_TABLES} as t)
-    union all select obj_id, position, name, type, length, scale, true, null, null from sys_view_columns"""
+    union all select obj_id, position, name, type, length, scale, true, null, null, null from sys_view_columns"""
 
 
 def _case_of_types(names: Iterable[tuple[str, str]]) -> str:
@@ -57,7 +58,9 @@ _TEXTS = {
             case type when 'TIMESTAMP' then 6 when 'DATE' then 0 end as datetime_precision,
             '{PG_CATALOG}' as udt_schema, {_SHORT_TYPES} as udt_name,
             case when c.identity is null then 'NO' else 'YES' end as is_identity,
-            upper(c.identity) as identity_generation
+            upper(c.identity) as identity_generation,
+            case when c.expression is null then 'NEVER' else 'ALWAYS' end as is_generated,
+            c.expression as generation_expression
         from ({_RELATIONS}) as r join ({_COLUMNS}) as c on c.obj_id = r.obj_id""",
     (INFORMATION_SCHEMA, "views"): f"""
         select {_PLACE}, name as table_name, definition as view_definition,
@@ -93,7 +96,8 @@ _TEXTS = {
         from sys_tables as t join sys_sequences as s on s.name = t.name""",
     (PG_CATALOG, "pg_attribute"): f"""
         select obj_id as attrelid, name as attname, position + 1 as attnum, not nullable as attnotnull,
-            default_text is not null as atthasdef, false as attisdropped
+            default_text is not null or expression is not null as atthasdef, false as attisdropped,
+            case when expression is null then '' else 's' end as attgenerated
         from ({_COLUMNS}) as c""",
     (PG_CATALOG, "pg_tables"): f"""
         select '{PUBLIC}' as schemaname, name as tablename,

@@ -5,7 +5,7 @@ Unlike a cast, an assignment cuts nothing off: a text that is too long is refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from sqlglot import exp
 import gmdb.sql.bind.queries  # noqa: F401  # without it nobody would know what a call in a DEFAULT means
 from gmdb.errors import (
     CheckViolation,
+    GeneratedAlways,
     InvalidSyntax,
     NotSupportedError,
     NullNotAllowed,
@@ -37,6 +38,7 @@ from gmdb.sql.operations.registry import Operation
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.rows.sources import too_many_rows
 from gmdb.sql.statements.course import Changing, Course, Row
+from gmdb.sql.statements.generated import Generated
 from gmdb.sql.syntax import column_name, is_system_name, reading
 from gmdb.sql.tree import Call, Case, Constant, Expression, Parameter
 from gmdb.sql.types import BIGINT, BOOLEAN, TEXT, TEXTS, within
@@ -110,7 +112,7 @@ class Defaults:
 
 
 class Checks:
-    """What a table's rows must fulfil: NOT NULL, and its CHECK constraints."""
+    """What a table's rows must be: they have what its generated columns give, and fulfil NOT NULL and CHECK."""
 
     def __init__(self, table: TableDefinition, changed: Target | None = None) -> None:
         """``changed``: what a statement changes, if it is through a view, whose rows the table's may have to be."""
@@ -119,10 +121,12 @@ class Checks:
         self._broken = [f"constraint {one.name}: the row {{}} breaks CHECK ({one.text})" for one in constraints]
         columns = columns_of(table.columns) if changed is None else changed.table.stored
         scope = Scope.of_table(table.name, columns)
+        self.generated = Generated(table, columns)
         conditions = [bind_check(parse_expression(constraint.text), scope) for constraint in constraints]
         for view, test in changed.checks if changed is not None else ():
             self._broken.append(f"view {view}: the row {{}} would not be one of the view's")
             conditions.append(fold(Case(BOOLEAN, ((test, Constant(BOOLEAN, True)),), Constant(BOOLEAN, False))))
+        self._columns = columns
         used = tree.columns_used(conditions)
         self._used = {n for n, column in enumerate(columns) if column in used}
         self._evaluate = compile_row(conditions, columns) if conditions else None
@@ -137,15 +141,27 @@ class Checks:
         """Whether a CHECK constraint asks for a column."""
         return position in self._used
 
-    def after(self, positions: Container[int]) -> Checks:
-        """The checks for rows that were right before some columns got new values."""
+    def after(self, positions: Iterable[int]) -> Checks:
+        """The checks for rows that were right before some columns got new values, which change generated ones."""
         checks = copy(self)
+        checks.generated = self.generated.after(positions)
+        positions = {*positions, *checks.generated.positions}
         checks._not_null = [n for n in self._not_null if n in positions]
         return checks
 
     def concern(self, positions: Iterable[int]) -> bool:
-        """Whether new values in some columns can break anything."""
-        return bool(self._broken) or any(n in self._not_null for n in positions)
+        """Whether new values in some columns can break or change anything."""
+        return bool(self._broken or self.generated) or any(n in self._not_null for n in positions)
+
+    @property
+    def needs(self) -> set[tree.Column]:
+        """The columns that ``complete`` asks for."""
+        return set(self._columns) if self._broken else self.generated.needs
+
+    def complete(self, row: list[Any], now: datetime | None) -> None:
+        """Put into a row what generated columns are, and check it."""
+        self.generated.put_into(row)
+        self.check(row, now)
 
     def check(self, row: Sequence[Any], now: datetime | None) -> None:
         """Refuse a row that breaks a constraint, naming it."""
@@ -198,7 +214,7 @@ class Sets:
 
 def assignments(binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, changed: Target, defaults: Defaults) -> Sets:
     """What SET gives to columns: ``a = 1, (b, c) = (2, default), (d, e) = (select ...)``."""
-    table, sets, taken = changed.table.definition, Sets(), set[int]()
+    table, sets, taken, again = changed.table.definition, Sets(), set[int](), list[int]()
 
     def position_of(target: exp.Expr, value: exp.Expr) -> int:
         name = column_name(target)
@@ -228,14 +244,25 @@ def assignments(binder: Binder, nodes: Sequence[exp.Expr], scope: Scope, changed
             raise InvalidSyntax(f"{len(values)} values for {len(targets)} columns", *place(node))
         for one, given in zip(targets, values, strict=True):
             position = position_of(one, given)
-            if not is_default(given):
+            if table.columns[position].generated is not None:
+                _require_default(table.columns[position], given)
+                again.append(position)
+            elif not is_default(given):
                 sets.values[position] = bind_value(binder, given, scope, table.columns[position])
             elif table.columns[position].is_numbered:
                 name = table.columns[position].name
                 raise UnsupportedExpression(f"column {name} gets numbers when rows come, not again", *place(given))
             else:
                 sets.values[position] = defaults.of(position)
+    stored = changed.table.stored
+    made = Generated(table, stored).after(sets.values).positions
+    sets.values |= {n: tree.Reference(stored[n].type, stored[n]) for n in again if n not in made}
     return sets
+
+
+def _require_default(column: StoredColumn, node: exp.Expr) -> None:
+    if not is_default(node):
+        raise GeneratedAlways(f"column {column.name} is generated; it can only be set to DEFAULT")
 
 
 def _row(node: exp.Expr) -> list[exp.Expr]:
@@ -264,6 +291,8 @@ def _of_query(
         raise InvalidSyntax(f"the query has {len(bound.values)} columns for {len(columns)}", *place(node))
     outputs = []
     for column, value in zip(columns, bound.values, strict=True):
+        if column.generated is not None:
+            _require_default(column, node)
         assigned = assign(value, column.type, node)
         outputs.append((tree.Column(column.name, assigned.type), assigned))
     relation = tree.Limit(projected(bound.relation, outputs), Constant(BIGINT, 2))  # the second is refused

@@ -12,56 +12,41 @@ from gmdb.database.dbapi import Result
 from gmdb.errors import (
     InvalidSyntax,
     NoSuchIndex,
-    NoSuchSequence,
     NoSuchTable,
     ProgrammingError,
     SchemaError,
     UnsupportedExpression,
 )
 from gmdb.format.address import MAIN_SPACE
-from gmdb.format.columns import Column, ColumnType
+from gmdb.format.columns import Column
 from gmdb.format.segment import DEFAULT_PCT_FREE
-from gmdb.process.late_dataclasses import dataclass, field, replace
+from gmdb.process.late_dataclasses import replace
 from gmdb.sql.bind.binder import Catalog
-from gmdb.sql.bind.expressions import named_type
-from gmdb.sql.bind.of_rows import columns_of
-from gmdb.sql.bind.scope import Scope
-from gmdb.sql.dialect import GmdbSql, parse_expression, place
+from gmdb.sql.dialect import AlterExpression, GmdbSql, place
 from gmdb.sql.parser import Parsed
 from gmdb.sql.prepared import ParameterTypes, Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements import views
-from gmdb.sql.statements.assignment import bind_check, bind_default
 from gmdb.sql.statements.indexes import read_index
-from gmdb.sql.statements.references import read_foreign_key
 from gmdb.sql.statements.rewriting import NewForm, column_position, require_rows
-from gmdb.sql.statements.sequences import SERIALS, free_name, identity_numbers, sequence_of_default
-from gmdb.sql.statements.stored_texts import renamed, written
-from gmdb.sql.syntax import Syntax, column_name, column_names, folded, is_system_name, name_alone, reading
-from gmdb.sql.types import BIGINT, INT
-from gmdb.tables.catalog.schema import CHECK, FOREIGN_KEY, PRIMARY_KEY, UNIQUE, Constraint, TableDefinition
-from gmdb.tables.catalog.sequences import default_of
+from gmdb.sql.statements.stored_texts import renamed
+from gmdb.sql.statements.table_parts import (
+    default_changes,
+    read_column,
+    read_columns,
+    read_constraint,
+    require_check,
+    require_sequence,
+    unqualified,
+    whole_type,
+    with_sequence,
+)
+from gmdb.sql.syntax import Syntax, column_name, folded, is_system_name, name_alone, reading
+from gmdb.tables.catalog.schema import CHECK, FOREIGN_KEY, Constraint, TableDefinition
 
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
-
-
-# ---- Columns and constraints, as CREATE TABLE and ALTER TABLE write them.
-#
-# What gmdb does not keep (deferred keys and checks, identities that do not count from 1) is refused.
-
-_AT_ONCE = ("NOT DEFERRABLE", "INITIALLY IMMEDIATE")  # what constraints are anyhow
-
-
-@dataclass(slots=True)
-class ColumnParts:
-    """A column, and the constraints that were written with it; ``default`` as it was written."""
-
-    column: Column
-    constraints: list[Constraint] = field(default_factory=list)
-    default: exp.Expr | None = None
-    serial: str = ""  # the type of the sequence that it brings
 
 
 def existing(connection: Connection, node: exp.Expr) -> TableDefinition:
@@ -73,131 +58,6 @@ def existing(connection: Connection, node: exp.Expr) -> TableDefinition:
         raise Catalog(connection).no_such_table(name, node) from None
 
 
-def read_column(table: str, syntax: Syntax) -> ColumnParts:
-    """A column's definition, of which ``exists`` is the caller's to take."""
-    name, kind = folded(syntax.need("this", "a column's name")), syntax.take("kind")
-    if kind is None:
-        raise InvalidSyntax(f"column {name} has no type", *place(syntax.node))
-    serial = SERIALS.get(kind.sql().upper(), "") if isinstance(kind, exp.DataType) else ""
-    type_ = (BIGINT if serial == "BIGINT" else INT) if serial else _whole_type(name, kind)
-    parts, nullable = ColumnParts(Column(name, type_), serial=serial), set[bool | None]()
-    if serial:
-        nullable.add(False)
-    for node in syntax.list("constraints"):
-        with reading(node) as constraint:
-            named = constraint.take("this")
-            nullable.add(_add(table, parts, constraint.need("kind", "a constraint"), named and folded(named)))
-    if nullable >= {True, False}:
-        raise InvalidSyntax(f"column {name} is both NULL and NOT NULL", *place(syntax.node))
-    parts.column = replace(parts.column, nullable=False not in nullable)
-    return parts
-
-
-def _add(table: str, parts: ColumnParts, node: exp.Expr, name: str | None) -> bool | None:
-    """Add what is written behind a column; whether it may be NULL then, if that says so."""
-    column = parts.column
-    if isinstance(node, exp.NotNullColumnConstraint):
-        with reading(node) as syntax:
-            return syntax.flag("allow_null")
-    if isinstance(node, exp.DefaultColumnConstraint):
-        _require_once(parts.default, "DEFAULT", node)
-        with reading(node) as syntax:
-            parts.default = syntax.need("this", "a value")
-        if parts.serial:
-            raise InvalidSyntax("syntax error: a serial column has a default already", *place(node))
-        parts.column = replace(column, **default_changes(parts.default, column))
-        return None
-    if isinstance(node, exp.GeneratedAsIdentityColumnConstraint):
-        _require_once(column.identity, "GENERATED AS IDENTITY", node)
-        if parts.serial:
-            raise InvalidSyntax("syntax error: a serial column is no identity", *place(node))
-        parts.column = replace(column, **_identity(node, column))
-        return False
-    parts.constraints.append(read_constraint(table, node, name or "", column.name))
-    return False if parts.constraints[-1].kind == PRIMARY_KEY else None
-
-
-def _require_once(before: Any, what: str, node: exp.Expr) -> None:
-    if before is not None:
-        raise InvalidSyntax(f"syntax error: a column has {what} twice", *place(node))
-
-
-def default_changes(node: exp.Expr, column: Column) -> dict[str, Any]:
-    """What a default makes of a column: an expression, or the numbers of a sequence."""
-    sequence = sequence_of_default(node)
-    if sequence:
-        return {"default": default_of(sequence), "sequence": sequence}
-    bind_default(node, column)
-    return {"default": written(node), "sequence": ""}
-
-
-def _identity(node: exp.Expr, column: Column) -> dict[str, Any]:
-    with reading(node) as syntax:
-        always = syntax.flag("this")
-        numbers = identity_numbers(syntax, column.type)
-    return {"identity": "always" if always else "by default", "numbers": numbers}
-
-
-def read_constraint(table: str, node: exp.Expr, name: str = "", column: str | None = None) -> Constraint:
-    """A constraint of a table, or of the column with which it was written."""
-    if isinstance(node, exp.Constraint):
-        with reading(node) as syntax:
-            name = folded(syntax.need("this", "a name"))
-            (first, *rest) = syntax.list("expressions")
-        if rest:
-            raise UnsupportedExpression(f"{rest[0].sql()} behind a constraint", *place(rest[0]))
-        return read_constraint(table, first, name)
-    own = () if column is None else (column,)
-    with reading(node) as syntax:
-        if isinstance(node, exp.PrimaryKey | exp.PrimaryKeyColumnConstraint):
-            return Constraint(PRIMARY_KEY, _key(syntax, own), name=name)
-        if isinstance(node, exp.UniqueColumnConstraint):
-            return Constraint(UNIQUE, _key(syntax, own), name=name)
-        if isinstance(node, exp.CheckColumnConstraint):
-            condition = _unqualified(table, syntax.need("this", "a condition"))
-            return Constraint(CHECK, text=written(condition), name=name)
-        if isinstance(node, exp.Reference | exp.ForeignKey):
-            return read_foreign_key(syntax, own, name)
-        raise UnsupportedExpression(f"gmdb has no constraint {node.sql(dialect=GmdbSql)}", *place(node))
-
-
-def _key(syntax: Syntax, own: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns of a key, if nothing is to be different with it."""
-    with reading(syntax.need("include", "a key")):
-        pass  # nothing may be set in it
-    for option in syntax.list("options"):
-        text = " ".join(str(option).upper().split())
-        if text not in _AT_ONCE:
-            raise UnsupportedExpression(f"{text} is not supported: keys are unique at any time", *place(syntax.node))
-    if isinstance(syntax.node, exp.PrimaryKeyColumnConstraint):
-        return own
-    listed = syntax.list("expressions" if isinstance(syntax.node, exp.PrimaryKey) else "this")
-    if isinstance(syntax.node, exp.UniqueColumnConstraint) and listed:
-        with reading(listed[0]) as schema:
-            listed = schema.list("expressions")
-    if not listed and not own:
-        raise InvalidSyntax("syntax error: a key needs columns", *place(syntax.node))
-    if own and listed:
-        raise InvalidSyntax("syntax error: a key behind a column is one of that column alone", *place(syntax.node))
-    return tuple(column_names(listed)) or own
-
-
-def _unqualified(table: str, node: exp.Expr) -> exp.Expr:
-    """A check whose columns do not say whose they are, since tables get other names."""
-    node = node.copy()
-    for column in node.find_all(exp.Column):
-        owner = column.args.get("table")
-        if owner is not None and folded(owner) != table:
-            raise UnsupportedExpression(f"a check of table {table} can only ask for its own columns", *place(column))
-        column.set("table", None)
-    return node
-
-
-def require_check(constraint: Constraint, table: str, columns: Sequence[Column]) -> None:
-    """Refuse a check that is not a condition of the table's rows."""
-    bind_check(parse_expression(constraint.text), Scope.of_table(table, columns_of(columns)))
-
-
 def validate(connection: Connection, table: str, name: str) -> None:
     """VALIDATE CONSTRAINT: look whether rows from before a constraint fulfil it, too."""
     with connection.all_or_nothing():
@@ -205,9 +65,6 @@ def validate(connection: Connection, table: str, name: str) -> None:
         constraint = connection.table(table).constraint(name)
         if constraint.kind == CHECK:
             require_rows(connection, table, constraint)
-
-
-# ---- Definitions.
 
 
 class Definition(Statement):
@@ -277,7 +134,7 @@ class Definition(Statement):
                     result = self._create_as(name, [column_name(part) for part in parts], query, parameters, options)
                 else:
                     result = Result()
-                    self._create_columns(name, *_columns(name, parts, self.connection), options)
+                    self._create_columns(name, *read_columns(name, parts, self.connection), options)
                 for on in options["change_feed"]:
                     self.connection.set_change_feed(name, on)
             return result
@@ -483,7 +340,8 @@ class Definition(Statement):
         if exists and any(one.name == column.name for one in self.connection.table(table).columns):
             return
         column = with_sequence(self.connection, table, parts, set())
-        if self._form.add(column, None if column.sequence else parts.default, exists):
+        default = None if column.sequence else parts.default
+        if self._form.add(column, default, parts.generated, exists):
             self._of_new_columns += parts.constraints
             if parts.serial:
                 self._serials.append(column)
@@ -504,7 +362,12 @@ class Definition(Statement):
             for index in self.connection.table(table).indexes
             if index.condition is not None
         }
-        self.connection.rename_column(table, old, new, checks=checks, conditions=conditions)
+        generated = {
+            column.name: renamed(column.generated, {old: new})
+            for column in self.connection.table(table).columns
+            if column.generated is not None
+        }
+        self.connection.rename_column(table, old, new, checks=checks, conditions=conditions, generated=generated)
 
     def _rename_table(self, table: str, syntax: Syntax) -> None:
         name = name_alone(syntax.need("this", "a name"))
@@ -520,14 +383,16 @@ class Definition(Statement):
         column_position(self.connection.table(table), name)
         type_, using = syntax.take("dtype"), syntax.take("using")
         if type_ is not None:
-            self._form.set_type(name, _whole_type(name, type_), using, syntax.node)
+            self._form.set_type(name, whole_type(name, type_), using, syntax.node)
             return
         default, drop = syntax.take("default"), syntax.flag("drop")
+        if default is not None or (drop and not syntax.node.args.get("allow_null")):
+            self._require_not_generated(table, name)
         syntax.take("allow_null")
         nullable = syntax.node.args.get("allow_null")  # SET NOT NULL: False
         if default is not None:
             changes = default_changes(default, self.connection.table(table).column(name))
-            _require_sequence(self.connection, changes["sequence"])
+            require_sequence(self.connection, changes["sequence"])
             self.connection.alter_column(table, name, **changes)
         elif nullable is not None:
             self.connection.alter_column(table, name, nullable=bool(nullable))
@@ -536,6 +401,22 @@ class Definition(Statement):
         else:
             message = "of a column, only its type, DEFAULT and NOT NULL can be changed"
             raise UnsupportedExpression(f"{syntax.node.sql(dialect=GmdbSql).lower()}: {message}", *place(syntax.node))
+
+    def _require_not_generated(self, table: str, name: str) -> None:
+        if self.connection.table(table).column(name).generated is not None:
+            what = f"table {table}: column {name} is generated, and has no default"
+            raise SchemaError(f"{what}; change its expression by SET EXPRESSION")
+
+    def _alter_expression(self, table: str, syntax: Syntax) -> None:
+        name = column_name(syntax.need("this", "a column"))
+        expression, exists = syntax.take("expression"), syntax.flag("exists")
+        if self._form.definition.columns[column_position(self._form.definition, name)].generated is None:
+            if not exists:
+                raise UnsupportedExpression(f"column {name} is not generated", *place(syntax.node))
+        elif expression is None:
+            self._form.drop_expression(name)
+        else:
+            self._form.set_expression(name, unqualified(table, expression, "a generated column"))
 
     def _add_constraints(self, table: str, syntax: Syntax) -> None:
         for part in syntax.list("expressions"):
@@ -572,26 +453,11 @@ _ALTERATIONS: dict[type[exp.Expr], Callable[[Definition, str, Syntax], None]] = 
     exp.RenameColumn: Definition._rename_column,
     exp.AlterRename: Definition._rename_table,
     exp.AlterColumn: Definition._alter_column,
+    AlterExpression: Definition._alter_expression,
     exp.AlterSet: Definition._set,
     exp.AddConstraint: Definition._add_constraints,
     exp.Drop: Definition._drop_part,
 }
-
-
-def with_sequence(connection: Connection, table: str, parts: ColumnParts, names: set[str]) -> Column:
-    """A column with the sequence that it brings if it is SERIAL; one that it names must be there."""
-    _require_sequence(connection, parts.column.sequence)
-    if not parts.serial:
-        return parts.column
-    name = free_name(connection, table, parts.column.name, names)
-    connection.create_sequence(name, type=parts.serial)
-    names.add(name)
-    return replace(parts.column, default=default_of(name), sequence=name)
-
-
-def _require_sequence(connection: Connection, name: str) -> None:
-    if name and name not in connection.sequences():
-        raise NoSuchSequence(f"there is no sequence {name}")
 
 
 _DROPS, _TYPES, _COLUMNS, _OTHERS, _CONSTRAINTS = range(5)
@@ -603,45 +469,10 @@ def _turn(action: exp.Expr) -> int:
         if action.args.get("dtype") is not None:
             return _TYPES
         return _DROPS if action.args.get("drop") else _OTHERS
+    if isinstance(action, AlterExpression):
+        return _DROPS if action.args.get("expression") is None else _TYPES
     turns: dict[Any, int] = {exp.Drop: _DROPS, exp.ColumnDef: _COLUMNS, exp.AddConstraint: _CONSTRAINTS}
     return turns.get(type(action), _OTHERS)
-
-
-def _whole_type(name: str, node: exp.Expr) -> ColumnType:
-    """A type for a column, which says how many digits a DECIMAL has."""
-    type_, has_digits = named_type(node)
-    if not has_digits:
-        message = f"column {name}: how many digits, and how many behind the point?"
-        raise UnsupportedExpression(message, *place(node), "Write numeric(p, s)")
-    return type_
-
-
-def _columns(
-    table: str, nodes: Sequence[exp.Expr], connection: Connection
-) -> tuple[list[Column], list[Constraint], set[str]]:
-    """The columns and constraints of a new table, and the sequences that columns bring."""
-    columns: list[Column] = []
-    constraints: list[Constraint] = []
-    names: set[str] = set()
-    for node in nodes:
-        if isinstance(node, exp.ColumnDef):
-            with reading(node) as syntax:
-                parts = read_column(table, syntax)
-            columns.append(with_sequence(connection, table, parts, names))
-            constraints += parts.constraints
-        elif isinstance(node, exp.Identifier):
-            raise InvalidSyntax(f"column {node.name} has no type", *place(node))
-        else:
-            constraints.append(read_constraint(table, node))
-    keys = [c for c in constraints if c.kind == PRIMARY_KEY]
-    if len(keys) > 1:
-        raise SchemaError(f"table {table} has two primary keys")
-    if keys:
-        columns = [replace(c, nullable=c.nullable and c.name not in keys[0].columns) for c in columns]
-    for constraint in constraints:
-        if constraint.kind == CHECK:
-            require_check(constraint, table, columns)
-    return columns, constraints, names
 
 
 def _cascades(syntax: Syntax) -> bool:

@@ -18,7 +18,9 @@ from gmdb.format.columns import Column
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.sql.rows.expressions import compile_expression
 from gmdb.sql.statements.assignment import Checks, Defaults
+from gmdb.tables.access.generated import GeneratedColumns
 from gmdb.tables.arrow.arrow_types import arrow_schema
+from gmdb.tables.arrow.generated_arrays import completed
 from gmdb.tables.catalog.schema import TableDefinition
 
 if TYPE_CHECKING:
@@ -84,6 +86,9 @@ class BulkRows:
             for n, field in enumerate(self._schema)
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._checks.generated:
+            generated = GeneratedColumns(self.table, lambda _: self._checks.generated.generation)
+            batch = completed(generated, self.table, batch)
         if self._checks:
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 self._checks.check(row, self._now)

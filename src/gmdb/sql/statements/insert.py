@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from gmdb.database.dbapi import Result, rows_in
-from gmdb.errors import Error, InvalidSyntax, ProgrammingError, SchemaError, UniqueViolation, UnsupportedExpression
+from gmdb.errors import (
+    Error,
+    GeneratedAlways,
+    InvalidSyntax,
+    ProgrammingError,
+    SchemaError,
+    UniqueViolation,
+    UnsupportedExpression,
+)
 from gmdb.format.address import RowId
 from gmdb.format.columns import has_cells
 from gmdb.kernel.runtime.call import FIRST_INDEX
@@ -66,7 +74,6 @@ class Conflict:
         self._statement = statement
         self._table = target.table.definition
         defaults, self._checks = rules
-        self._names: list[str] = []
         self._positions: list[int] = []
         self._sets: assignment.Sets | None = None
         self._query: tree.Relation | None = None  # if queries stand in the action
@@ -87,8 +94,8 @@ class Conflict:
         scope.visible = list(scope.items[0].columns)  # a bare name is that of the row which is there
         scope.parent, scope.views = views, views.views
         sets = assignment.assignments(binder, parts, scope, target, defaults)
-        self._positions = list(sets.values)
-        self._names = [self._table.columns[n].name for n in sets.values]
+        self._checks = self._checks.after(sets.values)
+        self._positions = [*sets.values, *self._checks.generated.positions]
         test = None
         if where is not None:
             with reading(where) as inner:
@@ -123,7 +130,7 @@ class Conflict:
         rows = self._statement.rows_of(self._plan, course)
         if self._sets.queries:
             rows = self._sets.counted(rows)
-        return rows[0][: len(self._positions)] if rows else None
+        return rows[0][: len(self._sets.values)] if rows else None
 
     def _chosen_index(self, syntax: Syntax) -> str | None:
         """The unique index whose conflicts count; None: any."""
@@ -178,10 +185,10 @@ class Conflict:
             values = self._new_values((*old, *row), course)
             if values is not None:
                 new = list(old)
-                for position, value in zip(self._positions, values, strict=True):
+                for position, value in zip(self._positions, values, strict=False):
                     new[position] = value
-                self._checks.check(new, course.now)
-                heap.update(row_id, dict(zip(self._names, values, strict=True)))
+                self._checks.complete(new, course.now)
+                heap.update(row_id, {self._table.columns[n].name: new[n] for n in self._positions})
                 done[row_id] = new
 
     def _put(self, heap: Heap, row: list[Any]) -> RowId:
@@ -321,6 +328,8 @@ class Insert(Changing):
         if column.identity == "always" and not self._overriding:
             message = f"column {column.name} is generated always; leave it out, or write DEFAULT"
             raise ProgrammingError(f"{message}, or OVERRIDING SYSTEM VALUE before VALUES")
+        if column.generated is not None:
+            raise GeneratedAlways(f"column {column.name} is generated; leave it out, or write DEFAULT")
         return True
 
     def _complete(self, assigned: dict[int, Expression]) -> list[Expression]:
@@ -350,13 +359,13 @@ class Insert(Changing):
     def _finisher(self, assigned: Container[int]) -> Callable[[Sequence[Any], datetime | None], Row]:
         """What makes a row whole, by numbers for identity columns without a value, and checks it."""
         columns, missing = self.definition.columns, self._missing(assigned)
-        name, next_numbers, check = self.definition.name, self.connection._next_numbers, self._checks.check
+        name, next_numbers, complete = self.definition.name, self.connection._next_numbers, self._checks.complete
 
         def finish(values: Sequence[Any], now: datetime | None) -> Row:
             row = list(values)
             for n in missing:
                 (row[n],) = next_numbers(name, columns[n].name, 1)
-            check(row, now)
+            complete(row, now)
             return row
 
         return finish

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from gmdb.errors import CheckViolation, Error, IllTyped, NoSuchColumn, SchemaError, StatementError
+from gmdb.errors import (
+    CheckViolation,
+    DependentObjects,
+    Error,
+    IllTyped,
+    NoSuchColumn,
+    SchemaError,
+    StatementError,
+    UnsupportedExpression,
+)
 from gmdb.format.columns import Column, ColumnType, has_cells
 from gmdb.process.late_dataclasses import replace
 from gmdb.process.late_imports import pyarrow as pa
@@ -27,7 +36,8 @@ from gmdb.sql.prepared import Statement
 from gmdb.sql.queries import Query
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.statements.assignment import bind_alone, bind_check, bind_default, uses_time
-from gmdb.sql.statements.stored_texts import columns_named
+from gmdb.sql.statements.generated import Generated, bind_generated
+from gmdb.sql.statements.stored_texts import columns_named, written
 from gmdb.sql.types import within
 from gmdb.tables.catalog.schema import CHECK, Constraint, TableDefinition
 
@@ -53,6 +63,7 @@ class NewForm:
         self._types: dict[int, ColumnType] = {}
         self._made: dict[int, tree.Expression] = {}  # what USING says, or a conversion
         self._added: list[tuple[Column, tree.Expression | None]] = []  # and what rows that are there get
+        self._expressions: dict[int, exp.Expr] = {}  # of generated columns: what they are from now on
         self._source = new_table(self.definition)
 
     def has(self, name: str) -> bool:
@@ -63,18 +74,49 @@ class NewForm:
     def drop(self, name: str, cascade: bool) -> None:
         """Let a column go, with the constraints and indexes that need it; with ``cascade``, others' foreign keys, too.
 
-        Whatever else comes to depend on a column, such as views or generated columns, is to be refused here, or, with
-        CASCADE, to be dropped.
+        Generated columns that are made of it are in the way; with ``cascade``, they go as well.
         """
-        self._dropped.add(self._position(name))
+        position = self._position(name)
+        using = [one for one in self._generated_of(position) if self.has(one)]
+        if using and not cascade:
+            message = f"table {self.definition.name}: column {using[0]} is generated of column {name}"
+            raise DependentObjects(f"{message}; drop it first, or say CASCADE")
+        for one in using:
+            self.drop(one, cascade)
+        self._dropped.add(position)
         self._connection._release_columns(self.definition.name, [name], cascade=cascade)
+
+    def _generated_of(self, position: int) -> list[str]:
+        """The generated columns that are made of a column."""
+        bases = Generated(self.definition).bases
+        return [self.definition.columns[n].name for n, own in bases.items() if position in own]
+
+    def drop_expression(self, name: str) -> None:
+        """A generated column keeps its values, and is one as any other from now on."""
+        self._position(name)
+        self._connection.alter_column(self.definition.name, name, generated=None)
+        self.definition = self._connection.table(self.definition.name)
+        self._source = new_table(self.definition)
+
+    def set_expression(self, name: str, node: exp.Expr) -> None:
+        self._expressions[self._position(name)] = node
 
     def set_type(self, name: str, type_: ColumnType, using: exp.Expr | None, node: exp.Expr) -> None:
         position = self._position(name)
         if position in self._types:
             raise SchemaError(f"table {self.definition.name}: the type of column {name} is changed twice")
         before = self.definition.columns[position]
+        using_it = [one for one in self._generated_of(position) if self.has(one)]
+        if using_it:
+            message = f"the type of column {name} cannot change, since column {using_it[0]} is generated of it"
+            raise UnsupportedExpression(message, *place(node), f"Drop column {using_it[0]} first")
         self._types[position] = type_
+        if before.generated is not None:
+            if using is not None:
+                message = f"column {name} is generated, and cannot be made by USING"
+                raise UnsupportedExpression(message, *place(using), "Change its expression by SET EXPRESSION")
+            self._expressions.setdefault(position, parse_expression(before.generated))
+            return
         if using is not None:
             scope = Scope.of_table(self.definition.name, self._source.stored)
             self._made[position] = fold(assign(bind_alone(using, "USING", scope), type_, using))
@@ -87,13 +129,15 @@ class NewForm:
                 hint = f"Say how: USING {name}::{type_}"
                 raise IllTyped(message, *place(node), hint) from None
 
-    def add(self, column: Column, default: exp.Expr | None, exists: bool) -> bool:
+    def add(self, column: Column, default: exp.Expr | None, generated: exp.Expr | None, exists: bool) -> bool:
         """Add a last column; False if there is one of its name, and ``exists`` says that this may be so."""
         if exists and (self.has(column.name) or any(column.name == other.name for other, _ in self._added)):
             return False
         value = None if default is None else bind_default(default, column)
         if column.is_numbered or (isinstance(value, tree.Constant) and value.value is None):
             value = tree.Constant(within(column.type), None)
+        if generated is not None:
+            self._expressions[len(self.definition.columns) + len(self._added)] = generated
         self._added.append((column, value))
         return True
 
@@ -113,13 +157,13 @@ class NewForm:
             (n, self._changed(n, column)) for n, column in enumerate(table.columns) if n not in self._dropped
         ]
         without = {c.name for c in table.constraints if c.kind == CHECK and not gone.isdisjoint(columns_named(c.text))}
-        changed = {table.columns[n].name for n in self._types}
+        changed = {table.columns[n].name for n in {*self._types, *self._expressions} if n < len(table.columns)}
         checks = [c for c in table.constraints if c.kind == CHECK and c.name not in without]
         checks = [check for check in checks if not changed.isdisjoint(columns_named(check.text))]
         for check in checks:
             self._require_sense(check, [column for _, column in columns])
         gets_values = any(column.is_numbered or _is_value(value) for column, value in self._added)
-        if self._dropped or self._made or gets_values:
+        if self._dropped or self._made or self._expressions or gets_values:
             new = [(None, column) for column, _ in self._added]
             all_columns = [*columns, *new]
             programs = self._programs(gone, [column for _, column in all_columns])
@@ -158,6 +202,8 @@ class NewForm:
     def _changed(self, position: int, column: Column) -> Column:
         """A column as it will be."""
         type_ = self._types.get(position, column.type)
+        if position in self._expressions:
+            column = replace(column, generated=written(self._expressions[position]))
         if type_ == column.type:
             return column
         column = replace(column, type=type_)
@@ -177,17 +223,29 @@ class NewForm:
         values = [self._made.get(n) or tree.Reference(stored[n].type, stored[n]) for n, _ in columns]
         values += [value or tree.Constant(within(column.type), None) for column, value in self._added]
         all_columns = [*(column for _, column in columns), *(column for column, _ in self._added)]
-        if has_cells((*self.definition.columns, *all_columns)):
-            return self._one_by_one(values)
         names = [column.name for column in all_columns]
-        outputs = [(tree.Column(name, value.type), value) for name, value in zip(names, values, strict=True)]
-        return _NewRows(self._connection, tree.Project(self._source, tuple(outputs))).run_by({}).as_reader()
+        made = [tree.Column(name, value.type) for name, value in zip(names, values, strict=True)]
+        whole: list[tree.Expression] = [tree.Reference(one.type, one) for one in made]
+        origins = [*(n for n, _ in columns), *range(len(stored), len(stored) + len(self._added))]
+        for n, origin in enumerate(origins):  # generated columns are made of the others as they will be
+            if origin in self._expressions:
+                node = self._expressions[origin]
+                whole[n] = bind_generated(node, all_columns[n], self.definition.name, all_columns, made)
+        if has_cells((*self.definition.columns, *all_columns)):
+            return self._one_by_one(values, made, whole)
+        rows = tree.Project(self._source, tuple(zip(made, values, strict=True)))
+        if self._expressions:
+            outputs = [(tree.Column(name, value.type), value) for name, value in zip(names, whole, strict=True)]
+            rows = tree.Project(rows, tuple(outputs))
+        return _NewRows(self._connection, rows).run_by({}).as_reader()
 
-    def _one_by_one(self, values: Sequence[tree.Expression]) -> Iterator[tuple[Any, ...]]:
-        """Rows with large objects, of which one is in memory at a time."""
-        evaluate, now = compile_row(values, self._source.stored), datetime.now()
+    def _one_by_one(
+        self, values: Sequence[tree.Expression], made: Sequence[tree.Column], whole: Sequence[tree.Expression]
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows with large objects, of which one is in memory at a time: ``values``, and what is made of these."""
+        evaluate, finish, now = compile_row(values, self._source.stored), compile_row(whole, made), datetime.now()
         for _, row in self._connection.heap(self.definition.name).rows():
-            yield evaluate(row, (), now)
+            yield finish(evaluate(row, (), now), (), now)
 
 
 def _is_value(value: tree.Expression | None) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gmdb.tables.catalog.schema import TableDefinition
 
 if TYPE_CHECKING:
+    from gmdb.tables.access.generated import Generation
     from gmdb.tables.catalog.tables import Catalog
 
 TABLES_MAX = 100  # whose rules are kept
@@ -44,10 +45,10 @@ class RowRules:
         self, table: TableDefinition, values: Sequence[Any], changes: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """New values of some columns of a row, which is refused if it breaks a check then."""
-        checks = self._of(table).checks
+        checks = self._of(table).checks.after([table.position(name) for name in changes])
         new = [changes.get(column.name, value) for column, value in zip(table.columns, values, strict=True)]
-        checks.after([table.position(name) for name in changes]).check(new, datetime.now())
-        return changes
+        checks.complete(new, datetime.now())
+        return {**changes, **{table.columns[n].name: new[n] for n in checks.generated.positions}}
 
     def default_of(self, table: TableDefinition, column: str) -> Any:
         """What a column gets where a row has no value for it."""
@@ -56,6 +57,12 @@ class RowRules:
         default = self._of(table).defaults.of(table.position(column))
         return compile_expression(default, ())((), (), datetime.now())
 
+    def generation_of(self, table: TableDefinition) -> Generation:
+        """How its generated columns come about."""
+        from gmdb.sql.statements.generated import generation_of
+
+        return generation_of(table)
+
 
 def know_rules(catalog: Catalog) -> None:
     """Let the catalog of a database know what its definitions' expressions mean."""
@@ -63,3 +70,4 @@ def know_rules(catalog: Catalog) -> None:
         rules = RowRules()
         catalog.complete_change.connect(rules.complete_change)
         catalog.default_of.connect(rules.default_of)
+        catalog.generation_of.connect(rules.generation_of)

@@ -222,12 +222,13 @@ class Update(_Change):
         self._sets = assignment.assignments(binder, syntax.list("expressions"), scope, target, defaults)
         sets = self._sets.values
         self._checks = Checks(self.definition, target).after(sets)
-        self._positions = list(sets)
-        self._names = [self.definition.columns[n].name for n in sets]
+        self._derived = self._checks.generated.positions  # what follows from the new values
+        self._positions = [*sets, *self._derived]
+        self._names = [self.definition.columns[n].name for n in self._positions]
         own = set(self.table.stored)
         self._computed: list[tree.Output] = []
         self._values: list[Expression] = []
-        for name, value in zip(self._names, sets.values(), strict=True):
+        for name, value in zip(self._names, sets.values(), strict=False):
             if tree.has_queries(value) or not tree.columns_of(value) <= own:
                 self._computed.append((Column(name, value.type), value))
                 value = Reference(value.type, self._computed[-1][0])
@@ -244,10 +245,8 @@ class Update(_Change):
 
     def _needs(self) -> tuple[set[Column], list[tree.Output]]:
         computed = {column for column, _ in self._computed}
-        columns = tree.columns_used(self._values) - computed
-        if self._checks:
-            columns.update(self.table.stored)
-        elif self._returning is not None:
+        columns = (tree.columns_used(self._values) - computed) | self._checks.needs
+        if self._returning is not None:
             columns |= self._returning.needs
         return columns, self._computed
 
@@ -259,11 +258,11 @@ class Update(_Change):
         if self._shows_row_id or self._checks.use_time or self._sets.numbers:
             return None
         values = [(Column("", value.type), value) for value in self._values]
-        stored = [self.table.stored[n] for n in self._stored_positions] if self._checks else []
+        stored = [self.table.stored[n] for n in self._stored_positions] if self._checks.needs else []
         return [*values, *((column, Reference(column.type, column)) for column in stored)]
 
     def _point(self) -> Callable[[Parameters], int] | None:
-        if self._needs_time or self._checks or self._computed:
+        if self._needs_time or self._checks or self._computed or self._derived:
             return None
         if self.table.row_id in tree.columns_used(self._values):
             return None
@@ -272,17 +271,17 @@ class Update(_Change):
         return change_point(self.connection, self._plan.tree, [name for _, name, _ in ordered], new_values)
 
     def _patch_maker(self, heap: Heap) -> Callable[[FoundRow], bytes]:
-        encode, check = heap.patch_encoder(self._names, 1), self._checks.check
         if not self._checks.concern(self._positions):
-            return encode
-        positions, end = self._positions, 1 + len(self._positions)
+            return heap.patch_encoder(self._names, 1)
+        encode, complete = heap.patch_encoder(self._names), self._checks.complete
+        positions, end = self._positions, 1 + len(self._values)
 
         def patch_of(found: FoundRow) -> bytes:
             row = self._stored(found[end - 1 :])
-            for n, value in zip(positions, found[1:end], strict=True):
+            for n, value in zip(positions, found[1:end], strict=False):
                 row[n] = value
-            check(row, None)
-            return encode(found)
+            complete(row, None)
+            return encode([row[n] for n in positions])
 
         return patch_of
 
@@ -317,20 +316,22 @@ class Update(_Change):
         self, found: Iterable[FoundRow], parameters: Parameters, now: datetime | None, changed: list[Row]
     ) -> Iterator[tuple[RowId, Row]]:
         """The new values of each row, which are collected in ``changed``, too."""
-        make, check = self._make, self._checks.check if self._checks.concern(self._positions) else None
+        make, is_concerned = self._make, self._checks.concern(self._positions)
         for row in found:
             new = make(row, parameters, now)
             if self._shows_row_id:
                 new = tuple(str(value) if isinstance(value, RowId) else value for value in new)
-            if check is not None:
-                check(self._changed(row, new), now)
+            if is_concerned:
+                whole = self._changed(row, new)
+                self._checks.complete(whole, now)
+                new = tuple(whole[n] for n in self._positions)
             changed.append(new)
             yield row[0], new
 
     def _changed(self, found: FoundRow, new: Row) -> list[Any]:
         """A row's stored values with the new ones."""
         row = self._stored(found)
-        for n, value in zip(self._positions, new, strict=True):
+        for n, value in zip(self._positions, new, strict=False):
             row[n] = value
         return row
 

@@ -51,6 +51,7 @@ from gmdb.process.signals import Flattened
 from gmdb.storage.memory import address_of, numbers, zeros
 from gmdb.storage.store import PageStore, Segment
 from gmdb.tables.access.definition import Checked, Definition, View
+from gmdb.tables.access.generated import GeneratedColumns
 from gmdb.tables.access.indexes import IndexDefinition, KeyRange, key_limit, no_such_index
 from gmdb.tables.access.keyed import KeyedRows
 from gmdb.tables.access.lob_changes import all_or_nothing, insert_with_lobs, kept_values
@@ -85,7 +86,7 @@ def _not_now(*_: Any) -> int:
 
 
 def _nobody(_: Definition) -> None:
-    """Who watches the rows of a table that concerns no other."""
+    """Who watches the rows of a table that concerns no other, or computes columns of rows that are whole."""
 
 
 class Heap(RowChanges):
@@ -95,14 +96,16 @@ class Heap(RowChanges):
         session: Session,
         current: Callable[[int | None], Definition],
         watch_of: Callable[[Any], Watch | None] = _nobody,
+        generated_of: Callable[[Any], GeneratedColumns | None] = _nobody,
     ) -> None:
         """``current`` returns the table's definition as a snapshot sees it, or, for None, as it is now.
 
         It is called with None whenever a transaction begins to change the table, which it holds by then.
-        ``watch_of`` returns who is told of changes of a table that is so defined.
+        ``watch_of`` returns who is told of changes of a table that is so defined, ``generated_of`` what computes its
+        generated columns; without it, all rows and patches that come have them.
         """
         self.session = session
-        self._watch_of = watch_of
+        self._watch_of, self._generated_of = watch_of, generated_of
         self._current = current
         self._bytes = zeros(BUFFER_SIZE)
         self._lobs_wanted: Container[int] | None = None
@@ -125,6 +128,7 @@ class Heap(RowChanges):
         codec = RowCodec(self.columns)
         self.encode, self.plain_decode = codec.encode, codec.decode
         self.watch = watch = self._watch_of(definition)
+        self.generated = self._generated_of(definition)
         self._patches = Patches(self.name, self.columns, () if watch is None else watch.columns)
         self.encode_patch = self._patches.encode
         self.lobs: Lobs | None = None
@@ -149,7 +153,8 @@ class Heap(RowChanges):
         self.view = View(self.obj_id, self._target, (fields, self._index_pages, self.lobs, self.shape))
         self.insert_at_once = self._make_insert()
         self._fetch_at_once = self._make_fetch()
-        self._update_at_once = self._bound(update_values, self.gate), self._patches.shapes
+        shapes = self._patches.shapes if self.generated is None else {}
+        self._update_at_once = self._bound(update_values, self.gate), shapes
 
     def insert(self, values: Sequence[Any]) -> RowId:
         """Add a row, values in column order; returns the row id that it keeps for life."""
@@ -170,7 +175,7 @@ class Heap(RowChanges):
         if not self.session.plain or (self.watch is not None and self.watch.inserts):
             return NOT_NOW
         try:
-            row = self.encode(values)
+            row = self.encode(values if self.generated is None else self.generated.row(values))
         except DataError:  # it may be longer than a row takes, or a file
             if self.lobs is None:
                 raise
@@ -181,7 +186,10 @@ class Heap(RowChanges):
         """``insert`` in one call of a kernel, which makes the row itself: its place, or less than 0."""
         if self.shape is None or (self.watch is not None and self.watch.inserts):
             return _not_now
-        return self._bound(insert_values, self.gate, self.shape.address)
+        insert = self._bound(insert_values, self.gate, self.shape.address)
+        if self.generated is None:
+            return insert
+        return lambda values: insert(self.generated.row(values))  # type: ignore[union-attr]
 
     def _bound(self, kernel: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
         """A kernel with its first arguments, and the memory that they lead to, whatever definition the heap gets."""
@@ -192,6 +200,8 @@ class Heap(RowChanges):
     @operation
     def _insert_slowly(self, values: Sequence[Any]) -> RowId:
         self.share()
+        if self.generated is not None:
+            values = self.generated.row(values)
         insert = self.insert_row if self.lobs is None else partial(insert_with_lobs, self)
         if self.watch is not None and self.watch.inserts and not self.session.depth:
             with self.session.statement():
@@ -308,7 +318,7 @@ class Heap(RowChanges):
 
     def _update_encoded(self, place: int, values: Sequence[Any] | Mapping[str, Any]) -> int:
         """``update`` by values of any types, without waiting or making room; less than 0: nothing was done."""
-        if not self.session.plain:
+        if not self.session.plain or (self.generated is not None and self.generated.concern(values)):
             return NOT_NOW
         if isinstance(values, Mapping):
             self._patches.shape(tuple(values))  # for the next time
@@ -362,7 +372,7 @@ class Heap(RowChanges):
         """
         if self.lobs is None or positions is None or all(n in positions for n in self.lobs.positions):
             return self
-        other = Heap(self._store, self.session, self._current, self._watch_of)
+        other = Heap(self._store, self.session, self._current, self._watch_of, self._generated_of)
         other._lobs_wanted = positions
         return other
 

@@ -8,17 +8,20 @@ Not here: what a watch does (tables/catalog/foreign_keys.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gmdb.format.address import RowId, place_of
+from gmdb.format.codec import Unfinished
 from gmdb.format.row import COL_COUNT_AT
 from gmdb.kernel.change.dml import BATCH_HEAD, STATUS_BITS, change_rows, delete_row, update_row
 from gmdb.kernel.runtime.call import SCN
-from gmdb.kernel.runtime.status import CHANGED, ROW_TOO_LARGE
+from gmdb.kernel.runtime.status import CHANGED, NOT_FOUND, ROW_TOO_LARGE
 from gmdb.storage.memory import numbers
 from gmdb.tables.access.batches import Change, batch_of
+from gmdb.tables.access.generated import GeneratedColumns
 from gmdb.tables.access.lob_changes import try_update_apart, try_update_with_lobs
+from gmdb.tables.access.lob_files import rereadable
 from gmdb.transaction.interrupts import operation
 from gmdb.transaction.session import Session
 
@@ -63,6 +66,7 @@ class RowChanges:
     definition: Any
     lobs: Any
     watch: Watch | None
+    generated: GeneratedColumns | None
     plain_decode: Callable[[bytes], Values]
     encoded_row: Callable[..., bytes | None]
     refuse_if_failed: Callable[[int, RowId], None]
@@ -82,6 +86,8 @@ class RowChanges:
 
     @operation
     def _update_slowly(self, row_id: RowId, values: Sequence[Any] | Mapping[str, Any]) -> None:
+        if self.lobs is not None and self.generated is not None:
+            values = rereadable(values)  # they are stored again if the row has changed meanwhile
         self._finish(row_id, lambda: self.try_update(row_id, values))
 
     def delete(self, row_id: RowId) -> None:
@@ -95,9 +101,9 @@ class RowChanges:
         self._finish(row_id, lambda: self.try_delete(row_id))
 
     def _finish(self, row_id: RowId, change: Callable[[], int]) -> None:
-        """Make a change of a row, or raise; if somebody watches, as a statement, which ends by what comes of it."""
+        """Make a change of a row, or raise; as a statement, if it needs the row, or ends by what comes of it."""
         session = self.session
-        if self.watch is None or session.depth:
+        if (self.watch is None and self.generated is None) or session.depth:
             self.refuse_if_failed(change(), row_id)
             return
         with session.statement():
@@ -109,6 +115,11 @@ class RowChanges:
         """``update`` that returns a status if there is no such row, or it has changed."""
         if self.session.tables_held.get(self.number) is not self.definition:
             self.share()
+        if self.generated is not None and self.generated.concern(values):
+            old = self._bases(row_id, self.generated.bases)
+            if old is None:
+                return NOT_FOUND
+            values = self.generated.changes(old, values)
         if self.lobs is not None:
             return try_update_with_lobs(cast("Heap", self), row_id, values)
         return self.try_patch((row_id, self.encode_patch(values)))
@@ -144,6 +155,14 @@ class RowChanges:
         session = self.session
         row = self.encoded_row(row_id, numbers((session.call[SCN], session.slot, session.statement_number)))
         return None if row is None else self.plain_decode(row)
+
+    def _bases(self, row_id: RowId, wanted: Container[int]) -> Values | None:
+        """``_as_it_is``, with the values of some columns whole, wherever they are; others may be passed over."""
+        old = self._as_it_is(row_id)
+        if old.__class__ is not Unfinished:
+            return old
+        with self.session.cursor() as (snapshot, _):
+            return self.lobs.finisher(snapshot.check, wanted)(old)
 
     def _watches(self, patch: bytes) -> bool:
         """Whether a change concerns others; its columns' numbers are at a patch's end."""

@@ -32,6 +32,7 @@ from gmdb.tables.access.lob_changes import indexed
 from gmdb.tables.access.sorted_runs import KeyTooLong, Run, sorted_runs
 from gmdb.tables.arrow.arrow_types import batches_of, fit_batch
 from gmdb.tables.arrow.formatting import PageFormatter, new_page
+from gmdb.tables.arrow.generated_arrays import completed
 from gmdb.tables.arrow.lob_columns import stored_arrays
 from gmdb.tables.arrow.referring_keys import note_pages, note_rows
 
@@ -214,6 +215,8 @@ class _Load:
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> None:
         for batch in let_through(batches):
             self._session.check_interrupted()
+            if self._heap.generated is not None:
+                batch = completed(self._heap.generated, self._heap.definition, batch, self._formatter.row_count)
             arrays = fit_batch(self._heap.name, self._heap.columns, batch, self._formatter.row_count)
             if self._heap.watch is not None:
                 note_rows(self._heap.watch, arrays)

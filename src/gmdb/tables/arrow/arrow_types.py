@@ -110,6 +110,14 @@ def fit_batch(table: str, columns: Sequence[Column], batch: pa.RecordBatch, firs
     return fitted
 
 
+def with_generated(columns: Sequence[Column], batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch with generated columns that it may have left out, for others to compute."""
+    for column in columns:
+        if column.generated is not None and column.name not in batch.schema.names:
+            batch = batch.append_column(column.name, pa.nulls(len(batch), arrow_type(column.type)))
+    return batch
+
+
 def _fit_column(column: Column, values: pa.Array, first_row: int) -> pa.Array:
     target = arrow_type(column.type)
     if pa.types.is_dictionary(values.type):

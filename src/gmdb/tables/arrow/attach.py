@@ -344,11 +344,15 @@ class _Applying:
         """Whether each of some keys was there; if so, its row is updated."""
         names, heap, change = self._updated, self._heap, self._by_key.change_at_once
         encode = heap.patch_encoder(names) if names else None
+        is_computed = heap.generated is not None and heap.generated.concern(dict.fromkeys(names))
         for n, (key, values) in enumerate(changes):
             if n % CHECKED_EVERY == 0:
                 self._session.check_interrupted()
             if encode is None:
                 yield bool(self._by_key.find(key))
+                continue
+            if is_computed:
+                yield self._update_row(key, dict(zip(names, values, strict=True)))
                 continue
             done = -1
             try:
@@ -390,11 +394,13 @@ class _Applying:
                 self._heap.delete(row_id)
             if held:
                 old = held[0][1]
-                keeps_old = [column.name not in self._apply.given for column in columns]
-                yield [old[p] if keeps_old[p] else new_values[c.name][n] for p, c in enumerate(columns)]
+                given = self._apply.given
+                kept = [None if c.generated is not None else value for c, value in zip(columns, old, strict=True)]
+                yield [new_values[c.name][n] if c.name in given else kept[p] for p, c in enumerate(columns)]
             else:
                 numbered = with_numbers(self._catalog, self._session, self._table, rows.slice(n, 1))
-                yield [numbered.column(column.name)[0].as_py() for column in columns]
+                known = numbered.to_pylist()[0]
+                yield [known.get(column.name) for column in columns]
 
     def _insert(self, row: Sequence[Any]) -> None:
         try:

@@ -41,7 +41,8 @@ def definition_digest(columns: Sequence[Column], constraints: Sequence[Constrain
     """Rows staged for one definition fit another if, and only if, both have the same digest."""
     facts = [(column.name, str(column.type), column.nullable) for column in columns]
     checks = sorted(constraint.text for constraint in constraints if constraint.kind == CHECK)
-    return hashlib.sha256(repr((facts, checks)).encode()).digest()[:16]
+    generated = [(column.name, column.generated) for column in columns if column.generated is not None]
+    return hashlib.sha256(repr((facts, checks, *generated)).encode()).digest()[:16]
 
 
 def index_digest(index: IndexDefinition) -> bytes:

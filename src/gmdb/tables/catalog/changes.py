@@ -98,6 +98,8 @@ class DefinitionChanges:
         numbered = tuple(replace(self._with_counter(column), number=None) for column in columns)
         place = (obj_id, space.space_id, segment.entry_page)
         table = self._with_lobs(TableDefinition(name, *place, numbered, sequence=sequence))
+        if self._catalog.generated_of(table) is not None:
+            self._catalog.generation_of(table)  # refuses what means nothing
         self._system.enter(table)
         self._change(table)
         for constraint in sorted(constraints, key=lambda one: one.kind == FOREIGN_KEY):  # keys come before them
@@ -338,6 +340,8 @@ class DefinitionChanges:
         """Add a last column.  Rows that are there read NULL, at no cost, or get ``value`` or an identity's numbers."""
         table = self._take(name)
         check_column(table.name, column)
+        if column.generated is not None:
+            raise SchemaError(f"table {table.name}, column {column.name}: use ALTER TABLE to add a generated column")
         self._require_new_column(table, column.name)
         if len(table.columns) >= MAX_COLUMNS:
             raise SchemaError(f"table {table.name} has {MAX_COLUMNS} columns already; it cannot have more")
@@ -366,9 +370,16 @@ class DefinitionChanges:
             heap.update(row_id, {column.name: one})
 
     def rename_column(
-        self, name: str, column: str, new_name: str, checks: Mapping[str, str], conditions: Mapping[str, str]
+        self,
+        name: str,
+        column: str,
+        new_name: str,
+        checks: Mapping[str, str],
+        conditions: Mapping[str, str],
+        generated: Mapping[str, str],
     ) -> None:
-        """``checks``, ``conditions``: new expressions of the table's checks and of partial indexes, by their names."""
+        """``checks``, ``conditions``, ``generated``: new expressions of the table's checks, partial indexes and
+        generated columns, by their names."""
         self._keys.rename_column(self._take(name), column, new_name)
         self.sequences.rename_owner(self._take(name).name, self._take(name).name, column, new_name)
         table = self._take(name)
@@ -377,7 +388,8 @@ class DefinitionChanges:
         if old.lower() != new_name.lower():
             self._require_new_column(table, new_name)
         require_name("column", new_name)
-        columns = [replace(c, name=new_name) if n == position else c for n, c in enumerate(table.columns)]
+        columns = [replace(c, generated=generated.get(c.name, c.generated)) for c in table.columns]
+        columns[position] = replace(columns[position], name=new_name)
         constraints = [
             replace(
                 one,
@@ -392,15 +404,20 @@ class DefinitionChanges:
             if index != before:
                 self._system.change_index(index)
         table = replace(table, columns=tuple(columns), constraints=tuple(constraints), indexes=tuple(indexes))
-        self._system.change_column(table, position)
+        for n, now in enumerate(table.columns):
+            if n == position or now.generated is not None:
+                self._system.change_column(table, n)
         for constraint in table.constraints:
             if constraint.name in checks:
                 self._system.change_constraint(table, constraint)
         self._change(table)
 
     def alter_column(self, name: str, column: str, changes: Mapping[str, Any]) -> None:
-        """Change a column's ``default`` (None: it has none), ``nullable``, or its ``type`` to a wider one."""
+        """Change a column's ``default`` (None: it has none), ``nullable``, or its ``type`` to a wider one; or let a
+        generated one keep its values, and be one as any other (``generated``: None)."""
         unknown = set(changes) - {"default", "nullable", "sequence", "type"}
+        if changes.get("generated", "") is None:
+            unknown.discard("generated")
         if unknown:
             raise SchemaError(f"table {name}, column {column}: {unknown.pop()} cannot be changed")
         table = self._take(name)

@@ -208,6 +208,12 @@ def check_column(table: str, column: Column) -> None:
     if known != column.type:
         raise SchemaError(f"{where}: {column.type} is not a type's name as gmdb has it; {known} is")
     require_expression(where, column.default)
+    require_expression(where, column.generated)
+    if column.generated is not None:
+        if column.default is not None or column.identity is not None:
+            raise SchemaError(f"{where}: a generated column has no default, and is no identity")
+        if column.type.is_lob:
+            raise SchemaError(f"{where}: a {column.type} is not generated; use TEXT or BYTEA")
     if column.sequence and (column.identity is not None or column.type.name not in ("INT", "BIGINT")):
         raise SchemaError(f"{where}: a column with the numbers of a sequence is INT or BIGINT, and no identity")
     if column.identity is None:
@@ -379,6 +385,7 @@ def named(table: TableDefinition, constraint: Constraint, index_names: Iterable[
         raise SchemaError(f"table {table.name} has a constraint {name} already")
     if kind == FOREIGN_KEY:
         require_foreign_key(f"{where} {name}", constraint)
+        _require_changeable(f"{where} {name}", table, constraint)
     elif options_of(constraint).keys() - {"valid", "comment"} or (kind != CHECK and not constraint.valid):
         what = "only a foreign key refers to a table, and only it and a check can be not valid"
         raise SchemaError(f"{where} {name}: {what}")
@@ -398,6 +405,17 @@ def require_foreign_key(where: str, constraint: Constraint) -> None:
         raise SchemaError(f"{where}: columns are set on delete by set null and set default only")
     if not set(constraint.sets) <= set(constraint.columns):
         raise SchemaError(f"{where}: on delete, only columns of the foreign key can be set")
+
+
+def _require_changeable(where: str, table: TableDefinition, constraint: Constraint) -> None:
+    """Refuse a foreign key whose actions would change a generated column."""
+    generated = {column.name for column in table.columns if column.generated is not None}
+    on_delete = constraint.sets or constraint.columns if constraint.on_delete in (SET_NULL, SET_DEFAULT) else ()
+    on_update = constraint.columns if constraint.on_update in (CASCADE, SET_NULL, SET_DEFAULT) else ()
+    actions = ((f"on delete {constraint.on_delete}", on_delete), (f"on update {constraint.on_update}", on_update))
+    for what, columns in actions:
+        if not generated.isdisjoint(columns):
+            raise SchemaError(f"{where}: {what} would change a generated column")
 
 
 def key_constraint(parent: TableDefinition, columns: Iterable[str]) -> Constraint:

@@ -20,6 +20,7 @@ from gmdb.format.columns import Column
 from gmdb.process.hooks import Hook
 from gmdb.process.late_dataclasses import replace
 from gmdb.storage.store import PageStore
+from gmdb.tables.access.generated import GeneratedColumns, Generation
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import IndexDefinition
 from gmdb.tables.catalog.counters import Counters, Counting, counting_of
@@ -52,6 +53,11 @@ def _as_given(table: TableDefinition, values: Sequence[Any], changes: Mapping[st
     return changes
 
 
+def _no_generation(table: TableDefinition) -> Generation:
+    """How generated columns come about, while nobody knows what expressions mean."""
+    raise SchemaError(f"table {table.name}: nobody is here who computes its generated columns")
+
+
 def _no_default(table: TableDefinition, column: str) -> Any:
     """The default of a column, while nobody knows what expressions mean."""
     raise SchemaError(f"table {table.name}, column {column}: nobody is here who evaluates its default")
@@ -79,6 +85,7 @@ class Catalog:
         self._before: tuple[_Version, ...] = ()  # what older snapshots see, oldest first
         self.complete_change = Hook(_as_given)
         self.default_of = Hook(_no_default)
+        self.generation_of = Hook(_no_generation)
         self.keys_of_rows = Hook(_keys_of_rows)
         self._numbering = threading.Lock()
         with reading_catalog():
@@ -285,7 +292,13 @@ class Catalog:
                 self.require_seen(now, session)
             return now
 
-        return Heap(self.store, session, definition, partial(watch_of, self, session))
+        return Heap(self.store, session, definition, partial(watch_of, self, session), self.generated_of)
+
+    def generated_of(self, table: TableDefinition) -> GeneratedColumns | None:
+        """What computes the generated columns of a table; None if it has none."""
+        if all(column.generated is None for column in table.columns):
+            return None
+        return GeneratedColumns(table, self.generation_of)
 
     # ---- the newest state, for checks
 
@@ -310,7 +323,7 @@ class Catalog:
                 self.require_seen(table, session)
             return table
 
-        return Heap(self.store, session, definition, partial(watch_of, self, session))
+        return Heap(self.store, session, definition, partial(watch_of, self, session), self.generated_of)
 
     def require_checked(self, table: TableDefinition, session: Session) -> None:
         """Refuse to change the definition of a table of which something is yet to be checked."""

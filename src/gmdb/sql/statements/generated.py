@@ -1,0 +1,137 @@
+"""Generated columns: what their expressions mean, and how statements compute them.
+
+An expression gives the same for the same row at any time: it asks for nothing but other columns of the row, none of
+which are generated themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+from sqlglot import exp
+
+import gmdb.sql.bind.queries  # noqa: F401  # without it nobody would know what a call means
+from gmdb.errors import Error, SchemaError, UnsupportedExpression
+from gmdb.format.columns import Column as StoredColumn
+from gmdb.sql import tree
+from gmdb.sql.bind.coercion import fold
+from gmdb.sql.bind.expressions import bind_assigned
+from gmdb.sql.bind.of_rows import alone, columns_of
+from gmdb.sql.bind.scope import Scope
+from gmdb.sql.dialect import parse_expression, place
+from gmdb.sql.plan.terms import substituted
+from gmdb.sql.rows.expressions import compile_row
+from gmdb.sql.tree import Expression
+from gmdb.tables.access.generated import Generation
+from gmdb.tables.catalog.schema import TableDefinition
+
+
+def bind_generated(
+    node: exp.Expr, column: StoredColumn, table: str, columns: Sequence[StoredColumn], own: Sequence[tree.Column]
+) -> Expression:
+    """The expression of a generated column; ``own``: the table's columns as the expression is to know them."""
+    what = f"the expression of generated column {column.name}"
+    binder = alone(node, what)
+    value = fold(bind_assigned(binder, node, Scope.of_table(table, own), column.type))
+    require_immutable(value, what, node)
+    numbers = {one: n for n, one in enumerate(own)}
+    for base in (columns[numbers[one]] for one in tree.columns_of(value)):
+        where = f"column {column.name} is generated of column {base.name}"
+        if base.generated is not None:
+            raise UnsupportedExpression(f"{where}, which is generated itself", *place(node))
+        if base.type.is_lob:
+            raise UnsupportedExpression(f"{where}, which is a {base.type}", *place(node), "Use TEXT or BYTEA")
+    return value
+
+
+def require_immutable(value: Expression, what: str, node: exp.Expr) -> None:
+    """Refuse an expression that may give something else for the same row at another time."""
+    if tree.is_volatile(value) or any(isinstance(part, tree.Now) for part in value.walk()):
+        raise UnsupportedExpression(f"{what} must give the same at any time", *place(node))
+
+
+@lru_cache(256)
+def _kept(table: str, columns: Sequence[StoredColumn]) -> tuple[tuple[tree.Column, ...], Mapping[int, Expression]]:
+    """The expressions that the catalog keeps, by the positions of their columns, and what they are about."""
+    own = tuple(columns_of(columns))
+    expressions = {}
+    for n, column in enumerate(columns):
+        if column.generated is None:
+            continue
+        try:
+            expressions[n] = bind_generated(parse_expression(column.generated), column, table, columns, own)
+        except Error as error:
+            what = f"table {table}, column {column.name}: generated as ({column.generated})"
+            raise SchemaError(f"{what} has no meaning: {error}") from None
+    return own, expressions
+
+
+class Generated:
+    """The generated columns of a table, for a statement that changes its rows."""
+
+    def __init__(self, table: TableDefinition, stored: Sequence[tree.Column] | None = None) -> None:
+        """``stored``: the table's columns as the statement has them."""
+        own, expressions = _kept(table.name, table.columns)
+        self._columns = own if stored is None else tuple(stored)
+        known = dict(zip(own, self._columns, strict=True))
+        references = {column: tree.Reference(now.type, now) for column, now in known.items()}
+        self.expressions = {n: substituted(value, references) for n, value in expressions.items()}
+        numbers = {column: n for n, column in enumerate(self._columns)}
+        self.bases = {
+            n: frozenset(numbers[one] for one in tree.columns_of(value)) for n, value in self.expressions.items()
+        }
+
+    def after(self, positions: Iterable[int]) -> Generated:
+        """Those of them that are others once some columns have new values."""
+        changed = set(positions)
+        return self._chosen([n for n, bases in self.bases.items() if not changed.isdisjoint(bases)])
+
+    def within(self, positions: Container[int]) -> Generated:
+        """Those of them that are made of some columns only."""
+        return self._chosen([n for n, bases in self.bases.items() if all(base in positions for base in bases)])
+
+    def _chosen(self, numbers: Iterable[int]) -> Generated:
+        chosen = Generated.__new__(Generated)
+        chosen._columns = self._columns
+        chosen.bases = {n: self.bases[n] for n in numbers}
+        chosen.expressions = {n: self.expressions[n] for n in numbers}
+        return chosen
+
+    def __bool__(self) -> bool:
+        return bool(self.expressions)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return tuple(self.expressions)
+
+    @property
+    def needs(self) -> set[tree.Column]:
+        """The columns that they are made of."""
+        return {self._columns[n] for bases in self.bases.values() for n in bases}
+
+    @cached_property
+    def _compute(self) -> Any:
+        return compile_row(list(self.expressions.values()), self._columns)
+
+    def compute(self, row: Sequence[Any]) -> Sequence[Any]:
+        """Their values, of a row's."""
+        values: Sequence[Any] = self._compute(tuple(row), (), None)
+        return values
+
+    @property
+    def generation(self) -> Generation:
+        """How they come about, for those who know no expressions."""
+        return Generation(self.bases, self.compute)
+
+    def put_into(self, row: list[Any]) -> None:
+        """Compute them where a row has them."""
+        if self.expressions:
+            for n, value in zip(self.expressions, self.compute(row), strict=True):
+                row[n] = value
+
+
+def generation_of(table: TableDefinition) -> Generation:
+    """How a table's generated columns come about."""
+    return Generated(table).generation

@@ -1,0 +1,240 @@
+"""Columns and constraints of a table, as CREATE TABLE and ALTER TABLE write them.
+
+What gmdb does not keep (deferred keys and checks, virtual columns) is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from gmdb.errors import InvalidSyntax, NoSuchSequence, SchemaError, UnsupportedExpression
+from gmdb.format.columns import Column, ColumnType
+from gmdb.process.late_dataclasses import dataclass, field, replace
+from gmdb.sql.bind.expressions import named_type
+from gmdb.sql.bind.of_rows import columns_of
+from gmdb.sql.bind.scope import Scope
+from gmdb.sql.dialect import GmdbSql, parse_expression, place
+from gmdb.sql.statements.assignment import bind_check, bind_default
+from gmdb.sql.statements.generated import bind_generated
+from gmdb.sql.statements.references import read_foreign_key
+from gmdb.sql.statements.sequences import SERIALS, free_name, identity_numbers, sequence_of_default
+from gmdb.sql.statements.stored_texts import written
+from gmdb.sql.syntax import Syntax, column_names, folded, reading
+from gmdb.sql.types import BIGINT, INT
+from gmdb.tables.catalog.schema import CHECK, PRIMARY_KEY, UNIQUE, Constraint
+from gmdb.tables.catalog.sequences import default_of
+
+if TYPE_CHECKING:
+    from gmdb.database.connection import Connection
+
+_AT_ONCE = ("NOT DEFERRABLE", "INITIALLY IMMEDIATE")  # what constraints are anyhow
+
+
+@dataclass(slots=True)
+class ColumnParts:
+    """A column, and the constraints that were written with it; ``default`` as it was written."""
+
+    column: Column
+    constraints: list[Constraint] = field(default_factory=list)
+    default: exp.Expr | None = None
+    serial: str = ""  # the type of the sequence that it brings
+    generated: exp.Expr | None = None  # as it was written
+
+
+def read_column(table: str, syntax: Syntax) -> ColumnParts:
+    """A column's definition, of which ``exists`` is the caller's to take."""
+    name, kind = folded(syntax.need("this", "a column's name")), syntax.take("kind")
+    if kind is None:
+        raise InvalidSyntax(f"column {name} has no type", *place(syntax.node))
+    serial = SERIALS.get(kind.sql().upper(), "") if isinstance(kind, exp.DataType) else ""
+    type_ = (BIGINT if serial == "BIGINT" else INT) if serial else whole_type(name, kind)
+    parts, nullable = ColumnParts(Column(name, type_), serial=serial), set[bool | None]()
+    if serial:
+        nullable.add(False)
+    for node in syntax.list("constraints"):
+        with reading(node) as constraint:
+            named = constraint.take("this")
+            nullable.add(_add(table, parts, constraint.need("kind", "a constraint"), named and folded(named)))
+    if nullable >= {True, False}:
+        raise InvalidSyntax(f"column {name} is both NULL and NOT NULL", *place(syntax.node))
+    parts.column = replace(parts.column, nullable=False not in nullable)
+    if parts.generated is not None and (parts.default is not None or parts.column.identity or serial):
+        what = f"column {name} is generated, and has a default or numbers as well"
+        raise InvalidSyntax(f"syntax error: {what}", *place(parts.generated))
+    return parts
+
+
+def _add(table: str, parts: ColumnParts, node: exp.Expr, name: str | None) -> bool | None:
+    """Add what is written behind a column; whether it may be NULL then, if that says so."""
+    column = parts.column
+    if isinstance(node, exp.NotNullColumnConstraint):
+        with reading(node) as syntax:
+            return syntax.flag("allow_null")
+    if isinstance(node, exp.DefaultColumnConstraint):
+        _require_once(parts.default, "DEFAULT", node)
+        with reading(node) as syntax:
+            parts.default = syntax.need("this", "a value")
+        if parts.serial:
+            raise InvalidSyntax("syntax error: a serial column has a default already", *place(node))
+        parts.column = replace(column, **default_changes(parts.default, column))
+        return None
+    if isinstance(node, exp.ComputedColumnConstraint):
+        _require_once(parts.generated, "GENERATED", node)
+        with reading(node) as syntax:
+            parts.generated = unqualified(table, syntax.need("this", "an expression"), "a generated column")
+        parts.column = replace(column, generated=written(parts.generated))
+        return None
+    is_identity = isinstance(node, exp.GeneratedAsIdentityColumnConstraint)
+    if is_identity and node.args.get("expression") is not None:
+        message = "a generated column is STORED; there are no virtual ones"
+        raise UnsupportedExpression(message, *place(node), "Write GENERATED ALWAYS AS (...) STORED")
+    if is_identity:
+        _require_once(column.identity, "GENERATED AS IDENTITY", node)
+        if parts.serial:
+            raise InvalidSyntax("syntax error: a serial column is no identity", *place(node))
+        parts.column = replace(column, **_identity(node, column))
+        return False
+    parts.constraints.append(read_constraint(table, node, name or "", column.name))
+    return False if parts.constraints[-1].kind == PRIMARY_KEY else None
+
+
+def _require_once(before: Any, what: str, node: exp.Expr) -> None:
+    if before is not None:
+        raise InvalidSyntax(f"syntax error: a column has {what} twice", *place(node))
+
+
+def default_changes(node: exp.Expr, column: Column) -> dict[str, Any]:
+    """What a default makes of a column: an expression, or the numbers of a sequence."""
+    sequence = sequence_of_default(node)
+    if sequence:
+        return {"default": default_of(sequence), "sequence": sequence}
+    bind_default(node, column)
+    return {"default": written(node), "sequence": ""}
+
+
+def _identity(node: exp.Expr, column: Column) -> dict[str, Any]:
+    with reading(node) as syntax:
+        always = syntax.flag("this")
+        numbers = identity_numbers(syntax, column.type)
+    return {"identity": "always" if always else "by default", "numbers": numbers}
+
+
+def read_constraint(table: str, node: exp.Expr, name: str = "", column: str | None = None) -> Constraint:
+    """A constraint of a table, or of the column with which it was written."""
+    if isinstance(node, exp.Constraint):
+        with reading(node) as syntax:
+            name = folded(syntax.need("this", "a name"))
+            (first, *rest) = syntax.list("expressions")
+        if rest:
+            raise UnsupportedExpression(f"{rest[0].sql()} behind a constraint", *place(rest[0]))
+        return read_constraint(table, first, name)
+    own = () if column is None else (column,)
+    with reading(node) as syntax:
+        if isinstance(node, exp.PrimaryKey | exp.PrimaryKeyColumnConstraint):
+            return Constraint(PRIMARY_KEY, _key(syntax, own), name=name)
+        if isinstance(node, exp.UniqueColumnConstraint):
+            return Constraint(UNIQUE, _key(syntax, own), name=name)
+        if isinstance(node, exp.CheckColumnConstraint):
+            condition = unqualified(table, syntax.need("this", "a condition"))
+            return Constraint(CHECK, text=written(condition), name=name)
+        if isinstance(node, exp.Reference | exp.ForeignKey):
+            return read_foreign_key(syntax, own, name)
+        raise UnsupportedExpression(f"gmdb has no constraint {node.sql(dialect=GmdbSql)}", *place(node))
+
+
+def _key(syntax: Syntax, own: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of a key, if nothing is to be different with it."""
+    with reading(syntax.need("include", "a key")):
+        pass  # nothing may be set in it
+    for option in syntax.list("options"):
+        text = " ".join(str(option).upper().split())
+        if text not in _AT_ONCE:
+            raise UnsupportedExpression(f"{text} is not supported: keys are unique at any time", *place(syntax.node))
+    if isinstance(syntax.node, exp.PrimaryKeyColumnConstraint):
+        return own
+    listed = syntax.list("expressions" if isinstance(syntax.node, exp.PrimaryKey) else "this")
+    if isinstance(syntax.node, exp.UniqueColumnConstraint) and listed:
+        with reading(listed[0]) as schema:
+            listed = schema.list("expressions")
+    if not listed and not own:
+        raise InvalidSyntax("syntax error: a key needs columns", *place(syntax.node))
+    if own and listed:
+        raise InvalidSyntax("syntax error: a key behind a column is one of that column alone", *place(syntax.node))
+    return tuple(column_names(listed)) or own
+
+
+def unqualified(table: str, node: exp.Expr, what: str = "a check") -> exp.Expr:
+    """An expression whose columns do not say whose they are, since tables get other names."""
+    node = node.copy()
+    for column in node.find_all(exp.Column):
+        owner = column.args.get("table")
+        if owner is not None and folded(owner) != table:
+            raise UnsupportedExpression(f"{what} of table {table} can only ask for its own columns", *place(column))
+        column.set("table", None)
+    return node
+
+
+def require_check(constraint: Constraint, table: str, columns: Sequence[Column]) -> None:
+    """Refuse a check that is not a condition of the table's rows."""
+    bind_check(parse_expression(constraint.text), Scope.of_table(table, columns_of(columns)))
+
+
+def with_sequence(connection: Connection, table: str, parts: ColumnParts, names: set[str]) -> Column:
+    """A column with the sequence that it brings if it is SERIAL; one that it names must be there."""
+    require_sequence(connection, parts.column.sequence)
+    if not parts.serial:
+        return parts.column
+    name = free_name(connection, table, parts.column.name, names)
+    connection.create_sequence(name, type=parts.serial)
+    names.add(name)
+    return replace(parts.column, default=default_of(name), sequence=name)
+
+
+def require_sequence(connection: Connection, name: str) -> None:
+    if name and name not in connection.sequences():
+        raise NoSuchSequence(f"there is no sequence {name}")
+
+
+def whole_type(name: str, node: exp.Expr) -> ColumnType:
+    """A type for a column, which says how many digits a DECIMAL has."""
+    type_, has_digits = named_type(node)
+    if not has_digits:
+        message = f"column {name}: how many digits, and how many behind the point?"
+        raise UnsupportedExpression(message, *place(node), "Write numeric(p, s)")
+    return type_
+
+
+def read_columns(
+    table: str, nodes: Sequence[exp.Expr], connection: Connection
+) -> tuple[list[Column], list[Constraint], set[str]]:
+    """The columns and constraints of a new table, and the sequences that columns bring."""
+    columns: list[Column] = []
+    constraints: list[Constraint] = []
+    names: set[str] = set()
+    generated: list[tuple[Column, exp.Expr]] = []
+    for node in nodes:
+        if isinstance(node, exp.ColumnDef):
+            with reading(node) as syntax:
+                parts = read_column(table, syntax)
+            columns.append(with_sequence(connection, table, parts, names))
+            constraints += parts.constraints
+            if parts.generated is not None:
+                generated.append((parts.column, parts.generated))
+        elif isinstance(node, exp.Identifier):
+            raise InvalidSyntax(f"column {node.name} has no type", *place(node))
+        else:
+            constraints.append(read_constraint(table, node))
+    keys = [c for c in constraints if c.kind == PRIMARY_KEY]
+    if len(keys) > 1:
+        raise SchemaError(f"table {table} has two primary keys")
+    if keys:
+        columns = [replace(c, nullable=c.nullable and c.name not in keys[0].columns) for c in columns]
+    for column, node in generated:
+        bind_generated(node, column, table, columns, columns_of(columns))
+    for constraint in constraints:
+        if constraint.kind == CHECK:
+            require_check(constraint, table, columns)
+    return columns, constraints, names
