@@ -39,7 +39,7 @@ INDEX_HEAD = layout(
     "index head",
     64,
     root=("<u4", "the root page"),
-    unique=("u1", "1: no two rows may have the same key"),
+    unique=("u1", "1: no two rows may have the same key, unless it has a NULL; 2: whatever it has"),
     column_count=("u1", "key columns"),
     kind=("<u2", "what its pages are: see IndexKind"),
     orders=("16u1", "of each key column, how its values are compared: see Order; + 64: NULLs first, + 128: descending"),
@@ -68,6 +68,7 @@ class Order(IntEnum):
     BYTES = 4  # length and bytes, by their values
 
 
+NULLS_COUNT = 2  # an index head's ``unique``: NULLs are equal to each other there
 ORDER_MASK, NULLS_FIRST, DESCENDING = 0x3F, 0x40, 0x80  # of an index head's ``orders``
 INDEX_AT = SEGMENT_HEAD_AT + SEGMENT_HEAD.offset("reserve2")  # on the entry page of the index's segment
 assert INDEX_AT + INDEX_HEAD.offset("program_size") == PROGRAM_SIZE_AT

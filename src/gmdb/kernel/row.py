@@ -5,6 +5,7 @@ from __future__ import annotations
 from gmdb.format.btree import (
     DESCENDING,
     INDEX_HEAD,
+    NULLS_COUNT,
     NULLS_FIRST,
     ORDER_MASK,
     POINTER_SIZE,
@@ -384,7 +385,9 @@ def compare_keys(index, a, b, columns):
 
 @routine
 def has_null(index, entry):
-    """Whether a key column is NULL that a unique index goes by: such keys are never each other's duplicates."""
+    """Whether a key is never another one's duplicate in a unique index, since it has a NULL, unless these count."""
+    if index_head(index).unique == NULLS_COUNT:
+        return False
     bits = load_u32(entry + BITS_AT)
     for n in range(unique_columns(index)):
         if bits >> 2 * n & 3 == 0:

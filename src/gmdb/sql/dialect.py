@@ -169,8 +169,9 @@ def require_finished(tokens: Sequence[Any], text: str) -> None:
             is_wrong = "\n" not in gap
         if is_wrong or (pair[0] == TokenType.NUMBER and not gap and token.text[:1].isidentifier()):  # 1x
             raise _unexpected(token)
-    ends = [token for token in tokens[-3:] if token.token_type != TokenType.SEMICOLON]
-    if not ends or " ".join(token.text.lower() for token in ends[-2:]) == "default values":
+    ends = [token for token in tokens[-4:] if token.token_type != TokenType.SEMICOLON]
+    words = " ".join(token.text.lower() for token in ends)
+    if not ends or words.endswith(("default values", "nulls distinct", "nulls not distinct")):
         return
     last = ends[-1]
     if last.token_type == TokenType.COMMA or _is_open(last):
@@ -411,6 +412,25 @@ class GmdbSql(Postgres):
             self._match_text_seq("VIRTUAL")  # as is what says nothing of it: for who reads the tree to refuse
             return node
 
+        def _parse_unique(self) -> Any:
+            nulls = self._parse_nulls_distinct()
+            node = super()._parse_unique()
+            node.set("nulls", nulls)
+            return node
+
+        def _parse_index_params(self) -> Any:
+            node = super()._parse_index_params()
+            nulls = self._parse_nulls_distinct()
+            if nulls is not None:
+                node.set("nulls", nulls)
+                node.set("where", node.args.get("where") or self._parse_where())
+            return node
+
+        def _parse_nulls_distinct(self) -> str | None:
+            if self._match_text_seq("NULLS", "NOT", "DISTINCT"):
+                return "NOT DISTINCT"
+            return "DISTINCT" if self._match_text_seq("NULLS", "DISTINCT") else None
+
         def _parse_key_constraint_options(self) -> list[str]:
             """Also the columns of ``on delete set null (a, b)``."""
             options: list[str] = []
@@ -555,6 +575,17 @@ class GmdbSql(Postgres):
                 return f"${expression.meta[NUMBER] + 1}"
             text: str = super().placeholder_sql(expression)
             return text
+
+        def uniquecolumnconstraint_sql(self, expression: Any) -> str:
+            nulls = expression.args.get("nulls")
+            plain = expression.copy()
+            plain.set("nulls", None)
+            text = str(super().uniquecolumnconstraint_sql(plain))
+            return text.replace("UNIQUE", f"UNIQUE NULLS {nulls}", 1) if nulls else text
+
+        def indexparameters_sql(self, expression: Any) -> str:
+            nulls = expression.args.get("nulls")
+            return str(super().indexparameters_sql(expression)) + (f" NULLS {nulls}" if nulls else "")
 
 
 # What stands before TABLE where it is a query: nothing, and these, and the name of an INSERT's table.

@@ -136,9 +136,13 @@ class DefinitionCompiler(DDLCompiler):
             f"USING {using}" if using else "",
             f"({', '.join(names)})",
             f"INCLUDE ({', '.join(map(self.preparer.quote, included))})" if included else "",
+            _nulls_not_distinct(index),
             f"WHERE {self._index_condition(options['where'])}" if options["where"] is not None else "",
         ]
         return " ".join(part for part in parts if part)
+
+    def define_unique_constraint_distinct(self, constraint: Any, **_given: Any) -> str:
+        return f"{_nulls_not_distinct(constraint)} ".lstrip()
 
     def _index_condition(self, where: Any) -> str:
         condition = coercions.expect(roles.DDLExpressionRole, where)
@@ -149,6 +153,12 @@ class DefinitionCompiler(DDLCompiler):
         space, pct_free = options["tablespace"], options["pctfree"]
         text = f" TABLESPACE {self.preparer.quote(space)}" if space else ""
         return text + (f" PCTFREE {int(pct_free)}" if pct_free is not None else "")
+
+
+def _nulls_not_distinct(thing: Any) -> str:
+    """How a unique index or constraint compares NULLs, if it says so."""
+    given = thing.dialect_options["gmdb"]["nulls_not_distinct"]
+    return "" if given is None else "NULLS NOT DISTINCT" if given else "NULLS DISTINCT"
 
 
 class ExecutionContext(DefaultExecutionContext):
@@ -183,7 +193,8 @@ class GmdbDialect(Reflection, DefaultDialect):  # type: ignore[misc]
     colspecs = IMPLEMENTATIONS
     construct_arguments = [  # noqa: RUF012
         (schema.Table, {"tablespace": None, "pctfree": None}),
-        (schema.Index, {"using": None, "include": None, "where": None}),
+        (schema.Index, {"using": None, "include": None, "where": None, "nulls_not_distinct": None}),
+        (schema.UniqueConstraint, {"nulls_not_distinct": None}),
         (schema.CheckConstraint, {"not_valid": False}),
         (schema.ForeignKeyConstraint, {"not_valid": False}),
     ]

@@ -270,7 +270,10 @@ class Reflection:
         self, connection: SqlConnection, table_name: str, schema: str | None = None, **_given: Any
     ) -> list[dict[str, Any]]:
         constraints = self._constraints(connection, table_name, schema, UNIQUE)
-        return [{"name": one.name, "column_names": list(one.columns), **_comment(one)} for one in constraints]
+        return [
+            {"name": one.name, "column_names": list(one.columns), **_comment(one), **_nulls_of(one)}
+            for one in constraints
+        ]
 
     @reflection.cache
     def get_check_constraints(
@@ -317,6 +320,8 @@ class Reflection:
             options: dict[str, Any] = {} if index.using == "btree" else {"gmdb_using": index.using}
             if index.included:
                 options["gmdb_include"] = [table.columns[n].name for n in index.positions[len(index.key) :]]
+            if not index.nulls_distinct:
+                options["gmdb_nulls_not_distinct"] = True
             if index.condition is not None:
                 options["gmdb_where"] = index.condition
             if options:
@@ -333,6 +338,10 @@ class Reflection:
 
 def _comment(constraint: Constraint) -> dict[str, Any]:
     return {} if constraint.comment is None else {"comment": constraint.comment}
+
+
+def _nulls_of(constraint: Constraint) -> dict[str, Any]:
+    return {} if constraint.nulls_distinct else {"dialect_options": {"gmdb_nulls_not_distinct": True}}
 
 
 def _sorting(direction: Direction) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """CREATE INDEX: what is read of it, and the index that is asked for.
 
-What PostgreSQL has and gmdb does not (other kinds, operator classes, collations, storage parameters, NULLS NOT
-DISTINCT) is refused.
+What PostgreSQL has and gmdb does not (other kinds, operator classes, collations, storage parameters) is refused.
 """
 
 from __future__ import annotations
@@ -47,6 +46,9 @@ def read_index(create: Syntax) -> IndexRequest:
             using = parts.word("using", "BTREE", "HASH").lower() or "btree"
             keys = [_key(node) for node in parts.list("columns")]
             include, where = parts.list("include"), parts.take("where")
+            nulls_distinct = parts.word("nulls", "DISTINCT", "NOT DISTINCT") != "NOT DISTINCT"
+    if not nulls_distinct and not unique:
+        raise InvalidSyntax("syntax error: NULLS NOT DISTINCT belongs to a unique index", *place(create.node))
     if if_not_exists and named is None:
         raise InvalidSyntax("syntax error: IF NOT EXISTS needs the name of the index", *place(create.node))
     directions = tuple(direction.value for _, direction in keys)
@@ -56,7 +58,8 @@ def read_index(create: Syntax) -> IndexRequest:
         raise UnsupportedExpression("a hash index includes no columns", *place(include[0]))
     name = "" if named is None else folded(named)
     columns = tuple(column for column, _ in keys)
-    new = NewIndex(name, columns, unique, using, directions, _included(include, columns))
+    included = _included(include, columns)
+    new = NewIndex(name, columns, unique, using, directions, included, nulls_distinct=nulls_distinct)
     return IndexRequest(table, new, None if where is None else _inner(where), if_not_exists, concurrently)
 
 

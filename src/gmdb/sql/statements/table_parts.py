@@ -136,7 +136,8 @@ def read_constraint(table: str, node: exp.Expr, name: str = "", column: str | No
         if isinstance(node, exp.PrimaryKey | exp.PrimaryKeyColumnConstraint):
             return Constraint(PRIMARY_KEY, _key(syntax, own), name=name)
         if isinstance(node, exp.UniqueColumnConstraint):
-            return Constraint(UNIQUE, _key(syntax, own), name=name)
+            nulls = syntax.word("nulls", "DISTINCT", "NOT DISTINCT")
+            return Constraint(UNIQUE, _key(syntax, own), name=name, nulls_distinct=nulls != "NOT DISTINCT")
         if isinstance(node, exp.CheckColumnConstraint):
             condition = unqualified(table, syntax.need("this", "a condition"))
             return Constraint(CHECK, text=written(condition), name=name)

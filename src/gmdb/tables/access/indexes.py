@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from gmdb.errors import NoSuchIndex, NotSupportedError, SchemaError, UniqueViolation, ValueTooLong
-from gmdb.format.btree import DESCENDING, KEY_BYTES_MAX, KEY_COLUMNS_MAX, NULLS_FIRST, IndexKind, Order
+from gmdb.format.btree import DESCENDING, KEY_BYTES_MAX, KEY_COLUMNS_MAX, NULLS_COUNT, NULLS_FIRST, IndexKind, Order
 from gmdb.format.codec import RowCodec
 from gmdb.format.columns import Column, Kind
 from gmdb.format.key_program import PROGRAM_HEAD, program_at
@@ -93,6 +93,7 @@ class IndexDefinition:
     included: int = option(0)  # how many of its last columns are not part of its key, only kept in it
     condition: str | None = option(None)  # it has entries of rows of which this is true, as SQL writes it; None: of all
     program: str | None = option(None)  # the condition as kernels evaluate it, in base 64
+    nulls_distinct: bool = option(True)  # a unique one: keys with a NULL are never each other's duplicates
 
     @property
     def key(self) -> tuple[int, ...]:
@@ -140,13 +141,14 @@ class NewIndex:
     included: tuple[str, ...] = ()
     condition: str | None = None  # which rows it has entries of, see IndexDefinition
     program: str | None = None
+    nulls_distinct: bool = True
 
     @property
     def definition(self) -> IndexDefinition:
         """What is known of it before it has a place."""
         is_usual = not any(self.directions)
         directions = () if is_usual else (*self.directions, *[""] * (len(self.columns) - len(self.directions)))
-        options = {"directions": directions, "included": len(self.included)}
+        options = {"directions": directions, "included": len(self.included), "nulls_distinct": self.nulls_distinct}
         rows = {"condition": self.condition, "program": self.program}
         return IndexDefinition(self.name, 0, 0, 0, self.unique, (), using=self.using, **options, **rows)  # type: ignore
 
@@ -160,6 +162,7 @@ def written_columns(index: IndexDefinition, columns: Sequence[Column]) -> str:
     count = len(index.key)
     parts = [" ".join(filter(None, (name, index.direction(n).value))) for n, name in enumerate(names[:count])]
     included = f" include ({', '.join(names[count:])})" if index.included else ""
+    included += "" if index.nulls_distinct else " nulls not distinct"
     return ", ".join(parts) + included + (f" where {index.condition}" if index.condition else "")
 
 
@@ -183,7 +186,7 @@ def head_fields(index: IndexDefinition, columns: Sequence[Column], page_size: in
     spare = [0] * (16 - len(columns))
     positions = b"".join(position.to_bytes(2, "little") for position in (*index.positions, *spare))
     return {
-        "unique": int(index.unique),
+        "unique": NULLS_COUNT if not index.nulls_distinct else int(index.unique),
         "column_count": len(columns),
         "kind": int(IndexKind[index.using.upper()]),
         "orders": [*(int(order_of(one)) | index.direction(n).flags for n, one in enumerate(columns)), *spare],
@@ -204,6 +207,8 @@ def require_parts(index: IndexDefinition) -> None:
     known = [one.value for one in Direction]
     if len(index.directions) > len(index.key) or not all(one in known for one in index.directions):
         raise SchemaError(f"{where}: {list(index.directions)[:20]} are not directions of its {len(index.key)} columns")
+    if type(index.nulls_distinct) is not bool or not (index.nulls_distinct or index.unique):
+        raise SchemaError(f"{where}: only a unique index has NULLs that are not distinct")
     if (index.condition is None) != (index.program is None):
         raise SchemaError(f"{where} has a condition without a program, or the other way round")
     if index.program is not None:

@@ -25,8 +25,14 @@ from gmdb.transaction.marks import Key, Positions, Span
 if TYPE_CHECKING:
     from gmdb.tables.access.heap import Heap
 
-_SAME_KEYS = {"comment", "included", "condition", "program"}  # options of indexes that change no key, nor its place
-_SAME_VALUES = {"comment", "number"}  # of columns
+_SAME_KEYS = {
+    "comment",
+    "included",
+    "condition",
+    "program",
+    "nulls_distinct",
+}  # options of indexes that change no key, nor its place
+_SAME_VALUES = {"comment", "number", "generated"}  # of columns
 _NAN, _NULL = (1,), (2,)  # above all other values, in this order; these have a 0 before them
 _ALREADY_THERE = (
     "the key in index {} belongs to a row that another transaction has brought since this one's snapshot; "
@@ -56,7 +62,7 @@ class RowKeys:
     def __init__(self, columns: Sequence[Column], indexes: Sequence[IndexDefinition]) -> None:
         known = [index for index in indexes if has_keys(index, columns)]
         self._positions = {index.key for index in known}
-        self._unique = {(index.key, _entry_columns(index)) for index in indexes if index.unique}
+        self._unique = {(index.key, _entry_columns(index), index.nulls_distinct) for index in indexes if index.unique}
 
     def of(self, *rows: Values | None) -> dict[Positions, set[Key]]:
         """The keys of a row's versions; None is a version without a row."""
@@ -66,11 +72,11 @@ class RowKeys:
     def unique(self, before: Values | None, after: Values | None) -> tuple[UniqueKeys, UniqueKeys]:
         """The keys that no other row may have: those that a row gives up, and those that it takes."""
         freed, taken = UniqueKeys(), UniqueKeys()
-        for positions, columns in self._unique:
+        for positions, columns, nulls_distinct in self._unique:
             if before is not None and after is not None and _key(before, columns) == _key(after, columns):
                 continue
             for row, keys in ((before, freed), (after, taken)):
-                if row is not None and all(row[n] is not None for n in positions):
+                if row is not None and not (nulls_distinct and any(row[n] is None for n in positions)):
                     keys.add((positions, _key(row, positions)))
         return freed, taken
 

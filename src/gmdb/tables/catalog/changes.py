@@ -477,7 +477,9 @@ class DefinitionChanges:
                 if table.columns[position].nullable:
                     table = self._replace_column(table, position, replace(table.columns[position], nullable=False))
         if constraint.kind != CHECK:
-            table = self._indexes.create(table, NewIndex(constraint.name, constraint.columns, unique=True))
+            nulls_distinct = constraint.nulls_distinct
+            new = NewIndex(constraint.name, constraint.columns, unique=True, nulls_distinct=nulls_distinct)
+            table = self._indexes.create(table, new)
         table = replace(table, constraints=(*table.constraints, constraint))
         self._system.enter_constraint(table, constraint)
         self._change(table)

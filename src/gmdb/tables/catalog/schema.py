@@ -54,6 +54,7 @@ class Constraint:
     match_full: bool = option(False)  # its columns are NULL all together or not at all
     deferrable: bool = option(False)
     deferred: bool = option(False)  # checked at the commit, unless a transaction says otherwise
+    nulls_distinct: bool = option(True)  # of a unique one: keys with a NULL are never each other's duplicates
     comment: str | None = option(None)
 
 
@@ -386,7 +387,11 @@ def named(table: TableDefinition, constraint: Constraint, index_names: Iterable[
     if kind == FOREIGN_KEY:
         require_foreign_key(f"{where} {name}", constraint)
         _require_changeable(f"{where} {name}", table, constraint)
-    elif options_of(constraint).keys() - {"valid", "comment"} or (kind != CHECK and not constraint.valid):
+    elif not constraint.nulls_distinct and kind != UNIQUE:
+        raise SchemaError(f"{where} {name}: only a unique constraint has NULLs that are not distinct")
+    elif options_of(constraint).keys() - {"valid", "comment", "nulls_distinct"} or (
+        kind != CHECK and not constraint.valid
+    ):
         what = "only a foreign key refers to a table, and only it and a check can be not valid"
         raise SchemaError(f"{where} {name}: {what}")
     return replace(constraint, columns=columns, name=name)
