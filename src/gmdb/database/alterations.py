@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gmdb.format.columns import Column
     from gmdb.transaction.session import Session
 
+Texts = Mapping[str, str] | None
 Rows = Callable[[], "pa.RecordBatchReader | Iterable[Sequence[Any]]"]
 
 
@@ -33,6 +34,22 @@ class Alterations:
         """``all_or_nothing`` for definitions: what is read within is the newest there is."""
         with self.session.defining():
             yield
+
+    @operation(writes=True, again=Again.UNCOMMITTED)
+    def rename_column(
+        self,
+        table: str,
+        column: str,
+        new_name: str,
+        *,
+        checks: Texts = None,
+        conditions: Texts = None,
+        generated: Texts = None,
+    ) -> None:
+        """Give a column another name; ``checks``, ``conditions`` and ``generated`` have, by their names, what the
+        table's checks, partial indexes and generated columns say from now on."""
+        with self._database.define(self.session) as change:
+            change.rename_column(table, column, new_name, checks or {}, conditions or {}, generated or {})
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def rename_index(self, name: str, new_name: str) -> None:

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from gmdb.verify import Report
 
 Isolation = Literal["read committed", "repeatable read", "serializable"]
-Texts = Mapping[str, str] | None
 
 
 class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransactionModes):
@@ -174,7 +173,7 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
 
     @scope()
     def one_snapshot(self, scn: int | None = None, statement: int | None = None) -> Iterator[Reading]:
-        """An instant to read by; ``scn``: that of a statement which is running, and ``statement``: the one before it."""
+        """An instant to read by; ``scn``: that of a statement that is running, and ``statement``: the one before it."""
         from gmdb.tables.arrow.scan import Reading
 
         try:
@@ -241,22 +240,6 @@ class Connection(Alterations, KeyOperations, HasErrors, HasViews, HasTransaction
         """Add a last column, ``("c", "INT")``.  Rows that are there have NULL in it, at no cost, or get ``value``."""
         with self._database.define(self.session) as change:
             change.add_column(table, make_columns(table, [column])[0], value)
-
-    @operation(writes=True, again=Again.UNCOMMITTED)
-    def rename_column(
-        self,
-        table: str,
-        column: str,
-        new_name: str,
-        *,
-        checks: Texts = None,
-        conditions: Texts = None,
-        generated: Texts = None,
-    ) -> None:
-        """Give a column another name; ``checks``, ``conditions`` and ``generated`` have, by their names, what the
-        table's checks, partial indexes and generated columns say from now on."""
-        with self._database.define(self.session) as change:
-            change.rename_column(table, column, new_name, checks or {}, conditions or {}, generated or {})
 
     @operation(writes=True, again=Again.UNCOMMITTED)
     def alter_column(self, table: str, column: str, **changes: Any) -> None:

@@ -88,7 +88,7 @@ def _add(table: str, parts: ColumnParts, node: exp.Expr, name: str | None) -> bo
         parts.column = replace(column, generated=written(parts.generated))
         return None
     is_identity = isinstance(node, exp.GeneratedAsIdentityColumnConstraint)
-    if is_identity and node.args.get("expression") is not None:
+    if is_identity and not isinstance(node.args.get("expression"), exp.Var | None):
         message = "a generated column is STORED; there are no virtual ones"
         raise UnsupportedExpression(message, *place(node), "Write GENERATED ALWAYS AS (...) STORED")
     if is_identity:
