@@ -232,6 +232,12 @@ class GmdbSql(Postgres):
                 self.raise_error("the length of a type is a number")
             return super()._parse_type_size()
 
+        def _parse_table(self, *args: Any, **options: Any) -> Any:
+            node = super()._parse_table(*args, **options)
+            if isinstance(node, exp.Table) and node.args.get("indexed") is False:
+                self.raise_error("NOT INDEXED means nothing here", self._prev)
+            return node
+
         def _parse_join(self, *args: Any, **options: Any) -> Any:
             is_comma = self._curr is not None and self._curr.token_type == TokenType.COMMA
             node = super()._parse_join(*args, **options)
