@@ -122,6 +122,27 @@ def test_a_length_is_kept_to_up_to_ten_megabytes(db: Connection) -> None:
 # ---- rows that have no room
 
 
+def test_values_that_an_update_leaves_alone_make_room_for_its_own(db: Connection) -> None:
+    db.execute("create table wide (k int primary key, a text, b bytea, n varchar(4000), m int)")
+    rows = [(k, "a" * 4000, b"b" * 4000, None, None) for k in range(4)]
+    db.executemany("insert into wide values (?, ?, ?, ?, ?)", rows)
+    db.commit()
+    new = "n" * 4000
+    db.execute("update wide set n = ? where k = 0", (new,))
+    row_ids = dict(db.execute("select k, rowid from wide").fetchall())
+    db.update("wide", {"n": new}, lambda row: row["k"] == 1)
+    db.update("wide", {"n": new, "m": 7}, lambda row: row["k"] == 2)
+    db.execute("savepoint s")
+    db.execute("update wide set n = ?, a = a || b::text", (new,))
+    db.execute("rollback to s")
+    db.execute("update wide set n = ? where k = 3 returning m", (new,)).fetchall()
+    changed = [(k, "a" * 4000, b"b" * 4000, new, 7 if k == 2 else None) for k in range(4)]
+    assert db.execute("select * from wide order by k").fetchall() == changed
+    assert dict(db.execute("select k, rowid from wide").fetchall()) == row_ids
+    db.rollback()
+    assert db.execute("select * from wide order by k").fetchall() == rows
+
+
 def test_values_leave_a_row_that_has_no_room_for_them(db: Connection) -> None:
     db.execute("create table wide (k int primary key, a text, b text, c text, d text)")
     row = (1, "a" * 3000, "b" * 3900, "c" * 3000, "d" * 10)

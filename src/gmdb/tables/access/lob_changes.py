@@ -6,9 +6,10 @@ them, but for those that an index needs in the row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from gmdb.format.address import RowId
 from gmdb.format.heap import row_size_max
@@ -126,4 +127,19 @@ def _try(heap: Heap, row_id: RowId, stored: Values) -> int:
     status = heap.try_patch((row_id, heap.encode_patch(stored)))
     if status != ROW_TOO_LARGE:
         return status
-    return heap.try_patch((row_id, heap.encode_patch(kept_values(heap, stored, spill=True))))
+    new = dict(cast("Mapping[str, Any]", kept_values(heap, stored, spill=True)))
+    status = heap.try_patch((row_id, heap.encode_patch(new)))
+    others = _others(heap, row_id, new) if status == ROW_TOO_LARGE else []
+    while others and status == ROW_TOO_LARGE:
+        new |= others.pop(0)()
+        status = heap.try_patch((row_id, heap.encode_patch(new)))
+    return status
+
+
+def _others(heap: Heap, row_id: RowId, new: Mapping[str, Any]) -> list[Callable[[], Mapping[str, Any]]]:
+    """What puts values that a row keeps, but for those of the columns ``new``, to pages; the longest first."""
+    lobs, row, kept = _lobs(heap), heap.as_it_is(row_id), {*new, *indexed(heap)}
+    values = [] if row is None else [(heap.columns[n].name, row[n]) for n in lobs.positions]
+    texts = [(name, value) for name, value in values if lobs.may_spill(name, value, kept)]
+    texts.sort(key=lambda one: len(one[1]), reverse=True)
+    return [partial(lobs.spilled, {name: value}, ()) for name, value in texts]

@@ -123,11 +123,12 @@ class Lobs:
     def spilled(self, values: Mapping[str, Any], kept: Container[str]) -> dict[str, Any]:
         """Some columns' values, with TEXT and BYTEA on pages as far as that saves room, ``kept`` left out."""
         return {
-            name: self.keep(self.columns[name], value, True) if self._may_spill(name, value, kept) else value
+            name: self.keep(self.columns[name], value, True) if self.may_spill(name, value, kept) else value
             for name, value in values.items()
         }
 
-    def _may_spill(self, name: str, value: Any, kept: Container[str]) -> bool:
+    def may_spill(self, name: str, value: Any, kept: Container[str]) -> bool:
+        """Whether a value goes to pages where its row has no room for it."""
         column = self.columns.get(name)
         if column is None or name in kept or not column.type.may_be_long:
             return False

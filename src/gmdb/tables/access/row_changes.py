@@ -140,17 +140,17 @@ class RowChanges:
         """``try_change``; ROW_TOO_LARGE if the row has no room for the patch as it is."""
         row_id, patch = change
         watch = self.watch if self._watches(patch) else None
-        old = self._as_it_is(row_id) if watch is not None else None
+        old = self.as_it_is(row_id) if watch is not None else None
         status = self._change(update_row if patch else delete_row, row_id, patch, place_of(row_id[0], row_id[1]))
         if status >= 0 and watch is not None and old is not None:
-            new = self._as_it_is(row_id) if patch else None
+            new = self.as_it_is(row_id) if patch else None
             if new is None:
                 watch.deleted(old)
             else:
                 watch.changed(old, new)
         return status
 
-    def _as_it_is(self, row_id: RowId) -> Values | None:
+    def as_it_is(self, row_id: RowId) -> Values | None:
         """A row as the next change of it within the statement finds it, unless that one is refused."""
         session = self.session
         row = self.encoded_row(row_id, numbers((session.call[SCN], session.slot, session.statement_number)))
