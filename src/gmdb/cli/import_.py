@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from gmdb.cli.output import print_json, print_table, progress
 from gmdb.cli.verbs import add_json
-from gmdb.errors import Error, InterfaceError, ProgrammingError
+from gmdb.errors import DataError, Error, ForeignKeyViolation, InterfaceError, ProgrammingError
 from gmdb.inspect.canvas import printable
 from gmdb.process.late_dataclasses import replace
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gmdb.cli.sources.plan import ImportSource, IndexPlan, TablePlan
+    from gmdb.cli.sources.plan import Account, ImportSource, IndexPlan, TablePlan
     from gmdb.database.connection import Connection
+    from gmdb.tables.catalog.schema import Constraint
 
 NAME = "import"
 HELP = "bring a SQLite database, a CSV or a Parquet file over"
 DESCRIPTION = (
-    "Read a SQLite database with its keys, defaults, checks, indexes and rows, or a CSV or Parquet file, into a\n"
-    "database, in one transaction: all or nothing. The kind of file is recognised from its first bytes.\n"
-    "What gmdb does not have, such as foreign keys, views and triggers, is listed as left out.\n"
+    "Read a SQLite database with its keys, foreign keys, defaults, checks, indexes and rows, or a CSV or Parquet\n"
+    "file, into a database, in one transaction: all or nothing. Its first bytes say which kind of file it is.\n"
+    "What has no place in gmdb, such as triggers, is listed as left out.\n"
     "A CSV or Parquet file may go into a table that is there already, if its columns have the same names.\n"
     "Exit status: 0 everything is imported, 2 nothing is."
 )
@@ -63,12 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
             import gmdb  # compiled code, once it is clear that it is needed
 
             with gmdb.connect(database) as connection:
-                done = Import(connection, source.remarks).run(plans)
+                done = Import(connection, source.account).run(plans)
     except BaseException:
         if is_new:
             shutil.rmtree(database, ignore_errors=True)
         raise
-    _report(arguments, database, done, source.remarks, time.perf_counter() - began)
+    _report(arguments, database, done, source.account, time.perf_counter() - began)
     return 0
 
 
@@ -89,9 +90,9 @@ def _source(arguments: argparse.Namespace) -> ImportSource:
 class Import:
     """Creates tables from plans, in the connection's transaction."""
 
-    def __init__(self, connection: Connection, remarks: list[str]) -> None:
+    def __init__(self, connection: Connection, account: Account) -> None:
         self._connection = connection
-        self._remarks = remarks
+        self._account = account
 
     def run(self, plans: list[TablePlan]) -> list[dict[str, Any]]:
         """Import all tables; returns for each what was imported."""
@@ -104,6 +105,8 @@ class Import:
                     if plan.name in str(error):
                         raise
                     raise type(error)(f"table {plan.name}: {error}") from None
+        for plan, counts in zip(plans, done, strict=True):  # now that there are all tables
+            counts["foreign_keys"] = sum(self._add_foreign_key(plan.name, key) for key in plan.foreign_keys)
         return done
 
     def _import(self, plan: TablePlan, step: Callable[[int], None]) -> dict[str, Any]:
@@ -115,9 +118,11 @@ class Import:
                     connection.create_table(plan.name, plan.columns)
                 rows = connection.append(plan.name, _counted(plan.batches(), step))
         except Error as error:
-            if is_addition or all(column.generated is None for column in plan.columns):
+            count = sum(column.generated is not None for column in plan.columns)
+            if is_addition or not count:
                 raise
-            self._remarks.append(f"left out: table {plan.name}: how columns are computed: {error}")
+            what = f"table {plan.name}: how columns are computed: {error}"
+            self._account.leave_out("computed columns", what, count)
             connection.create_table(plan.name, [replace(column, generated=None) for column in plan.columns])
             rows = connection.append(plan.name, plan.batches())
         for constraint in plan.keys:
@@ -134,13 +139,10 @@ class Import:
 
         kind, columns = "unique index" if index.unique else "index", ", ".join(index.columns)
         text = f"create {kind} {_quoted(index.name)} on {_quoted(table)} ({columns})"
-        if not index.condition:
-            self._connection.execute(text)
-            return True
         try:
-            self._connection.execute(f"{text} where {index.condition}")
-        except ProgrammingError as error:
-            self._remarks.append(f"left out: table {table}: index {index.name}: {in_short(error)}")
+            self._connection.execute(f"{text} where {index.condition}" if index.condition else text)
+        except (ProgrammingError, DataError) as error:  # of a condition that none can have, of a key that is too long
+            self._account.leave_out("indexes", f"table {table}: index {index.name}: {in_short(error)}")
             return False
         return True
 
@@ -152,7 +154,23 @@ class Import:
                 f'alter table {_quoted(table)} add constraint "{table}_check{number}" check ({text})'
             )
         except Error as error:
-            self._remarks.append(f"left out: table {table}: check ({text}): {in_short(error)}")
+            self._account.leave_out("checks", f"table {table}: check ({text}): {in_short(error)}")
+            return False
+        return True
+
+    def _add_foreign_key(self, table: str, key: Constraint) -> bool:
+        """Rows that refer to nothing are left as they are: SQLite keeps foreign keys only where it is told to."""
+        from gmdb.cli.sources.plan import in_short
+
+        what = f"table {table}: foreign key ({', '.join(key.columns)}) to {key.references}"
+        try:
+            try:
+                self._connection.add_constraint(table, key)
+            except ForeignKeyViolation as error:
+                self._connection.add_constraint(table, replace(key, valid=False))
+                self._account.remark(f"{what}: {in_short(error)}: it is NOT VALID, and holds for new rows")
+        except Error as error:
+            self._account.leave_out("foreign keys", f"{what}: {in_short(error)}")
             return False
         return True
 
@@ -168,13 +186,17 @@ def _counted(batches: Iterator[pa.RecordBatch], step: Callable[[int], None]) -> 
 
 
 def _report(
-    arguments: argparse.Namespace, database: Path, done: list[dict[str, Any]], remarks: list[str], seconds: float
+    arguments: argparse.Namespace, database: Path, done: list[dict[str, Any]], account: Account, seconds: float
 ) -> None:
+    counts, remarks = account.rows(), account.remarks
     if arguments.json:
-        print_json({"database": str(database), "tables": done, "remarks": remarks, "seconds": seconds})
+        document = {"database": str(database), "tables": done, "account": counts, "remarks": remarks}
+        print_json({**document, "seconds": seconds})
         return
-    headings = ("table", "rows", "columns", "keys", "indexes", "checks")
-    print_table(headings, [tuple(table[heading] for heading in headings) for table in done])
+    for listed in (done, counts):
+        headings = tuple(name.replace("_", " ") for name in listed[0]) if listed else ()
+        print_table(headings, [tuple(one.values()) for one in listed])
+        print()
     for line in remarks:
         print(printable(" ".join(line.split())))
     rows = sum(table["rows"] for table in done)

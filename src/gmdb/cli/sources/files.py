@@ -7,7 +7,7 @@ field without quotes and characters is NULL, ``""`` an empty text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from gmdb.cli.sources.plan import BYTES, TEXT, TablePlan, bytes_of, table_name, text_of
+from gmdb.cli.sources.plan import BYTES, TEXT, Account, TablePlan, table_name
 from gmdb.errors import DataError, InvalidText, SchemaError, TypeMismatch
 from gmdb.format.columns import DECIMAL_DIGITS_MAX, Column, ColumnType
 
@@ -40,9 +40,13 @@ class _File:
     """What both kinds share: a path, and the name of the table."""
 
     def __init__(self, path: Path, name: str | None) -> None:
-        self.remarks: list[str] = []
+        self.account = Account()
         self._path = path
         self._name = table_name(path, name)
+
+    def _count(self, columns: list[Column]) -> None:
+        self.account.has("tables")
+        self.account.has("columns", len(columns))
 
     def __enter__(self) -> Any:
         return self
@@ -60,21 +64,21 @@ class ParquetSource(_File):
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{self._path} is not a Parquet file: {error}") from None
         names = _names(self._path, file.schema_arrow.names)
-        columns = [
-            Column(name, self._type(file, n, field), field.nullable)
-            for n, (name, field) in enumerate(zip(names, file.schema_arrow, strict=True))
-        ]
+        fields = list(zip(names, file.schema_arrow, strict=True))
+        columns = [Column(name, self._type(field), field.nullable) for name, field in fields]
         batches = partial(self._batches, file, names)
+        self._count(columns)
         return [TablePlan(self._name, columns, file.metadata.num_rows, batches)]
 
-    def _type(self, file: parquet.ParquetFile, number: int, field: pa.Field) -> ColumnType:
+    def _type(self, field: pa.Field) -> ColumnType:
         type_ = column_type(field.type)
         if type_ is None:
             raise TypeMismatch(f"{self._path}, column {field.name}: gmdb has no type for {field.type}")
-        if type_ not in (TEXT, BYTES):
-            return type_
-        longest = max((_longest(batch.column(number)) for batch in file.iter_batches(BATCH_ROWS)), default=0)
-        return text_of(longest) if type_ == TEXT else bytes_of(longest)
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+            self.account.remark(f"column {field.name}: times of the zone {field.type.tz} are kept as times of UTC")
+        if isinstance(field.type, pa.BaseExtensionType):
+            self.account.remark(f"column {field.name}: {field.type} is kept as {type_}")
+        return type_
 
     @staticmethod
     def _batches(file: parquet.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -87,32 +91,45 @@ def column_type(type_: pa.DataType) -> ColumnType | None:
     kinds = pa.types
     if kinds.is_dictionary(type_):
         return column_type(type_.value_type)
+    if isinstance(type_, pa.BaseExtensionType):
+        return column_type(type_.storage_type)
     if kinds.is_uint64(type_):
         return ColumnType("DECIMAL", 20)
     if kinds.is_integer(type_):
         return ColumnType("INT" if type_.bit_width <= 32 and type_ != pa.uint32() else "BIGINT")
-    if kinds.is_decimal(type_) and 0 <= type_.scale <= type_.precision <= DECIMAL_DIGITS_MAX:
-        return ColumnType("DECIMAL", type_.precision, type_.scale)
-    tests = (
-        (kinds.is_floating, ColumnType("DOUBLE")),
-        (kinds.is_boolean, ColumnType("BOOLEAN")),
-        (kinds.is_date, ColumnType("DATE")),
-        (kinds.is_timestamp, ColumnType("TIMESTAMP")),
-        (lambda t: kinds.is_string(t) or kinds.is_large_string(t) or kinds.is_null(t), TEXT),
-        (lambda t: kinds.is_binary(t) or kinds.is_large_binary(t) or kinds.is_fixed_size_binary(t), BYTES),
-    )
-    return next((column for test, column in tests if test(type_)), None)
+    if kinds.is_decimal(type_):
+        is_one_here = 0 <= type_.scale <= type_.precision <= DECIMAL_DIGITS_MAX
+        return ColumnType("DECIMAL", type_.precision, type_.scale) if is_one_here else None
+    return next((column for test, column in _TESTS if test(type_)), None)
 
 
-def _longest(column: pa.Array) -> int:
-    """Bytes of the longest text, or of the longest bytes, of a column."""
-    values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    return 0 if pa.types.is_null(values.type) else pc.max(pc.binary_length(values)).as_py() or 0
+_TESTS: tuple[tuple[Callable[[pa.DataType], bool], ColumnType], ...] = (
+    (pa.types.is_floating, ColumnType("DOUBLE")),
+    (pa.types.is_boolean, ColumnType("BOOLEAN")),
+    (pa.types.is_date, ColumnType("DATE")),
+    (pa.types.is_timestamp, ColumnType("TIMESTAMP")),
+    (pa.types.is_string, TEXT),
+    (pa.types.is_large_string, TEXT),
+    (pa.types.is_string_view, TEXT),
+    (pa.types.is_null, TEXT),
+    (pa.types.is_binary, BYTES),
+    (pa.types.is_large_binary, BYTES),
+    (pa.types.is_binary_view, BYTES),
+    (pa.types.is_fixed_size_binary, BYTES),
+)
 
 
 def _widened(column: pa.Array) -> pa.Array:
-    """Unsigned numbers of 64 bits are decimals here."""
-    return column.cast(pa.decimal128(20)) if pa.types.is_uint64(column.type) else column
+    """What Arrow brings into no column's type by itself: unsigned numbers of 64 bits, and types that wrap others."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        return _widened(column.storage)
+    if pa.types.is_dictionary(column.type):
+        return _widened(column.dictionary_decode())
+    if pa.types.is_uint64(column.type):
+        return column.cast(pa.decimal128(20))
+    if pa.types.is_decimal(column.type) and not pa.types.is_decimal128(column.type):
+        return column.cast(pa.decimal128(column.type.precision, column.type.scale))
+    return column
 
 
 class CsvSource(_File):
@@ -130,6 +147,7 @@ class CsvSource(_File):
                 guess.look_at(column)
         columns = [Column(name, guess.column_type) for name, guess in zip(names, guesses, strict=True)]
         types = [guess.type for guess in guesses]
+        self._count(columns)
         return [TablePlan(self._name, columns, rows, partial(self._batches, names, types))]
 
     def _parsing(self) -> csv.ParseOptions:
@@ -167,7 +185,6 @@ class _Guess:
 
     def __init__(self) -> None:
         self._ladder: list[pa.DataType] | None = None
-        self._longest = 0
 
     @property
     def type(self) -> pa.DataType:
@@ -175,13 +192,12 @@ class _Guess:
 
     @property
     def column_type(self) -> ColumnType:
-        return _COLUMN_TYPES.get(self.type) or text_of(self._longest)
+        return _COLUMN_TYPES.get(self.type, TEXT)
 
     def look_at(self, column: pa.Array) -> None:
         values = column.drop_null()
         if not len(values):
             return
-        self._longest = max(self._longest, _longest(values))
         if self._ladder is None:
             ladder_of_column = next((ladder for ladder in _LADDERS if _fits(values[:1], ladder[-1])), ())
             self._ladder = list(ladder_of_column)

@@ -1,8 +1,9 @@
-"""A table that is to be imported: its definition, and its rows as a stream."""
+"""A table that is to be imported: its definition, and its rows as a stream; and what does not come over."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from gmdb.errors import InterfaceError
-from gmdb.format.columns import DECIMAL_DIGITS_MAX, VARCHAR_MAX, Column, ColumnType
+from gmdb.format.columns import DECIMAL_DIGITS_MAX, LENGTH_MAX, Column, ColumnType
 from gmdb.process.late_dataclasses import dataclass, field
 from gmdb.tables.arrow.arrow_types import arrow_type
 from gmdb.tables.catalog.schema import Constraint
@@ -37,13 +38,49 @@ class TablePlan:
     keys: list[Constraint] = field(default_factory=list)  # primary key and unique constraints
     checks: list[str] = field(default_factory=list)
     indexes: list[IndexPlan] = field(default_factory=list)
+    foreign_keys: list[Constraint] = field(default_factory=list)
     identity: tuple[str, int] | None = None  # a numbered column, and its last number
 
 
-class ImportSource(Protocol):
-    """A file with tables.  ``remarks`` say what of it is left out, or is not as it was, a line each."""
+class Account:
+    """What a file has, by kinds, and what of it is left out: what comes over is the difference.
 
-    remarks: list[str]
+    ``remarks``: everything that is left out or is not as it was, a line each.
+    """
+
+    def __init__(self) -> None:
+        self.remarks: list[str] = []
+        self._there: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+
+    def has(self, kind: str, count: int = 1) -> None:
+        self._there[kind] += count
+
+    def leave_out(self, kind: str, what: str, count: int = 1) -> None:
+        self._left_out[kind] += count
+        self.remarks.append(f"left out: {what}")
+
+    def remark(self, what: str) -> None:
+        self.remarks.append(what)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For each kind of things how many are in the file, come over, and are left out."""
+        return [
+            {
+                "what": kind,
+                "in_file": count,
+                "imported": count - self._left_out[kind],
+                "left_out": self._left_out[kind],
+            }
+            for kind, count in self._there.items()
+            if count
+        ]
+
+
+class ImportSource(Protocol):
+    """A file with tables."""
+
+    account: Account
 
     def plans(self) -> list[TablePlan]: ...
 
@@ -86,16 +123,13 @@ def require_file(path: Path) -> bytes:
 # | numbers of so many digits | DECIMAL(p,s), NUMERIC(p,s) | DECIMAL(p,s) |
 # | integers | | BIGINT |
 # | numbers that a double holds exactly | | DOUBLE |
-# | texts | VARCHAR(n), if all fit | VARCHAR(n), else VARCHAR(4000) |
-# | bytes | | VARBINARY(32000) |
-# | numbers and texts | | VARCHAR(4000), numbers as SQL writes them; that is reported |
+# | texts | VARCHAR(n), if all fit | VARCHAR(n), else TEXT |
+# | bytes | | BYTEA |
+# | numbers and texts | | TEXT, numbers as SQL writes them; that is reported |
 #
 # A column without values goes by its declaration alone.  What no rule takes is refused, with the row.
 
-TEXT = ColumnType("VARCHAR", VARCHAR_MAX)
-SHORT_MAX = 2000  # bytes of values that may be keys, and of which a row may have some; longer ones are large objects
-BYTES = ColumnType("VARBINARY", SHORT_MAX)
-CLOB, BLOB = ColumnType("CLOB"), ColumnType("BLOB")
+TEXT, BYTES = ColumnType("VARCHAR"), ColumnType("VARBINARY")  # of any length
 EXACT_MAX = 1 << 53  # integers up to here are doubles, too
 _LENGTHS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 Convert = Callable[[Sequence[Any]], pa.Array]
@@ -149,15 +183,6 @@ def declared_decimal(declared: str) -> tuple[int, int] | None:
     return (digits, scale) if 1 <= digits <= DECIMAL_DIGITS_MAX and scale <= min(digits, 15) else None
 
 
-def text_of(longest: int) -> ColumnType:
-    """The type for texts of up to so many bytes."""
-    return TEXT if longest <= SHORT_MAX else CLOB
-
-
-def bytes_of(longest: int) -> ColumnType:
-    return BYTES if longest <= SHORT_MAX else BLOB
-
-
 def choose(declared: str, profile: Profile) -> Chosen:
     """The type for a column."""
     if profile.blobs and profile.blobs < profile.count:
@@ -185,8 +210,7 @@ def _plain(declared: str, profile: Profile) -> Chosen:
     if profile.count == 0:
         return _by_declaration(declared)
     if profile.blobs:
-        type_ = bytes_of(profile.bytes_max)
-        return Chosen(type_, lambda values: pa.array(values, arrow_type(type_)))
+        return Chosen(BYTES, lambda values: pa.array(values, pa.binary()))
     if profile.texts:
         return _texts(declared, profile)
     if not profile.reals:
@@ -200,15 +224,13 @@ def _plain(declared: str, profile: Profile) -> Chosen:
 
 def _texts(declared: str, profile: Profile) -> Chosen:
     match = _LENGTHS.search(declared)
-    length = int(match[1]) if match is not None and "CHAR" in declared.upper() else VARCHAR_MAX
-    type_ = text_of(profile.bytes_max)
-    if type_ == TEXT and profile.bytes_max <= length <= VARCHAR_MAX and length:
-        type_ = ColumnType("VARCHAR", length)
+    length = int(match[1]) if match is not None and "CHAR" in declared.upper() else 0
+    type_ = ColumnType("VARCHAR", length) if 0 < profile.bytes_max <= length <= LENGTH_MAX else TEXT
     numbers = profile.integers + profile.reals
     if numbers:
         remark = f"has {profile.texts:,} texts and {numbers:,} numbers, which are kept as texts"
-        return Chosen(text_of(profile.bytes_max), lambda values: _as_texts(values).cast(arrow_type(type_)), remark)
-    return Chosen(type_, lambda values: pa.array(values, arrow_type(type_)))
+        return Chosen(TEXT, _as_texts, remark)
+    return Chosen(type_, lambda values: pa.array(values, pa.string()))
 
 
 def _by_declaration(declared: str) -> Chosen:
@@ -217,7 +239,7 @@ def _by_declaration(declared: str) -> Chosen:
     if "INT" in upper:
         return Chosen(ColumnType("BIGINT"), _nothing(pa.int64()))
     if any(part in upper for part in ("CHAR", "CLOB", "TEXT")):
-        return _texts(declared, Profile(0, 0, 1, 0, 0, None, None, 0, 0, 0, 0, 0))
+        return _texts(declared, Profile(0, 0, 1, 0, 0, None, None, 1, 0, 0, 0, 0))
     if "BLOB" in upper:
         return Chosen(BYTES, _nothing(pa.binary()))
     if any(part in upper for part in ("REAL", "FLOA", "DOUB", "DEC", "NUM")):

@@ -1,8 +1,8 @@
-"""A SQLite database: its tables with their keys, defaults, checks and indexes, and their rows.
+"""A SQLite database: its tables with their keys, foreign keys, defaults, checks and indexes, and their rows.
 
 Names become lower case: SQLite's are case-insensitive, and gmdb folds names that are not quoted.
-What gmdb does not have (foreign keys, views, triggers, virtual tables, computed indexes, collations) is
-left out, and ``remarks`` say so, as they do of everything else that is not taken over as it is.
+What has no place in gmdb (triggers, virtual tables, indexes over expressions, collations), and views, which SQLite
+writes in its own dialect, are left out.  The account says so, as it does of everything else that is not as it was.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from gmdb.cli.sources.plan import Chosen, IndexPlan, Profile, TablePlan, Unfit, choose, declared_decimal, in_short
+from gmdb.cli.sources.plan import (
+    Account,
+    Chosen,
+    IndexPlan,
+    Profile,
+    TablePlan,
+    Unfit,
+    choose,
+    declared_decimal,
+    in_short,
+)
 from gmdb.errors import DataError, Error, NoSuchTable, NotADatabase, TypeMismatch
 from gmdb.format.columns import Column
 from gmdb.process.late_dataclasses import replace
@@ -29,7 +39,7 @@ from gmdb.sql.bind.of_rows import columns_of
 from gmdb.sql.dialect import GmdbSql, parse_expression
 from gmdb.sql.statements.assignment import bind_default
 from gmdb.sql.statements.generated import bind_generated
-from gmdb.tables.catalog.schema import PRIMARY_KEY, UNIQUE, Constraint
+from gmdb.tables.catalog.schema import FOREIGN_KEY, PRIMARY_KEY, UNIQUE, Constraint
 
 MAGIC = b"SQLite format 3\0"
 BATCH_ROWS, BATCH_BYTES = 50_000, 64 << 20
@@ -55,7 +65,7 @@ class _Column(NamedTuple):
 class SqliteSource:
     def __init__(self, path: Path, only: str | None) -> None:
         """``only``: the one table that is wanted."""
-        self.remarks: list[str] = []
+        self.account = Account()
         self._only = only
         self._path = path
         self._connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
@@ -84,12 +94,13 @@ class SqliteSource:
         for kind, name, table, sql in objects:
             if self._only is not None and table.lower() != self._only.lower():
                 continue
-            if kind in ("view", "trigger"):
-                self.remarks.append(f"left out: {kind} {name}")
-            elif kind == "table" and kinds[name][0] == "virtual":
-                self.remarks.append(f"left out: virtual table {name}")
+            what = "virtual table" if kind == "table" and kinds[name][0] == "virtual" else kind
+            if what in ("view", "trigger", "virtual table"):
+                self.account.has(f"{what}s")
+                self.account.leave_out(f"{what}s", f"{what} {name}")
             elif kind == "table" and kinds[name][0] == "table" and not name.startswith("sqlite_"):
-                plans.append(_TableReader(self._connection, name, sql, bool(kinds[name][1]), self.remarks).plan())
+                self.account.has("tables")
+                plans.append(_TableReader(self._connection, name, sql, bool(kinds[name][1]), self.account).plan())
         if self._only is not None and not plans:
             names = ", ".join(name for kind, name, _, _ in objects if kind == "table") or "none"
             raise NoSuchTable(f"{self._path} has no table {self._only}; its tables are: {names}")
@@ -100,22 +111,22 @@ class _TableReader:
     """Reads the definition and the rows of one table."""
 
     def __init__(
-        self, connection: sqlite3.Connection, name: str, sql: str, without_rowid: bool, remarks: list[str]
+        self, connection: sqlite3.Connection, name: str, sql: str, without_rowid: bool, account: Account
     ) -> None:
         self._connection = connection
         self._name = name
         self._table = _quoted(name)
         self._without_rowid = without_rowid
-        self._remarks = remarks
+        self._account = account
         self._columns = [_Column(*row) for row in connection.execute(f"pragma table_xinfo({self._table})")]
         self._sql = sql
         self._tree = _parsed(sql)
 
     def _remark(self, what: str) -> None:
-        self._remarks.append(f"table {self._name}: {what}")
+        self._account.remark(f"table {self._name}: {what}")
 
-    def _leave_out(self, what: str) -> None:
-        self._remarks.append(f"left out: table {self._name}: {what}")
+    def _leave_out(self, kind: str, what: str, count: int = 1) -> None:
+        self._account.leave_out(kind, f"table {self._name}: {what}", count)
 
     def plan(self) -> TablePlan:
         rows, profiles = self._profiles()
@@ -132,8 +143,8 @@ class _TableReader:
         self._add_keys(plan, keys, profiles)
         self._add_indexes(plan)
         plan.checks = self._checks()
-        for _, _, target, *_ in self._connection.execute(f"pragma foreign_key_list({self._table})").fetchall():
-            self._leave_out(f"foreign key to {target}")
+        plan.foreign_keys = self._foreign_keys()
+        self._account.has("columns", len(columns))
         return plan
 
     # ---- columns
@@ -182,6 +193,7 @@ class _TableReader:
     def _default(self, column: _Column, chosen: Chosen) -> str | None:
         if column.default is None or column.default.upper() == "NULL":
             return None
+        self._account.has("defaults")
         text = column.default
         if chosen.type.name == "BOOLEAN" and text in ("0", "1"):
             text = "true" if text == "1" else "false"
@@ -189,13 +201,14 @@ class _TableReader:
             written = _written(sqlglot.parse_one(text, read="sqlite"))
             bind_default(parse_expression(written), Column(column.name.lower(), chosen.type))
         except (Error, SqlglotError) as error:
-            self._leave_out(f"column {column.name}: default {column.default}: {in_short(error)}")
+            self._leave_out("defaults", f"column {column.name}: default {column.default}: {in_short(error)}")
             return None
         return written
 
     def _generated(self, columns: Sequence[Column]) -> list[Column]:
         """The columns, those that SQLite computes with their expressions, as far as gmdb can have them."""
         names, whole = [column.name.lower() for column in self._columns if column.hidden in (2, 3)], list(columns)
+        self._account.has("computed columns", len(names))
         nodes = {} if self._tree is None else dict(_computed(self._tree))
         for n, column in enumerate(columns):
             if column.name not in names:
@@ -205,7 +218,7 @@ class _TableReader:
                 bind_generated(parse_expression(written), column, self._name, columns, columns_of(columns))
             except (Error, KeyError) as error:
                 why = "its definition could not be read" if isinstance(error, KeyError) else in_short(error)
-                self._leave_out(f"column {column.name}: how it is computed: {why}")
+                self._leave_out("computed columns", f"column {column.name}: how it is computed: {why}")
             else:
                 whole[n] = replace(column, generated=written)
         return whole
@@ -228,6 +241,7 @@ class _TableReader:
     def _add_keys(self, plan: TablePlan, keys: Sequence[_Column], profiles: Sequence[Profile]) -> None:
         if not keys:
             return
+        self._account.has("primary keys")
         names = tuple(column.name.lower() for column in keys)
         if any(profiles[self._columns.index(column)].nulls for column in keys):
             self._remark(f"primary key ({', '.join(names)}) has NULLs: it becomes a unique constraint")
@@ -240,6 +254,7 @@ class _TableReader:
         for _, name, unique, origin, is_partial in reversed(listed):
             if origin == "pk":
                 continue
+            self._account.has("unique constraints" if origin == "u" else "indexes")
             columns = self._index_columns(name, origin)
             condition = self._condition(name) if is_partial else ""
             if columns is None or condition is None:
@@ -256,7 +271,7 @@ class _TableReader:
         tree = _parsed(self._connection.execute(asked, (name,)).fetchone()[0])
         where = None if tree is None else tree.find(exp.Where)
         if where is None:
-            self._leave_out(f"index {name}, whose condition could not be read")
+            self._leave_out("indexes", f"index {name}, whose condition could not be read")
             return None
         return _written(where.this)
 
@@ -265,19 +280,52 @@ class _TableReader:
         parts = [row for row in self._connection.execute(f"pragma index_xinfo({_quoted(name)})") if row[5]]
         what = f"index {name}" if origin == "c" else "a unique constraint"
         if any(part[1] < 0 for part in parts):
-            self._leave_out(f"{what}, which is over an expression")
+            self._leave_out("indexes", f"{what}, which is over an expression")
             return None
         for _, _, column, _, collation, _ in parts:
             if collation.upper() != "BINARY":
-                self._leave_out(f"{what}: the collation {collation.upper()} of column {column}")
+                self._account.has("collations of keys")
+                self._leave_out("collations of keys", f"{what}: the collation {collation.upper()} of column {column}")
         return tuple((column.lower(), bool(descending)) for _, _, column, descending, *_ in parts)
 
     def _checks(self) -> list[str]:
         if self._tree is None:
-            if "check" in self._sql.lower():
-                self._leave_out("its checks, since its definition could not be read")
+            count = len(re.findall(r"(?i)\bcheck\s*\(", self._sql))
+            if count:
+                self._account.has("checks", count)
+                self._leave_out("checks", "its checks, since its definition could not be read", count)
             return []
-        return [_written(node.this) for node in self._tree.find_all(exp.CheckColumnConstraint)]
+        checks = [_written(node.this) for node in self._tree.find_all(exp.CheckColumnConstraint)]
+        self._account.has("checks", len(checks))
+        return checks
+
+    def _foreign_keys(self) -> list[Constraint]:
+        """SQLite lists the last one first."""
+        parts: dict[int, list[Any]] = {}
+        for row in self._connection.execute(f"pragma foreign_key_list({self._table})").fetchall():
+            parts.setdefault(row[0], []).append(row)
+        self._account.has("foreign keys", len(parts))
+        when = [] if self._tree is None else [_deferred(node) for node in self._tree.find_all(exp.Reference, bfs=False)]
+        if len(when) != len(parts):
+            self._remark("when its foreign keys are checked could not be read: at the end of each statement")
+            when = [False] * len(parts)
+        keys = []
+        for number, deferred in zip(sorted(parts, reverse=True), when, strict=True):
+            columns = sorted(parts[number], key=lambda row: row[1])
+            _, _, target, _, to, on_update, on_delete, _ = columns[0]
+            keys.append(
+                Constraint(
+                    FOREIGN_KEY,
+                    tuple(row[3].lower() for row in columns),
+                    references=target.lower(),
+                    key=() if to is None else tuple(row[4].lower() for row in columns),
+                    on_update=on_update.lower(),
+                    on_delete=on_delete.lower(),
+                    deferrable=deferred,
+                    deferred=deferred,
+                )
+            )
+        return keys
 
     # ---- rows
 
@@ -324,6 +372,12 @@ def _computed(tree: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
         for one in (part.args.get("kind") for part in column.args.get("constraints") or ()):
             if isinstance(one, exp.ComputedColumnConstraint):
                 yield column.name.lower(), one.this
+
+
+def _deferred(reference: exp.Expr) -> bool:
+    """Whether a foreign key is checked at the commit: SQLite knows no command that changes that."""
+    options = " ".join(str(option).upper() for option in reference.args.get("options") or ())
+    return "INITIALLY DEFERRED" in options and "NOT DEFERRABLE" not in options
 
 
 def _number_of(condition: str) -> str:
