@@ -184,7 +184,8 @@ EVERYTHING = """
     create table country (code text primary key, name text not null default 'none') without rowid, strict;
     create table town (
         id integer primary key autoincrement, name text,
-        country text references country on update cascade on delete set null, size int default 0 check (size >= 0), unique (name, country));
+        country text references country on update cascade on delete set null,
+        size int default 0 check (size >= 0), unique (name, country));
     create table person (
         id integer primary key, boss int references person (id) deferrable initially deferred, town int,
         name text collate nocase, shouted text as (upper(name)) stored, born date default current_date,

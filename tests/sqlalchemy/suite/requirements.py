@@ -5,8 +5,8 @@ from sqlalchemy.testing.requirements import SuiteRequirements
 
 THERE = """
     aggregate_order_by autocommit boolean_col_expressions check_constraint_reflection comment_reflection
-    comment_reflection_full_unicode computed_columns computed_columns_reflect_persisted computed_columns_stored
-    create_table_as ctes
+    comment_reflection_full_unicode computed_columns
+    computed_columns_default_persisted computed_columns_reflect_persisted computed_columns_stored create_table_as ctes
     ctes_with_update_delete ctes_with_values date_historic datetime_historic datetime_literals datetime_timezone
     dbapi_lastrowid delete_from empty_inserts_executemany except_ expression_server_defaults fetch_expression
     fetch_first fetch_no_order_by float_or_double_precision_behaves_generically index_ddl_if_exists infinity_floats
