@@ -14,6 +14,9 @@ STATEMENTS = {
     "a scan": "update t set n = n + 1 where s = 'name500'",
     "a subquery": "update t set n = n + (select 1) where i in (select i from u)",
     "another table": "update t set n = t.n + u.one from u where u.i = t.i",
+    "merge": "merge into t using u on t.i = u.i when matched then update set n = t.n + u.one",
+    "with": """with x as (update t set n = n + 1 where i = (select min(i) from u) returning i)
+        update u set one = 1 where i in (select i from x)""",
 }
 
 

@@ -245,7 +245,7 @@ REFUSED = [
     ("with recursive c as (select 1 union all select 1 from c, c d) select 1", errors.UnsupportedExpression, "twice"),
     ("with recursive c(n) as (select 1 union all select sum(n) from c) select 1", errors.UnsupportedExpression, "aggr"),
     ("with recursive c(n) as (select 1 union all select n * 1.5 from c) select 1", errors.IllTyped, "recursive"),
-    ("with c as (insert into t values (1) returning i) select 1", errors.UnsupportedExpression, "is not a query"),
+    ("with c as (insert into t values (1) returning i) select 1", errors.UnsupportedExpression, "within a statement"),
     ("select interval '1 day'", errors.UnsupportedExpression, "interval"),
     ("select 1 from t as t(a, b, c, d, e, f, g)", errors.StatementError, "7 names for 6 columns"),
     ("select * from t for update of nosuch", errors.NoSuchTable, "nosuch"),

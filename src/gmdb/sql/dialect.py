@@ -19,6 +19,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from gmdb.errors import Error, InvalidSyntax
 from gmdb.process.late_patterns import late_pattern
+from gmdb.sql.merge_clauses import read_clauses, written_clause
 from gmdb.sql.strictness import (
     SET_TOKENS,
     require_finished,
@@ -171,14 +172,22 @@ class GmdbSql(Postgres):
             return parameter
 
         def _parse_insert_table(self) -> Any:
-            node = super()._parse_insert_table()
-            if node is not None and self._match_text_seq("OVERRIDING"):
-                if not self._match_texts(("SYSTEM", "USER")):
-                    self.raise_error("OVERRIDING takes SYSTEM VALUE or USER VALUE")
-                node.meta[OVERRIDING] = f"OVERRIDING {self._prev.text.upper()} VALUE"
-                if not self._match_text_seq("VALUE"):
-                    self.raise_error("OVERRIDING takes SYSTEM VALUE or USER VALUE")
+            node, words = super()._parse_insert_table(), self._parse_overriding()
+            if node is not None and words is not None:
+                node.meta[OVERRIDING] = words
             return node
+
+        def _parse_overriding(self) -> str | None:
+            if not self._match_text_seq("OVERRIDING"):
+                return None
+            for word in ("SYSTEM", "USER"):
+                if self._match_text_seq(word, "VALUE"):
+                    return f"OVERRIDING {word} VALUE"
+            self.raise_error("OVERRIDING takes SYSTEM VALUE or USER VALUE")
+            return None
+
+        def _parse_when_matched(self) -> exp.Whens:
+            return read_clauses(self)
 
         def _parse_insert(self) -> Any:
             """Also OVERRIDING, for which ``settings`` are the place: the tree has another dialect's clause there."""
@@ -257,12 +266,15 @@ class GmdbSql(Postgres):
             return word in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
     class Generator(Postgres.Generator):  # type: ignore[misc, valid-type]
-        """A generator that writes parameters as they were written, and what sqlglot does not know."""
+        """A generator that writes parameters and MERGE as they were written, and what sqlglot does not know."""
 
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
-            **Postgres.Generator.TRANSFORMS,
+            **{kind: written for kind, written in Postgres.Generator.TRANSFORMS.items() if kind is not exp.Merge},
             AlterExpression: _alter_expression_sql,
         }
+
+        def when_sql(self, expression: exp.When) -> str:
+            return written_clause(self, expression)
 
         def placeholder_sql(self, expression: exp.Placeholder) -> str:
             if expression.meta.get(IS_DOLLAR):

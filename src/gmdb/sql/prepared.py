@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gmdb.database.dbapi import Result
 from gmdb.errors import DefinitionChanged, NoSuchIndex, NoSuchTable
 from gmdb.format.columns import ColumnType
 from gmdb.sql.plan.planner import Plan, plan
-from gmdb.sql.run import Parameters, definition_changed
-from gmdb.sql.tree import ParameterKey, Relation
+from gmdb.sql.run import Parameters, Run, definition_changed
+from gmdb.sql.tree import ParameterKey, Relation, inputs_of
 from gmdb.sql.types import INT, INTEGERS, type_of_value
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.catalog.schema import TableDefinition
@@ -21,6 +23,7 @@ from gmdb.tables.catalog.view_definitions import ViewDefinition
 if TYPE_CHECKING:
     from gmdb.database.connection import Connection
     from gmdb.sql.parser import Parsed
+    from gmdb.sql.statements.course import Course
     from gmdb.transaction.interrupts import Work
 
 ParameterTypes = Mapping[ParameterKey, ColumnType | None]  # by types.type_of_value
@@ -47,6 +50,7 @@ class Statement(ABC):
         self.tables: dict[str, TableDefinition] = {}
         self.views: dict[str, ViewDefinition] = {}
         self._plans: list[Plan] = []
+        self.inputs_read: set[int] = set()  # the keys of the inputs of its plans
         self.typed_parameters: frozenset[ParameterKey] = frozenset()
         self._statistics_version = connection._statistics_version
 
@@ -129,7 +133,24 @@ class Statement(ABC):
         statistics = self.connection.statistics
         best = plan(relation, lambda table: statistics(table.name), self.pages, row_ids, self.session.held_scn)
         self._plans.append(best)
+        self.inputs_read |= inputs_of(relation)
         return best
+
+    def plan_alone(self, relation: Relation) -> Plan:
+        """``planned``, of what runs apart from the statement's own plans."""
+        before = set(self.inputs_read)
+        best = self.planned(relation)
+        self.inputs_read = before
+        return best
+
+    def rows_in_course(self, ready: Plan, course: Course) -> list[tuple[Any, ...]]:
+        """The rows of a plan, by the snapshot of a statement that changes rows."""
+        assert course.steps is not None
+        with ExitStack() as stack:
+            snapshot = stack.enter_context(self.connection.one_snapshot(course.steps.scn, course.before))
+            now = course.now or datetime.now()
+            run = Run(self.connection, snapshot, course.parameters, now, course.inputs)
+            return list(ready.rows(run, partial(self.watch, stack)))
 
     def watch(self, stack: ExitStack, work: Work) -> None:
         """Have an interrupt of the session end the work in DuckDB, until the stack is closed."""

@@ -42,7 +42,7 @@ class Query(Statement):
 
     def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
         super().__init__(connection, parsed, types)
-        binder = Binder(Catalog(connection), types)
+        binder = self._new_binder()
         bound = binder.statement(parsed.statement)  # type: ignore[arg-type]
         self.tables.update(binder.tables)
         self.views.update(binder.views)
@@ -57,6 +57,9 @@ class Query(Statement):
         else:
             relation = _with_row_id(relation, self._lock.table)
             self.plan, self._count, self._offset = _without_limit(self.planned(relation, True))
+
+    def _new_binder(self) -> Binder:
+        return Binder(Catalog(self.connection), self.types)
 
     def _now(self) -> datetime:
         return datetime.now() if self._uses_time else _NO_TIME

@@ -20,6 +20,7 @@ from gmdb.sql.plan.planner import EXECUTOR
 from gmdb.sql.prepared import NOT_CURRENT, Check, ParameterTypes, Quick, Statement
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements.row_rules import know_rules
+from gmdb.sql.syntax import changes_rows
 from gmdb.sql.types import type_of_value
 from gmdb.transaction.interrupts import operation
 
@@ -83,6 +84,7 @@ _KINDS: list[tuple[tuple[type, ...], str, str]] = [
     ((exp.Insert,), "statements.insert", "Insert"),
     ((exp.Update,), "statements.update", "Update"),
     ((exp.Delete,), "statements.update", "Delete"),
+    ((exp.Merge,), "statements.merge", "Merge"),
     ((exp.Transaction, exp.Commit, exp.Rollback), "statements.transactions", "TransactionCommand"),
     ((exp.Create, exp.Drop, exp.Alter, exp.TruncateTable), "statements.definitions", "Definition"),
     ((exp.Analyze,), "statements.analyze", "Analyze"),
@@ -230,6 +232,10 @@ class Runner:
             return OwnCommand(self._connection, parsed, types)
         token = EXECUTOR.set(self._executor)
         try:
+            if isinstance(parsed.statement, exp.Query) and changes_rows(parsed.statement):
+                from gmdb.sql.statements.query_of_changes import QueryOfChanges
+
+                return QueryOfChanges(self._connection, parsed, types)
             for kinds, module, name in _KINDS:
                 if isinstance(parsed.statement, kinds):
                     prepare: Prepare = getattr(import_module(f"gmdb.sql.{module}"), name)

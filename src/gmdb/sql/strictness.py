@@ -303,6 +303,8 @@ def _is_redundant(word: str, before: str, after: str) -> bool:
         return before in ("(", "select", "limit")
     if word == "limit":
         return after == "all"
+    if word in ("by", "target"):  # NOT MATCHED BY TARGET
+        return (before == "matched" and after == "target") if word == "by" else before == "by"
     if word == "distinct":
         return before in _SETS
     if word in ("nulls", "first", "last"):  # the tree says where NULLs come in any case

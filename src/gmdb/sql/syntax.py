@@ -109,6 +109,12 @@ def _instead(known: Sequence[str]) -> str:
     return f"There is {', '.join(known)}" if known else ""
 
 
+def changes_rows(statement: exp.Expr) -> bool:
+    """Whether the WITH of a statement changes rows."""
+    with_ = statement.args.get("with_")
+    return with_ is not None and any(isinstance(one.this, exp.DML) for one in with_.expressions)
+
+
 # ---- Names as statements write them: what is not quoted is in lower case.  Tables are in one schema, public.
 
 PUBLIC, INFORMATION_SCHEMA, PG_CATALOG = SCHEMAS = ("public", "information_schema", "pg_catalog")

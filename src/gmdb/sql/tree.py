@@ -519,6 +519,22 @@ def walk(relation: Relation) -> Iterator[Relation]:
                     pending.append(shared.again)
 
 
+def inputs_of(relation: Relation) -> set[int]:
+    """The keys of the inputs that a relation reads; not of queries of its WITH that are not read."""
+    keys: set[int] = set()
+    pending, known = [relation], set[int]()
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Input):
+            keys.add(one.key)
+        if isinstance(one, Reading) and id(one.cell[0]) not in known:
+            known.add(id(one.cell[0]))
+            pending += [query for query in (one.cell[0].query, one.cell[0].again) if query is not None]
+        pending.extend(one.sources())
+        pending.extend(query for part in one.expressions() for inner in part.walk() for query in inner.relations())
+    return keys
+
+
 def everything(relation: Relation) -> Iterator[Relation]:
     """``walk``, and the queries within expressions, all the way down."""
     pending = [relation]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlglot import exp
 
@@ -124,6 +124,16 @@ def _no_sequence(found: TableDefinition | ViewDefinition, node: exp.Expr) -> Tab
     return found
 
 
+class PartsOfWith(Protocol):
+    """The parts of a statement that stand in its WITH and are run once, whoever reads what they return."""
+
+    def are_of(self, node: exp.Expr) -> bool:
+        """Whether this query of WITH is to be a part."""
+
+    def take(self, node: exp.Expr, name: str, scope: Scope, before: tuple[tree.Shared, ...]) -> Bound | None:
+        """Add a part; returns what can be read of it.  ``before``: the queries of WITH in front of it."""
+
+
 class Binder:
     """What is known of a whole statement while it is bound."""
 
@@ -136,6 +146,8 @@ class Binder:
         self._inside: dict[str, tuple[str, ...]] | None = None  # a view: the tables that it knows, with their columns
         self.used_parameters: set[ParameterKey] = set()
         self.uses_time = False
+        self.parts: PartsOfWith | None = None  # what the statement does beside its own work, if it may
+        self.merge_action: Expression | None = None  # what merge_action() is, where it may stand
         self._declared: set[Column] = set()
 
     def named(self, node: exp.Expr, name: str, others: Sequence[str] = ()) -> TableDefinition | ViewDefinition:
@@ -216,12 +228,20 @@ class Binder:
         return queries.with_clause(self, node, Scope(parent))
 
     def change_source(
-        self, target: exp.Table, others: Sequence[exp.Expr], where_: exp.Expr | None, with_: exp.Expr | None = None
+        self,
+        target: exp.Table,
+        others: Sequence[exp.Expr],
+        where_: exp.Expr | None,
+        with_: exp.Expr | None = None,
+        around: Scope | None = None,
     ) -> ChangeSource:
-        """The rows that UPDATE or DELETE change, found by the condition over the target and the tables beside it."""
+        """The rows that UPDATE or DELETE change, found by the condition over the target and the tables beside it.
+
+        ``around``: where the statement stands, if it is part of another one.
+        """
         from gmdb.sql.bind import queries
 
-        return queries.change_source(self, target, others, where_, with_)
+        return queries.change_source(self, target, others, where_, with_, around or Scope())
 
     # ---- columns
 

@@ -91,6 +91,15 @@ def _environment(_binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
     return Constant(TEXT, PUBLIC if name == "current_schema" else CATALOG_NAME)
 
 
+@special("merge_action")
+def _merge_action(binder: Binder, syntax: Syntax, _scope: Scope) -> Expression:
+    if binder.merge_action is None or syntax.list("expressions"):
+        raise UnsupportedExpression(
+            "merge_action() stands in RETURNING of MERGE, without arguments", *place(syntax.node)
+        )
+    return binder.merge_action
+
+
 @special("coalesce")
 def _coalesce(binder: Binder, syntax: Syntax, scope: Scope) -> Expression:
     arguments = _arguments(binder, syntax, scope, "expressions")

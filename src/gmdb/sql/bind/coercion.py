@@ -22,6 +22,7 @@ from gmdb.process.late_dataclasses import replace
 from gmdb.sql import operations, tree, types
 from gmdb.sql.dialect import place
 from gmdb.sql.operations import Operation
+from gmdb.sql.sharing import with_sources
 from gmdb.sql.syntax import reading
 from gmdb.sql.tree import Call, Constant, Expression, Junction, Parameter
 from gmdb.sql.types import BOOLEAN, BYTEA, BYTES, DATE, DOUBLE, INTEGERS, TEXT, TEXTS, TIMESTAMP
@@ -56,22 +57,13 @@ def fold(expression: tree.Expression) -> tree.Expression:
 
 def fold_relation(relation: tree.Relation) -> tree.Relation:
     """A relation with the constants of all its expressions computed, all the way down."""
-    changed = tree.rebuilt(relation, _folded, _BOTH)
-    if isinstance(changed, tree.With) and isinstance(relation, tree.With):
-        _move_cells(relation, changed)
-    return changed
+    if isinstance(relation, tree.With):
+        return with_sources(relation, fold_relation)
+    return tree.rebuilt(relation, _folded, _BOTH)
 
 
 def _folded(part: tree.Expression | tree.Relation) -> tree.Expression | tree.Relation:
     return fold(part) if isinstance(part, tree.Expression) else fold_relation(part)
-
-
-def _move_cells(before: tree.With, after: tree.With) -> None:
-    """Let those who read the shared queries read the folded ones."""
-    moved = {id(old): new for old, new in zip(before.shared, after.shared, strict=True)}
-    for one in tree.everything(after):
-        if isinstance(one, tree.Reading) and one.cell:
-            one.cell[0] = moved.get(id(one.cell[0]), one.cell[0])
 
 
 def _call(call: tree.Call) -> tree.Expression:

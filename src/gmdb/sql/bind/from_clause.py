@@ -225,7 +225,7 @@ def _table(binder: Binder, syntax: Syntax, left: Scope, into: Scope) -> Relation
     schema = schema_name(node)
     view = into.views.get(name) if not schema else None
     if view is not None:
-        return _view(binder, name, view, alias, into)
+        return _view(binder, name, view, alias, node, into)
     if schema not in ("", PUBLIC):
         return _standard_view(binder, schema, name, alias, node, into)
     if binder.catalog.is_view(name):
@@ -261,8 +261,11 @@ def _standard_view(binder: Binder, schema: str, name: str, alias: _Alias, node: 
     return bound.relation
 
 
-def _view(binder: Binder, name: str, view: Any, alias: _Alias, into: Scope) -> Relation:
+def _view(binder: Binder, name: str, view: Any, alias: _Alias, node: exp.Expr, into: Scope) -> Relation:
     """What a query of a WITH clause gives, read here once more."""
+    if not view.columns:
+        message = f"{name} in WITH returns nothing that could be read"
+        raise UnsupportedExpression(message, *place(node), "Give it RETURNING")
     outputs = [binder.output(shown, Reference(column.type, column))[0] for shown, column in view.columns]
     named = [Named(shown, Reference(new.type, new)) for (shown, _), new in zip(view.columns, outputs, strict=True)]
     into.add(Item(alias.name or name, alias.renamed(named)))

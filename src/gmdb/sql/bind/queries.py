@@ -45,7 +45,7 @@ def query(binder: Binder, node: exp.Expr, outside: Scope) -> Bound:
         elif isinstance(node, exp.SetOperation):
             bound = _set_operation(binder, syntax, scope)
         elif isinstance(node, exp.Values):
-            if isinstance(node.parent, exp.From | exp.Join | exp.Paren):
+            if isinstance(node.parent, exp.From | exp.Join | exp.Paren | exp.Merge):
                 syntax.ignore("alias")  # FROM has read it
             bound = _tail(binder, syntax, _values(binder, syntax, scope), scope)
         elif isinstance(node, exp.Subquery | exp.Paren):
@@ -63,29 +63,46 @@ def with_clause(binder: Binder, node: exp.Expr | None, outside: Scope) -> tuple[
     if node is None:
         return outside, ()
     scope = Scope(outside, outside.views.new_child())
-    shared = []
+    shared: list[Shared] = []
     with reading(node) as syntax:
         is_recursive = syntax.flag("recursive")
         for one in syntax.list("expressions"):
             with reading(one) as part:
                 part.ignore("materialized")  # a hint
-                shared.append(_shared(binder, part, scope, is_recursive))
+                shared += _shared(binder, part, scope, is_recursive, tuple(shared))
     return scope, tuple(shared)
 
 
-def _shared(binder: Binder, syntax: Syntax, scope: Scope, is_recursive: bool) -> Shared:
-    """One query of WITH, added to the scope's views."""
+def _shared(
+    binder: Binder, syntax: Syntax, scope: Scope, is_recursive: bool, before: tuple[Shared, ...]
+) -> list[Shared]:
+    """One query of WITH, added to the scope's views; one that only changes rows cannot be read."""
     node = syntax.need("this", "a query")
     with reading(syntax.need("alias", "a name")) as part:
         name, names = folded(part.need("this", "a name")), [folded(one) for one in part.list("columns")]
     if name in scope.views.maps[0]:
         raise TableExists(f"WITH has {name} twice")
     if is_recursive and _mentions(node, name):
-        return _recursive(binder, node, scope, name, names)
-    bound = binder.query(node, scope)
+        return [_recursive(binder, node, scope, name, names)]
+    if isinstance(node, exp.DML) or (binder.parts is not None and binder.parts.are_of(syntax.node)):
+        bound = _part(binder, node, name, scope, before)
+        if bound is None:
+            scope.views[name] = View([], [])
+            return []
+    else:
+        bound = binder.query(node, scope)
     shared = Shared(name, bound.relation, columns=bound.relation.columns)
     scope.views[name] = View([shared], _renamed(bound, names, syntax.node))
-    return shared
+    return [shared]
+
+
+def _part(binder: Binder, node: exp.Expr, name: str, scope: Scope, before: tuple[Shared, ...]) -> Bound | None:
+    """What a part of a statement returns, which is run beside the others; None if it returns nothing."""
+    assert node.parent is not None
+    if binder.parts is None or not binder.parts.are_of(node.parent):
+        hint = "It may stand in the first WITH of a statement"
+        raise UnsupportedExpression("rows cannot be changed in a query within a statement", *place(node), hint)
+    return binder.parts.take(node, name, scope, before)
 
 
 def _renamed(bound: Bound, names: Sequence[str], node: exp.Expr) -> list[tuple[str, Column]]:
@@ -300,10 +317,15 @@ def _order(binder: Binder, node: exp.Expr, bound: Bound, is_set: bool) -> list[S
 
 
 def change_source(
-    binder: Binder, target: exp.Expr, others: Sequence[exp.Expr], where: exp.Expr | None, with_: exp.Expr | None
+    binder: Binder,
+    target: exp.Expr,
+    others: Sequence[exp.Expr],
+    where: exp.Expr | None,
+    with_: exp.Expr | None,
+    around: Scope,
 ) -> ChangeSource:
     """The rows that UPDATE or DELETE change."""
-    outside, shared = with_clause(binder, with_, Scope())
+    outside, shared = with_clause(binder, with_, around)
     scope = Scope(outside, outside.views)
     with reading(target) as syntax:
         syntax.ignore("only")  # no table inherits from another

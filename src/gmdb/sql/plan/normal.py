@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gmdb.process.late_dataclasses import replace
-from gmdb.sql import tree
+from gmdb.sql import sharing, tree
 from gmdb.sql.plan import terms
 from gmdb.sql.tree import Column, Expression, Relation, columns_of, conjunction, conjuncts, is_volatile, rebuilt
 from gmdb.sql.types import BIGINT
@@ -59,13 +59,13 @@ def _pushed(relation: Relation, parts: Parts) -> Relation:
         return _set_operation(relation, parts)
     if isinstance(relation, tree.With):
         return _with(relation, parts)
-    changed = terms.with_sources(relation, lambda source: terms.with_columns_of(_pushed(source, []), source))
+    changed = sharing.with_sources(relation, lambda source: terms.with_columns_of(_pushed(source, []), source))
     return terms.filtered(rebuilt(changed, _expression), parts)
 
 
 def _expression(expression: Expression) -> Expression:
     """An expression whose queries are normalised."""
-    return terms.everywhere(expression, normalized)
+    return sharing.everywhere(expression, normalized)
 
 
 # ---- conditions
@@ -225,17 +225,17 @@ def _with(relation: tree.With, parts: Parts) -> Relation:
             continue
         cells: dict[int, list[tree.Shared]] = {}
         for n, later in enumerate(rest):
-            again = None if later.again is None else terms.reading_others(_inlined(later.again, shared), cells)
-            new = replace(later, query=terms.reading_others(_inlined(later.query, shared), cells), again=again)
+            again = None if later.again is None else sharing.reading_others(_inlined(later.again, shared), cells)
+            new = replace(later, query=sharing.reading_others(_inlined(later.query, shared), cells), again=again)
             cells[id(later)] = [new]
             rest[n] = new
             if new.again is not None:
-                new = replace(new, again=terms.reading_others(new.again, cells))
+                new = replace(new, again=sharing.reading_others(new.again, cells))
                 cells[id(later)][0] = rest[n] = new
-        body = terms.reading_others(_inlined(body, shared), cells)
+        body = sharing.reading_others(_inlined(body, shared), cells)
     if not remaining:
         return _pushed(body, parts)
-    changed = terms.with_sources(
+    changed = sharing.with_sources(
         tree.With(tuple(remaining), body), lambda query: query if query is body else normalized(query)
     )
     assert isinstance(changed, tree.With)
@@ -252,7 +252,7 @@ def _inlined(relation: Relation, shared: tree.Shared) -> Relation:
             return tree.Project(
                 shared.query, tuple((own, tree.Reference(column.type, column)) for own, column in outputs)
             )
-        return rebuilt(terms.with_sources(one, change), lambda part: terms.everywhere(part, change))
+        return rebuilt(sharing.with_sources(one, change), lambda part: sharing.everywhere(part, change))
 
     return change(relation)
 
@@ -410,7 +410,7 @@ def _without(relation: Relation, used: set[Column]) -> Relation:
     def change(one: Relation) -> Relation:
         if isinstance(one, tree.Table):
             return one
-        one = rebuilt(terms.with_sources(one, change), lambda part: terms.everywhere(part, change))
+        one = rebuilt(sharing.with_sources(one, change), lambda part: sharing.everywhere(part, change))
         return _kept(one, used)
 
     return change(relation)

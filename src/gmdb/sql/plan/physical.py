@@ -17,7 +17,8 @@ from gmdb.sql.plan.choosing import Choice, Chooser
 from gmdb.sql.plan.estimates import DUCK, ROWS, Estimates, Keys, Option, Planned
 from gmdb.sql.plan.joins import Region
 from gmdb.sql.plan.paths import Access, Materialized, Path, Span
-from gmdb.sql.plan.terms import everywhere, filtered, negation_of_null, substituted
+from gmdb.sql.plan.terms import filtered, negation_of_null, substituted
+from gmdb.sql.sharing import everywhere
 from gmdb.sql.tree import (
     Column,
     Expression,

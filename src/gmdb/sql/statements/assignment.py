@@ -37,7 +37,8 @@ from gmdb.sql.dialect import parse_expression, place
 from gmdb.sql.operations.registry import Operation
 from gmdb.sql.rows.expressions import compile_row
 from gmdb.sql.rows.sources import too_many_rows
-from gmdb.sql.statements.course import Changing, Course, Row
+from gmdb.sql.statements.changing import Changing
+from gmdb.sql.statements.course import Course, Row
 from gmdb.sql.statements.generated import Generated
 from gmdb.sql.syntax import column_name, is_system_name, reading
 from gmdb.sql.tree import Call, Case, Constant, Expression, Parameter
@@ -198,11 +199,11 @@ class Sets:
     def numbers(self) -> list[tree.Column]:
         return [one.number for one in self.queries]
 
-    def beside(self, relation: tree.Relation) -> tree.Relation:
-        """The rows that are changed with what their queries give; a query without a row gives NULLs."""
+    def beside(self, relation: tree.Relation, condition: Expression | None = None) -> tree.Relation:
+        """The rows that are changed, if they meet a condition, with what their queries give; no row gives NULLs."""
         for query in self.queries:
             is_lateral = not tree.outer_columns(query).isdisjoint(relation.columns)
-            relation = tree.Join("left", relation, query, None, is_lateral)
+            relation = tree.Join("left", relation, query, condition, is_lateral)
         return relation
 
     def counted(self, rows: list[Row]) -> list[Row]:
@@ -329,6 +330,7 @@ class Returning:
         self.expressions = [fold(expression) for _, expression in outputs]
         self.names = tuple(name for name, _ in outputs)
         self.types = tuple(binder.shown_type(expression) for expression in self.expressions)
+        self.columns = tuple(binder.output(*pair)[0] for pair in zip(self.names, self.expressions, strict=True))
         self.needs = tree.columns_used(self.expressions)
         self._input: tree.Input | None = None  # if there are queries
 
@@ -353,7 +355,7 @@ class Returning:
         if self._input is None:
             return iter([self._show(row, course.parameters, course.now) for row in rows])
         course.inputs[self._input.key] = list(rows)
-        return iter(self._statement.rows_of(self._plan, course))
+        return iter(self._statement.rows_in_course(self._plan, course))
 
 
 def require_changeable(definition: TableDefinition) -> TableDefinition:

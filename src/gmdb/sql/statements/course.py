@@ -10,25 +10,18 @@ Invariants
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gmdb.database.dbapi import Result
 from gmdb.format.address import RowId
 from gmdb.process.late_dataclasses import dataclass, field
-from gmdb.sql.plan.planner import Plan
 from gmdb.sql.prepared import Statement
-from gmdb.sql.run import Parameters, Run
+from gmdb.sql.run import Parameters
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.statements import LOCK_FIRST_FROM, RowChanged, Steps
 from gmdb.tables.catalog.schema import TableDefinition
-
-if TYPE_CHECKING:
-    from gmdb.database.connection import Connection
 
 Row = tuple[Any, ...]
 
@@ -51,14 +44,6 @@ class Course:
     changed: set[tuple[int, RowId]] | None = None
     inputs: dict[int, Sequence[Row]] = field(default_factory=dict)
 
-    def run(self, connection: Connection, plan: Plan, watch: Callable[[ExitStack, Any], None]) -> list[Row]:
-        """The rows of a plan."""
-        assert self.steps is not None
-        with ExitStack() as stack:
-            snapshot = stack.enter_context(connection.one_snapshot(self.steps.scn, self.before))
-            run = Run(connection, snapshot, self.parameters, self.now or datetime.now(), self.inputs)
-            return list(plan.rows(run, partial(watch, stack)))
-
     def lock_first(self, steps: Steps, row_ids: Iterable[RowId]) -> None:
         """Lock rows before they are changed, if the statement had to start over too often."""
         if self.is_patient:
@@ -79,37 +64,13 @@ class Course:
             self.changed.update((table.number, row_id) for row_id in row_ids)
 
 
-class Changing(Statement):
-    """A statement that changes rows of one table, ``definition``, alone or as a part of another statement."""
-
-    definition: TableDefinition
-    _needs_time = False
-
-    @abstractmethod
-    def change(self, course: Course) -> Result:
-        """Change the rows; raises RowChanged if one is not as the snapshot shows it."""
-
-    def course(self, parameters: Parameters) -> Result:
-        """The whole statement, all or nothing."""
-        return run_course(self, self.locked(self.definition), self.change, parameters, self._needs_time)
-
-    def rows_of(self, plan: Plan, course: Course) -> list[Row]:
-        """The rows of a plan of the statement."""
-        return course.run(self.connection, plan, self.watch)
-
-    def heap_and_steps(self, course: Course) -> tuple[Heap, Steps]:
-        assert course.steps is not None
-        heap = self.locked(self.definition)
-        return heap, course.steps.on(heap)
-
-
 def run_course(
     statement: Statement,
     heap: Heap,
     change: Callable[[Course], Result],
     parameters: Parameters,
     needs_time: bool,
-    has_parts: bool = False,
+    has_parts: bool,
 ) -> Result:
     """Run a statement that changes rows, until no row stands in its way.  ``has_parts``: more than one."""
     now = datetime.now() if needs_time else None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -12,7 +11,6 @@ from sqlglot import exp
 from gmdb.database.dbapi import Result, rows_in
 from gmdb.errors import (
     Error,
-    GeneratedAlways,
     InvalidSyntax,
     ProgrammingError,
     SchemaError,
@@ -25,7 +23,7 @@ from gmdb.kernel.runtime.call import FIRST_INDEX
 from gmdb.process.late_imports import pyarrow as pa
 from gmdb.process.signals import let_through
 from gmdb.sql import tree
-from gmdb.sql.bind.binder import Binder, Catalog, projected
+from gmdb.sql.bind.binder import Binder, projected
 from gmdb.sql.bind.coercion import assign, fold, fold_relation
 from gmdb.sql.bind.expressions import condition
 from gmdb.sql.bind.of_rows import bind_condition, columns_of
@@ -41,8 +39,11 @@ from gmdb.sql.rows.point import are_parameters, as_given
 from gmdb.sql.run import Parameters
 from gmdb.sql.statements import assignment
 from gmdb.sql.statements.assignment import Checks, Defaults, Returning
-from gmdb.sql.statements.course import Changing, Course
+from gmdb.sql.statements.changing import Changing
+from gmdb.sql.statements.course import Course
 from gmdb.sql.statements.executemany import ROWS_MIN, BulkRows, in_batches
+from gmdb.sql.statements.new_rows import OVERRIDING, NewRows, put
+from gmdb.sql.statements.parts import Within
 from gmdb.sql.syntax import Syntax, column_name, column_names, folded, reading, table_name
 from gmdb.sql.tree import Constant, Expression
 from gmdb.sql.types import BOOLEAN, INTEGERS
@@ -127,7 +128,7 @@ class Conflict:
             return self._values(both, course.parameters, course.now) if is_met else None
         assert self._sets is not None
         course.inputs[self._input.key] = [tuple(both)]
-        rows = self._statement.rows_of(self._plan, course)
+        rows = self._statement.rows_in_course(self._plan, course)
         if self._sets.queries:
             rows = self._sets.counted(rows)
         return rows[0][: len(self._sets.values)] if rows else None
@@ -214,13 +215,17 @@ _new = tuple.__new__  # a Result without the wrapper that a NamedTuple has
 
 
 class Insert(Changing):
-    def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
-        super().__init__(connection, parsed, types)
-        self._binder = Binder(Catalog(connection), types)
+    def __init__(
+        self, connection: Connection, parsed: Parsed, types: ParameterTypes, within: Within | None = None
+    ) -> None:
+        super().__init__(connection, parsed, types, within)
+        self._binder = self.binder
         with reading(parsed.statement) as syntax:  # type: ignore[arg-type]
             self._take_target(syntax.need("this", "a table"))
-            self._overriding = syntax.word("settings", "OVERRIDING SYSTEM VALUE", "OVERRIDING USER VALUE")
             self._defaults, self._checks = Defaults(self.definition), Checks(self.definition, self._target)
+            overriding = syntax.word("settings", *OVERRIDING)
+            self._new = NewRows(connection, self._target, self._defaults, self._checks, overriding)
+            self._new.name_columns(self._named, self._scope, syntax.node)
             self._single_row: dict[int, Expression] | None = (
                 None  # the values of a single row, which no query is part of
             )
@@ -228,16 +233,15 @@ class Insert(Changing):
             self._query: Plan | None = None
             self._take_source(syntax)
             returning, conflict = syntax.take("returning"), syntax.take("conflict")
-        self._returning = None
         if returning is not None:
             self._scope.parent, self._scope.views = self._names, self._names.views
             self._returning = Returning(self, self._binder, returning, self._scope)
             self._returning.plan((*self._columns, self._row_id), self._shared)
         self._conflict = None if conflict is None else self._bound_conflict(conflict)
-        self._is_plain = self._conflict is None and self._returning is None
+        self._is_plain = self._conflict is None and self._returning is None and not self.parts
         self._number = _numbering(self.definition)
         self._quick_target = 0  # the description of the table that ``quick`` goes by
-        self._needs_time = self._binder.uses_time or self._defaults.use_time or self._checks.use_time
+        self.needs_time = self._binder.uses_time or self._defaults.use_time or self._checks.use_time
         self.tables.update(self._binder.tables)
         self.views.update(self._binder.views)
         self.typed_parameters = frozenset(self._binder.used_parameters)
@@ -271,19 +275,12 @@ class Insert(Changing):
         self._columns, self._row_id = table.stored, table.row_id
         self._scope = Scope()
         self._scope.add(self._target.item)
-        self._names_columns = named is not None
-        positions = self._target.positions
-        if named is None:  # of a view, up to the first column that is computed
-            shown = (one.name for one in self._target.item.columns)
-            self._targets = [positions[name] for name in takewhile(positions.__contains__, shown)]
-            return
-        self._targets = [self._target.position(one, self._scope, target) for one in named]
-        if len(set(named)) < len(named):
-            raise SchemaError(f"table {self.definition.name}: a column is named twice")
+        self._named = named
 
     def _take_source(self, syntax: Syntax) -> None:
         source = syntax.take("expression")
-        self._names, self._shared = self._binder.with_clause(syntax.take("with_"))
+        self._names, shared = self._binder.with_clause(syntax.take("with_"), self._around)
+        self._shared = (*self._shared_around, *shared)
         if syntax.flag("default"):
             self._take_values([[]], [])
         elif source is None:
@@ -298,52 +295,17 @@ class Insert(Changing):
     def _take_values(self, rows: list[list[exp.Expr]], nodes: list[exp.Expr]) -> None:
         makers = []
         for n, values in enumerate(rows):
-            assigned = self._row_values(values, nodes[n]) if nodes else {}
+            assigned = self._new.values(self._binder, values, self._names, nodes[n]) if nodes else {}
             if len(rows) == 1 and not any(map(tree.has_queries, assigned.values())):
                 self._single_row = assigned
             makers.append(self._maker(assigned))
 
         self._rows = lambda course: (one(course) for one in makers)
 
-    def _row_values(self, values: list[exp.Expr], node: exp.Expr) -> dict[int, Expression]:
-        """The values of a row of VALUES, by the positions of their columns; without those that are DEFAULT."""
-        if len(values) > len(self._targets) or (len(values) < len(self._targets) and self._names_columns):
-            message = f"{len(values)} values for {len(self._targets)} columns"
-            raise InvalidSyntax(f"table {self.definition.name}: {message}", *place(node))
-        assigned = {}
-        for position, value in zip(self._targets, values, strict=False):
-            column = self.definition.columns[position]
-            if assignment.is_default(value):
-                continue
-            bound = assignment.bind_value(self._binder, value, self._names, column)
-            if self._takes_value(position):
-                assigned[position] = bound
-        return assigned
-
-    def _takes_value(self, position: int) -> bool:
-        """Whether a column gets the value that is written for it, and not a number of its own."""
-        column = self.definition.columns[position]
-        if column.identity and self._overriding == "OVERRIDING USER VALUE":
-            return False
-        if column.identity == "always" and not self._overriding:
-            message = f"column {column.name} is generated always; leave it out, or write DEFAULT"
-            raise ProgrammingError(f"{message}, or OVERRIDING SYSTEM VALUE before VALUES")
-        if column.generated is not None:
-            raise GeneratedAlways(f"column {column.name} is generated; leave it out, or write DEFAULT")
-        return True
-
-    def _complete(self, assigned: dict[int, Expression]) -> list[Expression]:
-        """A whole row: the values, and defaults for the rest; numbers of identity columns come later."""
-        return [assigned.get(n, self._defaults.of(n)) for n in range(len(self._columns))]
-
-    def _missing(self, assigned: Container[int]) -> list[int]:
-        """The identity columns that get numbers."""
-        return [n for n, c in enumerate(self.definition.columns) if c.is_numbered and n not in assigned]
-
     def _maker(self, assigned: dict[int, Expression]) -> Make:
         """What makes one row."""
-        expressions = self._complete(assigned)
-        finish = self._finisher(assigned)
+        expressions = self._new.complete(assigned)
+        finish = self._new.finisher(assigned)
         if not any(map(tree.has_queries, expressions)):
             evaluate = compile_row(expressions, ())
             return lambda course: finish(evaluate((), course.parameters, course.now), course.now)
@@ -351,24 +313,10 @@ class Insert(Changing):
         ready = self._plan(tree.Project(tree.One(), tuple(outputs)))
 
         def make(course: Course) -> Row:
-            (row,) = self.rows_of(ready, course)
+            (row,) = self.rows_in_course(ready, course)
             return finish(row, course.now)
 
         return make
-
-    def _finisher(self, assigned: Container[int]) -> Callable[[Sequence[Any], datetime | None], Row]:
-        """What makes a row whole, by numbers for identity columns without a value, and checks it."""
-        columns, missing = self.definition.columns, self._missing(assigned)
-        name, next_numbers, complete = self.definition.name, self.connection._next_numbers, self._checks.complete
-
-        def finish(values: Sequence[Any], now: datetime | None) -> Row:
-            row = list(values)
-            for n in missing:
-                (row[n],) = next_numbers(name, columns[n].name, 1)
-            complete(row, now)
-            return row
-
-        return finish
 
     def _plan(self, relation: tree.Relation) -> Plan:
         relation = tree.With(self._shared, relation) if self._shared else relation
@@ -377,20 +325,17 @@ class Insert(Changing):
     def _take_query(self, source: exp.Expr) -> None:
         columns = self.definition.columns
         bound = self._binder.query(source, self._names, open_types=True)
-        count = len(bound.values)
-        if count > len(self._targets) or (self._names_columns and count < len(self._targets)):
-            message = f"the query has {count} columns for {len(self._targets)}"
-            raise SchemaError(f"table {self.definition.name}: {message}")
+        positions = self._new.positions(len(bound.values), "columns of the query", source)
         assigned = {}
-        for position, value in zip(self._targets, bound.values, strict=False):
-            if self._takes_value(position):
+        for position, value in zip(positions, bound.values, strict=True):
+            if self._new.takes_value(position):
                 assigned[position] = assign(value, columns[position].type, source)
-        outputs = [(tree.Column(c.name, e.type), e) for c, e in zip(columns, self._complete(assigned), strict=True)]
+        outputs = [(tree.Column(c.name, e.type), e) for c, e in zip(columns, self._new.complete(assigned), strict=True)]
         self._query = ready = self._plan(projected(bound.relation, outputs))
-        self._finish = self._finisher(assigned)
-        self._from_query = {n: n for n in range(len(columns)) if n not in self._missing(assigned)}
+        self._finish = self._new.finisher(assigned)
+        self._from_query = {n: n for n in range(len(columns)) if n not in self._new.missing(assigned)}
 
-        self._rows = lambda course: (self._finish(row, course.now) for row in self.rows_of(ready, course))
+        self._rows = lambda course: (self._finish(row, course.now) for row in self.rows_in_course(ready, course))
 
     # ---- inserting
 
@@ -405,7 +350,7 @@ class Insert(Changing):
         None if the statement lacks values of columns, or does more than that.
         """
         assigned = self._single_row
-        is_more = not self._is_plain or self._needs_time or has_cells(self.definition.columns)
+        is_more = not self._is_plain or self.needs_time or has_cells(self.definition.columns)
         if assigned is None or is_more or len(assigned) < len(self._columns):
             return None
         values = [assigned[n] for n in range(len(assigned))]
@@ -468,21 +413,21 @@ class Insert(Changing):
         if self.definition.lobs is not None:
             parameters = rereadable(parameters)
         shows = self._returning is None or self._returning.only_shows  # which cannot fail when the row is there
-        if self._single_row is None or self._conflict is not None or not shows:
+        if self._single_row is None or self._conflict is not None or not shows or self.parts:
             return self.course(parameters)
         # A single change needs no statement of several steps.
-        heap, now = self.locked(self.definition), datetime.now() if self._needs_time else None
+        heap, now = self.locked(self.definition), datetime.now() if self.needs_time else None
         course = Course(parameters, now)
         row = next(self._rows(course))
-        return self._result(heap, {self._put(heap, row): row}, course)
+        return self._result(heap, {put(heap, row): row}, course)
 
     def change(self, course: Course) -> Result:
         heap, done = self.locked(self.definition), Done()
-        if self._query is not None and self._is_plain:
+        if self._query is not None and self._conflict is None and self._returning is None:
             return self._insert_found(heap, self._query, course)
         for row in self._rows(course):
             if self._conflict is None:
-                done[self._put(heap, row)] = row
+                done[put(heap, row)] = row
             else:
                 self._conflict.insert(heap, row, done, course)
         course.note(self.definition, done)
@@ -490,7 +435,7 @@ class Insert(Changing):
 
     def _insert_found(self, heap: Heap, query: Plan, course: Course) -> Result:
         """Insert the rows of a query, many at once if there are many."""
-        rows, last, number, now = self.rows_of(query, course), None, self._number, course.now
+        rows, last, number, now = self.rows_in_course(query, course), None, self._number, course.now
         for some in in_batches(rows, len(self._columns)):
             batch = None
             if len(some) >= ROWS_MIN:
@@ -502,15 +447,9 @@ class Insert(Changing):
                 continue
             for values in some:
                 row = self._finish(values, now)
-                course.note(self.definition, (self._put(heap, row),))
+                course.note(self.definition, (put(heap, row),))
                 last = None if number is None else row[number]
         return Result(rowcount=len(rows), last_id=last)
-
-    def _put(self, heap: Heap, row: Row) -> RowId:
-        try:
-            return heap.insert(row)
-        except UniqueViolation as violation:
-            raise name_key(violation, self.definition.index(violation.index), row) from None
 
     def _result(self, heap: Heap, done: Done, course: Course) -> Result:
         last_id = next(reversed(done.values()))[self._number] if done and self._number is not None else None
@@ -531,7 +470,8 @@ class Insert(Changing):
 
     def explain(self) -> list[str]:
         source = ["values"] if self._query is None else self._query.explain()
-        return [f"insert into {self.definition.name}", *("  " + line for line in source)]
+        title = f"insert into {self.definition.name}"
+        return [title, *("  " + line for line in source), *self.parts.explain_of(self)]
 
 
 def insert_many(connection: Connection, parsed: Parsed, insert: Insert | None, sets: Any, each: Each) -> Result:

@@ -20,7 +20,7 @@ from gmdb.errors import UniqueViolation
 from gmdb.format.address import RowId, parse_page_id
 from gmdb.format.columns import has_cells
 from gmdb.sql import rows, tree
-from gmdb.sql.bind.binder import Binder, Catalog
+from gmdb.sql.bind.binder import Binder
 from gmdb.sql.bind.coercion import fold_relation
 from gmdb.sql.parser import Parsed
 from gmdb.sql.plan.estimates import ROWS
@@ -31,12 +31,14 @@ from gmdb.sql.run import Parameters
 from gmdb.sql.statements import assignment
 from gmdb.sql.statements.assignment import Checks, Defaults, Returning
 from gmdb.sql.statements.at_once import NOT_DONE, FoundRow, change_at_once, change_point, each_once, finds_one
-from gmdb.sql.statements.course import Changing, Course
+from gmdb.sql.statements.changing import Changing
+from gmdb.sql.statements.course import Course
+from gmdb.sql.statements.parts import Within
 from gmdb.sql.syntax import Syntax, reading
 from gmdb.sql.tree import Column, Expression, Reference
 from gmdb.tables.access.heap import Heap
 from gmdb.tables.access.indexes import name_key
-from gmdb.tables.access.lob_files import is_file, rereadable
+from gmdb.tables.access.lob_files import is_file
 from gmdb.transaction.interrupts import operation
 
 if TYPE_CHECKING:
@@ -49,18 +51,23 @@ _new = tuple.__new__  # a Result without the wrapper that a NamedTuple has
 class _Change(Changing):
     """What UPDATE and DELETE share: a table, a condition, RETURNING."""
 
-    def __init__(self, connection: Connection, parsed: Parsed, types: ParameterTypes) -> None:
-        super().__init__(connection, parsed, types)
-        binder = Binder(Catalog(connection), types)
+    def __init__(
+        self, connection: Connection, parsed: Parsed, types: ParameterTypes, within: Within | None = None
+    ) -> None:
+        super().__init__(connection, parsed, types, within)
+        binder = self.binder
         with reading(parsed.statement) as syntax:  # type: ignore[arg-type]
             target, where = syntax.need("this", "a table"), syntax.take("where")
-            self._source = binder.change_source(target, self._others(syntax), where, syntax.take("with_"))
+            with_, others = syntax.take("with_"), self._others(syntax)
+            self._source = binder.change_source(target, others, where, with_, self._around)
+            self._shared = (*self._shared_around, *self._source.shared)
             self.table: tree.Table = self._source.table
             self.definition = assignment.require_changeable(self.table.definition)
             self._take_changes(syntax, binder)
             returning = syntax.take("returning")
-        self._returning = None if returning is None else Returning(self, binder, returning, self._source.scope)
-        self._needs_time = self._needs_time or binder.uses_time
+        if returning is not None:
+            self._returning = Returning(self, binder, returning, self._source.scope)
+        self.needs_time = self.needs_time or binder.uses_time
         self.typed_parameters = frozenset(binder.used_parameters)
         self.tables.update(binder.tables)
         self.views.update(binder.views)
@@ -90,18 +97,18 @@ class _Change(Changing):
         self.columns = (*stored, *others, *(column for column, _ in values))
         self._others_at = len(stored) + 1, len(stored) + 1 + len(others)
         relation: tree.Relation = tree.Project(self._found_in(), (*outputs, *values))
-        if self._source.shared:
-            relation = tree.With(self._source.shared, relation)
+        if self._shared:
+            relation = tree.With(self._shared, relation)
         self._plan = self.planned(fold_relation(relation), row_ids=True)
         if self._returning is not None:
-            self._returning.plan((*self.table.stored, self.table.row_id, *others), self._source.shared)
+            self._returning.plan((*self.table.stored, self.table.row_id, *others), self._shared)
 
     def _found_in(self) -> tree.Relation:
         """The relation of the rows that are changed, with all that the changes are made of."""
         return self._source.relation
 
     def run(self, parameters: Parameters) -> Result:
-        by_keys = self._run_by_keys()
+        by_keys = None if self.parts else self._run_by_keys()
         if by_keys is None:
             self.run = self._run  # type: ignore[method-assign]
         else:
@@ -115,7 +122,7 @@ class _Change(Changing):
         if program is None:
             return None
         heap = self.connection.heap(self.definition.name)
-        change = change_at_once(heap, program, self._patch_maker(heap), finds_one(self._plan.tree), self._needs_time)
+        change = change_at_once(heap, program, self._patch_maker(heap), finds_one(self._plan.tree), self.needs_time)
 
         def run(parameters: Parameters) -> Result:
             if session.plain:
@@ -168,7 +175,7 @@ class _Change(Changing):
 
     def find(self, course: Course) -> list[FoundRow]:
         """The rows, each once: joined with several rows, the first one counts."""
-        rows = self._required(with_row_ids(self.rows_of(self._plan, course)))
+        rows = self._required(with_row_ids(self.rows_in_course(self._plan, course)))
         return course.not_changed(self.definition, each_once(rows))
 
     def _required(self, rows: list[FoundRow]) -> list[FoundRow]:
@@ -193,7 +200,7 @@ class _Change(Changing):
 
     def explain(self) -> list[str]:
         title = f"{type(self).__name__.lower()} {self.definition.name}"
-        return [title, *("  " + line for line in self._plan.explain())]
+        return [title, *("  " + line for line in self._plan.explain()), *self.parts.explain_of(self)]
 
 
 def with_row_ids(rows: list[FoundRow]) -> list[FoundRow]:
@@ -201,10 +208,10 @@ def with_row_ids(rows: list[FoundRow]) -> list[FoundRow]:
     if not rows or isinstance(rows[0][0], RowId):
         return rows
     pages: dict[str, int] = {}
-    return [(_row_id(row[0], pages), *row[1:]) for row in rows]
+    return [(row_id_of(row[0], pages), *row[1:]) for row in rows]
 
 
-def _row_id(shown: str, pages: dict[str, int]) -> RowId:
+def row_id_of(shown: str, pages: dict[str, int]) -> RowId:
     """A row id from the way that a plan shows it; ``pages`` are those that were met before."""
     page, _, slot = shown.rpartition(":")
     if page not in pages:
@@ -235,7 +242,7 @@ class Update(_Change):
             self._values.append(value)
         self._computed += [(Column("", number.type), Reference(number.type, number)) for number in self._sets.numbers]
         self._shows_row_id = any(self.table.row_id in tree.columns_of(value) for _, value in self._computed)
-        self._needs_time = assignment.uses_time(self._values) or self._checks.use_time
+        self.needs_time = assignment.uses_time(self._values) or self._checks.use_time
 
     def _found_in(self) -> tree.Relation:
         return self._sets.beside(self._source.relation)
@@ -262,7 +269,7 @@ class Update(_Change):
         return [*values, *((column, Reference(column.type, column)) for column in stored)]
 
     def _point(self) -> Callable[[Parameters], int] | None:
-        if self._needs_time or self._checks or self._computed or self._derived:
+        if self.needs_time or self._checks or self._computed or self._derived:
             return None
         if self.table.row_id in tree.columns_used(self._values):
             return None
@@ -285,9 +292,6 @@ class Update(_Change):
 
         return patch_of
 
-    def course(self, parameters: Parameters) -> Result:
-        return super().course(rereadable(parameters) if self.definition.lobs is not None else parameters)
-
     def change(self, course: Course) -> Result:
         heap, steps = self.heap_and_steps(course)
         found, changed = self.find(course), list[Row]()
@@ -300,12 +304,12 @@ class Update(_Change):
             else:
                 steps.update((row_id, dict(zip(self._names, new, strict=True))) for row_id, new in changes)
         except UniqueViolation as violation:
-            row = self._whole(found[steps.done][0], changed[steps.done])
+            row = self._whole_row(found[steps.done][0], changed[steps.done])
             raise name_key(violation, self.definition.index(violation.index), row) from None
         course.note(self.definition, (row[0] for row in found))
         return self._result(course, found, [] if self._returning is None else self._seen(heap, found, changed))
 
-    def _whole(self, row_id: RowId, new: Row) -> list[Any]:
+    def _whole_row(self, row_id: RowId, new: Row) -> list[Any]:
         """A row as it was to be."""
         row = list(self.connection.heap(self.definition.name).wanting(()).fetch(row_id))
         for n, value in zip(self._positions, new, strict=True):
@@ -349,7 +353,7 @@ class Delete(_Change):
         return []
 
     def _point(self) -> Callable[[Parameters], int] | None:
-        if self._needs_time:
+        if self.needs_time:
             return None
         return change_point(self.connection, self._plan.tree, (), lambda *_: ())
 
