@@ -157,8 +157,8 @@ class RowChanges:
         return None if row is None else self.plain_decode(row)
 
     def _bases(self, row_id: RowId, wanted: Container[int]) -> Values | None:
-        """``_as_it_is``, with the values of some columns whole, wherever they are; others may be passed over."""
-        old = self._as_it_is(row_id)
+        """``as_it_is``, with the values of some columns whole, wherever they are; others may be passed over."""
+        old = self.as_it_is(row_id)
         if old.__class__ is not Unfinished:
             return old
         with self.session.cursor() as (snapshot, _):
